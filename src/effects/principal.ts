@@ -1,0 +1,60 @@
+/** What a key may be used for. */
+export const SCOPES = [
+  'tools:read',
+  'brain:read',
+  'policy:simulate',
+  'traces:read',
+  'approvals:read',
+  'approvals:decide',
+  'observability:read',
+  'governance:read',
+  'governance:write',
+  'claims:write',
+  'effects:preview',
+  'effects:run',
+] as const;
+
+export type Scope = (typeof SCOPES)[number];
+
+export const KEY_KINDS = ['account', 'agent', 'administrative', 'profile'] as const;
+
+export type KeyKind = (typeof KEY_KINDS)[number];
+
+interface PrincipalBase {
+  readonly keyId: string;
+  /** The user the key belongs to; `null` for keys without one (they cannot decide approvals). */
+  readonly user: string | null;
+  /** Who made the key: a user id, or `null` (bootstrap, command line). */
+  readonly madeBy: string | null;
+  /** When the key was made, ms since the epoch. A key made after a request cannot decide its approval. */
+  readonly keyCreatedAt: number;
+  readonly readOnly: boolean;
+  /** Tools that the key may call or see; `null` is no limit. */
+  readonly allowedTools: readonly string[] | null;
+}
+
+/** Who acts: an authenticated key, by kind. */
+export type Principal =
+  | (PrincipalBase & { readonly kind: 'account'; readonly workspace: string })
+  | (PrincipalBase & { readonly kind: 'agent'; readonly workspace: string; readonly agentId: string })
+  | (PrincipalBase & { readonly kind: 'administrative' })
+  | (PrincipalBase & {
+      readonly kind: 'profile';
+      readonly profile: string;
+      /** `null`: the key sees no workspace data. */
+      readonly workspace: string | null;
+      /** Present where the key was made for one agent. */
+      readonly agentId: string | null;
+      readonly scopes: readonly Scope[];
+    });
+
+/** An agent as it is registered: who is it, and whose. */
+export interface Agent {
+  readonly id: string;
+  readonly workspace: string;
+  readonly disabled: boolean;
+  readonly team: string | null;
+  readonly owner: string | null;
+  readonly roles: readonly string[];
+  readonly attributes: Readonly<Record<string, string | number | boolean>>;
+}

@@ -1,0 +1,372 @@
+import type { Mismatch } from './action-call.ts';
+import type { ApprovalRecord } from './approval.ts';
+import type { BudgetRow, ClaimRecord, KeyRecord, PauseRecord, PauseScope, ReservationRecord } from './controls.ts';
+import type { Decision, DeniedDecision, Reason } from './decision.ts';
+import type {
+  EffectAction,
+  EffectActor,
+  EffectRecord,
+  EffectState,
+  Evidence,
+  Fence,
+  KeptResult,
+  SettledBy,
+  SignedReceipt,
+  Stage,
+  Tombstone,
+} from './effect.ts';
+import type { JsonObject } from './json.ts';
+import type { LedgerActor, LedgerDraft, LedgerEvent } from './ledger.ts';
+import type { Agent, KeyKind } from './principal.ts';
+import type { Observed, Verdict } from './verdict.ts';
+
+/**
+ * The store cannot be reached, or cannot make a step durable. Nothing of the step may be assumed to have happened,
+ * nor not to have happened.
+ */
+export class StoreUnavailable extends Error {
+  override readonly name = 'StoreUnavailable';
+}
+
+/** What the gateway had seen of the store's settings when it evaluated; admission compares. */
+export interface SeenVersions {
+  readonly policy: string;
+  /** Grows with each pause set or lifted in the workspace. */
+  readonly pauses: number;
+}
+
+export interface AdmitRequest {
+  readonly workspace: string;
+  /** Id for the effect if this call makes one (a refusal has one of its own too). */
+  readonly effectId: string;
+  /** Id for the request for approval if this call makes one. */
+  readonly approvalId: string;
+  readonly idempotencyKey: string;
+  readonly fingerprint: string;
+  readonly action: EffectAction;
+  readonly actor: EffectActor;
+  readonly verdict: Verdict;
+  /** Digest that a vote is bound to; see `ApprovalRecord.digest`. */
+  readonly approvalDigest: string;
+  /** The pause that stops this call, by the gateway's view of pauses (`seen.pauses`). */
+  readonly pausedBy: { readonly id: string; readonly reason: string; readonly until: number | null } | null;
+  readonly seen: SeenVersions;
+  readonly times: {
+    readonly dispatchWindowMs: number;
+    readonly timeoutMs: number;
+    readonly maxProcessingMs: number;
+    /** How long the upstream removes duplicates after the first dispatch; `null` where it does not. */
+    readonly idempotentForMs: number | null;
+  };
+  readonly owner: string;
+  readonly nonce: string;
+  readonly claimId: string | null;
+  readonly reservationId: string | null;
+  readonly metadata: JsonObject | null;
+  readonly sealed: string;
+  /** Stages so far; kept with the effect. */
+  readonly stages: readonly Stage[];
+}
+
+/** A refusal: what the caller is told. `effectId` is the refusal's own unless the key was bound before. */
+export interface Refusal {
+  readonly kind: 'refused';
+  readonly effectId: string;
+  readonly decision: DeniedDecision | 'idempotency_conflict';
+  readonly reason: Reason;
+  readonly attempt: number;
+  readonly budgets: readonly BudgetRow[];
+  readonly retryAfterMs: number | null;
+}
+
+/** The answer of the one atomic admission. */
+export type Admission =
+  /** The call may be sent: admitted, held and durable. */
+  | {
+      readonly kind: 'dispatch';
+      readonly effect: EffectRecord;
+      readonly budgets: readonly BudgetRow[];
+      /** Where the mode is `observe`: what an obligation would have said. */
+      readonly observed: Observed | null;
+      /** Place of `effect.admitted` in the ledger. */
+      readonly ledger: { readonly epoch: number; readonly seq: number };
+      /** The approval that this attempt uses up. */
+      readonly approval: ApprovalRecord | null;
+    }
+  | {
+      readonly kind: 'pending';
+      readonly effect: EffectRecord;
+      readonly approval: ApprovalRecord;
+      readonly created: boolean;
+    }
+  /** The key is bound to an effect that is committed, executing or unknown. `safeToRetry` only matters for the last. */
+  | {
+      readonly kind: 'existing';
+      readonly effect: EffectRecord;
+      readonly safeToRetry: boolean;
+      readonly retryAfterMs: number | null;
+    }
+  /** The record's retention is over, its receipt is not. */
+  | { readonly kind: 'expired'; readonly tombstone: Tombstone }
+  | Refusal
+  /** Policy or pauses have changed since the gateway looked, or a budget's window has: evaluate again. */
+  | { readonly kind: 'stale'; readonly versions: SeenVersions; readonly now: number };
+
+/** What an owner, a probe or a person says of the outcome. The receipt of `committed` is signed before. */
+export type SettleOutcome =
+  | {
+      readonly kind: 'committed';
+      readonly receipt: SignedReceipt;
+      readonly result: KeptResult | null;
+      readonly accepted: boolean;
+      readonly responseTruncated: boolean;
+    }
+  | { readonly kind: 'failed'; readonly result: KeptResult | null }
+  | { readonly kind: 'unknown' }
+  /** Before the first byte: drift found, or a pause heard. */
+  | {
+      readonly kind: 'denied';
+      readonly decision: 'denied_claim' | 'denied_paused';
+      readonly reason: Reason;
+      readonly mismatches: readonly Mismatch[];
+    };
+
+export interface SettleRequest {
+  readonly workspace: string;
+  readonly effectId: string;
+  readonly fence: Fence;
+  readonly outcome: SettleOutcome;
+  readonly settledBy: SettledBy;
+  readonly evidence: Evidence;
+  /** Appended to the effect's stages. */
+  readonly stages: readonly Stage[];
+}
+
+export type Settlement =
+  | { readonly kind: 'settled'; readonly effect: EffectRecord; readonly budgets: readonly BudgetRow[] }
+  /** The effect is settled otherwise, or owned by a newer attempt: nothing was changed (a contradiction is on record). */
+  | { readonly kind: 'refused'; readonly effect: EffectRecord; readonly contradiction: boolean }
+  | { readonly kind: 'absent' };
+
+export interface ResolveRequest {
+  readonly workspace: string;
+  readonly effectId: string;
+  /** `happened` carries the signed receipt. */
+  readonly outcome: { readonly kind: 'happened'; readonly receipt: SignedReceipt } | { readonly kind: 'not_happened' };
+  readonly settledBy: Extract<SettledBy, { by: 'resolve' | 'probe' }>;
+  readonly actor: LedgerActor;
+  /** Fence of the attempt that was looked at when the receipt was made. */
+  readonly fence: Fence;
+  readonly force: boolean;
+}
+
+export type Resolution =
+  | { readonly kind: 'resolved'; readonly effect: EffectRecord }
+  /** The same resolution was made before. */
+  | { readonly kind: 'unchanged'; readonly effect: EffectRecord }
+  | { readonly kind: 'too_early'; readonly retryAfterMs: number; readonly effect: EffectRecord }
+  /** Settled the other way before. */
+  | { readonly kind: 'already_resolved'; readonly effect: EffectRecord }
+  | { readonly kind: 'not_unknown'; readonly effect: EffectRecord }
+  /** Another attempt has begun since the effect was looked at. */
+  | { readonly kind: 'moved'; readonly effect: EffectRecord }
+  | { readonly kind: 'absent' };
+
+export interface VoteRequest {
+  readonly workspace: string;
+  readonly approvalId: string;
+  readonly verdict: 'approve' | 'reject';
+  readonly user: string;
+  readonly keyId: string;
+  /** When the key and the user were made; later than the request: refused. */
+  readonly keyCreatedAt: number;
+  readonly comment: string | null;
+  /** Requirements that the voter's roles or name qualify for. */
+  readonly requirements: readonly number[];
+  readonly actor: LedgerActor;
+}
+
+export type VoteResult =
+  /** `granted`: the quorum is complete; the caller dispatches through `admit`. */
+  | { readonly kind: 'counted'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
+  | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
+  /** Key or user is younger than the request, or the voter asked for it. */
+  | { readonly kind: 'own_request'; readonly approval: ApprovalRecord }
+  | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }
+  | { readonly kind: 'absent' };
+
+/** The definition of a budget that its rows depend on. */
+export interface BudgetDefinition {
+  readonly budget: string;
+  readonly unit: string;
+  /** Canonical text of the window, e.g. `day Europe/Berlin`, `rolling 604800000`. */
+  readonly window: string;
+  readonly reset: boolean;
+}
+
+export type PolicyActivation =
+  | { readonly kind: 'active'; readonly version: string }
+  /** Unit or window of a budget with rows would change without `reset: true`. */
+  | {
+      readonly kind: 'budget_redefined';
+      readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
+    };
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** Pass as `cursor` for the next page; `null` at the end. */
+  readonly next: string | null;
+}
+
+export interface EffectFilter {
+  readonly state: EffectState | null;
+  readonly decision: Decision | null;
+  readonly tool: string | null;
+  readonly agentId: string | null;
+  /** ms, inclusive. */
+  readonly since: number | null;
+  /** ms, exclusive. */
+  readonly until: number | null;
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+
+export interface SweepReport {
+  /** Executing effects whose lease was over: now unknown. */
+  readonly lost: number;
+  readonly approvalsExpired: number;
+  /** Records whose retention was over: now tombstones, or gone. */
+  readonly aged: number;
+}
+
+export interface StoreHealth {
+  readonly ready: boolean;
+  /** What is wrong, for `/readyz`; `null` when ready. */
+  readonly problem: {
+    readonly code: 'store_unavailable' | 'store_rolled_back' | 'store_full';
+    readonly message: string;
+  } | null;
+  /** The durability in force, for `/readyz` and receipts: `fsync` on the embedded store. */
+  readonly durability: string;
+  readonly epoch: number;
+}
+
+/** Claim, reservation and pause operations answer with the record, or say who is in the way. */
+export type ClaimResult =
+  | { readonly kind: 'made'; readonly claim: ClaimRecord }
+  | { readonly kind: 'held'; readonly claim: ClaimRecord }
+  | { readonly kind: 'too_many'; readonly limit: number };
+export type ReservationResult =
+  | { readonly kind: 'made'; readonly reservation: ReservationRecord }
+  | { readonly kind: 'full'; readonly free: number };
+export type PauseLift =
+  | { readonly kind: 'lifted'; readonly pause: PauseRecord }
+  | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
+  | { readonly kind: 'absent' };
+
+/**
+ * The store, in whole steps. Every step is atomic, and durable when its promise resolves; answers never show what is
+ * not durable. Times are the store's (`now()` is the store's time as last seen plus monotonic elapsed time).
+ * A step that cannot be made durable rejects with {@link StoreUnavailable}.
+ */
+export interface EffectStore {
+  /** Id of this installation; lives in the store and beside the gateway. */
+  readonly installId: string;
+  now(): number;
+  health(): StoreHealth;
+
+  admit(request: AdmitRequest): Promise<Admission>;
+  /** What {@link admit} would answer now; writes nothing. */
+  preview(request: AdmitRequest): Promise<Admission>;
+  settle(request: SettleRequest): Promise<Settlement>;
+  resolve(request: ResolveRequest): Promise<Resolution>;
+  vote(request: VoteRequest): Promise<VoteResult>;
+  /** Declares what is over (leases, approvals, retention), at most `limit` of each. */
+  sweep(limit: number): Promise<SweepReport>;
+  /** Approvals that have their quorum and were not dispatched yet (a gateway died in between). */
+  grantedApprovals(limit: number): Promise<readonly ApprovalRecord[]>;
+
+  effect(workspace: string, id: string): Promise<EffectRecord | null>;
+  effects(workspace: string, filter: EffectFilter): Promise<Page<EffectRecord>>;
+  /** Receipt of an effect, also when only its tombstone is left. */
+  receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
+  effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
+  /** Events with `seq > after`, in order. */
+  ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
+  /** Appends events that belong to no step (reads in batches, loaded policies). */
+  append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
+
+  approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
+  approvals(workspace: string, status: ApprovalRecord['status'] | null): Promise<readonly ApprovalRecord[]>;
+
+  /** `ttlMs` counts from the store's now. */
+  takeClaim(request: {
+    readonly id: string;
+    readonly workspace: string;
+    readonly target: string;
+    readonly agentId: string;
+    readonly ttlMs: number;
+    readonly actor: LedgerActor;
+  }): Promise<ClaimResult>;
+  renewClaim(workspace: string, id: string, ttlMs: number, actor: LedgerActor): Promise<ClaimRecord | null>;
+  releaseClaim(workspace: string, id: string, actor: LedgerActor): Promise<ClaimRecord | null>;
+  claim(workspace: string, id: string): Promise<ClaimRecord | null>;
+  claims(workspace: string): Promise<readonly ClaimRecord[]>;
+
+  makeReservation(request: {
+    readonly id: string;
+    readonly workspace: string;
+    readonly pool: string;
+    readonly capacity: number;
+    readonly units: number;
+    readonly agentId: string;
+    readonly ttlMs: number;
+    readonly actor: LedgerActor;
+  }): Promise<ReservationResult>;
+  releaseReservation(workspace: string, id: string, actor: LedgerActor): Promise<ReservationRecord | null>;
+  reservation(workspace: string, id: string): Promise<ReservationRecord | null>;
+  reservations(workspace: string): Promise<readonly ReservationRecord[]>;
+
+  setPause(request: {
+    readonly id: string;
+    readonly workspace: string;
+    readonly scope: PauseScope;
+    readonly reason: string;
+    readonly until: number | null;
+    readonly by: PauseRecord['by'];
+    readonly actor: LedgerActor;
+  }): Promise<PauseRecord>;
+  liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
+  /** Pauses in force, with the version that {@link SeenVersions.pauses} carries. */
+  pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;
+
+  /** Rows whose window is not over. */
+  budgets(workspace: string): Promise<readonly BudgetRow[]>;
+  /** Makes a policy version the one that admissions must have seen. */
+  activatePolicy(version: string, budgets: readonly BudgetDefinition[]): Promise<PolicyActivation>;
+
+  putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
+  /** By the handle in the clear. */
+  key(handle: string): Promise<KeyRecord | null>;
+  keys(user: string | null): Promise<readonly KeyRecord[]>;
+  /** Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. */
+  endKey(
+    id: string,
+    end: { readonly kind: 'revoked' } | { readonly kind: 'replaced'; readonly by: string; readonly overlapMs: number },
+    actor: LedgerActor,
+  ): Promise<KeyRecord | null>;
+  /** Best effort, at most once a minute and key. */
+  touchKeys(ids: readonly string[], at: number): Promise<void>;
+  /** Called with the handles whose keys may have changed, `null` for "all of them". */
+  onKeysChanged(listener: (handles: readonly string[] | null) => void): void;
+  /** Called with the workspaces whose pauses have changed. */
+  onPausesChanged(listener: (workspace: string) => void): void;
+
+  putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
+  workspaces(): Promise<readonly string[]>;
+  putAgent(agent: Agent, actor: LedgerActor): Promise<void>;
+  agents(): Promise<readonly Agent[]>;
+
+  /** Runs what is under way to its end, and lets go of files and connections. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,67 @@
+import type { Evidence, KeptResult } from './effect.ts';
+import type { Json, JsonObject } from './json.ts';
+import type { Tool } from './tool.ts';
+
+/** The request as an agent sent it through the proxy, where the bytes themselves go on. */
+export interface ProxiedRequest {
+  /** Path and query to send, exactly as matched. */
+  readonly pathAndQuery: string;
+  readonly method: string;
+  /** Allow-listed headers only, lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | null;
+}
+
+export interface Dispatch {
+  readonly effectId: string;
+  /** `<effect id>.<generation>`; sent only where the tool is idempotent upstream. */
+  readonly upstreamKey: string;
+  readonly tool: Tool;
+  readonly params: JsonObject;
+  readonly proxied: ProxiedRequest | null;
+  /**
+   * Asked immediately before the first byte is written. `late`: `dispatch_by` is over; `paused`: a pause was heard.
+   * Anything but `go`: nothing is sent.
+   */
+  readonly gate: () => 'go' | 'late' | 'paused';
+  /** Told of an answer that comes after the time-out, where the protocol still lets one come. */
+  readonly onLate: (result: UpstreamResult) => void;
+}
+
+/** What is known of an attempt, by the one classification table. `response` is there when an answer was read. */
+export type UpstreamResult =
+  | {
+      readonly kind: 'applied';
+      readonly evidence: Evidence;
+      readonly response: UpstreamResponse;
+      readonly accepted: boolean;
+      readonly truncated: boolean;
+    }
+  | { readonly kind: 'not_applied'; readonly evidence: Evidence; readonly response: UpstreamResponse | null }
+  | { readonly kind: 'unknown'; readonly evidence: Evidence; readonly response: UpstreamResponse | null }
+  /** The gate was shut: nothing was sent. */
+  | { readonly kind: 'held_back'; readonly by: 'late' | 'paused'; readonly evidence: Evidence };
+
+/** An answer, read whole (up to the limit for answers). */
+export interface UpstreamResponse {
+  readonly status: number;
+  /** Lower-case names; hop-by-hop, `svc-*` and `set-cookie` are removed. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly body: Buffer;
+  /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */
+  readonly json: Json | undefined;
+  /** What is kept for duplicates. */
+  readonly kept: KeptResult;
+}
+
+/** The live state that a tool's `state` request reads. */
+export type StateReading =
+  | { readonly kind: 'read'; readonly state: JsonObject }
+  | { readonly kind: 'unreadable'; readonly message: string };
+
+/** The services behind the gateway. Nothing here ever repeats a request or follows a redirect. */
+export interface UpstreamPort {
+  send(dispatch: Dispatch): Promise<UpstreamResult>;
+  /** @throws never: a reading that fails is `unreadable`. */
+  readState(tool: Tool, params: JsonObject): Promise<StateReading>;
+}
