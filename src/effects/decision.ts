@@ -1,3 +1,5 @@
+import type { Code } from './codes.ts';
+
 /** The 14 decisions, in the spelling of the wire (interface specification, section 7). */
 export const DECISIONS = [
   'committed',
@@ -63,7 +65,7 @@ export function statusOf(decision: Decision, repeat: boolean): number {
 
 /** Why a decision came out as it did. `code` is stable and has a page in `docs/errors/`. */
 export interface Reason {
-  readonly code: string;
+  readonly code: Code;
   readonly message: string;
   /** Full id of the policy set that decided, where one did. */
   readonly policy?: string;
