@@ -1,0 +1,86 @@
+import type { JsonObject } from '../effects/json.ts';
+import type { KeyKind } from '../effects/principal.ts';
+
+/** What the commands need of the rest of the product. `main.ts` builds it; nothing here knows a store or a server. */
+export interface CliPorts {
+  /**
+   * Starts a gateway in this process and resolves when it accepts requests.
+   * Throws `InvalidFiles` for a configuration or policy that does not hold, `CommandFailure` for what else a person
+   * can mend (port taken, store locked).
+   */
+  startGateway(options: GatewayOptions): Promise<RunningGateway>;
+  /** Makes a key directly in the store, also while a gateway runs on it. Throws `CommandFailure` on bad combinations. */
+  createKey(options: CreateKeyOptions): Promise<CreatedKey>;
+  /** Looks at the store of a configuration without changing it, also while a gateway runs on it. */
+  inspectStore(options: StoreOptions): Promise<StoreInspection>;
+  /** The demo's upstream, on loopback, in this process. */
+  startDemoUpstream(): Promise<RunningServer>;
+}
+
+interface StoreOptions {
+  readonly configFile: string;
+  /** Laid over the environment when `${NAME}` is expanded in the configuration. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+export interface GatewayOptions extends StoreOptions {
+  /** Overrides `server.port`; 0 lets the system choose. */
+  readonly port: number | null;
+  /** Where log lines (JSON) go: standard error, or nowhere (the demo, whose output is for people). */
+  readonly log: 'stderr' | 'none';
+}
+
+export interface RunningServer {
+  /** Base URL with the port really bound, no trailing slash. */
+  readonly url: string;
+  /** Stops accepting, lets what is under way end, releases files. */
+  close(): Promise<void>;
+}
+
+export interface RunningGateway extends RunningServer {
+  /** The first administrative key of a fresh store, where one was made in this start and not taken from a file. */
+  readonly administrativeKey: { readonly key: string; readonly file: string | null } | null;
+}
+
+export interface CreateKeyOptions extends StoreOptions {
+  readonly kind: KeyKind;
+  readonly workspace: string | null;
+  readonly agent: string | null;
+  readonly user: string | null;
+  readonly profile: string | null;
+  readonly name: string | null;
+}
+
+export interface CreatedKey {
+  /** The record in its wire form, without the key. */
+  readonly record: JsonObject;
+  /** The key in clear; it is not kept anywhere. */
+  readonly key: string;
+}
+
+export interface StoreInspection {
+  /** `absent`: nothing was ever started here. */
+  readonly state: 'absent' | 'ready' | 'broken';
+  /** What is wrong, and what mends it; `null` unless broken. */
+  readonly problem: { readonly message: string; readonly remedy: string } | null;
+  /** Durability in force, e.g. `fsync`. */
+  readonly durability: string | null;
+  /** A gateway holds the lock. */
+  readonly inUse: boolean;
+  /** Keys that are neither revoked nor expired, by kind. */
+  readonly keys: Readonly<Record<KeyKind, number>> | null;
+}
+
+/** One line of `svc doctor`. */
+export interface Check {
+  readonly name: string;
+  readonly status: 'ok' | 'warning' | 'failed' | 'skipped';
+  readonly detail: string;
+  /** What to do about it; present unless `ok` or `skipped`. */
+  readonly remedy: string | null;
+}
+
+/** A command cannot do what was asked; the message is for people and says what to do. */
+export class CommandFailure extends Error {
+  override readonly name = 'CommandFailure';
+}
