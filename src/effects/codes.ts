@@ -56,6 +56,7 @@ export const CODES = {
   state_drift: { status: null, title: 'The live state is not what the agent assumed' },
   state_unreadable: { status: null, title: 'The live state could not be read' },
   pool_exhausted: { status: null, title: 'The pool has not enough free units' },
+  reservation_invalid: { status: null, title: 'The reservation named is not one this call can use' },
   budget_exceeded: { status: null, title: 'The budget does not allow it' },
   amount_invalid: { status: null, title: 'The amount is not a whole number from 0 to 2^53-1' },
   rate_limited: { status: null, title: 'The rate limit is reached' },

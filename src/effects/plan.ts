@@ -71,13 +71,20 @@ export interface BudgetChange {
   readonly spend: number;
 }
 
+/**
+ * One effect to put. `bind`: its key now belongs to it; `release`: its key is free again (denials bind nothing);
+ * `keep`: as it is.
+ */
+export interface EffectWrite {
+  readonly record: EffectRecord;
+  readonly binding: 'bind' | 'release' | 'keep';
+}
+
 /** What a step writes, all or nothing, and what it answers. Absent members write nothing. */
 export interface Plan<Reply> {
   readonly reply: Reply;
-  readonly effect?: EffectRecord;
-  /** Bind the effect's key to it. */
-  readonly bind?: boolean;
-  readonly approval?: ApprovalRecord;
+  readonly effects?: readonly EffectWrite[];
+  readonly approvals?: readonly ApprovalRecord[];
   readonly budgets?: readonly BudgetChange[];
   readonly rates?: readonly { readonly id: string; readonly bucket: string; readonly windowMs: number }[];
   /** Rows to put, by target. */
@@ -85,10 +92,11 @@ export interface Plan<Reply> {
   /** Targets whose claim row goes. */
   readonly claimsGone?: readonly string[];
   readonly reservation?: ReservationRecord;
+  /** Id of a reservation that goes. */
   readonly reservationGone?: string;
-  readonly uses?: readonly RunningUse[];
-  /** Effects whose uses go. */
+  /** Id of the effect whose uses go; they go before `uses` are put. */
   readonly usesGone?: string;
+  readonly uses?: readonly RunningUse[];
   readonly rejection?: { readonly fingerprint: string; readonly effectId: string; readonly until: number };
   /** Written as one ledger row, in order. */
   readonly events?: readonly LedgerDraft[];

@@ -1,0 +1,199 @@
+import type { EffectRecord, Evidence, Fence, Lease, Life, SettledBy } from './effect.ts';
+import type { SettleOutcome } from './store.ts';
+
+/**
+ * The lifecycle of an effect as one pure function: production, simulator and model check share it. An event that the
+ * state table (effects.md, "States") has no row for is refused, and changes nothing.
+ */
+export type LifeEvent =
+  /** Policy asks for approval; also a new generation of the request. */
+  | { readonly kind: 'ask'; readonly approvalId: string }
+  /** Permitted, held and leased: the next attempt. */
+  | { readonly kind: 'admit'; readonly lease: Lease }
+  | { readonly kind: 'reject'; readonly at: number; readonly until: number }
+  /** The request for approval expired. */
+  | { readonly kind: 'expire'; readonly at: number }
+  /** The lease is over, or its owner is known to be dead (`ownerDead`). */
+  | { readonly kind: 'lose'; readonly at: number; readonly ownerDead: boolean }
+  | {
+      readonly kind: 'settle';
+      readonly at: number;
+      readonly fence: Fence;
+      readonly outcome: SettleOutcome;
+      readonly settledBy: SettledBy;
+      readonly evidence: Evidence;
+    }
+  | {
+      readonly kind: 'resolve';
+      readonly at: number;
+      readonly fence: Fence;
+      readonly outcome: { readonly kind: 'happened'; readonly receipt: { readonly id: string; readonly jws: string } } | { readonly kind: 'not_happened' };
+      readonly settledBy: Extract<SettledBy, { by: 'resolve' | 'probe' }>;
+      readonly evidence: Evidence;
+      readonly force: boolean;
+    };
+
+export type LifeRefusal =
+  /** The state table has no such row. */
+  | 'not_allowed'
+  /** The attempt is not, or no longer, the effect's. */
+  | 'fenced_off'
+  | 'lease_alive'
+  | 'too_early'
+  /** What is said is already on record. */
+  | 'unchanged'
+  /** Evidence against what is on record: no further attempts under this key. */
+  | 'contradiction';
+
+export type LifeStep = { readonly kind: 'next'; readonly effect: EffectRecord } | { readonly kind: 'refused'; readonly why: LifeRefusal };
+
+/** At most this many attempts are made of one effect. */
+export const MAX_ATTEMPTS = 10;
+
+/** Whether two fences are the same token. */
+export function sameFence(a: Fence, b: Fence): boolean {
+  return a.epoch === b.epoch && a.n === b.n && a.nonce === b.nonce;
+}
+
+/**
+ * Applies one event.
+ * @returns the effect after it, or why the table refuses it
+ */
+export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
+  switch (event.kind) {
+    case 'ask':
+      return canBegin(effect) ? next(effect, { state: 'pending_approval', approvalId: event.approvalId }) : refused('not_allowed');
+    case 'admit':
+      return admit(effect, event.lease);
+    case 'reject':
+      if (effect.life.state !== 'pending_approval') return refused('not_allowed');
+      return next(effect, { state: 'rejected', at: event.at, approvalId: effect.life.approvalId, until: event.until });
+    case 'expire':
+      if (effect.life.state !== 'pending_approval') return refused('not_allowed');
+      return next(effect, {
+        state: 'denied',
+        at: event.at,
+        decision: 'denied_policy',
+        reason: { code: 'approval_expired', message: 'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.' },
+        mismatches: [],
+      });
+    case 'lose': {
+      if (effect.life.state !== 'executing') return refused('not_allowed');
+      const { lease } = effect.life;
+      if (!event.ownerDead && event.at < lease.leaseEnd) return refused('lease_alive');
+      return next(effect, {
+        state: 'unknown',
+        at: event.at,
+        lease,
+        evidence: {
+          code: 'lease_over',
+          message: event.ownerDead ? 'The gateway that ran the attempt ended before it recorded an outcome.' : 'The lease ended before an outcome was recorded.',
+          status: null,
+          startedAt: lease.admittedAt,
+          endedAt: null,
+        },
+      });
+    }
+    case 'settle':
+      return settle(effect, event);
+    case 'resolve':
+      return resolve(effect, event);
+  }
+}
+
+function next(effect: EffectRecord, life: Life): LifeStep {
+  return { kind: 'next', effect: { ...effect, life } };
+}
+
+function refused(why: LifeRefusal): LifeStep {
+  return { kind: 'refused', why };
+}
+
+/** A fresh effect has no attempt yet and is written as `pending_approval` or `executing` by its first event. */
+function canBegin(effect: EffectRecord): boolean {
+  return !effect.closed && (effect.life.state === 'failed' || effect.life.state === 'pending_approval');
+}
+
+function admit(effect: EffectRecord, lease: Lease): LifeStep {
+  if (effect.closed || effect.attempt >= MAX_ATTEMPTS || lease.fence.n !== effect.attempt + 1) return refused('not_allowed');
+  const { life } = effect;
+  const repeatsUnknown = life.state === 'unknown';
+  if (!repeatsUnknown && life.state !== 'failed' && life.state !== 'pending_approval') return refused('not_allowed');
+  // The upstream's key stays the same while an attempt under it may have happened.
+  const sameGeneration = repeatsUnknown || effect.attempt === 0;
+  return {
+    kind: 'next',
+    effect: {
+      ...effect,
+      life: { state: 'executing', lease },
+      attempt: lease.fence.n,
+      generation: sameGeneration ? effect.generation : effect.generation + 1,
+      firstDispatchAt: repeatsUnknown ? effect.firstDispatchAt : lease.admittedAt,
+      mayHaveHappened: repeatsUnknown,
+    },
+  };
+}
+
+function settle(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
+  const { life } = effect;
+  const { outcome } = event;
+  switch (life.state) {
+    case 'executing':
+      if (!sameFence(life.lease.fence, event.fence)) return staleAnswer(effect, event);
+      return settleOwned(effect, life.lease, event);
+    case 'unknown':
+      if (!sameFence(life.lease.fence, event.fence)) return staleAnswer(effect, event);
+      if (outcome.kind === 'unknown') return refused('unchanged');
+      return settleOwned(effect, life.lease, { ...event, settledBy: { by: 'late_answer' } });
+    case 'failed':
+      if (outcome.kind !== 'committed') return refused(event.fence.n === effect.attempt ? 'unchanged' : 'fenced_off');
+      // Late evidence that it happened counts only while nobody has acted on the failure.
+      if (event.fence.n !== effect.attempt) return refused('contradiction');
+      return next(effect, committed(event, { by: 'late_answer' }));
+    case 'committed':
+      return refused(event.fence.n === effect.attempt ? 'unchanged' : 'fenced_off');
+    case 'pending_approval':
+      return refused(outcome.kind === 'committed' && effect.attempt > 0 ? 'contradiction' : 'fenced_off');
+    case 'denied':
+    case 'rejected':
+      return refused(outcome.kind === 'committed' ? 'contradiction' : 'fenced_off');
+  }
+}
+
+/** An answer to an earlier attempt. Within one generation the upstream removes duplicates, so it contradicts nothing. */
+function staleAnswer(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
+  if (event.outcome.kind !== 'committed' || event.fence.n >= effect.attempt) return refused('fenced_off');
+  return refused(effect.mayHaveHappened ? 'fenced_off' : 'contradiction');
+}
+
+function settleOwned(effect: EffectRecord, lease: Lease, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
+  const { outcome, at, evidence, settledBy } = event;
+  if (outcome.kind === 'committed') return next(effect, committed(event, settledBy));
+  // Certainty never falls: while an earlier attempt may have happened, this one cannot say that nothing did.
+  if (outcome.kind === 'unknown' || effect.mayHaveHappened) return next(effect, { state: 'unknown', at, lease, evidence });
+  if (outcome.kind === 'failed') return next(effect, { state: 'failed', at, settledBy, evidence, result: outcome.result });
+  // A refusal before the first byte leaves a failed effect failed; a first attempt ends as a denial.
+  if (effect.attempt > 1) return next(effect, { state: 'failed', at, settledBy, evidence, result: null });
+  return next(effect, { state: 'denied', at, decision: outcome.decision, reason: outcome.reason, mismatches: outcome.mismatches });
+}
+
+function committed(event: Extract<LifeEvent, { kind: 'settle' }>, settledBy: SettledBy): Life {
+  if (event.outcome.kind !== 'committed') throw new TypeError('only a committed outcome makes a committed effect');
+  const { receipt, result, accepted, responseTruncated } = event.outcome;
+  return { state: 'committed', at: event.at, settledBy, evidence: event.evidence, receipt, result, accepted, responseTruncated };
+}
+
+function resolve(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'resolve' }>): LifeStep {
+  const { life } = effect;
+  const { outcome, at, settledBy, evidence } = event;
+  if (life.state !== 'unknown') return refused('not_allowed');
+  if (!sameFence(life.lease.fence, event.fence)) return refused('fenced_off');
+  if (outcome.kind === 'happened') {
+    return next(effect, { state: 'committed', at, settledBy, evidence, receipt: outcome.receipt, result: null, accepted: false, responseTruncated: false });
+  }
+  if (at < life.lease.quiesceUntil && !event.force) return refused('too_early');
+  return {
+    kind: 'next',
+    effect: { ...effect, mayHaveHappened: false, life: { state: 'failed', at, settledBy, evidence, result: null } },
+  };
+}
