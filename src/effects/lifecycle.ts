@@ -27,7 +27,9 @@ export type LifeEvent =
       readonly kind: 'resolve';
       readonly at: number;
       readonly fence: Fence;
-      readonly outcome: { readonly kind: 'happened'; readonly receipt: { readonly id: string; readonly jws: string } } | { readonly kind: 'not_happened' };
+      readonly outcome:
+        | { readonly kind: 'happened'; readonly receipt: { readonly id: string; readonly jws: string } }
+        | { readonly kind: 'not_happened' };
       readonly settledBy: Extract<SettledBy, { by: 'resolve' | 'probe' }>;
       readonly evidence: Evidence;
       readonly force: boolean;
@@ -45,7 +47,9 @@ export type LifeRefusal =
   /** Evidence against what is on record: no further attempts under this key. */
   | 'contradiction';
 
-export type LifeStep = { readonly kind: 'next'; readonly effect: EffectRecord } | { readonly kind: 'refused'; readonly why: LifeRefusal };
+export type LifeStep =
+  | { readonly kind: 'next'; readonly effect: EffectRecord }
+  | { readonly kind: 'refused'; readonly why: LifeRefusal };
 
 /** At most this many attempts are made of one effect. */
 export const MAX_ATTEMPTS = 10;
@@ -55,6 +59,20 @@ export function sameFence(a: Fence, b: Fence): boolean {
   return a.epoch === b.epoch && a.n === b.n && a.nonce === b.nonce;
 }
 
+/** An effect before its first event: everything but a state. */
+export type FreshEffect = Omit<EffectRecord, 'life'>;
+
+/** The rows of the state table that begin with "none". */
+export function begin(fresh: FreshEffect, event: Extract<LifeEvent, { kind: 'ask' | 'admit' }>): EffectRecord {
+  if (event.kind === 'ask') return { ...fresh, life: { state: 'pending_approval', approvalId: event.approvalId } };
+  return {
+    ...fresh,
+    life: { state: 'executing', lease: event.lease },
+    attempt: event.lease.fence.n,
+    firstDispatchAt: event.lease.admittedAt,
+  };
+}
+
 /**
  * Applies one event.
  * @returns the effect after it, or why the table refuses it
@@ -62,7 +80,9 @@ export function sameFence(a: Fence, b: Fence): boolean {
 export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
   switch (event.kind) {
     case 'ask':
-      return canBegin(effect) ? next(effect, { state: 'pending_approval', approvalId: event.approvalId }) : refused('not_allowed');
+      return canBegin(effect)
+        ? next(effect, { state: 'pending_approval', approvalId: event.approvalId })
+        : refused('not_allowed');
     case 'admit':
       return admit(effect, event.lease);
     case 'reject':
@@ -74,7 +94,11 @@ export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
         state: 'denied',
         at: event.at,
         decision: 'denied_policy',
-        reason: { code: 'approval_expired', message: 'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.' },
+        reason: {
+          code: 'approval_expired',
+          message:
+            'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.',
+        },
         mismatches: [],
       });
     case 'lose': {
@@ -87,7 +111,9 @@ export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
         lease,
         evidence: {
           code: 'lease_over',
-          message: event.ownerDead ? 'The gateway that ran the attempt ended before it recorded an outcome.' : 'The lease ended before an outcome was recorded.',
+          message: event.ownerDead
+            ? 'The gateway that ran the attempt ended before it recorded an outcome.'
+            : 'The lease ended before an outcome was recorded.',
           status: null,
           startedAt: lease.admittedAt,
           endedAt: null,
@@ -109,13 +135,13 @@ function refused(why: LifeRefusal): LifeStep {
   return { kind: 'refused', why };
 }
 
-/** A fresh effect has no attempt yet and is written as `pending_approval` or `executing` by its first event. */
 function canBegin(effect: EffectRecord): boolean {
   return !effect.closed && (effect.life.state === 'failed' || effect.life.state === 'pending_approval');
 }
 
 function admit(effect: EffectRecord, lease: Lease): LifeStep {
-  if (effect.closed || effect.attempt >= MAX_ATTEMPTS || lease.fence.n !== effect.attempt + 1) return refused('not_allowed');
+  if (effect.closed || effect.attempt >= MAX_ATTEMPTS || lease.fence.n !== effect.attempt + 1)
+    return refused('not_allowed');
   const { life } = effect;
   const repeatsUnknown = life.state === 'unknown';
   if (!repeatsUnknown && life.state !== 'failed' && life.state !== 'pending_approval') return refused('not_allowed');
@@ -170,17 +196,34 @@ function settleOwned(effect: EffectRecord, lease: Lease, event: Extract<LifeEven
   const { outcome, at, evidence, settledBy } = event;
   if (outcome.kind === 'committed') return next(effect, committed(event, settledBy));
   // Certainty never falls: while an earlier attempt may have happened, this one cannot say that nothing did.
-  if (outcome.kind === 'unknown' || effect.mayHaveHappened) return next(effect, { state: 'unknown', at, lease, evidence });
-  if (outcome.kind === 'failed') return next(effect, { state: 'failed', at, settledBy, evidence, result: outcome.result });
+  if (outcome.kind === 'unknown' || effect.mayHaveHappened)
+    return next(effect, { state: 'unknown', at, lease, evidence });
+  if (outcome.kind === 'failed')
+    return next(effect, { state: 'failed', at, settledBy, evidence, result: outcome.result });
   // A refusal before the first byte leaves a failed effect failed; a first attempt ends as a denial.
   if (effect.attempt > 1) return next(effect, { state: 'failed', at, settledBy, evidence, result: null });
-  return next(effect, { state: 'denied', at, decision: outcome.decision, reason: outcome.reason, mismatches: outcome.mismatches });
+  return next(effect, {
+    state: 'denied',
+    at,
+    decision: outcome.decision,
+    reason: outcome.reason,
+    mismatches: outcome.mismatches,
+  });
 }
 
 function committed(event: Extract<LifeEvent, { kind: 'settle' }>, settledBy: SettledBy): Life {
   if (event.outcome.kind !== 'committed') throw new TypeError('only a committed outcome makes a committed effect');
   const { receipt, result, accepted, responseTruncated } = event.outcome;
-  return { state: 'committed', at: event.at, settledBy, evidence: event.evidence, receipt, result, accepted, responseTruncated };
+  return {
+    state: 'committed',
+    at: event.at,
+    settledBy,
+    evidence: event.evidence,
+    receipt,
+    result,
+    accepted,
+    responseTruncated,
+  };
 }
 
 function resolve(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'resolve' }>): LifeStep {
@@ -189,7 +232,16 @@ function resolve(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'resolv
   if (life.state !== 'unknown') return refused('not_allowed');
   if (!sameFence(life.lease.fence, event.fence)) return refused('fenced_off');
   if (outcome.kind === 'happened') {
-    return next(effect, { state: 'committed', at, settledBy, evidence, receipt: outcome.receipt, result: null, accepted: false, responseTruncated: false });
+    return next(effect, {
+      state: 'committed',
+      at,
+      settledBy,
+      evidence,
+      receipt: outcome.receipt,
+      result: null,
+      accepted: false,
+      responseTruncated: false,
+    });
   }
   if (at < life.lease.quiesceUntil && !event.force) return refused('too_early');
   return {

@@ -1,0 +1,202 @@
+import { RE2JS } from 're2js';
+import { type Json, type JsonObject, isJsonObject } from './json.ts';
+import { jsonEquals, readField } from './state-fields.ts';
+
+/** Operators that a condition may use instead of a plain value. Several on one field must all hold. */
+export const CONDITION_OPERATORS = [
+  '$eq',
+  '$ne',
+  '$gt',
+  '$gte',
+  '$lt',
+  '$lte',
+  '$in',
+  '$nin',
+  '$exists',
+  '$regex',
+] as const;
+
+type Operator = (typeof CONDITION_OPERATORS)[number];
+
+/** Bounds on `$regex`: matching is linear in the text, and these keep the factor small. */
+export const REGEX_LIMITS = { perRequest: 16, programSize: 500, subjectLength: 4096 } as const;
+
+/** One thing that is wrong with a request. `path` is a JSON Pointer into the body. */
+export interface InputFault {
+  readonly path: string;
+  readonly message: string;
+}
+
+/**
+ * How a condition stands in a state. `absent`: the field is not there (and the condition is not about that);
+ * `undecidable`: the text is too long to be matched, or the condition itself is faulty.
+ */
+export type Standing = 'holds' | 'refuted' | 'absent' | 'undecidable';
+
+/**
+ * Faults of conditions, all at once: unknown operators, operators mixed with plain names, operands of the wrong type,
+ * expressions that do not compile or are too large.
+ * @param pointer JSON Pointer of the conditions within the body
+ */
+export function conditionFaults(conditions: JsonObject, pointer: string): readonly InputFault[] {
+  const faults: InputFault[] = [];
+  let expressions = 0;
+  for (const [field, condition] of Object.entries(conditions)) {
+    if (!isOperators(condition)) continue;
+    for (const [name, operand] of Object.entries(condition)) {
+      const path = `${pointer}/${escapePointer(field)}/${escapePointer(name)}`;
+      if (!isOperator(name)) {
+        faults.push({
+          path,
+          message: `unknown operator "${name}"; there are ${CONDITION_OPERATORS.join(' ')} (compare with an object through $eq)`,
+        });
+        continue;
+      }
+      if (name === '$regex') expressions += 1;
+      const message = operandFault(name, operand);
+      if (message !== null) faults.push({ path, message });
+    }
+  }
+  if (expressions > REGEX_LIMITS.perRequest)
+    faults.push({ path: pointer, message: `at most ${REGEX_LIMITS.perRequest} $regex in one request` });
+  return faults;
+}
+
+/**
+ * How one condition stands. A field that is absent makes every condition `absent`, except those that `$exists: false`
+ * settles; a value of another type than the operator compares does not hold.
+ */
+export function judgeCondition(state: JsonObject, field: string, condition: Json): Standing {
+  const value = readField(state, field);
+  if (!isOperators(condition)) {
+    if (value === undefined) return 'absent';
+    return jsonEquals(value, condition) ? 'holds' : 'refuted';
+  }
+  let result: Standing = 'holds';
+  for (const [name, operand] of Object.entries(condition)) {
+    const standing = isOperator(name) ? judgeOperator(name, operand, value) : 'undecidable';
+    if (standing === 'refuted') return 'refuted';
+    if (standing === 'absent' || (standing === 'undecidable' && result === 'holds')) result = standing;
+  }
+  return result;
+}
+
+/** An object with at least one name that begins with `$` is operators; every other value is compared as it is. */
+function isOperators(condition: Json): condition is JsonObject {
+  return isJsonObject(condition) && Object.keys(condition).some((name) => name.startsWith('$'));
+}
+
+function isOperator(name: string): name is Operator {
+  return CONDITION_OPERATORS.some((operator) => operator === name);
+}
+
+function operandFault(operator: Operator, operand: Json): string | null {
+  switch (operator) {
+    case '$eq':
+    case '$ne':
+      return null;
+    case '$gt':
+    case '$gte':
+    case '$lt':
+    case '$lte':
+      return typeof operand === 'number' || typeof operand === 'string' ? null : 'must be a number or a string';
+    case '$in':
+    case '$nin':
+      return Array.isArray(operand) ? null : 'must be an array';
+    case '$exists':
+      return typeof operand === 'boolean' ? null : 'must be true or false';
+    case '$regex': {
+      if (typeof operand !== 'string') return 'must be a string';
+      const compiled = compile(operand);
+      return typeof compiled === 'string' ? compiled : null;
+    }
+  }
+}
+
+function judgeOperator(operator: Operator, operand: Json, value: Json | undefined): Standing {
+  if (operator === '$exists') {
+    if (typeof operand !== 'boolean') return 'undecidable';
+    if (value === undefined) return operand ? 'absent' : 'holds';
+    return operand ? 'holds' : 'refuted';
+  }
+  if (value === undefined) return 'absent';
+  switch (operator) {
+    case '$eq':
+      return standing(jsonEquals(value, operand));
+    case '$ne':
+      return standing(!jsonEquals(value, operand));
+    case '$gt':
+    case '$gte':
+    case '$lt':
+    case '$lte':
+      return judgeOrder(operator, operand, value);
+    case '$in':
+      return Array.isArray(operand) ? standing(contains(operand, value)) : 'undecidable';
+    case '$nin':
+      return Array.isArray(operand) ? standing(!contains(operand, value)) : 'undecidable';
+    case '$regex':
+      return judgeExpression(operand, value);
+  }
+}
+
+/** Numbers compare with numbers, strings with strings by code unit (so RFC 3339 times of one zone compare in time). */
+function judgeOrder(operator: '$gt' | '$gte' | '$lt' | '$lte', operand: Json, value: Json): Standing {
+  if (typeof operand === 'number') {
+    return standing(typeof value === 'number' && inOrder(operator, Math.sign(value - operand)));
+  }
+  if (typeof operand === 'string') {
+    if (typeof value !== 'string') return 'refuted';
+    return standing(inOrder(operator, value < operand ? -1 : value > operand ? 1 : 0));
+  }
+  return 'undecidable';
+}
+
+function inOrder(operator: '$gt' | '$gte' | '$lt' | '$lte', sign: number): boolean {
+  switch (operator) {
+    case '$gt':
+      return sign > 0;
+    case '$gte':
+      return sign >= 0;
+    case '$lt':
+      return sign < 0;
+    case '$lte':
+      return sign <= 0;
+  }
+}
+
+/** The expression may match anywhere in the text; `^` and `$` anchor it. */
+function judgeExpression(operand: Json, value: Json): Standing {
+  if (typeof operand !== 'string') return 'undecidable';
+  const compiled = compile(operand);
+  if (typeof compiled === 'string') return 'undecidable';
+  if (typeof value !== 'string') return 'refuted';
+  if (value.length > REGEX_LIMITS.subjectLength) return 'undecidable';
+  return standing(compiled.test(value));
+}
+
+/** @returns the compiled expression, or what is wrong with it */
+function compile(pattern: string): RE2JS | string {
+  if (pattern.length > REGEX_LIMITS.programSize)
+    return `must not be longer than ${REGEX_LIMITS.programSize} characters`;
+  try {
+    const compiled = RE2JS.compile(pattern);
+    return compiled.programSize() > REGEX_LIMITS.programSize
+      ? `is too large an expression (${compiled.programSize()} steps, at most ${REGEX_LIMITS.programSize})`
+      : compiled;
+  } catch (error) {
+    return `is not a regular expression (RE2 syntax): ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+function contains(list: readonly Json[], value: Json): boolean {
+  return list.some((item) => jsonEquals(item, value));
+}
+
+function standing(holds: boolean): Standing {
+  return holds ? 'holds' : 'refuted';
+}
+
+/** One name as a token of a JSON Pointer (RFC 6901). */
+export function escapePointer(name: string): string {
+  return name.replaceAll('~', '~0').replaceAll('/', '~1');
+}
