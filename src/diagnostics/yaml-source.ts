@@ -1,0 +1,335 @@
+import {
+  isAlias,
+  isCollection,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseAllDocuments,
+  type Document,
+  type Pair,
+  type Scalar,
+  type YAMLMap,
+} from 'yaml';
+import type { Finding, Position } from './finding.ts';
+
+/** Data as YAML files of ours may carry it: that of JSON. Objects have own, enumerable keys only, never `__proto__`. */
+export type PlainValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly PlainValue[]
+  | { readonly [name: string]: PlainValue };
+
+/** Steps from the top of a file to a value: names of keys, indices of lists. */
+export type DataPath = readonly (string | number)[];
+
+/** A YAML file, read: its data, what is wrong with it as YAML, and where everything stands. */
+export interface YamlSource {
+  readonly file: string;
+  readonly text: string;
+  /** The data; `undefined` where the file has no usable structure. Where `findings` has an error, use it only to look for more. */
+  readonly value: PlainValue | undefined;
+  readonly findings: readonly Finding[];
+  /**
+   * Where a value stands, or its key. A path that the file does not have (something is missing) gives the nearest place
+   * above: the key of the parent, else the first line.
+   */
+  at(path: DataPath, part?: 'key' | 'value'): Position;
+  /** How the scalar at a path is written: `plain` scalars take a type of their own, `quoted` ones are strings. */
+  style(path: DataPath): 'plain' | 'quoted' | null;
+}
+
+/** Nesting beyond this is refused. */
+const MAX_DEPTH = 64;
+/** Characters. A policy set of 10,000 rules has about 3 million. */
+const MAX_TEXT = 16 * 1024 * 1024;
+
+const PRIMITIVE_TAGS = /^[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?$/;
+
+/**
+ * Reads one YAML 1.2 file (core schema) as plain data, strictly: what YAML would silently turn into something else than
+ * the writer meant is a finding, not a surprise. Never throws.
+ * @param file its name for positions
+ */
+export function readYamlSource(file: string, text: string): YamlSource {
+  const lines = new LineCounter();
+  const findings: Finding[] = [];
+  const position = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { file, line: Math.max(1, line), column: Math.max(1, col) };
+  };
+  const report = (code: string, offset: number, message: string, hint: string | null = null): void => {
+    findings.push({ code, severity: 'error', message, hint, at: position(offset) });
+  };
+
+  const contents = compose(text, lines, report);
+  const value = contents === null ? undefined : plainData(contents, report, 0);
+  return {
+    file,
+    text,
+    value,
+    findings,
+    at: (path, part = 'value') => position(offsetOf(contents, path, part)),
+    style: (path) => {
+      const node = nodeAt(contents, path);
+      if (!isScalar(node)) return null;
+      return node.type === 'PLAIN' ? 'plain' : 'quoted';
+    },
+  };
+}
+
+type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
+
+/** The tree of the one document of a text, or `null` where there is none that can be used. */
+function compose(text: string, lines: LineCounter, report: Report): unknown {
+  if (text.length > MAX_TEXT) {
+    report('file_too_large', 0, `The file has ${text.length} characters; at most ${MAX_TEXT} are read`);
+    return null;
+  }
+  let documents: readonly Document.Parsed[];
+  try {
+    const parsed = parseAllDocuments(text, {
+      version: '1.2',
+      schema: 'core',
+      merge: false,
+      uniqueKeys: false,
+      strict: true,
+      prettyErrors: false,
+      lineCounter: lines,
+      logLevel: 'silent',
+    });
+    documents = Array.isArray(parsed) ? parsed : [];
+  } catch (error) {
+    // The parser recurses: very deep nesting ends the stack before our own limit is asked.
+    if (!(error instanceof RangeError)) throw error;
+    report('too_deep', 0, `The file nests deeper than ${MAX_DEPTH} levels`);
+    return null;
+  }
+  const [document, second] = documents;
+  if (document === undefined || (isScalar(document.contents) && document.contents.source === '')) {
+    report(
+      'empty_file',
+      0,
+      'The file is empty',
+      'a file that is being written looks like this too: write it whole, then rename it',
+    );
+    return null;
+  }
+  if (second !== undefined)
+    report(
+      'many_documents',
+      second.range[0],
+      'The file has a second document',
+      "one file holds one document: remove the line '---', or make two files",
+    );
+  if (document.directives.yaml.explicit === true && document.directives.yaml.version !== '1.2')
+    report('yaml_version', 0, 'The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2');
+  let structure = true;
+  const seenLines = new Set<number>();
+  for (const { code, pos, message } of document.errors) {
+    // An empty alias is reported with its own words below; one broken line often gives several errors.
+    if (code === 'BAD_ALIAS') continue;
+    structure = false;
+    const { line } = lines.linePos(pos[0]);
+    if (seenLines.has(line)) continue;
+    seenLines.add(line);
+    const told = SYNTAX[code];
+    report(
+      'yaml_syntax',
+      Math.min(pos[0], Math.max(0, text.length - 1)),
+      told?.message ?? message,
+      told?.hint ?? syntaxHint(text, pos[0]),
+    );
+  }
+  return structure ? document.contents : null;
+}
+
+/** Words of our own for the parser's errors that people meet most. */
+const SYNTAX: Readonly<Record<string, { readonly message: string; readonly hint: string | null }>> = {
+  TAB_AS_INDENT: { message: 'A tab is used for indentation', hint: 'use spaces' },
+  BLOCK_AS_IMPLICIT_KEY: {
+    message: 'A mapping begins in the middle of a line',
+    hint: "check the indentation, and quote a value that holds ': '",
+  },
+  MULTILINE_IMPLICIT_KEY: {
+    message: 'A key goes over several lines',
+    hint: "check the indentation; is a ':' missing?",
+  },
+  BAD_SCALAR_START: { message: 'A value cannot begin with this character', hint: 'quote the value' },
+};
+
+function syntaxHint(text: string, offset: number): string | null {
+  if (text.slice(0, offset).endsWith('$')) return 'quote a value with ${…} inside [ ] or { }';
+  if (text.slice(offset).trim() === '') return 'the file seems to end in the middle';
+  return null;
+}
+
+/** Turns the tree into plain data and reports, on the way, everything that YAML would read otherwise than it looks. */
+function plainData(node: unknown, report: Report, depth: number): PlainValue {
+  if (node === null || node === undefined) return null;
+  if (depth > MAX_DEPTH) {
+    report('too_deep', start(node), `The file nests deeper than ${MAX_DEPTH} levels`);
+    return null;
+  }
+  if (isAlias(node)) {
+    const written = `*${node.source}`;
+    report(
+      'unquoted_star',
+      start(node),
+      `${written} is read as a YAML alias, not as text`,
+      `write "${written}" in quotes; aliases are not used in these files`,
+    );
+    return written;
+  }
+  if ((isScalar(node) || isCollection(node)) && node.anchor !== undefined)
+    report(
+      'yaml_anchor',
+      start(node),
+      `&${node.anchor} is read as a YAML anchor`,
+      'quote the value, or remove it; anchors are not used in these files',
+    );
+  if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
+    report('yaml_tag', start(node), 'A YAML tag stands before the value', "remove the '!…', or quote the value");
+  if (isMap(node)) return mapData(node, report, depth);
+  if (isSeq(node)) return node.items.map((item) => plainData(item, report, depth + 1));
+  if (isScalar(node)) return scalarData(node, report);
+  return null;
+}
+
+function mapData(node: YAMLMap, report: Report, depth: number): PlainValue {
+  const entries = new Map<string, PlainValue>();
+  for (const pair of node.items) {
+    const key = keyOf(pair, report);
+    if (key === null) continue;
+    const value = plainData(pair.value, report, depth + 1);
+    if (entries.has(key))
+      report(
+        'duplicate_key',
+        start(pair.key),
+        `'${key}' stands twice in one mapping`,
+        'only one can be meant: remove the other',
+      );
+    else entries.set(key, value);
+  }
+  return Object.fromEntries(entries);
+}
+
+function keyOf(pair: Pair, report: Report): string | null {
+  const { key } = pair;
+  if (isAlias(key)) {
+    plainData(key, report, 0);
+    return null;
+  }
+  if (!isScalar(key)) {
+    report('key_not_text', start(key), 'A key has to be text');
+    return null;
+  }
+  if (key.anchor !== undefined || key.tag !== undefined) plainData(key, report, 0);
+  if (typeof key.value !== 'string') {
+    const written = key.source ?? '';
+    report(
+      'key_not_text',
+      start(key),
+      `The key ${written} is read as ${kindOf(key.value)}, not as text`,
+      `write "${written}" in quotes`,
+    );
+    return null;
+  }
+  if (key.value === '<<' && key.type === 'PLAIN') {
+    report('merge_key', start(key), "'<<' (merge) is not used in these files", 'write the fields out');
+    return null;
+  }
+  if (key.value === '__proto__') {
+    report('reserved_key', start(key), "'__proto__' cannot be a key");
+    return null;
+  }
+  return key.value;
+}
+
+function scalarData(node: Scalar, report: Report): PlainValue {
+  const { value } = node;
+  const source = node.source ?? '';
+  if (typeof value === 'number') {
+    if (!Number.isFinite(value)) {
+      report('number_range', start(node), `${source} is not a finite number`);
+      return 0;
+    }
+    if (Number.isInteger(value) && !Number.isSafeInteger(value))
+      report(
+        'number_range',
+        start(node),
+        `${source} is beyond 2^53-1 and would be rounded`,
+        'quote it where it is an identifier',
+      );
+    else if (/^[-+]?0[0-9]/.test(source))
+      report(
+        'number_zeros',
+        start(node),
+        `${source} is read as ${value}`,
+        'quote it where it is an identifier, else drop the leading zero',
+      );
+    // -0 is written as 0 in JSON: one value, one form.
+    return value === 0 ? 0 : value;
+  }
+  if (typeof value === 'string') {
+    if (node.type === 'PLAIN' && PRIMITIVE_TAGS.test(source))
+      report(
+        'number_underscore',
+        start(node),
+        `${source} is text in YAML 1.2, not a number`,
+        `write ${source.replaceAll('_', '')}, or quote it where text is meant`,
+      );
+    return value;
+  }
+  if (value === null || typeof value === 'boolean') return value;
+  report('yaml_value', start(node), 'A value of this kind is not used in these files', 'quote it');
+  return null;
+}
+
+function kindOf(value: unknown): string {
+  return value === null ? 'null' : `a ${typeof value}`;
+}
+
+function start(node: unknown): number {
+  if (isScalar(node) || isCollection(node) || isAlias(node)) return node.range?.[0] ?? 0;
+  return 0;
+}
+
+function pairAt(node: unknown, key: string): Pair | undefined {
+  if (!isMap(node)) return undefined;
+  return node.items.find((pair) => isPair(pair) && isScalar(pair.key) && pair.key.value === key);
+}
+
+function step(node: unknown, name: string | number): unknown {
+  if (isSeq(node) && typeof name === 'number') return node.items[name];
+  return pairAt(node, String(name))?.value;
+}
+
+function nodeAt(contents: unknown, path: DataPath): unknown {
+  return path.reduce<unknown>((node, name) => step(node, name), contents);
+}
+
+/** Offset of a value or key; of the nearest place above where the path leads nowhere. */
+function offsetOf(contents: unknown, path: DataPath, part: 'key' | 'value'): number {
+  let node = contents;
+  let offset = start(contents);
+  for (const [index, name] of path.entries()) {
+    const last = index === path.length - 1;
+    const pair = isMap(node) ? pairAt(node, String(name)) : undefined;
+    const next = step(node, name);
+    if (pair === undefined && (next === undefined || next === null)) return offset;
+    const keyOffset = pair === undefined ? start(next) : start(pair.key);
+    // Above the end of the path keys are the better place: a parent's value begins at its first child.
+    offset = pair !== undefined && (!last || part === 'key' || !hasText(next)) ? keyOffset : start(next);
+    node = next;
+  }
+  return offset;
+}
+
+/** Whether a value has a place of its own to point at; an empty value (`key:`) has none. */
+function hasText(node: unknown): boolean {
+  return isAlias(node) || isCollection(node) || (isScalar(node) && node.source !== '' && node.range != null);
+}
