@@ -1,6 +1,6 @@
 import { judgeCondition, type Standing } from './conditions.ts';
 import { type JsonObject, isJsonObject } from './json.ts';
-import { jsonEquals, readField } from './state-fields.ts';
+import { jsonEquals } from './state-fields.ts';
 
 /** A reconciliation as asked for (interface specification, 2.7); `outcome` is always `UNKNOWN` and left out. */
 export interface ReconcileRequest {
@@ -64,12 +64,6 @@ function contradictions(params: JsonObject, state: JsonObject, judged: readonly 
     }
   };
   visit(params, state, '');
-  // Params may name a field of the state by its path.
-  for (const [name, sent] of Object.entries(params)) {
-    if (!name.includes('.') || Object.hasOwn(state, name) || judged.includes(name)) continue;
-    const current = readField(state, name);
-    if (current !== undefined && !jsonEquals(sent, current)) found.push(name);
-  }
   return found;
 }
 
