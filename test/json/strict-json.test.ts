@@ -1,0 +1,160 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { parseStrictJson } from '../../src/effects/strict-json.ts';
+
+const LIMITS = { depth: 64 };
+
+function verdict(text: string | Buffer): string {
+  const result = parseStrictJson(text, LIMITS);
+  if (result.ok) return 'ok';
+  return result.at === null ? result.message : `${result.at.line}:${result.at.column} ${result.message}`;
+}
+
+/** Slow and plain: a recursive descent over code points that builds pairs, judged afterwards. */
+function reference(text: string): boolean {
+  try {
+    JSON.parse(text);
+  } catch {
+    return false;
+  }
+  if (/\p{Surrogate}/u.test(text)) return false;
+  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  const open: (Set<string> | null)[] = [];
+  for (const [index, token] of tokens.entries()) {
+    if (token === '{') open.push(new Set());
+    else if (token === '[') open.push(null);
+    else if (token === '}' || token === ']') open.pop();
+    else if (token.startsWith('"')) {
+      const value = String(JSON.parse(token));
+      if (/\p{Surrogate}/u.test(value)) return false;
+      const names = open.at(-1);
+      if (names && tokens[index + 1] === ':') {
+        const folded = value.toLowerCase().toUpperCase().toLowerCase();
+        if (value === '__proto__' || names.has(folded)) return false;
+        names.add(folded);
+      }
+    } else if (/^[-\d]/.test(token)) {
+      const value = Number(token);
+      if (!Number.isFinite(value)) return false;
+      if (Number.isInteger(value)) {
+        if (Math.abs(value) > Number.MAX_SAFE_INTEGER) return false;
+        const [, whole = '', fraction = '', exponent = '0'] =
+          /^-?(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(token) ?? [];
+        const shift = Number(exponent) - fraction.length;
+        // A shift that digits cannot follow: only the exact zero is a whole number there, and large ones overflowed.
+        if (Math.abs(shift) > 5000) {
+          if (BigInt(whole + fraction) !== 0n && shift < 0) return false;
+        } else if (shift < 0 && BigInt(whole + fraction) % 10n ** BigInt(-shift) !== 0n) return false;
+      }
+    }
+    if (open.length > LIMITS.depth) return false;
+  }
+  return true;
+}
+
+describe('strict JSON', () => {
+  test.each([
+    ['{}', 'ok'],
+    [' \t\r\n{"a": [1, -0, 1.5, 1e3, "x", true, false, null, {}, []]} ', 'ok'],
+    ['{"a":9007199254740991,"b":-9007199254740991}', 'ok'],
+    ['{"a":1.0,"b":100e-2,"c":1e15,"d":0e-5000,"e":0.0000000000000000000000}', 'ok'],
+    ['"\\ud83d\\ude00 😀"', 'ok'],
+    ['', '1:1 the end of the text where a value is expected'],
+    ['{"a":1,}', '1:8 "}" where a name in quotes is expected'],
+    ['{"a" 1}', '1:6 "1" where ":" is expected'],
+    ['{"a":1 "b":2}', '1:8 "\\"" where "," or "}" is expected'],
+    ['[1 2]', '1:4 "2" where "," or "]" is expected'],
+    ['[1,]', '1:4 "]" where a value is expected'],
+    ['{} x', '1:4 "x" after the end of the value'],
+    ["{'a':1}", '1:2 "\'" where a name in quotes is expected'],
+    ['{"a":01}', '1:6 a number with a leading zero'],
+    ['{"a":1.}', '1:6 a number that is not complete'],
+    ['{"a":-}', '1:6 a number that is not complete'],
+    ['{"a":1e}', '1:6 a number that is not complete'],
+    ['{"a":NaN}', '1:6 "N" where a value is expected'],
+    ['{"a":"\\x"}', '1:7 an escape that JSON does not know'],
+    ['{"a":"\\u12g4"}', '1:7 "\\u" without four hexadecimal digits'],
+    ['{"a":"\u0000"}', '1:7 a control character in a string'],
+    ['{"a":"b', '1:8 a string without an end'],
+    ['{"a":1e400}', '1:6 a number too large for a double'],
+    ['{"a":9007199254740992}', '1:6 an integer beyond ±(2^53−1)'],
+    ['{"a":-9007199254740993.0}', '1:6 an integer beyond ±(2^53−1)'],
+    ['{"a":1e20}', '1:6 an integer beyond ±(2^53−1)'],
+    ['{"a":4.99999999999999999999}', '1:6 a number with more digits than a double holds'],
+    ['{"a":1e-400}', '1:6 a number with more digits than a double holds'],
+    ['{"a":"\\ud83d"}', '1:6 a lone surrogate is not a character'],
+    ['{"\\udc00":1}', '1:2 a lone surrogate is not a character'],
+    ['{"__proto__":{}}', '1:2 the name "__proto__" is not allowed'],
+    ['{"\\u005f_proto__":{}}', '1:2 the name "__proto__" is not allowed'],
+    ['{"a":{"constructor":1}}', 'ok'],
+    [`${'['.repeat(64)}${']'.repeat(64)}`, 'ok'],
+    [`${'['.repeat(65)}${']'.repeat(65)}`, '1:65 nested deeper than 64 levels'],
+    ['['.repeat(500_000), '1:65 nested deeper than 64 levels'],
+  ])('%# %.40s', (text, expected) => {
+    expect(verdict(text)).toBe(expected);
+    expect(verdict(Buffer.from(text))).toBe(expected);
+  });
+
+  test.each(['{"a":1,"a":1}', '{"a":1,"A":1}', '{"a":1,"\\u0041":1}', '{"\u212a":1,"k":1}', '{"\u017f":1,"S":1}'])(
+    'a name twice: %s',
+    (text) => {
+      expect(verdict(text)).toMatch(/stands twice in one object/);
+    },
+  );
+
+  test('a name twice among many, and its line', () => {
+    const names = Array.from({ length: 200 }, (_, index) => `"name${index}": ${index}`);
+    expect(verdict(`{${names.join(',\n')}}`)).toBe('ok');
+    expect(verdict(`{${names.join(',\n')},\n"NAME7": 1}`)).toMatch(/^201:1 the name "NAME7" stands twice/);
+  });
+
+  test('the same name in different objects is fine', () => {
+    expect(verdict('{"a":{"a":1},"b":[{"a":1},{"a":2}]}')).toBe('ok');
+  });
+
+  test('bytes that are not UTF-8, and byte order marks', () => {
+    expect(verdict(Buffer.from([0x22, 0xff, 0x22]))).toBe('the text is not UTF-8');
+    expect(verdict(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]))).toBe('the text is not UTF-8');
+    expect(verdict(Buffer.from([0x22, 0xc0, 0xaf, 0x22]))).toBe('the text is not UTF-8');
+    expect(verdict(Buffer.from('{}', 'utf16le'))).toMatch(/^1:2 /);
+    expect(verdict(Buffer.from('\ufeff{}'))).toBe('1:1 the text begins with a byte order mark');
+    expect(verdict('"\ud800"')).toBe('1:2 a lone surrogate is not a character');
+  });
+
+  test('the value is that of JSON.parse, and no prototype is touched', () => {
+    const result = parseStrictJson('{"toString":1,"b":[{"hasOwnProperty":null}]}', LIMITS);
+    expect(result).toEqual({ ok: true, value: { toString: 1, b: [{ hasOwnProperty: null }] } });
+  });
+
+  test('random values pass as they are', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        const text = JSON.stringify(value);
+        expect(parseStrictJson(text, LIMITS).ok).toBe(reference(text));
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  test('random texts near JSON are judged as the reference judges them', () => {
+    const pieces = [
+      '{ } [ ] , : " \\ "a" "A" "b": "a":1 "__proto__": 1 - 0 . e E5 + -0 1e400 1e-400 9007199254740993 1.5 0.1e1',
+      '123456 true false null tru \\u0041 \\ud800 \\ude00 \u00e9 \u0000 \u2028 "\\n"',
+    ];
+    const piece = fc.constantFrom(' ', '\n', '\t', ...pieces.flatMap((line) => line.split(' ')));
+    const text = fc.array(piece, { maxLength: 14 }).map((drawn) => drawn.join(''));
+    const closed = text.map((inner) => `{"x":[${inner}]}`);
+    const members = fc
+      .array(fc.tuple(fc.constantFrom('a', 'A', 'b', '\\u0061', 'k', '\u212a', '__proto__'), text), { maxLength: 4 })
+      .map((pairs) => `{${pairs.map(([name, value]) => `"${name}":${value === '' ? '1' : value}`).join(',')}}`);
+    const number = fc
+      .tuple(fc.constantFrom('', '-'), fc.nat(), fc.stringMatching(/^[0-9]{0,25}$/), fc.integer({ min: -30, max: 330 }))
+      .map(([sign, whole, fraction, exponent]) => `${sign}${whole}${fraction && `.${fraction}`}e${exponent}`);
+    fc.assert(
+      fc.property(fc.oneof(text, closed, members, number), (candidate) => {
+        expect(parseStrictJson(candidate, LIMITS).ok, candidate).toBe(reference(candidate));
+      }),
+      { numRuns: 40_000 },
+    );
+  });
+});
