@@ -1,5 +1,6 @@
 import { RE2JS } from 're2js';
 import { type Json, type JsonObject, isJsonObject } from './json.ts';
+import type { RequestFault } from './run-request.ts';
 import { jsonEquals, readField } from './state-fields.ts';
 
 /** Operators that a condition may use instead of a plain value. Several on one field must all hold. */
@@ -21,12 +22,6 @@ type Operator = (typeof CONDITION_OPERATORS)[number];
 /** Bounds on `$regex`: matching is linear in the text, and these keep the factor small. */
 export const REGEX_LIMITS = { perRequest: 16, programSize: 500, subjectLength: 4096 } as const;
 
-/** One thing that is wrong with a request. `path` is a JSON Pointer into the body. */
-export interface InputFault {
-  readonly path: string;
-  readonly message: string;
-}
-
 /**
  * How a condition stands in a state. `absent`: the field is not there (and the condition is not about that);
  * `undecidable`: the text is too long to be matched, or the condition itself is faulty.
@@ -38,8 +33,8 @@ export type Standing = 'holds' | 'refuted' | 'absent' | 'undecidable';
  * expressions that do not compile or are too large.
  * @param pointer JSON Pointer of the conditions within the body
  */
-export function conditionFaults(conditions: JsonObject, pointer: string): readonly InputFault[] {
-  const faults: InputFault[] = [];
+export function conditionFaults(conditions: JsonObject, pointer: string): readonly RequestFault[] {
+  const faults: RequestFault[] = [];
   let expressions = 0;
   for (const [field, condition] of Object.entries(conditions)) {
     if (!isOperators(condition)) continue;
