@@ -1,0 +1,168 @@
+import type { Agent, KeyKind, Scope } from '../effects/principal.ts';
+import type { Tool } from '../effects/tool.ts';
+
+/**
+ * What `gateway.yaml` says, read, checked and resolved: every default filled in, names known to exist, durations in
+ * ms, sizes in bytes, `${…}` expanded. Frozen; a reload makes a new one.
+ */
+export interface Configuration {
+  readonly server: ServerSettings;
+  readonly store: StoreSettings;
+  readonly retention: RetentionSettings;
+  readonly secrets: SecretsSettings;
+  readonly receipts: ReceiptsSettings;
+  readonly users: readonly User[];
+  /** Every role that is declared, included or given to a user. */
+  readonly roles: readonly string[];
+  /** All roles of a user, with those that they include. Users without an entry have none. */
+  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
+  readonly auth: AuthSettings;
+  readonly workspaces: readonly Workspace[];
+  readonly policies: PolicySettings;
+  readonly upstreams: readonly UpstreamSettings[];
+  readonly tools: readonly Tool[];
+  readonly routes: readonly Route[];
+  readonly pools: readonly Pool[];
+  readonly limits: ConfiguredLimits;
+  readonly telemetry: TelemetrySettings;
+  /** SHA-256 over what the file says after expansion, base64url. Shown to nobody who may not see secrets: it covers them. */
+  readonly digest: string;
+}
+
+export interface ServerSettings {
+  readonly host: string;
+  /** 0 lets the system choose. */
+  readonly port: number;
+  /** Without a trailing slash; `null` takes the bound address. */
+  readonly publicUrl: string | null;
+  /** Host names (without port, lower case) that are accepted beside the bound address. */
+  readonly allowedHosts: readonly string[];
+  /** A second port on which alone health and metrics answer; `null`: they are on the first. */
+  readonly adminPort: number | null;
+}
+
+export interface StoreSettings {
+  readonly kind: 'embedded';
+  /** Folder, relative to the working directory. */
+  readonly path: string;
+  /** How long a start waits for another process to let go of the store. */
+  readonly lockWaitMs: number;
+}
+
+export interface RetentionSettings {
+  /** Keys and receipts; `null` keeps them for ever. */
+  readonly keysMs: number | null;
+  readonly effectsMs: number;
+  readonly denialsMs: number;
+}
+
+export interface SecretsSettings {
+  readonly masterFile: string;
+  /** Files of earlier master secrets, which still open what they sealed. */
+  readonly previous: readonly string[];
+}
+
+export interface ReceiptsSettings {
+  readonly keysDir: string;
+  /** `null` takes `urn:svc-gateway:<install id>`. */
+  readonly issuer: string | null;
+}
+
+/** A person: owner of agents and keys, approver. `roles` as declared; see `rolesOf` for all. */
+export interface User {
+  readonly id: string;
+  readonly roles: readonly string[];
+}
+
+export interface AuthSettings {
+  /** Whether a key may come as `?api_key=`. */
+  readonly queryKey: 'allow' | 'refuse';
+  /** How long a new key of a kind is valid when nobody says; `null` for ever. */
+  readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
+  /** Profiles beside the shipped ones. */
+  readonly profiles: readonly Profile[];
+}
+
+export interface Profile {
+  readonly name: string;
+  readonly description: string;
+  readonly scopes: readonly Scope[];
+  /** `null` is no limit. */
+  readonly allowedTools: readonly string[] | null;
+  readonly readOnly: boolean;
+}
+
+export interface Workspace {
+  readonly id: string;
+  /** The fact `env` of calls in it, unless the upstream says otherwise. */
+  readonly env: string;
+  readonly agents: readonly Agent[];
+}
+
+export interface PolicySettings {
+  /** Files and folders, which exist. */
+  readonly paths: readonly string[];
+  readonly mode: 'enforce' | 'observe';
+}
+
+export interface UpstreamSettings {
+  readonly id: string;
+  /** An http or https origin: no path, no trailing slash. */
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly connections: number;
+  /** `public` refuses loopback and private addresses as well. */
+  readonly network: 'any' | 'public';
+  readonly env: string | null;
+  /** A header that the gateway sets on every request; name in lower case. */
+  readonly credentials: { readonly header: string; readonly value: string } | null;
+}
+
+/** A part of the gateway's own address space that stands for an upstream. */
+export interface Route {
+  readonly upstream: string;
+  /** `/payments`: without a trailing slash. */
+  readonly prefix: string;
+  readonly undeclared: 'deny' | 'passthrough_reads';
+  /** Whether `Set-Cookie` of the upstream's answers is passed on. */
+  readonly setCookie: boolean;
+  readonly rules: readonly RouteRule[];
+}
+
+export interface RouteRule {
+  /** Upper case. */
+  readonly method: string;
+  /** `/v1/payments/:payment_id`: after the prefix, literal segments and whole-segment params. */
+  readonly path: string;
+  readonly tool: string;
+  readonly idempotency: RouteIdempotency;
+  readonly onDuplicate: 'conflict' | 'replay';
+  /** `ungoverned`: WebSocket upgrades are tunnelled after the checks of the handshake. */
+  readonly frames: null | 'ungoverned';
+}
+
+/** Where the idempotency key of a proxied call comes from. */
+export type RouteIdempotency =
+  | { readonly kind: 'required' }
+  | { readonly kind: 'none' }
+  | { readonly kind: 'derive'; readonly windowMs: number };
+
+export interface Pool {
+  readonly id: string;
+  readonly units: number;
+}
+
+/** The limits that an operator may set; all others are in `limits.ts` too. */
+export interface ConfiguredLimits {
+  /** Body of a request, bytes. */
+  readonly bodyBytes: number;
+  readonly paramsDepth: number;
+  /** Part of an upstream's answer that is kept for duplicates, bytes. */
+  readonly responseKeptBytes: number;
+  /** Answer of an upstream that is read at all, bytes. */
+  readonly responseBytes: number;
+}
+
+export interface TelemetrySettings {
+  readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+}
