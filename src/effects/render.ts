@@ -109,19 +109,17 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
   return settlement === 'pending' ? { settlement } : {};
 }
 
-function resultMembers(result: KeptResult | null): JsonObject {
-  return result === null
-    ? {}
-    : { result: resultToWire(result), ...(result.truncated ? { response_truncated: true } : {}) };
-}
-
-/** An upstream's kept answer as JSON: `{status, content_type, body}`, and `encoding` where the body is no JSON. */
-export function resultToWire(result: KeptResult): JsonObject {
+/**
+ * An upstream's kept answer: `result` is its body as JSON (text as a string, bytes in base64 with `result_encoding`),
+ * `upstream_status` its status.
+ */
+export function resultMembers(result: KeptResult | null): JsonObject {
+  if (result === null) return {};
   return {
-    status: result.status,
-    content_type: result.headers['content-type'] ?? null,
-    body: result.body.value,
-    ...(result.body.kind === 'json' ? {} : { encoding: result.body.kind }),
+    result: result.body.value,
+    upstream_status: result.status,
+    ...(result.body.kind === 'base64' ? { result_encoding: 'base64' } : {}),
+    ...(result.truncated ? { response_truncated: true } : {}),
   };
 }
 

@@ -143,7 +143,7 @@ export interface SettleRequest {
 }
 
 export type Settlement =
-  | { readonly kind: 'settled'; readonly effect: EffectRecord; readonly budgets: readonly BudgetRow[] }
+  | { readonly kind: 'settled'; readonly effect: EffectRecord }
   /** The effect is settled otherwise, or owned by a newer attempt: nothing was changed (a contradiction is on record). */
   | { readonly kind: 'refused'; readonly effect: EffectRecord; readonly contradiction: boolean }
   | { readonly kind: 'absent' };
