@@ -1,0 +1,7 @@
+/** Values that JSON can carry. */
+export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
+
+/** A JSON object. */
+export interface JsonObject {
+  readonly [name: string]: Json;
+}

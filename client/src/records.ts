@@ -1,0 +1,191 @@
+import type { Json, JsonObject } from './json.ts';
+import type { Budget, Decision, Mismatch, PendingApproval, Reason } from './result.ts';
+
+/** One action for the gateway to run. */
+export interface CallInput {
+  /** Canonical name, `<upstream>.<tool>`. */
+  readonly tool: string;
+  readonly params?: JsonObject;
+  /** Who acts. Needed with an account key; an agent key names its agent itself. */
+  readonly agentId?: string;
+  /** The same key is the same action. Made once per call when absent, and kept over retries. */
+  readonly idempotencyKey?: string;
+  readonly target?: string;
+  readonly actionType?: string;
+  /** What the agent believes about the world; the gateway compares it with the live state right before it sends. */
+  readonly stateCheck?: StateCheck;
+  readonly claimId?: string;
+  readonly reservationId?: string;
+  /** Kept and returned, never evaluated; 4 KiB at most. */
+  readonly metadata?: JsonObject;
+}
+
+export interface CallOptions {
+  /** Wait for a person or a running twin: `true` for as long as it takes, or at most this many ms. */
+  readonly wait?: boolean | number;
+  readonly signal?: AbortSignal;
+}
+
+export interface StateCheck {
+  readonly intent: string;
+  readonly requiredFields: readonly string[];
+  readonly assumedState: JsonObject;
+  readonly conditions: JsonObject;
+  readonly onMismatch: 'replan' | 'block';
+}
+
+export type StateVerification = StateCheck & { readonly currentState: JsonObject };
+
+export interface StateVerdict {
+  readonly status: 'verified' | 'mismatch_detected';
+  readonly decision: 'proceed' | 'replan' | 'block';
+  readonly mismatches: readonly Mismatch[];
+}
+
+export interface Reconciliation {
+  readonly action: { readonly intent: string; readonly tool: string; readonly params: JsonObject };
+  /** `UNKNOWN`, which is also the default: nothing else can be reconciled. */
+  readonly outcome?: 'UNKNOWN';
+  readonly currentState: JsonObject;
+  readonly conditions: JsonObject;
+}
+
+export interface ReconcileVerdict {
+  readonly decision: 'do_not_retry' | 'retry_allowed' | 'replan';
+  readonly reason: string;
+  readonly status: 'reconciled';
+}
+
+export type EffectState = 'pending_approval' | 'executing' | 'committed' | 'failed' | 'unknown' | 'rejected' | 'denied';
+
+/** The record of an action. What it came to is `toResult(effect)`, or simply what `wait` resolves to. */
+export interface Effect {
+  readonly effectId: string;
+  readonly state: EffectState;
+  readonly decision: Decision;
+  readonly tool: string;
+  readonly target: string;
+  readonly agentId: string;
+  readonly idempotencyKey: string;
+  readonly attempt: number;
+  readonly reason: Reason;
+  readonly fingerprint: string;
+  readonly createdAt: string;
+  readonly settledAt?: string | null;
+  readonly receiptId?: string | null;
+  readonly result?: Json;
+  readonly approval?: PendingApproval;
+  readonly safeToRetry?: boolean;
+  readonly mismatches?: readonly Mismatch[];
+  readonly budgets?: readonly Budget[];
+  readonly metadata?: JsonObject | null;
+}
+
+/** One event of the append-only ledger. */
+export interface LedgerEvent {
+  readonly seq: number;
+  readonly id: string;
+  readonly at: string;
+  readonly kind: string;
+  readonly effectId: string | null;
+  readonly actor: { readonly type: string; readonly id: string };
+  readonly data: JsonObject;
+}
+
+export interface EffectWithLedger {
+  readonly effect: Effect;
+  readonly ledger: readonly LedgerEvent[];
+}
+
+export interface EffectFilter {
+  readonly state?: EffectState;
+  readonly decision?: Decision;
+  readonly tool?: string;
+  readonly agentId?: string;
+  /** RFC 3339, inclusive. */
+  readonly since?: string;
+  /** RFC 3339, exclusive. */
+  readonly until?: string;
+  readonly limit?: number;
+  readonly cursor?: string;
+}
+
+/** A page of a list; pass `nextCursor` as `cursor` for the next one. */
+export interface EffectPage {
+  readonly effects: readonly Effect[];
+  readonly nextCursor: string | null;
+}
+
+/** One step of a run: what the time went into. */
+export interface Stage {
+  readonly stage: string;
+  readonly status: 'passed' | 'refused' | 'failed' | 'unknown' | 'waiting' | 'skipped';
+  readonly startedAt: string;
+  readonly durationMs: number | null;
+  readonly detail: string | null;
+}
+
+/** What a call would come to now. */
+export interface Preview {
+  readonly would: Decision;
+  readonly httpStatus: number;
+  readonly reason: Reason;
+  readonly obligations: readonly JsonObject[];
+  readonly policies: readonly JsonObject[];
+  readonly budgets: readonly Budget[];
+}
+
+export interface ResolveInput {
+  readonly outcome: 'happened' | 'not_happened';
+  readonly evidence?: Json;
+  readonly comment?: string;
+  /** Before the quiet time is over; needs a second user, and stands in the receipt. */
+  readonly force?: boolean;
+}
+
+/** A request for a person's decision. */
+export interface Approval {
+  readonly id: string;
+  readonly status: 'pending' | 'granted' | 'rejected' | 'expired' | 'used';
+  readonly effectId: string;
+  readonly tool: string;
+  readonly target: string;
+  readonly createdAt: string;
+  readonly expiresAt: string;
+  readonly [more: string]: Json;
+}
+
+/** An exclusive right of an agent on a target, for a time. */
+export interface Claim {
+  readonly id: string;
+  readonly target: string;
+  readonly agentId: string;
+  readonly createdAt: string;
+  readonly expiresAt: string;
+}
+
+/** Units of a pool set aside for an agent, for a time. */
+export interface Reservation {
+  readonly id: string;
+  readonly pool: string;
+  readonly agentId: string;
+  readonly units: number;
+  readonly createdAt: string;
+  readonly expiresAt: string;
+}
+
+export type PauseScope =
+  | { readonly workspace: true }
+  | { readonly tool: string }
+  | { readonly agent: string }
+  | { readonly upstream: string }
+  | { readonly key: string };
+
+/** A stop switch. */
+export interface Pause {
+  readonly id: string;
+  readonly scope: PauseScope;
+  readonly reason: string;
+  readonly createdAt: string;
+  readonly until: string | null;
+}

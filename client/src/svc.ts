@@ -1,0 +1,212 @@
+import { SvcError } from './error.ts';
+import type { Json, JsonObject } from './json.ts';
+import type {
+  Approval,
+  CallInput,
+  CallOptions,
+  Claim,
+  EffectFilter,
+  EffectPage,
+  EffectWithLedger,
+  Pause,
+  PauseScope,
+  Preview,
+  ReconcileVerdict,
+  Reconciliation,
+  Reservation,
+  ResolveInput,
+  Stage,
+  StateVerdict,
+  StateVerification,
+} from './records.ts';
+import type { Budget, CallResult, Receipt } from './result.ts';
+import { type Connection, exchange, type Fetch, pause } from './transport.ts';
+import { toResult } from './to-result.ts';
+import { camel, isObject, snake } from './wire.ts';
+
+export interface SvcOptions {
+  /** Default: the environment variable `SVC_API_KEY`. */
+  readonly apiKey?: string;
+  /** Default: `SVC_BASE_URL`, else `http://127.0.0.1:8080`. */
+  readonly baseUrl?: string;
+  /** Default: `SVC_WORKSPACE`, else `default`. */
+  readonly workspace?: string;
+  readonly fetch?: Fetch;
+  /** Sendings of one request in all, the first one included; default 4. */
+  readonly attempts?: number;
+  /** For one sending, in ms; default 60 s. */
+  readonly timeoutMs?: number;
+}
+
+type Query = Readonly<Record<string, string | number | undefined>>;
+
+/** A client of the gateway. Holds no connection and no state: make one, keep it. */
+export class Svc {
+  readonly #to: Connection;
+  readonly #base: string;
+
+  /** @throws SvcError `missing_key` when there is no key, before anything is sent */
+  constructor(options: SvcOptions = {}) {
+    const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
+    const apiKey = (options.apiKey ?? env['SVC_API_KEY'] ?? '').trim();
+    if (apiKey === '') throw new SvcError('missing_key', 'No API key: pass `apiKey`, or set SVC_API_KEY');
+    this.#to = {
+      apiKey,
+      baseUrl: (options.baseUrl ?? env['SVC_BASE_URL'] ?? 'http://127.0.0.1:8080').replace(/\/+$/, ''),
+      fetch: options.fetch ?? globalThis.fetch,
+      attempts: options.attempts ?? 4,
+      timeoutMs: options.timeoutMs ?? 60_000,
+    };
+    this.#base = `/v1/workspaces/${encodeURIComponent(options.workspace ?? env['SVC_WORKSPACE'] ?? 'default')}`;
+  }
+
+  /**
+   * Runs an action, at most once per idempotency key. A decision is never retried; a lost answer is, with the same key.
+   * @throws SvcError when the request was not accepted, or no answer came (its `idempotencyKey` says which call it was)
+   */
+  async call(input: CallInput & CallOptions): Promise<CallResult> {
+    const { wait, signal, ...action } = input;
+    const key = input.idempotencyKey ?? globalThis.crypto.randomUUID();
+    const body = actionToWire({ ...action, idempotencyKey: key });
+    const answer = await this.#ask({ method: 'POST', path: '/effects', body, repeatable: true, signal, key });
+    const result = toResult(answer);
+    if (wait === undefined || wait === false) return result;
+    return this.wait(result, { ...(signal && { signal }), ...(wait !== true && { timeoutMs: wait }) });
+  }
+
+  /** What {@link call} would come to now; nothing is run, nothing is written. */
+  async preview(input: CallInput): Promise<Preview> {
+    const body = actionToWire({ ...input, idempotencyKey: input.idempotencyKey ?? globalThis.crypto.randomUUID() });
+    return this.#post('/effects/preview', body, true);
+  }
+
+  /**
+   * Polls until a waiting or running effect has come to something, also after a restart of the caller, by its id.
+   * Resolves with the last result seen when the time is over. An unknown outcome is a result.
+   */
+  async wait(
+    effect: string | CallResult,
+    options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
+  ): Promise<CallResult> {
+    const end = performance.now() + (options.timeoutMs ?? Number.POSITIVE_INFINITY);
+    let result = typeof effect === 'string' ? await this.#result(effect, options.signal) : effect;
+    for (let delay = 200; ; delay = Math.min(delay * 1.5, 5000)) {
+      if (result.status !== 'pending_approval' && result.status !== 'in_progress') return result;
+      const left = end - performance.now();
+      if (left <= 0) return result;
+      await pause(Math.min(delay, left), options.signal);
+      if (options.signal?.aborted) throw new SvcError('aborted', 'The caller gave up', { didItHappen: 'maybe' });
+      result = await this.#result(result.effectId, options.signal);
+    }
+  }
+
+  /** Settles an unknown outcome. Needs an account key. The same resolution twice is fine. */
+  async resolve(effectId: string, input: ResolveInput): Promise<CallResult> {
+    await this.#post(`/effects/${encodeURIComponent(effectId)}/resolve`, snake(input), true);
+    return this.#result(effectId);
+  }
+
+  readonly effects = {
+    get: (id: string): Promise<EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
+    list: (filter: EffectFilter = {}): Promise<EffectPage> => this.#get('/effects', snake(filter) as Query),
+    /** The signed receipt, in the spelling that was signed. */
+    receipt: async (id: string): Promise<Receipt> =>
+      (await this.#ask({
+        method: 'GET',
+        path: `/effects/${encodeURIComponent(id)}/receipt`,
+        repeatable: true,
+      })) as unknown as Receipt,
+    run: (id: string): Promise<{ readonly stages: readonly Stage[] }> =>
+      this.#get(`/effects/${encodeURIComponent(id)}/run`),
+  };
+
+  readonly approvals = {
+    list: (
+      filter: { readonly status?: Approval['status'] } = {},
+    ): Promise<{ readonly approvals: readonly Approval[] }> => this.#get('/approvals', filter),
+    get: (id: string): Promise<Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
+    approve: (id: string, input: { readonly comment?: string } = {}): Promise<JsonObject> =>
+      this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
+    reject: (id: string, input: { readonly comment?: string } = {}): Promise<JsonObject> =>
+      this.#post(`/approvals/${encodeURIComponent(id)}/reject`, snake(input), false),
+  };
+
+  readonly claims = {
+    list: (): Promise<{ readonly claims: readonly Claim[] }> => this.#get('/claims'),
+    /** @throws SvcError `claim_held` when another agent has the target */
+    take: (input: { readonly target: string; readonly agentId?: string; readonly ttlS: number }): Promise<Claim> =>
+      this.#post('/claims', snake(input), false),
+    renew: (id: string, input: { readonly ttlS: number }): Promise<Claim> =>
+      this.#post(`/claims/${encodeURIComponent(id)}/renew`, snake(input), true),
+    release: (id: string): Promise<void> => this.#delete(`/claims/${encodeURIComponent(id)}`),
+  };
+
+  readonly reservations = {
+    list: (): Promise<{ readonly reservations: readonly Reservation[] }> => this.#get('/reservations'),
+    /** @throws SvcError `pool_full` when there are not enough free units */
+    make: (input: {
+      readonly pool: string;
+      readonly units: number;
+      readonly agentId?: string;
+      readonly ttlS: number;
+    }): Promise<Reservation> => this.#post('/reservations', snake(input), false),
+    release: (id: string): Promise<void> => this.#delete(`/reservations/${encodeURIComponent(id)}`),
+  };
+
+  readonly pauses = {
+    list: (): Promise<{ readonly pauses: readonly Pause[] }> => this.#get('/pauses'),
+    set: (input: { readonly scope: PauseScope; readonly reason: string; readonly until?: string }): Promise<Pause> =>
+      this.#post('/pauses', snake(input), false),
+    lift: (id: string): Promise<void> => this.#delete(`/pauses/${encodeURIComponent(id)}`),
+  };
+
+  readonly budgets = {
+    list: (): Promise<{ readonly budgets: readonly Budget[] }> => this.#get('/budgets'),
+  };
+
+  /** Compares the state an agent assumed with the live state before a write. */
+  async verifyState(input: StateVerification): Promise<StateVerdict> {
+    return camel(await this.#root('/state/verify', snake(input))) as unknown as StateVerdict;
+  }
+
+  /** Decides from live state whether a retry is safe after an unknown outcome. */
+  async reconcile(input: Reconciliation): Promise<ReconcileVerdict> {
+    const { action, ...rest } = input;
+    const body = { outcome: 'UNKNOWN', ...snake(rest), action: snake(action) };
+    return (await this.#root('/outcomes/reconcile', body)) as unknown as ReconcileVerdict;
+  }
+
+  async #result(id: string, signal?: AbortSignal): Promise<CallResult> {
+    const path = `/effects/${encodeURIComponent(id)}`;
+    const body = await this.#ask({ method: 'GET', path, repeatable: true, signal });
+    return toResult(isObject(body) ? (body['effect'] ?? null) : null);
+  }
+
+  async #get<T>(path: string, query: Query = {}): Promise<T> {
+    const search = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
+    const suffix = search.size > 0 ? `?${search.toString()}` : '';
+    return camel(await this.#ask({ method: 'GET', path: path + suffix, repeatable: true })) as T;
+  }
+
+  async #post<T>(path: string, body: JsonObject, repeatable: boolean): Promise<T> {
+    return camel(await this.#ask({ method: 'POST', path, body, repeatable })) as T;
+  }
+
+  async #delete(path: string): Promise<void> {
+    await this.#ask({ method: 'DELETE', path, repeatable: false });
+  }
+
+  #ask(request: Parameters<typeof exchange>[1]): Promise<Json> {
+    return exchange(this.#to, { ...request, path: this.#base + request.path });
+  }
+
+  #root(path: string, body: JsonObject): Promise<Json> {
+    return exchange(this.#to, { method: 'POST', path, body, repeatable: true });
+  }
+}
+
+function actionToWire(input: CallInput): JsonObject {
+  const { stateCheck, ...rest } = input;
+  return { ...snake(rest), ...(stateCheck && { state_check: snake(stateCheck) }) };
+}

@@ -1,0 +1,62 @@
+import { SvcError } from './error.ts';
+import type { Json } from './json.ts';
+import type { CallResult } from './result.ts';
+import { camel, isObject } from './wire.ts';
+
+/** Fields that every result has, where the gateway sent them. */
+const COMMON: Readonly<Record<string, undefined>> = {
+  effectId: undefined,
+  tool: undefined,
+  target: undefined,
+  agentId: undefined,
+  idempotencyKey: undefined,
+  attempt: undefined,
+  reason: undefined,
+  didItHappen: undefined,
+  next: undefined,
+  observed: undefined,
+  budgets: undefined,
+  retryAfterMs: undefined,
+  links: undefined,
+};
+
+/** What each status has beside them; the value stands in where the gateway sent nothing. */
+const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | undefined>>>> = {
+  committed: { receipt: undefined, result: null, accepted: false, responseTruncated: false, settlement: undefined },
+  duplicate_blocked: { receipt: undefined, result: undefined, resultExpired: false },
+  pending_approval: { approval: undefined },
+  in_progress: {},
+  denied_permission: {},
+  denied_policy: {},
+  denied_identity: {},
+  denied_budget: { budgets: [] },
+  denied_claim: { mismatches: [] },
+  replan_required: { mismatches: [] },
+  idempotency_conflict: {},
+  denied_reservation: {},
+  denied_paused: {},
+  failed: { result: undefined },
+  unknown_effect: { safeToRetry: false },
+};
+
+/**
+ * Reads the body of a run answer, or the effect of a get, into the union.
+ * Drift under `on_mismatch: replan` is `denied_claim` on the wire, and `replan_required` here.
+ * @throws SvcError `bad_answer` when it carries no decision that this client knows
+ */
+export function toResult(body: Json): CallResult {
+  const answer = camel(body);
+  if (!isObject(answer)) throw new SvcError('bad_answer', 'The answer is not an object', { didItHappen: 'maybe' });
+  const reason = answer['reason'];
+  const drifted = isObject(reason) && reason['code'] === 'state_drift' && answer['next'] === 'replan';
+  const status = answer['decision'] === 'denied_claim' && drifted ? 'replan_required' : String(answer['decision']);
+  if (!Object.hasOwn(OWN, status))
+    throw new SvcError('bad_answer', `This client does not know the decision ${status}`, { didItHappen: 'maybe' });
+  const out: Record<string, Json> = { status };
+  const fields = { ...COMMON, ...OWN[status as CallResult['status']] };
+  for (const [name, otherwise] of Object.entries(fields)) {
+    const value = answer[name] ?? otherwise;
+    if (value !== undefined) out[name] = value;
+  }
+  return out as unknown as CallResult;
+}

@@ -1,0 +1,122 @@
+import { type Fault, SvcError } from './error.ts';
+import type { Json, JsonObject } from './json.ts';
+import { isObject } from './wire.ts';
+
+/** The part of `fetch` that the client uses. */
+export type Fetch = (
+  url: string,
+  init: { method: string; headers: Record<string, string>; body?: string; redirect: 'error'; signal: AbortSignal },
+) => Promise<{ status: number; headers: { get(name: string): string | null }; text(): Promise<string> }>;
+
+/** One exchange with the gateway. */
+export interface Exchange {
+  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly path: string;
+  readonly body?: JsonObject;
+  /** Whether sending it twice is the same as once; else only a refusal before acceptance (429) is sent again. */
+  readonly repeatable: boolean;
+  readonly signal?: AbortSignal | undefined;
+  /** On a call: its idempotency key, for the error. */
+  readonly key?: string;
+}
+
+export interface Connection {
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  readonly fetch: Fetch;
+  /** Sendings in all, the first one included. */
+  readonly attempts: number;
+  /** For one sending, in ms. */
+  readonly timeoutMs: number;
+}
+
+const GATEWAY_GONE = [502, 503, 504];
+
+/**
+ * Sends until there is an answer: again, with the same body, after a lost connection, 429 or 503, at most
+ * `attempts` times. An answer that carries a decision is an answer, whatever its status.
+ * @throws SvcError for a problem document, or when no answer came
+ */
+export async function exchange(to: Connection, request: Exchange): Promise<Json> {
+  for (let attempt = 1; ; attempt++) {
+    const outcome = await once(to, request);
+    if (!(outcome instanceof SvcError)) return outcome;
+    const again =
+      outcome.status === 429 || (request.repeatable && (outcome.status === 0 || GATEWAY_GONE.includes(outcome.status)));
+    if (!again || attempt >= to.attempts || request.signal?.aborted) throw outcome;
+    const backoff = 100 * 2 ** attempt * (0.5 + Math.random() / 2);
+    await pause(Math.min(outcome.retryAfterMs ?? backoff, 30_000), request.signal);
+  }
+}
+
+async function once(to: Connection, request: Exchange): Promise<Json | SvcError> {
+  const details = { idempotencyKey: request.key ?? null, didItHappen: request.key ? 'maybe' : 'no' } as const;
+  const limit = AbortSignal.timeout(to.timeoutMs);
+  try {
+    const { fetch } = to; // unbound: some runtimes refuse a `this` that is not the global object
+    const answer = await fetch(to.baseUrl + request.path, {
+      method: request.method,
+      headers: {
+        'x-api-key': to.apiKey,
+        accept: 'application/json',
+        ...(request.body && { 'content-type': 'application/json' }),
+      },
+      ...(request.body && { body: JSON.stringify(request.body) }),
+      redirect: 'error',
+      signal: request.signal ? AbortSignal.any([request.signal, limit]) : limit,
+    });
+    const body = parse(await answer.text());
+    if (body !== undefined && (answer.status < 300 || (isObject(body) && typeof body['decision'] === 'string')))
+      return body;
+    return problem(answer, body, details);
+  } catch (cause) {
+    if (request.signal?.aborted) return new SvcError('aborted', 'The caller gave up', { ...details, cause });
+    return new SvcError('no_answer', `No answer from ${to.baseUrl}`, { ...details, cause });
+  }
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    return JSON.parse(text || 'null') as Json;
+  } catch {
+    return undefined;
+  }
+}
+
+function problem(
+  answer: { status: number; headers: { get(name: string): string | null } },
+  body: Json | undefined,
+  details: { idempotencyKey: string | null; didItHappen: 'maybe' | 'no' },
+): SvcError {
+  const { status } = answer;
+  const retryAfter = Number(answer.headers.get('retry-after') ?? Number.NaN);
+  const retryAfterMs = Number.isFinite(retryAfter) ? retryAfter * 1000 : null;
+  if (!isObject(body) || typeof body['code'] !== 'string')
+    return new SvcError('bad_answer', `HTTP ${status} without a body of the gateway`, {
+      ...details,
+      status,
+      retryAfterMs,
+    });
+  const happened = body['did_it_happen'];
+  return new SvcError(body['code'], String(body['detail'] ?? body['title'] ?? body['code']), {
+    ...details,
+    status,
+    retryAfterMs,
+    errors: (body['errors'] ?? []) as unknown as readonly Fault[],
+    requestId: typeof body['request_id'] === 'string' ? body['request_id'] : null,
+    ...(happened === 'yes' || happened === 'no' || happened === 'maybe' ? { didItHappen: happened } : {}),
+  });
+}
+
+/** Resolves after `ms`, or at once when the caller gives up. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(done, ms);
+    signal?.addEventListener('abort', done, { once: true });
+    function done(): void {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    }
+  });
+}

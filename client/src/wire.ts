@@ -1,0 +1,28 @@
+import type { Json, JsonObject } from './json.ts';
+
+/** Fields whose content is the caller's or the upstream's: their names are left as they are. */
+const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
+
+/** Turns the names of an answer from snake_case into camelCase, except within foreign content. */
+export function camel(value: Json): Json {
+  if (Array.isArray(value)) return value.map(camel);
+  if (typeof value !== 'object' || value === null) return value;
+  const out: Record<string, Json> = {};
+  for (const [name, item] of Object.entries(value))
+    out[name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())] = FOREIGN.has(name)
+      ? item
+      : camel(item);
+  return out;
+}
+
+/** Turns the names of one flat object into snake_case; what is undefined is left out. */
+export function snake(value: object): Record<string, Json> {
+  const out: Record<string, Json> = {};
+  for (const [name, item] of Object.entries(value))
+    if (item !== undefined) out[name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = item;
+  return out;
+}
+
+export function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
