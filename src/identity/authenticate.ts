@@ -1,0 +1,203 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { KeyRecord } from '../effects/controls.ts';
+import type { Principal } from '../effects/principal.ts';
+import type { EffectStore } from '../effects/store.ts';
+import { hashKey, parseKey } from './key-format.ts';
+import { keyState } from './key-record.ts';
+
+/** A key that is not valid. Callers learn no more than that; `why` is for logs and metrics. */
+export interface InvalidKey {
+  readonly failure: 'invalid_key';
+  readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked';
+}
+
+export interface Authenticator {
+  /**
+   * Who a key in the clear belongs to. A promise only when the key is not in the cache; it rejects with
+   * `StoreUnavailable` when the store cannot be asked.
+   */
+  authenticate(key: string): Principal | InvalidKey | Promise<Principal | InvalidKey>;
+  close(): Promise<void>;
+}
+
+/** How long a record is believed without asking the store: what bounds a revocation whose notice got lost. */
+const FRESH_MS = 1_000;
+/** From here on a key in use is read again beside the request, so that busy keys never wait. */
+const REFRESH_MS = 500;
+const MAX_ENTRIES = 50_000;
+/** `last_used_at` is coarse: written at most this often. */
+const TOUCH_MS = 60_000;
+const TOUCH_BATCH_MS = 1_000;
+
+interface Entry {
+  readonly record: KeyRecord;
+  readonly hash: Buffer;
+  readonly principal: Principal | null;
+  /** On the monotonic clock. */
+  readonly readAt: number;
+}
+
+type KeyStore = Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>;
+
+/**
+ * Makes the authenticator: looks keys up through a cache that forgets what the store says has changed.
+ * @param options.peppers the pepper in force, then those that are being rotated out
+ */
+export function createAuthenticator(options: {
+  readonly store: KeyStore;
+  readonly peppers: readonly [Buffer, ...Buffer[]];
+  /** Monotonic ms. */
+  readonly elapsed: () => number;
+}): Authenticator {
+  const { store, peppers, elapsed } = options;
+  const entries = new Map<string, Entry>();
+  const reading = new Map<string, Promise<Entry | null>>();
+  const touches = touchBook(store);
+  /** Counts invalidations: what was read before one must not be kept after it. */
+  let invalidations = 0;
+
+  store.onKeysChanged((handles) => {
+    invalidations += 1;
+    if (handles === null) {
+      entries.clear();
+      reading.clear();
+      return;
+    }
+    for (const handle of handles) {
+      entries.delete(handle);
+      reading.delete(handle);
+    }
+  });
+
+  function read(handle: string): Promise<Entry | null> {
+    const underWay = reading.get(handle);
+    if (underWay !== undefined) return underWay;
+    const before = invalidations;
+    const started = elapsed();
+    const promise = store
+      .key(handle)
+      .then((record) => {
+        if (record === null) {
+          if (before === invalidations) entries.delete(handle);
+          return null;
+        }
+        const entry = entryOf(record, started);
+        if (before === invalidations) keep(handle, entry);
+        return entry;
+      })
+      .finally(() => {
+        if (reading.get(handle) === promise) reading.delete(handle);
+      });
+    reading.set(handle, promise);
+    return promise;
+  }
+
+  function keep(handle: string, entry: Entry): void {
+    if (entries.size >= MAX_ENTRIES && !entries.has(handle)) {
+      const [oldest] = entries.keys();
+      if (oldest !== undefined) entries.delete(oldest);
+    }
+    entries.set(handle, entry);
+  }
+
+  function judge(entry: Entry | null, key: string): Principal | InvalidKey {
+    if (entry === null) return invalid('unknown');
+    // Every pepper is tried alike: how long it takes says nothing about the secret.
+    let matches = false;
+    for (const pepper of peppers) if (timingSafeEqual(hashKey(pepper, key), entry.hash)) matches = true;
+    if (!matches) return invalid('wrong_secret');
+    const now = store.now();
+    const state = keyState(entry.record, now);
+    if (state !== 'active') return invalid(state);
+    if (entry.principal === null) return invalid('unknown');
+    touches.note(entry.record, now);
+    return entry.principal;
+  }
+
+  return {
+    authenticate(key) {
+      const parsed = parseKey(key);
+      if (parsed === null) return invalid('malformed');
+      const { handle } = parsed;
+      const entry = entries.get(handle);
+      if (entry !== undefined) {
+        const age = elapsed() - entry.readAt;
+        if (age < FRESH_MS) {
+          // A failure here is nobody's: the entry grows old, and the next request asks the store itself.
+          if (age >= REFRESH_MS && !reading.has(handle)) read(handle).catch(() => undefined);
+          return judge(entry, key);
+        }
+      }
+      return read(handle).then((found) => judge(found, key));
+    },
+    close: () => touches.close(),
+  };
+}
+
+function invalid(why: InvalidKey['why']): InvalidKey {
+  return { failure: 'invalid_key', why };
+}
+
+function entryOf(record: KeyRecord, readAt: number): Entry {
+  const hash = Buffer.from(record.hash, 'base64url');
+  // `timingSafeEqual` wants equal lengths; a record whose hash is none of ours matches nothing.
+  return { record, hash: hash.length === 32 ? hash : Buffer.alloc(32), principal: principalOf(record), readAt };
+}
+
+/** @returns `null` for a record that lacks what its kind needs: such a key is not valid */
+function principalOf(record: KeyRecord): Principal | null {
+  const { workspace, agentId, profile } = record;
+  const base = {
+    keyId: record.id,
+    user: record.user,
+    madeBy: record.madeBy,
+    keyCreatedAt: record.createdAt,
+    readOnly: record.readOnly,
+    allowedTools: record.allowedTools,
+  };
+  switch (record.kind) {
+    case 'account':
+      return workspace === null ? null : { ...base, kind: 'account', workspace };
+    case 'agent':
+      return workspace === null || agentId === null ? null : { ...base, kind: 'agent', workspace, agentId };
+    case 'administrative':
+      return { ...base, kind: 'administrative' };
+    case 'profile':
+      return profile === null ? null : { ...base, kind: 'profile', profile, workspace, agentId, scopes: record.scopes };
+  }
+}
+
+/** Collects which keys were used, and writes it in batches. */
+function touchBook(store: Pick<EffectStore, 'touchKeys' | 'now'>): {
+  note(record: KeyRecord, now: number): void;
+  close(): Promise<void>;
+} {
+  const writtenAt = new Map<string, number>();
+  let batch: string[] = [];
+  let timer: NodeJS.Timeout | null = null;
+
+  async function flush(): Promise<void> {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+    const ids = batch;
+    batch = [];
+    if (ids.length === 0) return;
+    try {
+      await store.touchKeys(ids, store.now());
+    } catch {
+      // A coarse time for people: not worth a request, nor a retry.
+    }
+  }
+
+  return {
+    note(record, now) {
+      const last = writtenAt.get(record.id) ?? record.lastUsedAt;
+      if (last !== null && now - last < TOUCH_MS) return;
+      if (writtenAt.size >= MAX_ENTRIES) writtenAt.clear();
+      writtenAt.set(record.id, now);
+      batch.push(record.id);
+      timer ??= setTimeout(() => void flush(), TOUCH_BATCH_MS).unref();
+    },
+    close: flush,
+  };
+}

@@ -1,0 +1,56 @@
+import type { EffectStore } from '../effects/store.ts';
+import { makeKey, parseKey } from './key-format.ts';
+import { recordOf } from './key-record.ts';
+
+/** What became of the first administrative key. The key itself is there only if it was made here. */
+export type Bootstrap =
+  /** The store has keys, or is not fit to get any (an "empty" store beside existing data). */
+  | { readonly made: false; readonly key: null }
+  /** `key`: to be shown once; `null` where the operator provided it. */
+  | { readonly made: true; readonly key: string | null };
+
+/**
+ * Puts the first administrative key into an empty store. There is no default key.
+ * @param options.provided text of the file that `SVC_BOOTSTRAP_ADMIN_KEY_FILE` names; `null` makes a key
+ * @throws Error when the text is not an administrative key; the message does not hold it
+ */
+export async function bootstrapAdministrativeKey(options: {
+  readonly store: Pick<EffectStore, 'keys' | 'putKey' | 'now' | 'health'>;
+  readonly pepper: Buffer;
+  readonly provided: string | null;
+}): Promise<Bootstrap> {
+  const { store, pepper } = options;
+  if (!store.health().ready || (await store.keys(null)).length > 0) return { made: false, key: null };
+  const provided = options.provided === null ? null : providedKey(options.provided);
+  const key = provided ?? makeKey('administrative');
+  const record = recordOf(
+    key,
+    {
+      kind: 'administrative',
+      name: 'First administrative key',
+      user: null,
+      madeBy: null,
+      workspace: null,
+      agentId: null,
+      profile: null,
+      scopes: [],
+      allowedTools: null,
+      readOnly: false,
+    },
+    null,
+    { pepper, now: store.now() },
+  );
+  await store.putKey(record, { type: 'gateway', id: 'bootstrap' });
+  return { made: true, key: provided === null ? key.key : null };
+}
+
+function providedKey(text: string): { readonly key: string; readonly handle: string } {
+  const key = text.trim();
+  const parsed = parseKey(key);
+  if (parsed === null || parsed.kind !== 'administrative')
+    throw new Error(
+      'The file that SVC_BOOTSTRAP_ADMIN_KEY_FILE names does not hold an administrative key (svc_admin_…, 60 characters). ' +
+        'Leave the variable out once and the gateway makes one.',
+    );
+  return { key, handle: parsed.handle };
+}

@@ -1,0 +1,79 @@
+import type { Agent } from '../effects/principal.ts';
+import type { EffectStore } from '../effects/store.ts';
+
+/** The part of the configuration that says who is there. */
+export interface DirectoryConfiguration {
+  readonly workspaces: readonly { readonly id: string; readonly env: string; readonly agents: readonly Agent[] }[];
+  /** Users with all their roles, those that others include as well. */
+  readonly users: readonly { readonly id: string; readonly roles: readonly string[] }[];
+}
+
+/** Who is there: by the configuration, and what was registered through the store. Reads are synchronous. */
+export interface Directory {
+  agent(workspace: string, id: string): Agent | null;
+  agents(workspace: string): readonly Agent[];
+  workspaceExists(id: string): boolean;
+  workspaces(): readonly string[];
+  /** The fact `env` of a workspace; `prod` where nothing says otherwise. */
+  envOf(workspace: string): string;
+  hasUser(id: string): boolean;
+  rolesOf(user: string): readonly string[];
+  /** Takes in what is in the store now. */
+  refresh(): Promise<void>;
+  /** Takes in another configuration; what was registered stays. */
+  update(configuration: DirectoryConfiguration): void;
+}
+
+type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
+
+interface Tables {
+  readonly envs: ReadonlyMap<string, string>;
+  readonly agents: ReadonlyMap<string, ReadonlyMap<string, Agent>>;
+  readonly roles: ReadonlyMap<string, readonly string[]>;
+}
+
+/**
+ * Makes the directory; call `refresh` once before it is used. An agent that the configuration declares is the one that
+ * counts, whatever was registered under its id.
+ */
+export function createDirectory(initial: DirectoryConfiguration, store: Registry): Directory {
+  let configuration = initial;
+  let registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] } = {
+    workspaces: [],
+    agents: [],
+  };
+  let tables = tablesOf(configuration, registered);
+
+  return {
+    agent: (workspace, id) => tables.agents.get(workspace)?.get(id) ?? null,
+    agents: (workspace) => [...(tables.agents.get(workspace)?.values() ?? [])],
+    workspaceExists: (id) => tables.envs.has(id),
+    workspaces: () => [...tables.envs.keys()],
+    envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
+    hasUser: (id) => tables.roles.has(id),
+    rolesOf: (user) => tables.roles.get(user) ?? [],
+    async refresh() {
+      const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);
+      registered = { workspaces, agents };
+      tables = tablesOf(configuration, registered);
+    },
+    update(next) {
+      configuration = next;
+      tables = tablesOf(configuration, registered);
+    },
+  };
+}
+
+const DEFAULT_ENV = 'prod';
+
+function tablesOf(
+  configuration: DirectoryConfiguration,
+  registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] },
+): Tables {
+  const envs = new Map(registered.workspaces.map((id) => [id, DEFAULT_ENV]));
+  for (const { id, env } of configuration.workspaces) envs.set(id, env);
+  const agents = new Map([...envs.keys()].map((id) => [id, new Map<string, Agent>()]));
+  for (const agent of [...registered.agents, ...configuration.workspaces.flatMap((workspace) => workspace.agents)])
+    agents.get(agent.workspace)?.set(agent.id, agent);
+  return { envs, agents, roles: new Map(configuration.users.map(({ id, roles }) => [id, roles])) };
+}

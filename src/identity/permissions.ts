@@ -1,0 +1,362 @@
+import type { KeyKind, Principal, Scope } from '../effects/principal.ts';
+
+/**
+ * What a kind of key may do at an endpoint. `workspace`: all of its workspace; `own`: what is its agent's; `any`: in
+ * every workspace; a list: with one of these scopes.
+ */
+type Grant = 'no' | 'workspace' | 'own' | 'any' | readonly [Scope, ...Scope[]];
+
+interface Endpoint {
+  /** What the row is about, for people. */
+  readonly does: string;
+  /** Methods and paths it stands for. */
+  readonly routes: readonly string[];
+  /** A read-only key is refused. */
+  readonly changes: boolean;
+  readonly account: 'no' | 'workspace';
+  readonly agent: 'no' | 'own';
+  readonly administrative: 'no' | 'any';
+  readonly profile: 'no' | 'workspace' | readonly [Scope, ...Scope[]];
+}
+
+const WS = '/v1/workspaces/{ws}';
+
+/** The permission table: every route that wants a key names its row, and nothing else decides what a key may do. */
+export const ENDPOINTS = {
+  'effects.run': {
+    does: 'Run an action; with an account key the request names the agent',
+    routes: [`POST ${WS}/effects`, 'a write through the proxy'],
+    changes: true,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['effects:run'],
+  },
+  'proxy.read': {
+    does: 'Read from an upstream through the proxy',
+    routes: ['a read through the proxy'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['effects:run'],
+  },
+  'effects.preview': {
+    does: 'Ask what an action would get',
+    routes: [`POST ${WS}/effects/preview`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['effects:preview', 'effects:run'],
+  },
+  'effects.read': {
+    does: 'Read effects, their receipts and runs',
+    routes: [
+      `GET ${WS}/effects`,
+      `GET ${WS}/effects/{id}`,
+      `GET ${WS}/effects/{id}/receipt`,
+      `GET ${WS}/effects/{id}/run`,
+    ],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['traces:read'],
+  },
+  'effects.resolve': {
+    does: 'Settle an unknown outcome',
+    routes: [`POST ${WS}/effects/{id}/resolve`],
+    changes: true,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'no',
+    profile: 'no',
+  },
+  'approvals.decide': {
+    does: "Approve or reject another user's request",
+    routes: [`POST ${WS}/approvals/{id}/approve`, `POST ${WS}/approvals/{id}/reject`],
+    changes: true,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'no',
+    profile: ['approvals:decide'],
+  },
+  'approvals.read': {
+    does: 'Read requests for approval',
+    routes: [`GET ${WS}/approvals`, `GET ${WS}/approvals/{id}`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['approvals:read'],
+  },
+  'claims.write': {
+    does: 'Take, renew and release claims',
+    routes: [`POST ${WS}/claims`, `POST ${WS}/claims/{id}/renew`, `DELETE ${WS}/claims/{id}`],
+    changes: true,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['claims:write'],
+  },
+  'claims.read': {
+    does: 'Read claims',
+    routes: [`GET ${WS}/claims`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['governance:read'],
+  },
+  'reservations.write': {
+    does: 'Make and release reservations',
+    routes: [`POST ${WS}/reservations`, `DELETE ${WS}/reservations/{id}`],
+    changes: true,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['claims:write'],
+  },
+  'reservations.read': {
+    does: 'Read reservations',
+    routes: [`GET ${WS}/reservations`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['governance:read'],
+  },
+  'pauses.write': {
+    does: 'Pause and resume',
+    routes: [`POST ${WS}/pauses`, `DELETE ${WS}/pauses/{id}`],
+    changes: true,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'any',
+    profile: ['governance:write'],
+  },
+  'pauses.read': {
+    does: 'Read pauses',
+    routes: [`GET ${WS}/pauses`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['governance:read'],
+  },
+  'budgets.read': {
+    does: 'Read budgets',
+    routes: [`GET ${WS}/budgets`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['governance:read'],
+  },
+  'policies.read': {
+    does: 'Read the active policies',
+    routes: [`GET ${WS}/policies`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['governance:read'],
+  },
+  'tools.read': {
+    does: 'Read the declared tools',
+    routes: [`GET ${WS}/tools`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['tools:read', 'governance:read'],
+  },
+  'agents.read': {
+    does: 'Read the registered agents',
+    routes: [`GET ${WS}/agents`],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['governance:read', 'tools:read'],
+  },
+  'agents.register': {
+    does: 'Register an agent without team, roles or attributes',
+    routes: [`POST ${WS}/agents`],
+    changes: true,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'any',
+    profile: 'no',
+  },
+  'agents.describe': {
+    does: 'Register an agent with team, roles or attributes',
+    routes: [`POST ${WS}/agents`],
+    changes: true,
+    account: 'no',
+    agent: 'no',
+    administrative: 'any',
+    profile: 'no',
+  },
+  'keys.manage': {
+    does: 'Make, list, revoke and rotate keys',
+    routes: [
+      'POST /v1/beta/users/{user_id}/keys',
+      'GET /v1/beta/users/{user_id}/keys',
+      'DELETE /v1/beta/users/{user_id}/keys/{key_id}',
+      'POST /v1/beta/users/{user_id}/keys/{key_id}/rotate',
+    ],
+    changes: true,
+    account: 'no',
+    agent: 'no',
+    administrative: 'any',
+    profile: 'no',
+  },
+  'workspaces.manage': {
+    does: 'Make and list workspaces',
+    routes: ['POST /v1/workspaces', 'GET /v1/workspaces'],
+    changes: true,
+    account: 'no',
+    agent: 'no',
+    administrative: 'any',
+    profile: 'no',
+  },
+  'state.verify': {
+    does: 'Compare assumed with live state',
+    routes: ['POST /state/verify'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['policy:simulate'],
+  },
+  'outcomes.reconcile': {
+    does: 'Decide whether a retry is safe',
+    routes: ['POST /outcomes/reconcile'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: ['policy:simulate'],
+  },
+  'mcp.connect': {
+    does: 'The MCP control plane; each tool asks for the scope it names',
+    routes: ['GET /v1/mcp', 'POST /v1/mcp'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: 'workspace',
+  },
+  'key_profiles.read': {
+    does: 'Read the key profiles',
+    routes: ['GET /v1/mcp/key-profiles'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'any',
+    profile: 'workspace',
+  },
+} as const satisfies Readonly<Record<string, Endpoint>>;
+
+export type EndpointId = keyof typeof ENDPOINTS;
+
+/** How much a permitted key sees: one agent's things, its workspace's, or those of any workspace. */
+export type View =
+  | { readonly kind: 'own'; readonly workspace: string; readonly agentId: string }
+  | { readonly kind: 'workspace'; readonly workspace: string }
+  | { readonly kind: 'any' }
+  /** A profile key without workspace: what belongs to none, such as the checks. */
+  | { readonly kind: 'none' };
+
+export type Permission =
+  | { readonly ok: true; readonly view: View }
+  | {
+      readonly ok: false;
+      readonly code: 'wrong_key_kind' | 'insufficient_scope' | 'read_only_key' | 'wrong_workspace';
+      /** For people: what the key lacks. */
+      readonly detail: string;
+    };
+
+/**
+ * Whether a key may use an endpoint, by the table above.
+ * @param workspace the one in the path; `null` for endpoints without one. It need not exist.
+ */
+export function permit(principal: Principal, endpoint: EndpointId, workspace: string | null = null): Permission {
+  const row: Endpoint = ENDPOINTS[endpoint];
+  const grant: Grant = row[principal.kind];
+  if (grant === 'no') {
+    const kinds = KINDS.filter((kind) => row[kind] !== 'no');
+    return refuse('wrong_key_kind', `${AN[principal.kind]} key may not do this. It takes: ${kinds.join(', ')} key.`);
+  }
+  if (principal.kind === 'profile' && typeof grant === 'object' && !grant.some((one) => principal.scopes.includes(one)))
+    return refuse('insufficient_scope', `The key needs the scope ${grant.join(' or ')}.`);
+  if (row.changes && principal.readOnly) return refuse('read_only_key', 'The key is read-only and can change nothing.');
+  const view = viewOf(principal);
+  if (workspace !== null && view.kind !== 'any' && (view.kind === 'none' || view.workspace !== workspace))
+    return refuse('wrong_workspace', 'The key does not belong to the workspace in the path.');
+  return { ok: true, view };
+}
+
+/** How much a key sees of what it may see at all. */
+export function viewOf(principal: Principal): View {
+  switch (principal.kind) {
+    case 'account':
+      return { kind: 'workspace', workspace: principal.workspace };
+    case 'agent':
+      return { kind: 'own', workspace: principal.workspace, agentId: principal.agentId };
+    case 'administrative':
+      return { kind: 'any' };
+    case 'profile':
+      if (principal.workspace === null) return { kind: 'none' };
+      return principal.agentId === null
+        ? { kind: 'workspace', workspace: principal.workspace }
+        : { kind: 'own', workspace: principal.workspace, agentId: principal.agentId };
+  }
+}
+
+const KINDS = ['account', 'agent', 'administrative', 'profile'] as const satisfies readonly KeyKind[];
+const AN: Readonly<Record<KeyKind, string>> = {
+  account: 'An account',
+  agent: 'An agent',
+  administrative: 'An administrative',
+  profile: 'A profile',
+};
+
+function refuse(code: Exclude<Permission, { ok: true }>['code'], detail: string): Permission {
+  return { ok: false, code, detail };
+}
+
+/** The table as a page of the documentation (`docs/operating/permissions.md`). */
+export function permissionsPage(): string {
+  const lines = [
+    '# What each kind of key may do',
+    '',
+    'This page is written from `src/identity/permissions.ts`, the table that the routes ask; a test keeps the two equal.',
+    '',
+    '- **workspace**: everything in its workspace. **own**: what belongs to its agent. **any**: in every workspace.',
+    '- A scope: keys with a profile need it (or one of several).',
+    '- A profile key that was made for one agent sees what belongs to that agent only; one without a workspace sees no',
+    '  workspace data.',
+    '- A read-only key can never do what is marked *changes*, whatever else it was given (`read_only_key`).',
+    '- A kind that may not is answered `wrong_key_kind`, a missing scope `insufficient_scope`, another workspace in the',
+    '  path `wrong_workspace`, all 403. On a run request the same codes come as the decision `denied_permission`.',
+    '- `allowed_tools` of a key limits the tools that it can call or see (`tool_not_allowed`).',
+    '',
+    '| endpoint | what | changes | account | agent | administrative | profile |',
+    '|---|---|---|---|---|---|---|',
+  ];
+  for (const [id, row] of Object.entries<Endpoint>(ENDPOINTS)) {
+    const cells = KINDS.map((kind) => grantText(row[kind]));
+    lines.push(`| \`${id}\` | ${row.does} | ${row.changes ? 'changes' : ''} | ${cells.join(' | ')} |`);
+  }
+  lines.push('', '## Routes', '', '| endpoint | routes |', '|---|---|');
+  for (const [id, row] of Object.entries<Endpoint>(ENDPOINTS))
+    lines.push(`| \`${id}\` | ${row.routes.map((route) => `\`${route}\``).join('<br>')} |`);
+  return `${lines.join('\n')}\n`;
+}
+
+function grantText(grant: Grant): string {
+  return typeof grant === 'string' ? grant : grant.map((scope) => `\`${scope}\``).join(' or ');
+}

@@ -1,0 +1,59 @@
+import type { Scope } from '../effects/principal.ts';
+
+/** What a key made from the profile may do. */
+export interface KeyProfile {
+  readonly name: string;
+  readonly description: string;
+  readonly scopes: readonly Scope[];
+  /** Tools that the key may call or see; `null` is no limit. */
+  readonly allowedTools: readonly string[] | null;
+  readonly readOnly: boolean;
+}
+
+/** Interface specification, 2.3. */
+const READ_SCOPES = [
+  'tools:read',
+  'brain:read',
+  'policy:simulate',
+  'traces:read',
+  'approvals:read',
+  'observability:read',
+  'governance:read',
+] as const satisfies readonly Scope[];
+
+const SHIPPED: readonly KeyProfile[] = [
+  {
+    name: 'mcp_readonly',
+    description: 'The starting point for MCP clients: look, ask and simulate; change nothing.',
+    scopes: READ_SCOPES,
+    allowedTools: ['svc.company_brain.query'],
+    readOnly: true,
+  },
+  {
+    name: 'mcp_operator',
+    description: 'Sees all tools and may also ask what a call would get; changes nothing.',
+    scopes: [...READ_SCOPES, 'effects:preview'],
+    allowedTools: null,
+    readOnly: true,
+  },
+  {
+    name: 'mcp_agent',
+    description: 'May also run effects, under policy, budgets and approvals.',
+    scopes: [...READ_SCOPES, 'effects:preview', 'effects:run'],
+    allowedTools: null,
+    readOnly: false,
+  },
+];
+
+/**
+ * The shipped profiles, then the configured ones.
+ * @throws Error when a configured profile takes the name of a shipped one, or of another
+ */
+export function allProfiles(configured: readonly KeyProfile[]): readonly KeyProfile[] {
+  const all = [...SHIPPED];
+  for (const profile of configured) {
+    if (all.some((other) => other.name === profile.name)) throw new Error(`There are two profiles ${profile.name}.`);
+    all.push(profile);
+  }
+  return all;
+}

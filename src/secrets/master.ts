@@ -1,0 +1,50 @@
+import { hkdfSync, randomBytes } from 'node:crypto';
+import { KeyFileFault, makeKeyFile, readKeyFile } from './key-file.ts';
+
+const MASTER_BYTES = 32;
+
+/** What keys are derived for. A purpose's name is part of the derivation: renaming one changes its keys. */
+type Purpose = 'key-pepper' | 'fingerprint' | 'seal' | 'seal-id' | 'links';
+
+/**
+ * The master secret of an installation, made on first start.
+ * @param file path; its text is 32 bytes as base64url or base64, its mode 0600
+ * @throws KeyFileFault when the file is empty, of another length, guessable, or open to others
+ */
+export async function openMaster(file: string): Promise<Buffer> {
+  const found = await readKeyFile(file);
+  if (found !== null) return parseMaster(file, found);
+  const made = randomBytes(MASTER_BYTES);
+  if (await makeKeyFile(file, `${made.toString('base64url')}\n`)) return made;
+  return readMaster(file);
+}
+
+/**
+ * A master secret that must exist already (one that is being rotated out).
+ * @throws KeyFileFault as {@link openMaster}, and when the file is absent
+ */
+export async function readMaster(file: string): Promise<Buffer> {
+  const found = await readKeyFile(file);
+  if (found === null) throw new KeyFileFault(`${file} is named as a master secret, and is not there.`);
+  return parseMaster(file, found);
+}
+
+function parseMaster(file: string, text: string): Buffer {
+  const trimmed = text.trim();
+  const remedy = 'It must hold 32 random bytes in base64 (openssl rand -base64 32).';
+  if (trimmed === '') throw new KeyFileFault(`${file} is empty. ${remedy} Restore it; a new one would end every key.`);
+  if (!/^[A-Za-z0-9_-]{43}$|^[A-Za-z0-9+/]{43}=$/.test(trimmed)) {
+    throw new KeyFileFault(`${file} is not a master secret. ${remedy}`);
+  }
+  const master = Buffer.from(trimmed, 'base64');
+  if (new Set(master).size < 8) throw new KeyFileFault(`${file} holds a secret that can be guessed. ${remedy}`);
+  return master;
+}
+
+/**
+ * A key for one purpose (HKDF-SHA-256, 32 bytes). Keys of different purposes or contexts tell nothing of each other.
+ * @param context what the key belongs to within its purpose, such as a workspace; empty for none
+ */
+export function deriveKey(master: Buffer, purpose: Purpose, context: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', master, '', `svc-gateway/1/${purpose}/${context}`, 32));
+}

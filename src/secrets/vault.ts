@@ -1,0 +1,164 @@
+import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
+import { inspect } from 'node:util';
+import type { JsonObject } from '../effects/json.ts';
+import { deriveKey, openMaster, readMaster } from './master.ts';
+
+/** The fields of a receipt that are salted commitments, each with a salt of its own. */
+const SALTED = ['target', 'params', 'idem', 'request', 'response', 'comment', 'evidence'] as const;
+
+/** One salt per field: 16 random bytes, base64url. */
+export type Salts = Readonly<Record<(typeof SALTED)[number], string>>;
+
+/** What is kept of an effect under seal. */
+export interface SealedContent {
+  readonly params: JsonObject;
+  readonly salts: Salts;
+}
+
+/**
+ * What a seal belongs to; it opens for nothing else. The fingerprint covers the params, so that a seal needs no
+ * generation: all attempts of an effect share the params and the salts of the first one.
+ */
+export interface SealBinding {
+  readonly workspace: string;
+  readonly effectId: string;
+  readonly fingerprint: string;
+}
+
+/** The secrets of an installation. Printing or serialising it shows nothing. */
+export interface Secrets {
+  /** Key of the HMAC under which API keys are stored. */
+  readonly keyPepper: Buffer;
+  /** Peppers of masters that are being rotated out: keys made under them stay valid. */
+  readonly previousPeppers: readonly Buffer[];
+  /** Key for signed, expiring links. */
+  readonly linkKey: Buffer;
+  /**
+   * Key of a workspace's fingerprints. While a master is being rotated out this is still the oldest one's: a repeat
+   * must find the fingerprint that its first call left, or it would be a conflict.
+   */
+  fingerprintKey(workspace: string): Buffer;
+  /** Encrypts (AES-256-GCM, a key of its own for each seal). */
+  seal(plain: SealedContent, bound: SealBinding): string;
+  /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
+  open(sealed: string, bound: SealBinding): SealedContent | null;
+  newSalts(): Salts;
+  toJSON(): string;
+  [inspect.custom](): string;
+}
+
+const FORMAT = 1;
+const KEY_ID_BYTES = 4;
+const SUBKEY_NONCE_BYTES = 12;
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const HEAD_BYTES = 1 + KEY_ID_BYTES + SUBKEY_NONCE_BYTES + IV_BYTES;
+const SALT_BYTES = 16;
+
+interface SealKey {
+  readonly id: Buffer;
+  readonly key: Buffer;
+}
+
+/**
+ * Opens the secrets of an installation; makes the master on first start.
+ * @param files.masterFile made with mode 0600 where it is absent
+ * @param files.previous masters that are being rotated out, newest first: they open seals and verify keys, and make none
+ * @throws KeyFileFault (see `master.ts`)
+ */
+export async function openSecrets(files: {
+  readonly masterFile: string;
+  readonly previous: readonly string[];
+}): Promise<Secrets> {
+  const master = await openMaster(files.masterFile);
+  const previous = await Promise.all(files.previous.map(readMaster));
+  return secretsOf(master, previous);
+}
+
+function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
+  const current = sealKeyOf(master);
+  const sealKeys = [current, ...previous.map(sealKeyOf)];
+  const oldest = previous.at(-1) ?? master;
+  const fingerprintKeys = new Map<string, Buffer>();
+  const hidden = (): string => '[secrets]';
+
+  return {
+    keyPepper: deriveKey(master, 'key-pepper', ''),
+    previousPeppers: previous.map((one) => deriveKey(one, 'key-pepper', '')),
+    linkKey: deriveKey(master, 'links', ''),
+    fingerprintKey(workspace) {
+      const known = fingerprintKeys.get(workspace);
+      if (known !== undefined) return known;
+      const made = deriveKey(oldest, 'fingerprint', workspace);
+      fingerprintKeys.set(workspace, made);
+      return made;
+    },
+    seal: (plain, bound) => seal(current, plain, bound),
+    open: (sealed, bound) => open(sealKeys, sealed, bound),
+    newSalts,
+    toJSON: hidden,
+    [inspect.custom]: hidden,
+  };
+}
+
+function sealKeyOf(master: Buffer): SealKey {
+  return { id: deriveKey(master, 'seal-id', '').subarray(0, KEY_ID_BYTES), key: deriveKey(master, 'seal', '') };
+}
+
+// Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each seal has
+// a key of its own, derived from a second nonce.
+function subkey(key: Buffer, nonce: Buffer): Buffer {
+  return createHmac('sha256', key).update(nonce).digest();
+}
+
+function associated(bound: SealBinding): Buffer {
+  return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
+}
+
+function seal(current: SealKey, plain: SealedContent, bound: SealBinding): string {
+  const nonces = randomBytes(SUBKEY_NONCE_BYTES + IV_BYTES);
+  const subkeyNonce = nonces.subarray(0, SUBKEY_NONCE_BYTES);
+  const cipher = createCipheriv('aes-256-gcm', subkey(current.key, subkeyNonce), nonces.subarray(SUBKEY_NONCE_BYTES));
+  cipher.setAAD(associated(bound));
+  const text = cipher.update(JSON.stringify(plain), 'utf8');
+  const rest = cipher.final();
+  return Buffer.concat([Buffer.of(FORMAT), current.id, nonces, text, rest, cipher.getAuthTag()]).toString('base64url');
+}
+
+function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): SealedContent | null {
+  const bytes = Buffer.from(sealed, 'base64url');
+  if (bytes.length < HEAD_BYTES + TAG_BYTES || bytes[0] !== FORMAT) return null;
+  const keyId = bytes.subarray(1, 1 + KEY_ID_BYTES);
+  const key = keys.find((one) => one.id.equals(keyId));
+  if (key === undefined) return null;
+  const ivAt = 1 + KEY_ID_BYTES + SUBKEY_NONCE_BYTES;
+  const decipher = createDecipheriv(
+    'aes-256-gcm',
+    subkey(key.key, bytes.subarray(1 + KEY_ID_BYTES, ivAt)),
+    bytes.subarray(ivAt, HEAD_BYTES),
+    { authTagLength: TAG_BYTES },
+  );
+  decipher.setAAD(associated(bound));
+  decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
+  try {
+    const text = Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES, -TAG_BYTES)), decipher.final()]);
+    // What the tag has authenticated was written by `seal`.
+    return JSON.parse(text.toString('utf8')) as SealedContent;
+  } catch {
+    return null;
+  }
+}
+
+function newSalts(): Salts {
+  const bytes = randomBytes(SALT_BYTES * SALTED.length);
+  const salt = (index: number): string => bytes.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
+  return {
+    target: salt(0),
+    params: salt(1),
+    idem: salt(2),
+    request: salt(3),
+    response: salt(4),
+    comment: salt(5),
+    evidence: salt(6),
+  };
+}
