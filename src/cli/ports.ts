@@ -28,6 +28,11 @@ export interface GatewayOptions extends StoreOptions {
   readonly port: number | null;
   /** Where log lines (JSON) go: standard error, or nowhere (the demo, whose output is for people). */
   readonly log: 'stderr' | 'none';
+  /**
+   * Where the first administrative key of a fresh store goes: `shown`, the caller prints it on a terminal;
+   * `file`, it is written with mode 0600 beside the store.
+   */
+  readonly firstKey: 'shown' | 'file';
 }
 
 export interface RunningServer {
@@ -38,8 +43,11 @@ export interface RunningServer {
 }
 
 export interface RunningGateway extends RunningServer {
-  /** The first administrative key of a fresh store, where one was made in this start and not taken from a file. */
-  readonly administrativeKey: { readonly key: string; readonly file: string | null } | null;
+  /**
+   * The first administrative key, where this start made one (`key`, with `firstKey: 'shown'`), or the file in which
+   * this or an earlier start left it; `null` when there is neither.
+   */
+  readonly administrativeKey: { readonly key: string } | { readonly file: string } | null;
 }
 
 export interface CreateKeyOptions extends StoreOptions {
