@@ -19,7 +19,8 @@ export interface RunRequest {
   /** `null` takes the computed target, else the tool's name. */
   readonly target: string | null;
   readonly params: JsonObject;
-  readonly idempotencyKey: string;
+  /** The key, or the window (ms) in which equal actions are one call where the caller sends none. */
+  readonly idempotencyKey: string | { readonly deriveWindowMs: number };
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
   readonly reservationId: string | null;

@@ -1,0 +1,173 @@
+import { createHash } from 'node:crypto';
+import { canonicalJson } from './canonical-json.ts';
+import type { CheckedCall, DeniedCall } from './check-call.ts';
+import type { EffectActor, Stage } from './effect.ts';
+import type { Json } from './json.ts';
+import type { EffectPorts, SealedParams } from './ports.ts';
+import type { Principal } from './principal.ts';
+import type { RunRequest } from './run-request.ts';
+import type { AdmitRequest } from './store.ts';
+import type { Obligation, Verdict } from './verdict.ts';
+
+/** The parts of an admission that stay the same when policy or pauses have moved on and it is asked again. */
+export interface Proposal {
+  readonly effectId: string;
+  readonly approvalId: string;
+  readonly nonce: string;
+  readonly sealedParams: SealedParams;
+  readonly sealed: string;
+}
+
+/** Ids, nonce and sealed params of what this request may become. */
+export function propose(
+  ports: EffectPorts,
+  workspace: string,
+  fingerprint: string,
+  call: Pick<RunRequest, 'params' | 'stateCheck' | 'claimId' | 'reservationId'>,
+): Proposal {
+  const effectId = ports.newId('eff');
+  const { params, stateCheck, claimId, reservationId } = call;
+  const sealedParams: SealedParams = { params, salts: ports.secrets.newSalts(), stateCheck, claimId, reservationId };
+  return {
+    effectId,
+    approvalId: ports.newId('apr'),
+    nonce: ports.newNonce(),
+    sealedParams,
+    sealed: ports.secrets.seal(sealedParams, { workspace, effectId, fingerprint }),
+  };
+}
+
+/** Who asks, as the effect's record keeps it. */
+export function actorOf(
+  principal: Principal,
+  agentId: string,
+  agentOwner: string | null,
+  via: RunRequest['via'],
+): EffectActor {
+  return {
+    agentId,
+    agentOwner,
+    keyId: principal.keyId,
+    keyKind: principal.kind,
+    user: principal.user,
+    keyMadeBy: principal.madeBy,
+    via,
+  };
+}
+
+/** The admission of a checked call under a verdict. */
+export function admitRequest(
+  ports: EffectPorts,
+  checked: CheckedCall,
+  actor: EffectActor,
+  verdict: Verdict,
+  proposal: Proposal,
+  stages: readonly Stage[],
+): AdmitRequest {
+  const { call, tool, fingerprint } = checked;
+  const { workspace } = call;
+  const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: actor.keyId };
+  return {
+    workspace,
+    ...proposal,
+    idempotencyKey: call.idempotencyKey,
+    fingerprint,
+    action: {
+      type: tool.actionType,
+      tool: tool.name,
+      toolDigest: tool.digest,
+      upstream: tool.upstream,
+      kind: tool.kind,
+      target: call.target,
+    },
+    actor,
+    verdict,
+    approvalDigest:
+      verdict.kind === 'permit' && verdict.approvals.length > 0
+        ? approvalDigest(checked, verdict.approvals, verdict.obligations)
+        : '',
+    pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
+    seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
+    times: {
+      dispatchWindowMs: ports.settings().dispatchWindowMs,
+      timeoutMs: tool.timeoutMs,
+      maxProcessingMs: tool.maxProcessingMs,
+      idempotentForMs: tool.idempotent.kind === 'header' ? tool.idempotent.forMs : null,
+    },
+    owner: ports.owner,
+    claimId: call.claimId,
+    reservationId: call.reservationId,
+    metadata: call.metadata,
+    stages,
+  };
+}
+
+/** The admission that records a refusal made before policy. */
+export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
+  const { workspace, fingerprint } = denied;
+  return {
+    workspace,
+    ...propose(ports, workspace, fingerprint, request),
+    idempotencyKey: denied.idempotencyKey,
+    fingerprint,
+    action: {
+      type: request.actionType ?? 'mcp.tool_call',
+      tool: request.tool,
+      toolDigest: '',
+      upstream: '',
+      kind: 'write',
+      target: denied.target,
+    },
+    actor: actorOf(request.principal, denied.agentId, null, request.via),
+    verdict: denied.deny,
+    approvalDigest: '',
+    pausedBy: null,
+    seen: { policy: denied.deny.trace.policyVersion, pauses: ports.pauses.version(workspace) },
+    times: { dispatchWindowMs: 0, timeoutMs: 0, maxProcessingMs: 0, idempotentForMs: null },
+    owner: ports.owner,
+    claimId: null,
+    reservationId: null,
+    metadata: request.metadata,
+    stages: request.stages,
+  };
+}
+
+/** What an approver's vote is bound to. Windows and snapshots are left out: time alone must not void a vote. */
+function approvalDigest(
+  checked: CheckedCall,
+  approvals: Extract<Verdict, { kind: 'permit' }>['approvals'],
+  obligations: readonly Obligation[],
+): string {
+  const asking = new Set(approvals.map((approval) => approval.rule));
+  const bound: Json = {
+    fingerprint: checked.fingerprint,
+    tool: checked.tool.digest,
+    approvals: approvals.map(({ rule, approvers, quorum, hold }) => ({
+      rule,
+      approvers: { roles: approvers.roles, users: approvers.users },
+      quorum,
+      hold,
+    })),
+    obligations: obligations.filter((obligation) => asking.has(obligation.rule)).map(obligationTerms),
+  };
+  return createHash('sha256').update(canonicalJson(bound)).digest('base64url');
+}
+
+function obligationTerms(obligation: Obligation): Json {
+  switch (obligation.kind) {
+    case 'budget':
+      return {
+        kind: obligation.kind,
+        budget: obligation.budget,
+        bucket: obligation.bucket,
+        limit: obligation.limit,
+        amount: obligation.amount,
+      };
+    case 'rate_limit':
+      return { kind: obligation.kind, id: obligation.id, bucket: obligation.bucket, limit: obligation.limit };
+    case 'claim':
+      return { kind: obligation.kind, target: obligation.target, hold: obligation.hold };
+    case 'reserve':
+      return { kind: obligation.kind, pool: obligation.pool, units: obligation.units };
+  }
+}

@@ -1,0 +1,173 @@
+import type { ActionCall } from './action-call.ts';
+import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
+import type { EffectPorts, ToolCatalog } from './ports.ts';
+import type { Agent, Principal } from './principal.ts';
+import type { Problem, RequestFault, RunRequest } from './run-request.ts';
+import type { Tool } from './tool.ts';
+import type { Deny } from './verdict.ts';
+
+/** A call that may be judged by policy. */
+export interface CheckedCall {
+  readonly call: ActionCall;
+  readonly tool: Tool;
+  readonly agent: Agent;
+  readonly fingerprint: string;
+}
+
+/** A request after the checks that come before policy. */
+export type Checked =
+  | { readonly kind: 'call'; readonly checked: CheckedCall }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+  /** Refused by permission, identity, or because the tool is not declared; still recorded. */
+  | { readonly kind: 'denied'; readonly denied: DeniedCall };
+
+/** A refusal before policy, with what is known of the call. */
+export interface DeniedCall {
+  readonly deny: Deny;
+  /** The workspace whose ledger records it: the key's own. */
+  readonly workspace: string;
+  readonly agentId: string;
+  readonly target: string;
+  readonly idempotencyKey: string;
+  readonly fingerprint: string;
+}
+
+/** Ledger of refusals by keys that belong to no workspace; no workspace can have this name. */
+const INSTALLATION = '_';
+
+const COMMON_ACTION_TYPES = ['mcp.tool_call', 'http.request'];
+
+/**
+ * Checks a request: who may act, whether the tool is declared, whether params and target hold. Fills in nothing and
+ * coerces nothing: what is evaluated is what is sent.
+ */
+export function checkCall(
+  ports: EffectPorts,
+  request: RunRequest,
+  endpoint: 'effects.run' | 'effects.preview',
+): Checked {
+  const { principal, workspace } = request;
+  const authorized = ports.authorize(principal, { endpoint, workspace, tool: request.tool, agentId: request.agentId });
+  if (authorized.kind === 'invalid')
+    return problem('invalid_request', 'The request does not say which agent acts.', [authorized.fault]);
+  const policyVersion = ports.policyVersion();
+  if (authorized.kind === 'denied') {
+    return denied(ports, request, {
+      kind: 'deny',
+      decision: authorized.decision,
+      reason: authorized.reason,
+      trace: { policyVersion, matched: [], shadow: [], observed: null },
+    });
+  }
+  const catalog = ports.catalog();
+  const tool = catalog.tool(request.tool);
+  if (tool === null) {
+    const reason = {
+      code: 'tool_not_declared',
+      message: `The tool ${request.tool} is not declared in the gateway’s configuration.`,
+    } as const;
+    return denied(ports, request, {
+      kind: 'deny',
+      decision: 'denied_policy',
+      reason,
+      trace: { policyVersion, matched: [], shadow: [], observed: null },
+    });
+  }
+  const faults = faultsOf(catalog, tool, request);
+  if (faults.length > 0) return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, faults);
+  const target = catalog.target(tool, request.params) ?? request.target ?? tool.name;
+  if (request.target !== null && request.target !== target && request.target !== tool.name) {
+    const fault = {
+      path: '/target',
+      message: `The params name the target ${target}. Leave target out, or send this one.`,
+    };
+    return problem('target_mismatch', 'The target is not the one the params name.', [fault]);
+  }
+  const action: FingerprintedAction = {
+    workspace,
+    agentId: authorized.agent.id,
+    // The same key through another door is the same action.
+    actionType: tool.actionType,
+    tool: tool.name,
+    target,
+    params: request.params,
+  };
+  const key = ports.secrets.fingerprintKey(workspace);
+  const { idempotencyKey } = request;
+  const call: ActionCall = {
+    ...action,
+    idempotencyKey:
+      typeof idempotencyKey === 'string'
+        ? idempotencyKey
+        : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    stateCheck: request.stateCheck,
+    claimId: request.claimId,
+    reservationId: request.reservationId,
+    metadata: request.metadata,
+    via: request.via,
+  };
+  return { kind: 'call', checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action) } };
+}
+
+function faultsOf(catalog: ToolCatalog, tool: Tool, request: RunRequest): readonly RequestFault[] {
+  const faults = [...catalog.check(tool, request.params)];
+  if (
+    request.actionType !== null &&
+    request.actionType !== tool.actionType &&
+    !COMMON_ACTION_TYPES.includes(request.actionType)
+  ) {
+    faults.push({
+      path: '/action_type',
+      message: `Use ${[...new Set([...COMMON_ACTION_TYPES, tool.actionType])].join(', ')}, or leave it out.`,
+    });
+  }
+  if (request.stateCheck !== null && tool.state === null) {
+    faults.push({
+      path: '/state_check',
+      message: `The tool ${tool.name} declares no request that reads its live state.`,
+    });
+  }
+  return faults;
+}
+
+function problem(code: Problem['code'], detail: string, errors: readonly RequestFault[]): Checked {
+  return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
+}
+
+function denied(ports: EffectPorts, request: RunRequest, deny: Deny): Checked {
+  const workspace = workspaceOf(request.principal) ?? INSTALLATION;
+  const agentId = request.agentId ?? agentOf(request.principal) ?? '';
+  const target = request.target ?? request.tool;
+  const key = ports.secrets.fingerprintKey(workspace);
+  const action: FingerprintedAction = {
+    workspace,
+    agentId,
+    actionType: request.actionType ?? 'mcp.tool_call',
+    tool: request.tool,
+    target,
+    params: request.params,
+  };
+  const { idempotencyKey } = request;
+  return {
+    kind: 'denied',
+    denied: {
+      deny,
+      workspace,
+      agentId,
+      target,
+      fingerprint: fingerprint(key, action),
+      idempotencyKey:
+        typeof idempotencyKey === 'string'
+          ? idempotencyKey
+          : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    },
+  };
+}
+
+function workspaceOf(principal: Principal): string | null {
+  return principal.kind === 'administrative' ? null : principal.workspace;
+}
+
+function agentOf(principal: Principal): string | null {
+  return principal.kind === 'agent' || principal.kind === 'profile' ? principal.agentId : null;
+}

@@ -1,0 +1,372 @@
+import { baseOf, outcomeOfRecord, unknownReason } from './answer.ts';
+import type { Mismatch } from './action-call.ts';
+import type { NextStep, Reason } from './decision.ts';
+import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from './effect.ts';
+import type { RunOutcome } from './outcome.ts';
+import type { EffectPorts } from './ports.ts';
+import type { GovernedCall } from './run-effect.ts';
+import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
+import type { UpstreamResult } from './upstream.ts';
+import { compareState } from './verify-state.ts';
+
+type Dispatched = Extract<Admission, { kind: 'dispatch' }>;
+
+interface Attempt {
+  readonly governed: GovernedCall;
+  readonly admission: Dispatched;
+  readonly effect: EffectRecord;
+  readonly lease: Lease;
+  readonly stages: Stage[];
+  /** ms elapsed when the admission was asked for; everything is counted from before it. */
+  readonly sentAt: number;
+}
+
+/**
+ * Sends one admitted attempt and records what it came to. Never throws: after admission every end is a decision.
+ * @param sentAt `ports.elapsed()` from before the admission was asked for
+ */
+export async function executeAttempt(
+  ports: EffectPorts,
+  governed: GovernedCall,
+  admission: Dispatched,
+  sentAt: number,
+): Promise<RunOutcome> {
+  const { effect } = admission;
+  if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
+  const attempt: Attempt = { governed, admission, effect, lease: effect.life.lease, stages: [], sentAt };
+  stage(ports, attempt, 'admission', 'passed', sentAt, `attempt ${effect.attempt}`);
+  try {
+    const drifted = await checkState(ports, attempt);
+    if (drifted !== null)
+      return await refuseBeforeSend(ports, attempt, drifted.reason, drifted.mismatches, drifted.next);
+    const begun = ports.elapsed();
+    const result = await ports.upstream.send({
+      effectId: effect.id,
+      upstreamKey: `${effect.id}.${effect.generation}`,
+      tool: governed.checked.tool,
+      params: governed.checked.call.params,
+      proxied: governed.proxied,
+      gate: () => gate(ports, attempt),
+      onLate: (late) => void recordLate(ports, attempt, late),
+    });
+    stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);
+    return await recordResult(ports, attempt, result);
+  } catch (error) {
+    // A fault of ours in the middle of an attempt: what reached the upstream is not known.
+    return await recordUnknown(
+      ports,
+      attempt,
+      {
+        code: 'internal',
+        message: 'The gateway failed during the attempt.',
+        status: null,
+        startedAt: attempt.lease.admittedAt,
+        endedAt: null,
+      },
+      error,
+    );
+  }
+}
+
+/** Asked immediately before the first byte: the time since before the admission, and pauses heard since. */
+function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
+  const { lease, sentAt, governed } = attempt;
+  if (ports.elapsed() - sentAt >= lease.dispatchBy - lease.admittedAt) return 'late';
+  const { call, tool } = governed.checked;
+  const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: governed.actor.keyId };
+  return ports.pauses.match(call.workspace, subject, ports.store.now()) === null ? 'go' : 'paused';
+}
+
+interface Drift {
+  readonly reason: Reason;
+  readonly mismatches: readonly Mismatch[];
+  readonly next: NextStep;
+}
+
+async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift | null> {
+  const { call, tool } = attempt.governed.checked;
+  const { stateCheck } = call;
+  if (stateCheck === null) return null;
+  const begun = ports.elapsed();
+  const reading = await ports.upstream.readState(tool, call.params);
+  if (reading.kind === 'unreadable') {
+    stage(ports, attempt, 'state_check', 'refused', begun, reading.message);
+    return {
+      reason: { code: 'state_unreadable', message: `The live state could not be read: ${reading.message}` },
+      mismatches: [],
+      next: stateCheck.onMismatch,
+    };
+  }
+  const mismatches = compareState({
+    requiredFields: stateCheck.requiredFields,
+    assumed: stateCheck.assumedState,
+    current: reading.state,
+    conditions: stateCheck.conditions,
+  });
+  stage(ports, attempt, 'state_check', mismatches.length === 0 ? 'passed' : 'refused', begun, null);
+  if (mismatches.length === 0) return null;
+  const fields = mismatches.map(({ field }) => field).join(', ');
+  return {
+    reason: { code: 'state_drift', message: `The live state is not what was assumed: ${fields}.` },
+    mismatches,
+    next: stateCheck.onMismatch,
+  };
+}
+
+async function refuseBeforeSend(
+  ports: EffectPorts,
+  attempt: Attempt,
+  reason: Reason,
+  mismatches: readonly Mismatch[],
+  next: NextStep | null,
+): Promise<RunOutcome> {
+  const decision = reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
+  const evidence: Evidence = {
+    code: 'not_dispatched',
+    message: 'Nothing was sent.',
+    status: null,
+    startedAt: null,
+    endedAt: null,
+  };
+  const recorded = await record(ports, attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
+  if (attempt.effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+  return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next };
+}
+
+async function recordResult(ports: EffectPorts, attempt: Attempt, result: UpstreamResult): Promise<RunOutcome> {
+  const { effect } = attempt;
+  switch (result.kind) {
+    case 'applied':
+      return recordApplied(ports, attempt, result);
+    case 'not_applied': {
+      const kept = result.response?.kept ?? null;
+      const recorded = await record(ports, attempt, { kind: 'failed', result: kept }, result.evidence);
+      if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+      const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
+      return {
+        ...baseOf(effect, { code, message: result.evidence.message }, false),
+        decision: 'failed',
+        response: result.response,
+        result: kept,
+        settlement: settlementOf(recorded),
+      };
+    }
+    case 'unknown': {
+      const recorded = await record(ports, attempt, { kind: 'unknown' }, result.evidence);
+      return unknownOutcome(attempt, recorded);
+    }
+    case 'held_back': {
+      if (result.by === 'paused')
+        return refuseBeforeSend(
+          ports,
+          attempt,
+          { code: 'paused', message: 'Paused before anything was sent.' },
+          [],
+          null,
+        );
+      const recorded = await record(
+        ports,
+        attempt,
+        { kind: 'failed', result: null },
+        { ...result.evidence, code: 'not_dispatched' },
+      );
+      if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+      const reason: Reason = {
+        code: 'not_dispatched',
+        message: 'The time to send had passed, so nothing was sent. Send the same call with the same key again.',
+      };
+      return {
+        ...baseOf(effect, reason, false),
+        decision: 'failed',
+        response: null,
+        result: null,
+        settlement: settlementOf(recorded),
+      };
+    }
+  }
+}
+
+async function recordApplied(
+  ports: EffectPorts,
+  attempt: Attempt,
+  result: Extract<UpstreamResult, { kind: 'applied' }>,
+): Promise<RunOutcome> {
+  const { effect } = attempt;
+  const receipt = sign(ports, attempt, result);
+  const { kept } = result.response;
+  const recorded = await record(
+    ports,
+    attempt,
+    { kind: 'committed', receipt, result: kept, accepted: result.accepted, responseTruncated: result.truncated },
+    result.evidence,
+  );
+  // A receipt leaves only when it is durable somewhere; where the effect was settled otherwise, that is the answer.
+  if (recorded.kind === 'lost') return unknownOutcome(attempt, recorded);
+  if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
+  return {
+    ...baseOf(effect, { code: 'committed', message: 'The action happened.' }, false),
+    decision: 'committed',
+    receipt,
+    result: kept,
+    response: result.response,
+    accepted: result.accepted,
+    responseTruncated: result.truncated,
+    settlement: settlementOf(recorded),
+  };
+}
+
+function sign(
+  ports: EffectPorts,
+  attempt: Attempt,
+  result: Extract<UpstreamResult, { kind: 'applied' }>,
+): SignedReceipt {
+  const { effect, admission, governed, lease, sentAt } = attempt;
+  const begun = ports.elapsed();
+  const receipt = ports.issueReceipt({
+    id: ports.newId('rcp'),
+    effect,
+    sealed: sealedOf(ports, effect, governed),
+    settledBy: { by: 'owner' },
+    evidence: result.evidence,
+    response: result.response,
+    approval: admission.approval,
+    ledger: admission.ledger,
+    issuedAt: Math.round(lease.admittedAt + (ports.elapsed() - sentAt)),
+  });
+  stage(ports, attempt, 'receipt', 'passed', begun, receipt.id);
+  return receipt;
+}
+
+/** All attempts of an effect share the salts of the first one. */
+function sealedOf(
+  ports: EffectPorts,
+  effect: EffectRecord,
+  governed: GovernedCall,
+): GovernedCall['proposal']['sealedParams'] {
+  if (effect.sealed === null || effect.sealed === governed.proposal.sealed) return governed.proposal.sealedParams;
+  return (
+    ports.secrets.open(effect.sealed, {
+      workspace: effect.workspace,
+      effectId: effect.id,
+      fingerprint: effect.fingerprint,
+    }) ?? governed.proposal.sealedParams
+  );
+}
+
+type Recorded =
+  | { readonly kind: 'done' }
+  | { readonly kind: 'pending' }
+  | { readonly kind: 'refused'; readonly effect: EffectRecord }
+  /** Durable nowhere: the lease will run out and the effect will be unknown. */
+  | { readonly kind: 'lost' };
+
+async function record(
+  ports: EffectPorts,
+  attempt: Attempt,
+  outcome: SettleOutcome,
+  evidence: Evidence,
+): Promise<Recorded> {
+  const { effect, lease, stages } = attempt;
+  stages.push({
+    stage: 'settle',
+    status: 'passed',
+    startedAt: ports.store.now(),
+    durationMs: null,
+    detail: outcome.kind,
+  });
+  const request: SettleRequest = {
+    workspace: effect.workspace,
+    effectId: effect.id,
+    fence: lease.fence,
+    outcome,
+    settledBy: { by: 'owner' },
+    evidence,
+    stages,
+  };
+  let settlement: Settlement;
+  try {
+    settlement = await ports.store.settle(request);
+  } catch {
+    try {
+      await ports.spill(request);
+      ports.alert('settlement_spilled', effect.id);
+      return { kind: 'pending' };
+    } catch {
+      return { kind: 'lost' };
+    }
+  }
+  switch (settlement.kind) {
+    case 'settled':
+      return { kind: 'done' };
+    case 'absent':
+      return { kind: 'lost' };
+    case 'refused':
+      if (settlement.contradiction) ports.alert('contradiction', effect.id);
+      return { kind: 'refused', effect: settlement.effect };
+  }
+}
+
+/** An answer that came after the time-out: it settles what it can. */
+async function recordLate(ports: EffectPorts, attempt: Attempt, late: UpstreamResult): Promise<void> {
+  const quiet: Attempt = { ...attempt, stages: [] };
+  if (late.kind === 'applied' || late.kind === 'not_applied') await recordResult(ports, quiet, late);
+}
+
+async function recordUnknown(
+  ports: EffectPorts,
+  attempt: Attempt,
+  evidence: Evidence,
+  _cause: unknown,
+): Promise<RunOutcome> {
+  return unknownOutcome(attempt, await record(ports, attempt, { kind: 'unknown' }, evidence));
+}
+
+function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
+  const { effect, lease, governed } = attempt;
+  const { idempotent } = governed.checked.tool;
+  const safeToRetry =
+    idempotent.kind === 'header' &&
+    effect.firstDispatchAt !== null &&
+    lease.leaseEnd < effect.firstDispatchAt + idempotent.forMs;
+  return {
+    ...baseOf(effect, unknownReason(safeToRetry), false),
+    decision: 'unknown_effect',
+    safeToRetry,
+    settlement: settlementOf(recorded),
+  };
+}
+
+function settlementOf(recorded: Recorded): 'done' | 'pending' {
+  return recorded.kind === 'pending' || recorded.kind === 'lost' ? 'pending' : 'done';
+}
+
+function executeStatus(result: UpstreamResult): Stage['status'] {
+  switch (result.kind) {
+    case 'applied':
+      return 'passed';
+    case 'not_applied':
+      return 'failed';
+    case 'unknown':
+      return 'unknown';
+    case 'held_back':
+      return 'refused';
+  }
+}
+
+function stage(
+  ports: EffectPorts,
+  attempt: Attempt,
+  name: Stage['stage'],
+  status: Stage['status'],
+  begun: number,
+  detail: string | null,
+): void {
+  const durationMs = Math.round((ports.elapsed() - begun) * 1000) / 1000;
+  attempt.stages.push({
+    stage: name,
+    status,
+    startedAt: Math.round(ports.store.now() - durationMs),
+    durationMs,
+    detail,
+  });
+}
