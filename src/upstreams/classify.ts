@@ -1,0 +1,120 @@
+import type { Json } from '../effects/json.ts';
+import { isJsonObject } from '../effects/json.ts';
+import type { OutcomeMap } from '../effects/tool.ts';
+import { canonicalJson } from '../effects/canonical-json.ts';
+
+/** What was seen of an attempt, without judgement. */
+export type Seen =
+  /** No application byte was written on a socket. */
+  | { readonly kind: 'nothing_sent'; readonly code: 'connect_failed' | 'not_dispatched'; readonly message: string }
+  | {
+      readonly kind: 'answer';
+      readonly status: number;
+      /** `cut`: the status line came, the body did not come whole (or was longer than what is read). */
+      readonly body: 'whole' | 'cut';
+      /** The whole body where it is JSON. */
+      readonly json: Json | undefined;
+    }
+  /** A byte was written, and no answer came that can be read. */
+  | { readonly kind: 'lost'; readonly code: 'timeout' | 'reset' | 'malformed'; readonly message: string };
+
+export type Outcome = 'committed' | 'failed' | 'unknown';
+
+export interface Classified {
+  readonly outcome: Outcome;
+  /** Evidence code: `http_status`, `declared`, or that of what was seen. */
+  readonly code: string;
+  readonly message: string;
+  /** 202: taken on, not finished. */
+  readonly accepted: boolean;
+  readonly truncated: boolean;
+}
+
+/** Client errors by which a server says that it did nothing. */
+const REFUSALS: ReadonlySet<number> = new Set([
+  400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 419, 420, 421, 422, 423,
+  424, 426, 428, 429, 431, 451,
+]);
+
+/**
+ * What an answer means: the one table of `design/effects.md`, row by row. A tool's declared outcomes come first, body
+ * before status; then the status.
+ */
+export function classify(kind: 'read' | 'write', outcomes: OutcomeMap, seen: Seen): Classified {
+  switch (seen.kind) {
+    case 'nothing_sent':
+      return row('failed', seen.code, seen.message);
+    case 'lost':
+      return row(kind === 'read' ? 'failed' : 'unknown', seen.code, seen.message);
+    case 'answer':
+      return classifyAnswer(kind, outcomes, seen);
+  }
+}
+
+function classifyAnswer(
+  kind: 'read' | 'write',
+  outcomes: OutcomeMap,
+  seen: Extract<Seen, { kind: 'answer' }>,
+): Classified {
+  const { status } = seen;
+  const cut = seen.body === 'cut';
+  const accepted = status === 202;
+  const said = `the upstream answered ${status}${cut ? ', and its body was cut' : ''}`;
+  const declared = cut ? null : declaredByBody(outcomes, seen.json);
+  if (declared !== null) {
+    return { ...row(declared, 'declared', `${said} with a body that the tool's outcomes map`), accepted };
+  }
+  const byStatus = declaredByStatus(outcomes, status);
+  if (byStatus !== null && !(cut && kind === 'read')) {
+    return {
+      ...row(byStatus, 'declared', `${said}, which the tool's outcomes map`),
+      accepted,
+      truncated: cut && byStatus === 'committed',
+    };
+  }
+  if (status >= 200 && status < 300) {
+    if (kind === 'read') return row(cut ? 'failed' : 'committed', 'http_status', said);
+    if (status === 207) return row('unknown', 'http_status', `${said}, which says nothing of the whole`);
+    // Where the body decides, a status line alone does not.
+    if (cut && outcomes.body.length > 0) return row('unknown', 'http_status', said);
+    return { ...row('committed', 'http_status', said), accepted, truncated: cut };
+  }
+  if (kind === 'read') return row('failed', 'http_status', said);
+  if (status >= 300 && status < 400) {
+    // These three turn a POST into a GET of the result: the action may be behind them.
+    return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);
+  }
+  return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', said);
+}
+
+function row(outcome: Outcome, code: string, message: string): Classified {
+  return { outcome, code, message, accepted: false, truncated: false };
+}
+
+function declaredByStatus(outcomes: OutcomeMap, status: number): Outcome | null {
+  // The most cautious of contradicting entries wins.
+  if (outcomes.unknown.includes(status)) return 'unknown';
+  if (outcomes.failed.includes(status)) return 'failed';
+  if (outcomes.committed.includes(status)) return 'committed';
+  return null;
+}
+
+function declaredByBody(outcomes: OutcomeMap, json: Json | undefined): Outcome | null {
+  if (json === undefined) return null;
+  for (const entry of outcomes.body) {
+    const value = valueAt(json, entry.path);
+    if (value !== undefined && canonicalJson(value) === canonicalJson(entry.equals)) return entry.outcome;
+  }
+  return null;
+}
+
+/** The value at a dotted path (`error.code`, `items.0.state`), own members only. */
+function valueAt(json: Json, path: string): Json | undefined {
+  let value: Json | undefined = json;
+  for (const name of path.split('.')) {
+    if (isJsonObject(value)) value = Object.hasOwn(value, name) ? value[name] : undefined;
+    else if (Array.isArray(value) && /^\d+$/.test(name)) value = value[Number(name)];
+    else return undefined;
+  }
+  return value;
+}

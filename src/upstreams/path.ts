@@ -1,0 +1,83 @@
+/** A path that every party reads alike, cut into its decoded segments. */
+export type PlainPath =
+  | { readonly ok: true; readonly segments: readonly string[] }
+  | { readonly ok: false; readonly message: string };
+
+/** The characters of RFC 3986 `pchar` and `/`: a URL parser leaves them as they are. */
+const PLAIN = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*$/;
+const DOTS = /^\.{1,2}(?:;.*)?$/;
+// eslint-disable-next-line no-control-regex -- control characters are what it looks for
+const CONTROL = /[\u0000-\u001f\u007f]/;
+
+/**
+ * Judges a path (no query) before anything is matched against it. Refused is what some server along the way might read
+ * otherwise than we do: dot segments, encoded dots, slashes and backslashes, empty segments, NUL and other control
+ * characters, stray `%`, bytes that are not UTF-8, characters outside RFC 3986. Nothing is rewritten: a path that
+ * passes is sent as it came.
+ */
+export function readPath(path: string): PlainPath {
+  if (!PLAIN.test(path)) return refuse('the path has a character that a path may not have; percent-encode it');
+  const segments = path.slice(1).split('/');
+  const decoded: string[] = [];
+  for (const [index, segment] of segments.entries()) {
+    if (segment === '' && index < segments.length - 1) return refuse('the path has an empty segment ("//")');
+    if (/%(?:2e|2f|5c|00)/i.test(segment)) return refuse('the path has an encoded dot, slash, backslash or NUL');
+    const text = segment.includes('%') ? decode(segment) : segment;
+    if (text === null) return refuse('the path has a percent sign that does not encode UTF-8');
+    if (DOTS.test(text)) return refuse('the path has a "." or ".." segment');
+    if (CONTROL.test(text)) return refuse('the path has a control character');
+    decoded.push(text);
+  }
+  return { ok: true, segments: decoded };
+}
+
+/** One segment of a pattern: a literal, or a param that takes the whole segment. */
+export type PatternSegment =
+  | { readonly kind: 'literal'; readonly text: string }
+  | { readonly kind: 'param'; readonly name: string };
+
+/**
+ * Cuts a pattern into segments. Both spellings are read: `/v1/payments/:id` (routes) and `/v1/payments/{id}` (tools).
+ * @returns `null` where a placeholder does not fill its segment
+ */
+export function readPattern(pattern: string): readonly PatternSegment[] | null {
+  const segments: PatternSegment[] = [];
+  for (const text of pattern.slice(1).split('/')) {
+    const name = /^\{([^{}]+)\}$/.exec(text)?.[1] ?? /^:([A-Za-z_][A-Za-z0-9_]*)$/.exec(text)?.[1];
+    if (name !== undefined) segments.push({ kind: 'param', name });
+    else if (/[{}]/.test(text)) return null;
+    else segments.push({ kind: 'literal', text });
+  }
+  return segments;
+}
+
+/** The params of a path that fits a pattern, as texts; `null` where it does not fit. A param is never empty. */
+export function matchPattern(
+  pattern: readonly PatternSegment[],
+  segments: readonly string[],
+): Record<string, string> | null {
+  if (pattern.length !== segments.length) return null;
+  const params: Record<string, string> = {};
+  for (let index = 0; index < pattern.length; index += 1) {
+    const part = pattern[index];
+    const text = segments[index];
+    if (part === undefined || text === undefined) return null;
+    if (part.kind === 'literal') {
+      if (part.text !== text) return null;
+    } else if (text === '') return null;
+    else params[part.name] = text;
+  }
+  return params;
+}
+
+function decode(segment: string): string | null {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return null;
+  }
+}
+
+function refuse(message: string): PlainPath {
+  return { ok: false, message };
+}

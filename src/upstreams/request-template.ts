@@ -1,0 +1,162 @@
+import type { Json, JsonObject } from '../effects/json.ts';
+import type { RequestTemplate } from '../effects/tool.ts';
+import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
+
+/** Where a param goes. Each param goes to exactly one place. */
+export type Place =
+  | { readonly in: 'path' }
+  | { readonly in: 'query' }
+  | { readonly in: 'header'; readonly header: string }
+  | { readonly in: 'body' };
+
+/** A request template, cut into its parts once. */
+export interface RequestPlan {
+  readonly method: string;
+  readonly path: readonly PatternSegment[];
+  readonly query: readonly string[];
+  /** Param name and header name. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: readonly string[] | '*';
+  readonly places: ReadonlyMap<string, Place>;
+}
+
+/** A request as it is sent: everything but credentials and transport. */
+export interface RenderedRequest {
+  readonly method: string;
+  readonly pathAndQuery: string;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | null;
+}
+
+const plans = new WeakMap<RequestTemplate, RequestPlan>();
+
+/**
+ * The plan of a template. Templates are frozen parts of the configuration, so that a plan is made once for each.
+ * @throws Error on a template that the configuration should have refused
+ */
+export function planOf(template: RequestTemplate): RequestPlan {
+  let plan = plans.get(template);
+  if (plan === undefined) {
+    plan = makePlan(template);
+    plans.set(template, plan);
+  }
+  return plan;
+}
+
+function makePlan(template: RequestTemplate): RequestPlan {
+  const path = readPattern(template.path);
+  if (path === null) throw new Error(`a placeholder of the path ${template.path} does not fill its segment`);
+  const places = new Map<string, Place>();
+  const put = (name: string, place: Place): void => {
+    if (places.has(name)) throw new Error(`the param ${name} has two places in the request ${template.path}`);
+    places.set(name, place);
+  };
+  for (const segment of path) if (segment.kind === 'param') put(segment.name, { in: 'path' });
+  for (const name of template.query) put(name, { in: 'query' });
+  const headers = Object.entries(template.headers);
+  for (const [name, header] of headers) put(name, { in: 'header', header });
+  if (template.body !== '*') for (const name of template.body) put(name, { in: 'body' });
+  return { method: template.method, path, query: template.query, headers, body: template.body, places };
+}
+
+/** Where a param goes; `null` where the request has no use for it. */
+export function placeOf(plan: RequestPlan, name: string): Place | null {
+  return plan.places.get(name) ?? (plan.body === '*' ? { in: 'body' } : null);
+}
+
+/** What keeps a param from its place; `null` where it fits. */
+export function misfit(place: Place, value: Json): string | null {
+  switch (place.in) {
+    case 'body':
+      return null;
+    case 'path': {
+      const text = isScalar(value) ? String(value) : '';
+      if (text === '' || typeof value === 'boolean' || (typeof value === 'number' && !Number.isInteger(value))) {
+        return 'goes into the path: it must be a string that is not empty, or an integer';
+      }
+      const read = readPath(`/${encodeURIComponent(text)}`);
+      if (!read.ok || read.segments.length !== 1 || read.segments[0] !== text) {
+        return 'goes into the path: it must not be "." or "..", nor have slashes, backslashes or control characters';
+      }
+      return null;
+    }
+    case 'query':
+      return isScalar(value) ? null : 'goes into the query: it must be a string, a number or a boolean';
+    case 'header':
+      if (isScalar(value) && /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(String(value))) return null;
+      return `goes into the header ${place.header}: it must be visible ASCII without spaces around it`;
+  }
+}
+
+/**
+ * Renders the request that params stand for.
+ * @throws Error where a path param is missing or misfits (`misfit` tells beforehand), or the rendered path does not
+ * match the template again
+ */
+export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRequest {
+  const path = renderPath(plan, params);
+  const query: string[] = [];
+  for (const name of plan.query) {
+    const value = own(params, name);
+    if (value !== undefined) query.push(`${encodeURIComponent(name)}=${encodeURIComponent(textOf(value))}`);
+  }
+  const headers: Record<string, string> = {};
+  for (const [name, header] of plan.headers) {
+    const value = own(params, name);
+    if (value !== undefined) headers[header] = textOf(value);
+  }
+  const body = renderBody(plan, params);
+  if (body !== null) headers['content-type'] = 'application/json';
+  return {
+    method: plan.method,
+    pathAndQuery: query.length === 0 ? path : `${path}?${query.join('&')}`,
+    headers,
+    body,
+  };
+}
+
+function renderPath(plan: RequestPlan, params: JsonObject): string {
+  let path = '';
+  for (const segment of plan.path) {
+    if (segment.kind === 'literal') {
+      path += `/${segment.text}`;
+      continue;
+    }
+    const value = own(params, segment.name);
+    if (value === undefined || misfit({ in: 'path' }, value) !== null) {
+      throw new Error(`the param ${segment.name} does not fit into the path`);
+    }
+    path += `/${encodeURIComponent(textOf(value))}`;
+  }
+  const read = readPath(path);
+  const again = read.ok ? matchPattern(plan.path, read.segments) : null;
+  if (again === null || Object.entries(again).some(([name, text]) => text !== textOf(own(params, name)))) {
+    throw new Error('the rendered path does not match its template');
+  }
+  return path;
+}
+
+function renderBody(plan: RequestPlan, params: JsonObject): Buffer | null {
+  if (plan.body !== '*' && plan.body.length === 0) return null;
+  const members: Record<string, Json> = {};
+  const names = plan.body === '*' ? Object.keys(params).filter((name) => !plan.places.has(name)) : plan.body;
+  for (const name of names) {
+    const value = own(params, name);
+    if (value !== undefined) members[name] = value;
+  }
+  return Buffer.from(JSON.stringify(members));
+}
+
+function own(params: JsonObject, name: string): Json | undefined {
+  return Object.hasOwn(params, name) ? params[name] : undefined;
+}
+
+function textOf(value: Json | undefined): string {
+  if (value === undefined || !isScalar(value)) throw new Error('a param without a text stands where a text is needed');
+  return String(value);
+}
+
+function isScalar(value: Json): value is string | number | boolean {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
+}
