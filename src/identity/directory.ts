@@ -4,8 +4,9 @@ import type { EffectStore } from '../effects/store.ts';
 /** The part of the configuration that says who is there. */
 export interface DirectoryConfiguration {
   readonly workspaces: readonly { readonly id: string; readonly env: string; readonly agents: readonly Agent[] }[];
-  /** Users with all their roles, those that others include as well. */
-  readonly users: readonly { readonly id: string; readonly roles: readonly string[] }[];
+  readonly users: readonly { readonly id: string }[];
+  /** All roles of a user, those that others include as well. */
+  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
 /** Who is there: by the configuration, and what was registered through the store. Reads are synchronous. */
@@ -29,6 +30,7 @@ type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
 interface Tables {
   readonly envs: ReadonlyMap<string, string>;
   readonly agents: ReadonlyMap<string, ReadonlyMap<string, Agent>>;
+  readonly users: ReadonlySet<string>;
   readonly roles: ReadonlyMap<string, readonly string[]>;
 }
 
@@ -50,7 +52,7 @@ export function createDirectory(initial: DirectoryConfiguration, store: Registry
     workspaceExists: (id) => tables.envs.has(id),
     workspaces: () => [...tables.envs.keys()],
     envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
-    hasUser: (id) => tables.roles.has(id),
+    hasUser: (id) => tables.users.has(id),
     rolesOf: (user) => tables.roles.get(user) ?? [],
     async refresh() {
       const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);
@@ -75,5 +77,5 @@ function tablesOf(
   const agents = new Map([...envs.keys()].map((id) => [id, new Map<string, Agent>()]));
   for (const agent of [...registered.agents, ...configuration.workspaces.flatMap((workspace) => workspace.agents)])
     agents.get(agent.workspace)?.set(agent.id, agent);
-  return { envs, agents, roles: new Map(configuration.users.map(({ id, roles }) => [id, roles])) };
+  return { envs, agents, users: new Set(configuration.users.map(({ id }) => id)), roles: configuration.rolesOf };
 }

@@ -1,0 +1,9 @@
+/**
+ * Strict base64url (RFC 4648, section 5, without padding). Node's decoder forgives other letters, padding, line ends
+ * and stray bits at the end; each would be a second spelling of the same JWS.
+ * @returns `null` for every text but the one that encoding gives
+ */
+export function decodeBase64url(text: string): Buffer | null {
+  const bytes = Buffer.from(text, 'base64url');
+  return bytes.toString('base64url') === text ? bytes : null;
+}

@@ -1,0 +1,56 @@
+import { isJsonObject, type JsonObject } from '../effects/json.ts';
+import { parseStrictJson } from '../effects/strict-json.ts';
+import { type Check, type Verification, verifyReceipt } from './verify.ts';
+
+/** What `svc verify` prints, and its exit code: 0 VALID, 1 INVALID, 2 UNDECIDABLE. */
+export interface VerifyReport {
+  readonly exit: 0 | 1 | 2;
+  readonly text: string;
+  /** For `--json`. */
+  readonly json: JsonObject;
+}
+
+const MARKS: Readonly<Record<Check['status'], string>> = { passed: 'ok', failed: 'FAIL', undecided: '?', skipped: '-' };
+const EXITS = { VALID: 0, INVALID: 1, UNDECIDABLE: 2 } as const;
+
+const LIMITS_OF_PROOF = [
+  'It does not prove that the upstream did what it answered, that this is the only receipt of the effect, nor when a',
+  'stolen key would have signed it. The keys are as good as the place they were taken from.',
+];
+
+/**
+ * Verifies a receipt from the texts of files.
+ * @param files.receipt what `svc verify` was given
+ * @param files.trust a JWKS
+ * @param files.disclosure salts and values that open commitments; `null` when none was given
+ */
+export function verifyReport(files: {
+  readonly receipt: string;
+  readonly trust: string;
+  readonly disclosure: string | null;
+}): VerifyReport {
+  const trust = readObject(files.trust);
+  if (trust === null || !Array.isArray(trust['keys'])) return unusable('The file with trusted keys is not a JWKS.');
+  const disclosure = files.disclosure === null ? null : readObject(files.disclosure);
+  if (files.disclosure !== null && disclosure === null) return unusable('The disclosure is not a JSON object.');
+  return report(verifyReceipt({ content: files.receipt, trust, disclosure }));
+}
+
+function report({ verdict, checks, payload }: Verification): VerifyReport {
+  const lines = checks.map(({ name, status, detail }) => `${MARKS[status].padEnd(4)} ${name.padEnd(10)} ${detail}`);
+  if (verdict === 'VALID') lines.push('', ...LIMITS_OF_PROOF);
+  return {
+    exit: EXITS[verdict],
+    text: `${[...lines, '', verdict].join('\n')}\n`,
+    json: { verdict, checks: checks.map(({ name, status, detail }) => ({ name, status, detail })), payload },
+  };
+}
+
+function unusable(detail: string): VerifyReport {
+  return report({ verdict: 'UNDECIDABLE', checks: [{ name: 'file', status: 'undecided', detail }], payload: null });
+}
+
+function readObject(text: string): JsonObject | null {
+  const parsed = parseStrictJson(text.trim(), { depth: 64 });
+  return parsed.ok && isJsonObject(parsed.value) ? parsed.value : null;
+}

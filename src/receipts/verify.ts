@@ -1,0 +1,230 @@
+import { verify } from 'node:crypto';
+import { canonicalJson } from '../effects/canonical-json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { parseStrictJson } from '../effects/strict-json.ts';
+import { decodeBase64url } from './base64url.ts';
+import { commit } from './commitment.ts';
+import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
+
+/** One thing that was looked at. `undecided`: what it takes to tell is not there. */
+export interface Check {
+  readonly name: 'file' | 'encoding' | 'header' | 'payload' | 'key' | 'signature' | 'view' | 'disclosure' | 'log';
+  readonly status: 'passed' | 'failed' | 'undecided' | 'skipped';
+  readonly detail: string;
+}
+
+/** Any failed check makes it INVALID; else any undecided one UNDECIDABLE. */
+export interface Verification {
+  readonly verdict: 'VALID' | 'INVALID' | 'UNDECIDABLE';
+  readonly checks: readonly Check[];
+  /** The payload; only when the signature holds. */
+  readonly payload: JsonObject | null;
+}
+
+const HEADER_NAMES = ['alg', 'kid', 'typ'];
+const LIMITS = { depth: 64 };
+
+/** Where each committed field stands in the payload. */
+const COMMITMENTS: Readonly<Record<string, readonly [string, ...string[]]>> = {
+  target: ['action', 'target'],
+  params: ['action', 'params'],
+  idem: ['action', 'idem'],
+  request: ['upstream', 'request'],
+  response: ['upstream', 'response'],
+  comment: ['effect', 'settled_by', 'comment'],
+  evidence: ['effect', 'settled_by', 'evidence'],
+};
+
+/**
+ * Verifies a receipt offline. The algorithm and the type come from here, the keys from `trust`; the receipt's own
+ * header is believed in nothing but which of the trusted keys to try.
+ * @param input.content a bare JWS, the JSON view of a receipt, or an answer with such a view in `receipt`
+ * @param input.trust a JWKS
+ * @param input.disclosure `{salts, values}` by field name, to open commitments; `null` leaves them closed
+ */
+export function verifyReceipt(input: {
+  readonly content: string;
+  readonly trust: JsonObject;
+  readonly disclosure: JsonObject | null;
+}): Verification {
+  const found = findReceipt(input.content);
+  if (found === null)
+    return conclude([{ name: 'file', status: 'undecided', detail: 'There is no receipt in it.' }], null);
+  const checks: Check[] = [{ name: 'file', status: 'passed', detail: found.form }];
+  const parts = decodeParts(found.jws);
+  if (parts === null)
+    return conclude([...checks, failed('encoding', 'Not a JWS in strict base64url: altered, or cut.')], null);
+  checks.push(passed('encoding', 'Three parts in strict base64url.'));
+
+  const header = checkHeader(parts.header);
+  const payload = checkPayload(parts.payload);
+  checks.push(header.check, payload.check);
+  if (header.kid !== null) {
+    const key = trustedKey(input.trust, header.kid);
+    if (key === null) {
+      const detail = `The trusted set does not have the key ${shown(header.kid)}.`;
+      checks.push({ name: 'key', status: 'undecided', detail });
+      checks.push({ name: 'signature', status: 'skipped', detail: 'Without the key it cannot be checked.' });
+    } else {
+      checks.push(passed('key', `Signed with the trusted key ${header.kid}.`));
+      const holds = parts.signature.length === 64 && verify(null, Buffer.from(parts.signed), key, parts.signature);
+      checks.push(
+        holds
+          ? passed('signature', 'The signature covers header and payload.')
+          : failed('signature', 'The signature does not fit: the receipt was altered, or signed by somebody else.'),
+      );
+    }
+  }
+  if (payload.value !== null) {
+    checks.push(checkView(found.view, payload.value), ...checkDisclosure(input.disclosure, payload.value));
+    checks.push({
+      name: 'log',
+      status: 'skipped',
+      detail: payload.value['log'] === null ? 'The receipt names no log.' : 'The log is not checked offline.',
+    });
+  }
+  return conclude(checks, payload.value);
+}
+
+interface Found {
+  readonly form: string;
+  readonly jws: string;
+  /** The members beside `jws`; `null` for a bare JWS. */
+  readonly view: JsonObject | null;
+}
+
+function findReceipt(content: string): Found | null {
+  const text = content.trim();
+  if (!text.startsWith('{'))
+    return text.split('.').length === 3 ? { form: 'A bare JWS.', jws: text, view: null } : null;
+  const parsed = parseStrictJson(text, LIMITS);
+  if (!parsed.ok || !isJsonObject(parsed.value)) return null;
+  const inner = parsed.value['receipt'];
+  if (typeof inner === 'string') return { form: 'An answer with a bare JWS.', jws: inner, view: null };
+  const view = isJsonObject(inner) ? inner : parsed.value;
+  const jws = view['jws'];
+  if (typeof jws !== 'string') return null;
+  return { form: view === inner ? 'An answer with a receipt.' : 'The view of a receipt.', jws, view };
+}
+
+interface Parts {
+  readonly header: Buffer;
+  readonly payload: Buffer;
+  readonly signature: Buffer;
+  readonly signed: string;
+}
+
+function decodeParts(jws: string): Parts | null {
+  const [first, second, third, ...more] = jws.split('.');
+  if (first === undefined || second === undefined || third === undefined || more.length > 0) return null;
+  const [header, payload, signature] = [decodeBase64url(first), decodeBase64url(second), decodeBase64url(third)];
+  if (header === null || payload === null || signature === null) return null;
+  return { header, payload, signature, signed: `${first}.${second}` };
+}
+
+/** @returns the object, if the bytes are the canonical form of one and so can be read in one way only */
+function canonicalObject(bytes: Buffer): JsonObject | null {
+  const parsed = parseStrictJson(bytes, LIMITS);
+  if (!parsed.ok || !isJsonObject(parsed.value)) return null;
+  return canonicalJson(parsed.value) === bytes.toString('utf8') ? parsed.value : null;
+}
+
+function checkHeader(bytes: Buffer): { readonly check: Check; readonly kid: string | null } {
+  const refused = (detail: string) => ({ check: failed('header', detail), kid: null });
+  const header = canonicalObject(bytes);
+  if (header === null) return refused('Not a canonical JSON object.');
+  const { alg, kid, typ } = header;
+  const odd = Object.keys(header).filter((name) => !HEADER_NAMES.includes(name));
+  if (odd.length > 0) return refused(`A receipt's header has no ${odd.map(shown).join(', ')}.`);
+  if (alg !== RECEIPT_ALG) return refused(`The algorithm is not ${RECEIPT_ALG}.`);
+  if (typ !== RECEIPT_TYP) return refused(`The type is not ${RECEIPT_TYP}.`);
+  if (typeof kid !== 'string') return refused('It names no key.');
+  return { check: passed('header', `Algorithm ${RECEIPT_ALG}, type ${RECEIPT_TYP}, as pinned.`), kid };
+}
+
+function checkPayload(bytes: Buffer): { readonly check: Check; readonly value: JsonObject | null } {
+  const value = canonicalObject(bytes);
+  if (value === null) return { check: failed('payload', 'Not a canonical JSON object.'), value: null };
+  if (typeof value['v'] !== 'number') return { check: failed('payload', 'Not the payload of a receipt.'), value };
+  if (value['v'] !== 1) {
+    const detail = 'A later version of receipts: update this program.';
+    return { check: { name: 'payload', status: 'undecided', detail }, value };
+  }
+  const effect = value['effect'];
+  const whole =
+    [value['id'], value['iss'], value['ws'], value['iat']].every((member) => typeof member === 'string') &&
+    isJsonObject(effect) &&
+    typeof effect['id'] === 'string' &&
+    effect['decision'] === 'committed';
+  return {
+    check: whole ? passed('payload', 'A receipt, version 1.') : failed('payload', 'Members are missing.'),
+    value,
+  };
+}
+
+function trustedKey(trust: JsonObject, kid: string) {
+  const keys = trust['keys'];
+  if (!Array.isArray(keys)) return null;
+  const members: readonly Json[] = keys;
+  for (const member of members) {
+    const known = isJsonObject(member) ? receiptKeyOf(member) : null;
+    if (known?.kid === kid) return known.key;
+  }
+  return null;
+}
+
+/** What people and programs read is the view; it must say what was signed, no more and no less. */
+function checkView(view: JsonObject | null, payload: JsonObject): Check {
+  if (view === null) return { name: 'view', status: 'skipped', detail: 'The file has no view.' };
+  const { jws: _, ...said } = view;
+  if (canonicalJson(said) === canonicalJson(payload)) return passed('view', 'The view says what was signed.');
+  const names = [...new Set([...Object.keys(said), ...Object.keys(payload)])];
+  const differing = names.filter((name) => textOf(said, name) !== textOf(payload, name));
+  return failed('view', `The view differs from what was signed: ${differing.map(shown).join(', ')}.`);
+}
+
+function textOf(object: JsonObject, name: string): string | null {
+  const member = Object.hasOwn(object, name) ? object[name] : undefined;
+  return member === undefined ? null : canonicalJson(member);
+}
+
+function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): readonly Check[] {
+  if (disclosure === null) return [];
+  const { salts, values } = disclosure;
+  if (!isJsonObject(salts) || !isJsonObject(values) || Object.keys(values).length === 0)
+    return [{ name: 'disclosure', status: 'undecided', detail: 'It has not the form {"salts": {…}, "values": {…}}.' }];
+  return Object.entries(values).map(([field, value]): Check => {
+    const path = Object.hasOwn(COMMITMENTS, field) ? COMMITMENTS[field] : undefined;
+    const salt = Object.hasOwn(salts, field) ? salts[field] : undefined;
+    const committed = path?.reduce<Json | undefined>(
+      (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),
+      payload,
+    );
+    if (typeof committed !== 'string' || typeof salt !== 'string')
+      return { name: 'disclosure', status: 'undecided', detail: `${shown(field)}: no commitment, or no salt.` };
+    return commit(salt, value) === committed
+      ? passed('disclosure', `${field} is what the receipt commits to.`)
+      : failed('disclosure', `${field} is not what the receipt commits to.`);
+  });
+}
+
+function conclude(checks: readonly Check[], payload: JsonObject | null): Verification {
+  const has = (status: Check['status']): boolean => checks.some((check) => check.status === status);
+  const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
+  const signed = checks.some((check) => check.name === 'signature' && check.status === 'passed');
+  return { verdict, checks, payload: signed ? payload : null };
+}
+
+function passed(name: Check['name'], detail: string): Check {
+  return { name, status: 'passed', detail };
+}
+
+function failed(name: Check['name'], detail: string): Check {
+  return { name, status: 'failed', detail };
+}
+
+/** Foreign text for a terminal: quoted, short, ASCII only. */
+function shown(text: string): string {
+  const quoted = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+  return quoted.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);
+}

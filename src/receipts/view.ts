@@ -1,0 +1,13 @@
+import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+
+/**
+ * The JSON view of a receipt, as answers carry it: the payload, the JWS itself, and the proof that the log holds it
+ * (`null` while there is no log). Made of the stored bytes alone, so that a duplicate shows what the first answer did.
+ * @param jws one that this gateway signed; nothing is verified here
+ * @throws Error when it is no JWS with a JSON object in it
+ */
+export function receiptView(jws: string): JsonObject {
+  const payload: Json = JSON.parse(Buffer.from(jws.split('.')[1] ?? '', 'base64url').toString('utf8'));
+  if (!isJsonObject(payload)) throw new Error('The stored receipt is damaged: its payload is not a JSON object.');
+  return { ...payload, jws };
+}
