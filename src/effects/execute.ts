@@ -4,7 +4,7 @@ import type { NextStep, Reason } from './decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from './effect.ts';
 import type { RunOutcome } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
-import type { GovernedCall } from './run-effect.ts';
+import type { GovernedCall } from './governed-call.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
 import type { UpstreamResult } from './upstream.ts';
 import { compareState } from './verify-state.ts';

@@ -1,14 +1,12 @@
-import { actorOf, admitRequest, denialRequest, type Proposal, propose } from './admit-request.ts';
+import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, shownBudgets } from './answer.ts';
-import { type CheckedCall, checkCall } from './check-call.ts';
-import type { EffectActor, Stage } from './effect.ts';
+import { checkCall } from './check-call.ts';
 import { executeAttempt } from './execute.ts';
+import { evaluate, govern, type GovernedCall } from './governed-call.ts';
 import type { RunOutcome, RunResult } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
-import type { KeyKind } from './principal.ts';
 import type { RunRequest } from './run-request.ts';
 import { type Admission, type AdmitRequest, StoreUnavailable } from './store.ts';
-import type { ProxiedRequest } from './upstream.ts';
 
 /** How often policy, pauses or a budget window may move on while one call is admitted. */
 const MAX_EVALUATIONS = 5;
@@ -31,41 +29,13 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
       if (admission.kind !== 'refused') throw new TypeError('a refusal before policy is admitted as a refusal');
       return { kind: 'outcome', outcome: outcomeOfAdmission(refusal, admission) };
     }
-    const { call } = checked.checked;
-    const governed: GovernedCall = {
-      checked: checked.checked,
-      actor: actorOf(request.principal, call.agentId, checked.checked.agent.owner, request.via),
-      key: keyFacts(request),
-      proposal: propose(ports, call.workspace, checked.checked.fingerprint, request),
-      proxied: request.proxied,
-      requestIp: request.requestIp,
-      stages: [
-        ...request.stages,
-        { stage: 'validate', status: 'passed', startedAt, durationMs: ports.store.now() - startedAt, detail: null },
-      ],
-    };
+    const governed = govern(ports, request, checked.checked, startedAt);
     return { kind: 'outcome', outcome: await admitAndExecute(ports, governed) };
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     const detail = 'The store cannot be reached, so nothing was sent. Send the same call with the same key again.';
     return { kind: 'problem', problem: { code: 'store_unavailable', detail, errors: [], retryAfterMs: 1000 } };
   }
-}
-
-/** A checked call with all that its admission needs. */
-export interface GovernedCall {
-  readonly checked: CheckedCall;
-  readonly actor: EffectActor;
-  readonly key: {
-    readonly id: string;
-    readonly kind: KeyKind;
-    readonly profile: string | null;
-    readonly user: string | null;
-  };
-  readonly proposal: Proposal;
-  readonly proxied: ProxiedRequest | null;
-  readonly requestIp: string | null;
-  readonly stages: readonly Stage[];
 }
 
 /**
@@ -97,40 +67,4 @@ async function admitInForce(
     await ports.refresh(workspace);
   }
   throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');
-}
-
-/** The admission of a call under the verdict of now. */
-export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitRequest {
-  const { checked, actor, key, proposal, requestIp, stages } = governed;
-  const { call, tool, agent } = checked;
-  const now = ports.store.now();
-  const begun = ports.elapsed();
-  const verdict = ports.judge({
-    agent,
-    key,
-    tool,
-    workspace: call.workspace,
-    target: call.target,
-    params: call.params,
-    requestIp,
-    now,
-  });
-  const policy: Stage = {
-    stage: 'policy',
-    status: verdict.kind === 'permit' ? 'passed' : 'refused',
-    startedAt: now,
-    durationMs: ports.elapsed() - begun,
-    detail: verdict.trace.matched[0]?.rule ?? null,
-  };
-  return admitRequest(ports, checked, actor, verdict, proposal, [...stages, policy]);
-}
-
-/** What policy may know of the key that asks. */
-export function keyFacts({ principal }: Pick<RunRequest, 'principal'>): GovernedCall['key'] {
-  return {
-    id: principal.keyId,
-    kind: principal.kind,
-    profile: principal.kind === 'profile' ? principal.profile : null,
-    user: principal.user,
-  };
 }

@@ -1,0 +1,72 @@
+import { actorOf, admitRequest, type Proposal, propose } from './admit-request.ts';
+import type { CheckedCall } from './check-call.ts';
+import type { EffectActor, Stage } from './effect.ts';
+import type { EffectPorts } from './ports.ts';
+import type { KeyKind } from './principal.ts';
+import type { RunRequest } from './run-request.ts';
+import type { AdmitRequest } from './store.ts';
+import type { ProxiedRequest } from './upstream.ts';
+
+/** A checked call with all that its admission needs. */
+export interface GovernedCall {
+  readonly checked: CheckedCall;
+  readonly actor: EffectActor;
+  readonly key: {
+    readonly id: string;
+    readonly kind: KeyKind;
+    readonly profile: string | null;
+    readonly user: string | null;
+  };
+  readonly proposal: Proposal;
+  readonly proxied: ProxiedRequest | null;
+  readonly requestIp: string | null;
+  readonly stages: readonly Stage[];
+}
+
+/** The governed call of a request that passed its checks. @param startedAt store time when the checks began */
+export function govern(ports: EffectPorts, request: RunRequest, checked: CheckedCall, startedAt: number): GovernedCall {
+  const { principal } = request;
+  return {
+    checked,
+    actor: actorOf(principal, checked.call.agentId, checked.agent.owner, request.via),
+    key: {
+      id: principal.keyId,
+      kind: principal.kind,
+      profile: principal.kind === 'profile' ? principal.profile : null,
+      user: principal.user,
+    },
+    proposal: propose(ports, checked.call.workspace, checked.fingerprint, request),
+    proxied: request.proxied,
+    requestIp: request.requestIp,
+    stages: [
+      ...request.stages,
+      { stage: 'validate', status: 'passed', startedAt, durationMs: ports.store.now() - startedAt, detail: null },
+    ],
+  };
+}
+
+/** The admission of a call under the verdict of now. */
+export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitRequest {
+  const { checked, actor, key, proposal, requestIp, stages } = governed;
+  const { call, tool, agent } = checked;
+  const now = ports.store.now();
+  const begun = ports.elapsed();
+  const verdict = ports.judge({
+    agent,
+    key,
+    tool,
+    workspace: call.workspace,
+    target: call.target,
+    params: call.params,
+    requestIp,
+    now,
+  });
+  const policy: Stage = {
+    stage: 'policy',
+    status: verdict.kind === 'permit' ? 'passed' : 'refused',
+    startedAt: now,
+    durationMs: ports.elapsed() - begun,
+    detail: verdict.trace.matched[0]?.rule ?? null,
+  };
+  return admitRequest(ports, checked, actor, verdict, proposal, [...stages, policy]);
+}
