@@ -1,0 +1,73 @@
+import type { PauseRecord, PauseScope } from '../effects/controls.ts';
+import type { PauseMatch, PauseSubject, PauseView } from '../effects/ports.ts';
+import type { EffectStore } from '../effects/store.ts';
+import { compilePattern } from '../policy/glob.ts';
+
+interface Compiled {
+  readonly pause: PauseRecord;
+  readonly stops: (subject: PauseSubject) => boolean;
+}
+
+interface WorkspacePauses {
+  readonly version: number;
+  readonly pauses: readonly Compiled[];
+}
+
+/** A version that no store has: an admission under it is stale, and the view is loaded. */
+const NOT_LOADED = -1;
+
+/** The gateway's view of pauses, with its globs compiled. Kept fresh by the store's word and by stale admissions. */
+export interface LivePauseView extends PauseView {
+  refresh(workspace: string): Promise<void>;
+  /** Called after a view has changed. */
+  onChange(listener: (workspace: string) => void): void;
+}
+
+/** Makes the view; it loads a workspace when it is first asked for. */
+export function createPauseView(store: EffectStore): LivePauseView {
+  const known = new Map<string, WorkspacePauses>();
+  const listeners: ((workspace: string) => void)[] = [];
+
+  async function refresh(workspace: string): Promise<void> {
+    const { version, pauses } = await store.pauses(workspace);
+    const before = known.get(workspace);
+    if (before !== undefined && before.version >= version) return;
+    known.set(workspace, { version, pauses: pauses.map((pause) => ({ pause, stops: matcher(pause.scope) })) });
+    for (const listener of listeners) listener(workspace);
+  }
+
+  store.onPausesChanged((workspace) => {
+    // A failed refresh leaves the old version, which admission finds stale.
+    refresh(workspace).catch(() => undefined);
+  });
+
+  return {
+    refresh,
+    version: (workspace) => known.get(workspace)?.version ?? NOT_LOADED,
+    match(workspace, subject, now): PauseMatch | null {
+      for (const { pause, stops } of known.get(workspace)?.pauses ?? []) {
+        if ((pause.until === null || now < pause.until) && stops(subject)) return { id: pause.id, reason: pause.reason, until: pause.until };
+      }
+      return null;
+    },
+    onChange: (listener) => void listeners.push(listener),
+  };
+}
+
+function matcher(scope: PauseScope): (subject: PauseSubject) => boolean {
+  switch (scope.kind) {
+    case 'workspace':
+      return () => true;
+    case 'agent':
+      return ({ agentId }) => agentId === scope.id;
+    case 'upstream':
+      return ({ upstream }) => upstream === scope.id;
+    case 'key':
+      return ({ keyId }) => keyId === scope.id;
+    case 'tool': {
+      const compiled = compilePattern('glob', scope.glob);
+      // A pattern that cannot be read stops everything: a pause is never silently without effect.
+      return compiled.ok ? ({ tool }) => compiled.test(tool) : () => true;
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import { dispatchGranted, type People } from '../effects/decide-approval.ts';
+import type { EffectPorts } from '../effects/ports.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import type { SpillJournal } from '../stores/journal/spill.ts';
+
+/** Rows of each kind that one round declares. */
+const BATCH = 100;
+
+/** What the gateway does by itself, over and over. */
+export interface Sweeper {
+  stop(): Promise<void>;
+}
+
+/**
+ * Drives spilled settlements in, declares what is over, and dispatches what was approved while a gateway died.
+ * One round at a time; the next begins `everyMs` after the last ended.
+ */
+export function startSweeper(ports: EffectPorts, people: People, spill: SpillJournal, everyMs: number, report: (error: unknown) => void): Sweeper {
+  let stopped = false;
+  let wake: () => void = () => undefined;
+
+  async function round(): Promise<void> {
+    await spill.drain(ports.store);
+    for (;;) {
+      const { lost, approvalsExpired, aged } = await ports.store.sweep(BATCH);
+      if (Math.max(lost, approvalsExpired, aged) < BATCH) break;
+    }
+    for (const approval of await ports.store.grantedApprovals(BATCH)) {
+      const effect = await ports.store.effect(approval.workspace, approval.effectId);
+      // Whoever granted it dispatches it right away; what is older than that was left behind.
+      const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
+      if (left && effect?.life.state === 'pending_approval') await dispatchGranted(ports, people, approval, effect);
+    }
+  }
+
+  const running = (async () => {
+    while (!stopped) {
+      try {
+        await round();
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) report(error);
+      }
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, everyMs);
+        timer.unref();
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (stopped) wake();
+      });
+    }
+  })();
+
+  return {
+    stop() {
+      stopped = true;
+      wake();
+      return running;
+    },
+  };
+}

@@ -1,0 +1,62 @@
+import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { EffectStore, SettleRequest } from '../../effects/store.ts';
+
+/**
+ * Settlements that the store did not take, durable beside it until it does. A file for each, named after the effect
+ * and the attempt; written to a temporary name, synced, renamed, and the folder synced.
+ */
+export interface SpillJournal {
+  /** @throws when it cannot be made durable here either */
+  write(request: SettleRequest): Promise<void>;
+  /** Drives what is here into the store, oldest first; stops at the first that the store does not take. @returns how many are left */
+  drain(store: EffectStore): Promise<number>;
+}
+
+const SUFFIX = '.settlement.json';
+
+/** Opens the journal in `folder`, which it makes with mode 0700. */
+export async function openSpillJournal(folder: string): Promise<SpillJournal> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+
+  async function write(request: SettleRequest): Promise<void> {
+    const name = `${request.effectId}.${request.fence.n}.${request.outcome.kind}${SUFFIX}`;
+    const temporary = join(folder, `${name}.tmp`);
+    const file = await open(temporary, 'w', 0o600);
+    try {
+      await file.writeFile(JSON.stringify(request));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, join(folder, name));
+    await syncFolder(folder);
+  }
+
+  async function drain(store: EffectStore): Promise<number> {
+    const names = (await readdir(folder)).filter((name) => name.endsWith(SUFFIX)).sort();
+    for (const [index, name] of names.entries()) {
+      const path = join(folder, name);
+      // Written by `write`, whole: the rename came after the sync.
+      const request = JSON.parse(await readFile(path, 'utf8')) as SettleRequest;
+      try {
+        await store.settle(request);
+      } catch {
+        return names.length - index;
+      }
+      await unlink(path);
+    }
+    return 0;
+  }
+
+  return { write, drain };
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,60 @@
+// `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24.
+// Closes with `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { node24 } from './node-24.mjs';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const folder = mkdtempSync(join(tmpdir(), 'svc-test-'));
+const only = process.argv.slice(2);
+
+run(process.execPath, ['node_modules/typescript/bin/tsc', '--version'], 'TypeScript is missing: run `npm ci` first');
+run('npm', ['run', '--silent', 'build'], 'the build failed');
+
+const nodes = [process.execPath];
+if (process.env.CI && Number(process.versions.node.split('.')[0]) < 24) nodes.push(node24());
+
+let passed = 0;
+let failed = 0;
+for (const node of nodes) {
+  const report = join(folder, `report-${nodes.indexOf(node)}.json`);
+  const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim();
+  console.log(`\n# tests on Node ${version}`);
+  const result = spawnSync(node, ['node_modules/vitest/vitest.mjs', 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...only], {
+    cwd: root,
+    stdio: 'inherit',
+    // Processes that tests start run on the same Node.
+    env: { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` },
+  });
+  const counts = readReport(report);
+  passed += counts.passed;
+  failed += counts.failed;
+  // A crash of the runner, an unhandled error or a skipped test is a failure even when no assertion failed.
+  if (counts.skipped > 0) {
+    console.error(`${counts.skipped} tests were skipped`);
+    failed += counts.skipped;
+  } else if (result.status !== 0 && counts.failed === 0) failed += 1;
+}
+rmSync(folder, { recursive: true, force: true });
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed === 0 && passed > 0 ? 0 : 1);
+
+function readReport(path) {
+  try {
+    const { numPassedTests, numFailedTests, numPendingTests, numTodoTests } = JSON.parse(readFileSync(path, 'utf8'));
+    return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests + numTodoTests };
+  } catch {
+    return { passed: 0, failed: 1, skipped: 0 };
+  }
+}
+
+function run(command, args, complaint) {
+  const result = spawnSync(command, args, { cwd: root, stdio: 'inherit' });
+  if (result.status === 0) return;
+  console.error(complaint);
+  console.log('0 passed, 1 failed');
+  process.exit(1);
+}
