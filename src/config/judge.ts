@@ -1,0 +1,61 @@
+import type { Finding } from '../diagnostics/finding.ts';
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
+import type { Tree } from './expand.ts';
+
+/** Collects what is wrong with the meaning of a file, at the place where it stands. */
+export interface Judge {
+  /** `item`: an object of the file; `steps`: from it to the value; without steps the item itself. */
+  readonly error: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
+  readonly warn: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
+  /** An error unless `name` is one of `known`: "unknown_<kind>", with what was probably meant. */
+  readonly known: (kind: string, item: object, steps: DataPath, name: string, known: ReadonlySet<string>) => void;
+  /** An error for each id that was there before; ids that differ in case alone count as one. */
+  readonly unique: <Item extends object>(kind: string, items: readonly Item[], field: keyof Item & string) => void;
+}
+
+export function createJudge(source: YamlSource, pathOf: (item: object) => DataPath, findings: Finding[]): Judge {
+  const add =
+    (severity: Finding['severity']) =>
+    (code: string, item: object, steps: DataPath, message: string, hint: string | null = null): void => {
+      findings.push({ code, severity, message, hint, at: source.at([...pathOf(item), ...steps]) });
+    };
+  const error = add('error');
+  return {
+    error,
+    warn: add('warning'),
+    known: (kind, item, steps, name, known) => {
+      if (known.has(name)) return;
+      const all = [...known];
+      const listed = all.length > 0 && all.length <= 12 ? `known: ${all.join(', ')}` : null;
+      const code = `unknown_${kind.replaceAll(' ', '_')}`;
+      error(code, item, steps, `There is no ${kind} '${name}'`, didYouMean(name, known) ?? listed);
+    },
+    unique: (kind, items, field) => {
+      const seen = new Map<string, string>();
+      for (const item of items) {
+        const id = String(item[field]);
+        const before = seen.get(id.toLowerCase());
+        if (before === id) error(`duplicate_${kind}`, item, [field], `There are two of the ${kind} '${id}'`);
+        else if (before !== undefined)
+          error(`duplicate_${kind}`, item, [field], `The ${kind} '${id}' differs from '${before}' in case alone`);
+        seen.set(id.toLowerCase(), id);
+      }
+    },
+  };
+}
+
+/**
+ * Names that items of a list bear in the file, whether or not the items themselves are right: a reference to a faulty
+ * item is not a second fault.
+ */
+export function namesIn(list: Tree | undefined, field: string): Set<string> {
+  const names = new Set<string>();
+  if (!Array.isArray(list)) return names;
+  for (const item of list) {
+    if (typeof item !== 'object' || item === null || Array.isArray(item)) continue;
+    const name = item[field];
+    if (typeof name === 'string') names.add(name);
+  }
+  return names;
+}

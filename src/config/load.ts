@@ -1,0 +1,185 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { inReadingOrder, InvalidFiles, type Finding } from '../diagnostics/finding.ts';
+import { count, renderFindings } from '../diagnostics/render.ts';
+import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
+import { canonicalJson } from '../effects/canonical-json.ts';
+import type { Json } from '../effects/json.ts';
+import type { Configuration } from './configuration.ts';
+import { environmentLookup } from './environment.ts';
+import { expandReferences } from './expand.ts';
+import { createJudge } from './judge.ts';
+import { findLiteralSecrets, withoutSecrets } from './literal-secrets.ts';
+import { resolveConfiguration } from './resolve.ts';
+import type { GatewayFile } from './schema.ts';
+import { checkShape } from './shape.ts';
+
+export interface LoadedConfiguration {
+  readonly configuration: Configuration;
+  readonly warnings: readonly Finding[];
+  /** Text of the files by name, secrets blotted out, to show warnings with. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** What must be watched for changes. The policies' files come from the policies. */
+  readonly files: readonly string[];
+}
+
+export interface LoadOptions {
+  /** Laid over the environment when `${NAME}` is expanded. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * Reads, checks, resolves and freezes a configuration.
+ * @param file path of `gateway.yaml`, relative to the working directory
+ * @throws InvalidFiles with all faults at once; nothing in it shows a secret
+ */
+export async function loadConfiguration(
+  file: string,
+  { environment }: LoadOptions = { environment: {} },
+): Promise<LoadedConfiguration> {
+  const read = await readText(file);
+  if (typeof read !== 'string') throw new InvalidFiles([read], new Map());
+  const source = readYamlSource(file, read);
+  const findings: Finding[] = [...source.findings];
+  const sources = new Map([
+    [
+      file,
+      withoutSecrets(
+        read,
+        literalCredentials(source).map(({ value }) => value),
+      ),
+    ],
+  ]);
+  const configuration = await judgeFile(source, environment, findings);
+  const ordered = inReadingOrder(findings);
+  if (configuration === null || ordered.some(({ severity }) => severity === 'error'))
+    throw new InvalidFiles(ordered, sources);
+  return { configuration: deepFreeze(configuration), warnings: ordered, sources, files: [file] };
+}
+
+/** What `svc config check` prints, and its exit code: 0 clean, 1 findings, 2 the file cannot be read. */
+export interface CheckReport {
+  readonly exit: 0 | 1 | 2;
+  readonly text: string;
+  readonly findings: readonly Finding[];
+}
+
+/** Checks a configuration without using it. Warnings alone are findings too, but leave the file usable: exit 0. */
+export async function checkConfiguration(
+  file: string,
+  options: LoadOptions & { readonly color: boolean } = { environment: {}, color: false },
+): Promise<CheckReport> {
+  try {
+    const { configuration, warnings, sources } = await loadConfiguration(file, options);
+    const { tools, routes, upstreams } = configuration;
+    const summary = `${file} holds: ${upstreams.length} upstreams, ${tools.length} tools, ${routes.length} routes`;
+    if (warnings.length === 0) return { exit: 0, text: `${summary}\n`, findings: [] };
+    const text = `${renderFindings(warnings, sources, options)}${summary} (${count(warnings)})\n`;
+    return { exit: 0, text, findings: warnings };
+  } catch (error) {
+    if (!(error instanceof InvalidFiles)) throw error;
+    const text = renderFindings(error.findings, error.sources, options);
+    const isUnreadable = error.findings.every(({ code }) => code === 'file_unreadable');
+    return { exit: isUnreadable ? 2 : 1, text, findings: error.findings };
+  }
+}
+
+async function readText(file: string): Promise<string | Finding> {
+  const unreadable = (message: string, hint: string | null): Finding => {
+    return { code: 'file_unreadable', severity: 'error', message, hint, at: null };
+  };
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(file));
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    switch (code) {
+      case 'ENOENT':
+        return unreadable(`There is no file ${file}`, 'paths are relative to the working directory');
+      case 'EISDIR':
+        return unreadable(`${file} is a folder`, 'name the file in it');
+      case 'EACCES':
+        return unreadable(`${file} may not be read by this user`, null);
+      case 'ERR_ENCODING_INVALID_ENCODED_DATA':
+        return { ...unreadable(`${file} is not UTF-8 text`, 'save it as UTF-8'), code: 'not_utf8' };
+      default:
+        return unreadable(`${file} cannot be read (${code || 'unknown fault'})`, null);
+    }
+  }
+}
+
+async function judgeFile(
+  source: YamlSource,
+  environment: Readonly<Record<string, string>>,
+  findings: Finding[],
+): Promise<Configuration | null> {
+  const { value } = source;
+  if (value === undefined) return null;
+  const add = (severity: Finding['severity'], code: string, path: DataPath, message: string, hint: string): void => {
+    findings.push({ code, severity, message, hint, at: source.at(path) });
+  };
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    add('error', 'wrong_type', [], 'The file has to be a mapping of sections', 'server: { … }, store: { … }, …');
+    return null;
+  }
+  const secrets = findLiteralSecrets(value);
+  for (const { path, what } of secrets)
+    add('error', 'literal_secret', path, `The file holds ${what}`, 'put it into the environment and write ${NAME}');
+  for (const { path } of literalCredentials(source))
+    if (!secrets.some((known) => String(known.path) === String(path)))
+      add(
+        'warning',
+        'literal_secret',
+        path,
+        'The file holds credentials',
+        'put them into the environment and write ${NAME}',
+      );
+  const expanded = expandReferences(value, environmentLookup(environment), (path, message, hint) =>
+    add('error', 'bad_reference', path, message, hint),
+  );
+  const everything = structuredClone(expanded.tree);
+  const { file, pathOf, findings: faults } = checkShape(expanded, source);
+  findings.push(...faults);
+  if (file === null) return null;
+  const judge = createJudge(source, pathOf, findings);
+  return { ...(await resolveConfiguration(file, everything, judge)), digest: digestOf(file, source, pathOf) };
+}
+
+/** Values under `credentials` that are written out instead of taken from the environment. */
+function literalCredentials(source: YamlSource): { readonly path: DataPath; readonly value: string }[] {
+  const upstreams = field(source.value, 'upstreams');
+  if (!Array.isArray(upstreams)) return [];
+  return upstreams.flatMap((upstream: PlainValue, index) => {
+    const value = field(field(upstream, 'credentials'), 'value');
+    return typeof value === 'string' && !value.includes('${')
+      ? [{ path: ['upstreams', index, 'credentials', 'value'], value }]
+      : [];
+  });
+}
+
+function field(value: PlainValue | undefined, name: string): PlainValue | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  return Object.entries(value).find(([key]) => key === name)?.[1];
+}
+
+/** Covers all settings; of credentials only how they are written, not what the environment gave. */
+function digestOf(file: GatewayFile, source: YamlSource, pathOf: (item: object) => DataPath): string {
+  const upstreams = file.upstreams.map((upstream) => {
+    const written = pathOf(upstream).reduce<PlainValue | undefined>(
+      (node, name) => (Array.isArray(node) ? node[Number(name)] : field(node, String(name))),
+      source.value,
+    );
+    const value = field(field(written, 'credentials'), 'value') ?? null;
+    return upstream.credentials === undefined
+      ? upstream
+      : { ...upstream, credentials: { ...upstream.credentials, value } };
+  });
+  const data: Json = JSON.parse(JSON.stringify({ ...file, upstreams }));
+  return createHash('sha256').update(canonicalJson(data)).digest('base64url');
+}
+
+function deepFreeze<Value>(value: Value): Value {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
+  Object.freeze(value);
+  for (const item of Object.values(value)) deepFreeze(item);
+  return value;
+}

@@ -1,0 +1,211 @@
+import type { Tool } from '../effects/tool.ts';
+import type { Route, RouteIdempotency, RouteRule } from './configuration.ts';
+import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
+import { parseDuration } from './units.ts';
+
+type RouteEntry = GatewayFile['routes'][number];
+type RuleEntry = RouteEntry['rules'][number];
+
+/** First segments of the gateway's own addresses. A route may not begin with one. */
+export const OWN_PREFIXES: readonly string[] = [
+  '/v1',
+  '/state',
+  '/outcomes',
+  '/mcp',
+  '/console',
+  '/docs',
+  '/openapi.json',
+  '/.well-known',
+  '/log',
+  '/approve',
+  '/livez',
+  '/readyz',
+  '/metrics',
+];
+
+/** How long a derived key counts when the rule only says `derive`. */
+const DERIVE_MS = 10 * 60_000;
+
+interface Names {
+  readonly upstreams: ReadonlySet<string>;
+  readonly tools: ReadonlySet<string>;
+}
+
+export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: Names, judge: Judge): readonly Route[] {
+  checkPrefixes(file.routes, judge);
+  return file.routes.map((route) => {
+    judge.known('upstream', route, ['upstream'], route.upstream, names.upstreams);
+    const patterns: { pattern: Pattern; rule: RuleEntry }[] = [];
+    const rules: RouteRule[] = [];
+    for (const rule of route.rules) {
+      judge.known('tool', rule, ['tool'], rule.tool, names.tools);
+      const pattern = readMatch(rule, judge);
+      if (pattern === null) continue;
+      const other = patterns.find((earlier) => overlap(earlier.pattern, pattern));
+      if (other !== undefined)
+        judge.error(
+          'overlapping_rules',
+          rule,
+          ['match'],
+          `'${rule.match}' and '${other.rule.match}' match the same requests`,
+          'a request must have one meaning: make them differ in method, length or a fixed segment',
+        );
+      patterns.push({ pattern, rule });
+      const tool = tools.find(({ name }) => name === rule.tool);
+      if (tool !== undefined) checkAgainstTool(route, rule, pattern, tool, judge);
+      rules.push({
+        method: pattern.method,
+        path: pattern.path,
+        tool: rule.tool,
+        idempotency: resolveIdempotency(rule, tool),
+        onDuplicate: rule.on_duplicate,
+        frames: rule.frames ?? null,
+      });
+    }
+    return {
+      upstream: route.upstream,
+      prefix: route.prefix,
+      undeclared: route.undeclared,
+      setCookie: route.set_cookie,
+      rules,
+    };
+  });
+}
+
+function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {
+  const seen: string[] = [];
+  for (const route of routes) {
+    const { prefix } = route;
+    const refuse = (code: string, message: string, hint: string | null = null): void =>
+      judge.error(code, route, ['prefix'], message, hint);
+    if (!/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
+      const own =
+        prefix === '/' || prefix === ''
+          ? "it would hide the gateway's own addresses"
+          : 'letters, digits and _ . ~ - in each segment, no slash at the end';
+      refuse(OWN_PREFIXES.includes(prefix) ? 'reserved_prefix' : 'bad_prefix', `'${prefix}' cannot be a prefix`, own);
+      continue;
+    }
+    const first = `/${prefix.split('/')[1] ?? ''}`.toLowerCase();
+    if (OWN_PREFIXES.includes(first))
+      refuse('reserved_prefix', `'${first}' is the gateway's own`, 'choose another first segment');
+    const other = seen.find(
+      (earlier) => `${prefix}/`.startsWith(`${earlier}/`) || `${earlier}/`.startsWith(`${prefix}/`),
+    );
+    if (other !== undefined)
+      refuse(
+        'overlapping_prefixes',
+        other === prefix
+          ? `There are two routes with the prefix '${prefix}'`
+          : `The prefixes '${other}' and '${prefix}' overlap`,
+      );
+    seen.push(prefix);
+  }
+}
+
+interface Pattern {
+  readonly method: string;
+  readonly path: string;
+  /** Literal text, or `null` for a param. */
+  readonly segments: readonly (string | null)[];
+  readonly params: readonly string[];
+}
+
+/** `POST /v1/payments/:payment_id`, taken apart; faults are told. */
+function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
+  const refuse = (message: string, hint: string | null = 'write METHOD /path/:param'): null => {
+    judge.error('bad_match', rule, ['match'], message, hint);
+    return null;
+  };
+  const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(rule.match) ?? [];
+  if (method === undefined || path === undefined) {
+    if (/^[a-z]+ /i.test(rule.match) && !/^[A-Z]+ /.test(rule.match))
+      return refuse('The method is written in capitals');
+    return refuse('A match is a method, one space and a path');
+  }
+  if (!/^(GET|POST|PUT|PATCH|DELETE|OPTIONS)$/.test(method))
+    return refuse(
+      method === 'HEAD' ? 'HEAD follows GET and is not written' : `${method} is not a method that can be routed`,
+      'GET, POST, PUT, PATCH, DELETE or OPTIONS',
+    );
+  if (/[?#]/.test(path)) return refuse("The path of a match has no '?' or '#'", 'the query becomes params by the tool');
+  if (path.includes('*'))
+    return refuse("There is no '*' in a match", 'write each path, with :params for whole segments');
+  if (!/^\/[A-Za-z0-9\-._~!$&'()+,;=:@%/{}]*$/.test(path))
+    return refuse('The path has a character that a path may not have', 'percent-encode it');
+  const segments: (string | null)[] = [];
+  const params: string[] = [];
+  const parts = path.slice(1).split('/');
+  for (const [index, part] of parts.entries()) {
+    const name = /^:([A-Za-z_][A-Za-z0-9_]*)$/.exec(part)?.[1] ?? /^\{([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(part)?.[1];
+    if (name !== undefined && params.includes(name))
+      return refuse(`The param '${name}' stands twice in the path`, null);
+    if (name === undefined && (part.startsWith(':') || /[{}]/.test(part)))
+      return refuse('A param fills a whole segment of the path', 'write /:name/');
+    if (part === '' && index < parts.length - 1) return refuse("The path has an empty segment ('//')", null);
+    if (/^\.{1,2}$/.test(part) || /%(2e|2f|5c|00)/i.test(part))
+      return refuse("The path has a '.' or '..' segment, or an encoded one", null);
+    if (name !== undefined) params.push(name);
+    segments.push(name === undefined ? part : null);
+  }
+  return { method, path, segments, params };
+}
+
+/** Whether some request fits both. */
+function overlap(a: Pattern, b: Pattern): boolean {
+  if (a.method !== b.method || a.segments.length !== b.segments.length) return false;
+  return a.segments.every((segment, index) => {
+    const other = b.segments[index];
+    return segment === null || other === null || segment === other;
+  });
+}
+
+/** A call must mean the same through the route and through the effects API, where the tool's own request is sent. */
+function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, tool: Tool, judge: Judge): void {
+  if (tool.upstream !== route.upstream)
+    judge.error(
+      'wrong_upstream',
+      rule,
+      ['tool'],
+      `The tool '${tool.name}' belongs to the upstream '${tool.upstream}', the route to '${route.upstream}'`,
+    );
+  const own = [...tool.request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
+  const strange = pattern.params.find((name) => !own.includes(name));
+  const missing = own.find((name) => !pattern.params.includes(name));
+  if (strange !== undefined || missing !== undefined) {
+    const message =
+      strange === undefined
+        ? `The match lacks the param '${missing}' of the tool's path`
+        : `The tool's path has no param '${strange}'`;
+    judge.error(
+      'route_differs',
+      rule,
+      ['match'],
+      message,
+      `the tool's request is ${tool.request.method} ${tool.request.path}`,
+    );
+    return;
+  }
+  const shape = tool.request.path.replaceAll(/\{([^{}]+)\}/g, ':$1');
+  if (pattern.method !== tool.request.method || pattern.path.replaceAll(/\{([^{}]+)\}/g, ':$1') !== shape)
+    judge.warn(
+      'route_differs',
+      rule,
+      ['match'],
+      `The match is not the tool's own request`,
+      `the tool's request is ${tool.request.method} ${shape}; the same call means two things now`,
+    );
+  const isKeyed = rule.idempotency !== undefined && rule.idempotency !== 'none';
+  if (tool.kind === 'read' && isKeyed)
+    judge.warn('read_with_key', rule, ['idempotency'], 'Reads are not effects and need no idempotency key');
+  if (rule.frames !== undefined && pattern.method !== 'GET')
+    judge.error('frames_on_write', rule, ['frames'], 'A WebSocket begins with GET');
+}
+
+function resolveIdempotency(rule: RuleEntry, tool: Tool | undefined): RouteIdempotency {
+  if (rule.idempotency === undefined) return tool?.kind === 'read' ? { kind: 'none' } : { kind: 'required' };
+  if (rule.idempotency === 'derive') return { kind: 'derive', windowMs: DERIVE_MS };
+  if (typeof rule.idempotency === 'string') return { kind: rule.idempotency };
+  return { kind: 'derive', windowMs: parseDuration(rule.idempotency.derive) ?? DERIVE_MS };
+}

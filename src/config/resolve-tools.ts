@@ -1,0 +1,312 @@
+import { createHash } from 'node:crypto';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import { canonicalJson } from '../effects/canonical-json.ts';
+import { isJsonObject, type JsonObject } from '../effects/json.ts';
+import type { OutcomeMap, RequestTemplate, Tool, UpstreamIdempotency } from '../effects/tool.ts';
+import type { UpstreamSettings } from './configuration.ts';
+import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
+import { parseDuration } from './units.ts';
+
+type ToolEntry = GatewayFile['tools'][number];
+type RequestEntry = ToolEntry['request'];
+
+/** Headers that a caller's param can never become: credentials, framing, hop-by-hop, overrides, our own. */
+const FORBIDDEN_HEADERS =
+  /^(authorization|cookie|x-api-key|host|content-length|content-type|content-encoding|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url)$/;
+
+const PLAIN_PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/{}]*$/;
+
+/** Tools, checked, with digests. References to upstreams are checked against `upstreamNames`. */
+export function resolveTools(
+  file: GatewayFile,
+  upstreams: readonly UpstreamSettings[],
+  upstreamNames: ReadonlySet<string>,
+  judge: Judge,
+): readonly Tool[] {
+  judge.unique('tool', file.tools, 'name');
+  const tools: Tool[] = [];
+  for (const entry of file.tools) {
+    judge.known('upstream', entry, ['upstream'], entry.upstream, upstreamNames);
+    if (/^svc[./:]/.test(entry.name))
+      judge.error(
+        'reserved_name',
+        entry,
+        ['name'],
+        "Names that begin with 'svc' are those of the gateway's own tools",
+        'choose another name',
+      );
+    const upstream = upstreams.find(({ id }) => id === entry.upstream);
+    const schema = entry.params_schema ?? null;
+    const params = schema === null ? null : paramsOf(entry, schema, judge);
+    const request = resolveRequest(entry, 'request', entry.request, params, judge);
+    if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
+    checkTarget(entry, params, judge);
+    const idempotent = resolveIdempotent(entry, judge);
+    const state = resolveState(entry, params, judge);
+    if (upstream === undefined) continue;
+    tools.push({
+      name: entry.name,
+      title: entry.title ?? entry.name,
+      upstream: entry.upstream,
+      kind: entry.kind,
+      actionType: entry.action_type,
+      tags: entry.tags,
+      risk: entry.risk ?? null,
+      env: upstream.env,
+      request,
+      paramsSchema: schema,
+      target: entry.target ?? null,
+      timeoutMs:
+        entry.timeout === undefined ? upstream.timeoutMs : (parseDuration(entry.timeout) ?? upstream.timeoutMs),
+      maxProcessingMs: parseDuration(entry.max_processing) ?? 0,
+      idempotent,
+      outcomes: resolveOutcomes(entry, judge),
+      state,
+      digest: digestOf(upstream, request),
+    });
+  }
+  return tools;
+}
+
+/** What a repeat must find unchanged: where the call goes, with whose credentials, and how it is written. */
+function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string {
+  const pinned: JsonObject = {
+    upstream: { id: upstream.id, url: upstream.url, credentials: upstream.credentials?.header ?? null },
+    request: {
+      method: request.method,
+      path: request.path,
+      query: request.query,
+      headers: request.headers,
+      body: request.body,
+    },
+  };
+  return createHash('sha256').update(canonicalJson(pinned)).digest('base64url');
+}
+
+interface Params {
+  readonly names: ReadonlySet<string>;
+  readonly required: ReadonlySet<string>;
+  /** The schema allows params that it does not name. */
+  readonly isOpen: boolean;
+}
+
+/** The params that a schema declares; the schema itself must hold as JSON Schema 2020-12. */
+function paramsOf(entry: ToolEntry, schema: JsonObject, judge: Judge): Params | null {
+  if (schema['type'] !== 'object')
+    judge.error(
+      'bad_params_schema',
+      entry,
+      ['params_schema', 'type'],
+      'A params_schema describes an object',
+      'write type: object',
+    );
+  const fault = schemaFault(schema);
+  if (fault !== null) {
+    judge.error('bad_params_schema', entry, ['params_schema'], `The params_schema does not hold: ${fault}`);
+    return null;
+  }
+  const properties = schema['properties'];
+  const names = new Set(isJsonObject(properties) ? Object.keys(properties) : []);
+  const required = schema['required'];
+  const isComposed = ['$ref', 'allOf', 'anyOf', 'oneOf', 'patternProperties', 'if'].some(
+    (keyword) => schema[keyword] !== undefined,
+  );
+  return {
+    names,
+    required: new Set(Array.isArray(required) ? required.filter((name) => typeof name === 'string') : []),
+    isOpen: schema['additionalProperties'] !== false || isComposed,
+  };
+}
+
+function schemaFault(schema: JsonObject): string | null {
+  const ajv = new Ajv2020({
+    strict: true,
+    strictRequired: false,
+    allowUnionTypes: true,
+    allErrors: true,
+    logger: false,
+  });
+  addFormats.default(ajv);
+  try {
+    ajv.compile(schema);
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : 'it cannot be compiled';
+  }
+}
+
+function resolveRequest(
+  entry: ToolEntry,
+  field: 'request' | 'state',
+  request: RequestEntry,
+  params: Params | null,
+  judge: Judge,
+): RequestTemplate {
+  const seen = new Map<string, string>();
+  const place = (name: string, where: string, steps: readonly (string | number)[]): void => {
+    const before = seen.get(name);
+    if (before !== undefined)
+      judge.error(
+        'param_twice',
+        request,
+        steps,
+        `The param '${name}' stands in ${before} and in ${where}`,
+        'a param has one place in a request',
+      );
+    seen.set(name, where);
+    if (params !== null && !params.names.has(name) && !params.isOpen)
+      judge.known('param', request, steps, name, params.names);
+    if (where === 'the path' && params !== null && !params.required.has(name) && params.names.has(name))
+      judge.warn(
+        'path_param_optional',
+        request,
+        steps,
+        `The param '${name}' stands in the path and is not required`,
+        'add it to required of params_schema',
+      );
+  };
+  const path = checkPath(request, judge);
+  for (const name of path) place(name, 'the path', ['path']);
+  for (const [index, name] of request.query.entries()) place(name, 'the query', ['query', index]);
+  const headers: Record<string, string> = {};
+  const pairs = Array.isArray(request.headers)
+    ? request.headers.map((name, index) => ({
+        name,
+        header: name.toLowerCase().replaceAll('_', '-'),
+        steps: ['headers', index],
+      }))
+    : Object.entries(request.headers).map(([name, header]) => ({
+        name,
+        header: header.toLowerCase(),
+        steps: ['headers', name],
+      }));
+  for (const { name, header, steps } of pairs) {
+    place(name, 'the headers', steps);
+    if (FORBIDDEN_HEADERS.test(header) || !/^[a-z0-9!#$%&*+.^_|~-]+$/.test(header))
+      judge.error('forbidden_header', request, steps, `A param cannot be sent as the header '${header}'`);
+    if (Object.values(headers).includes(header))
+      judge.error('header_twice', request, steps, `Two params are sent as the header '${header}'`);
+    headers[name] = header;
+  }
+  if (Array.isArray(request.body))
+    for (const [index, name] of request.body.entries()) place(name, 'the body', ['body', index]);
+  const hasBody = request.body === '*' || request.body.length > 0;
+  if (hasBody && (request.method === 'GET' || request.method === 'HEAD'))
+    judge.error('body_on_read', request, ['body'], `A ${request.method} request has no body`);
+  if (/^(CONNECT|TRACE|HEAD)$/.test(request.method))
+    judge.error('bad_method', request, ['method'], `${request.method} cannot be the method of a tool`);
+  if (field === 'request' && entry.kind === 'read' && /^(PUT|PATCH|DELETE)$/.test(request.method))
+    judge.warn(
+      'read_that_writes',
+      entry,
+      ['kind'],
+      `A tool of kind read sends ${request.method}`,
+      'reads are repeated and not recorded as effects; is it kind: write?',
+    );
+  return { method: request.method, path: request.path, query: request.query, headers, body: request.body };
+}
+
+/** The params of a path template; faults are told. */
+function checkPath(request: RequestEntry, judge: Judge): string[] {
+  const { path } = request;
+  const fault = (message: string, hint: string | null = null): string[] => {
+    judge.error('bad_path', request, ['path'], message, hint);
+    return [];
+  };
+  if (!path.startsWith('/'))
+    return fault("A path begins with '/'", /^https?:/.test(path) ? 'the host stands in the upstream' : null);
+  if (/[?#]/.test(path)) return fault("A path has no '?' or '#'", 'params of the query stand under query');
+  if (!PLAIN_PATH.test(path)) return fault('The path has a character that a path may not have', 'percent-encode it');
+  const params: string[] = [];
+  for (const [index, segment] of path.slice(1).split('/').entries()) {
+    const name = /^\{([^{}]+)\}$/.exec(segment)?.[1];
+    if (name !== undefined) params.push(name);
+    else if (/[{}]/.test(segment)) return fault('A param fills a whole segment of the path', 'write /{name}/');
+    else if (segment.startsWith(':'))
+      return fault(`'${segment}' is how routes write a param`, `write {${segment.slice(1)}}`);
+    else if (segment === '' && (index > 0 || path.length > 1) && index < path.split('/').length - 2)
+      return fault("The path has an empty segment ('//')");
+    else if (/^\.{1,2}$/.test(segment) || /%(2e|2f|5c|00)/i.test(segment))
+      return fault("The path has a '.' or '..' segment, or an encoded one");
+  }
+  return params;
+}
+
+function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params, judge: Judge): void {
+  const used = new Set([...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name));
+  for (const name of [...request.query, ...Object.keys(request.headers), ...(request.body === '*' ? [] : request.body)])
+    used.add(name);
+  for (const name of params.names)
+    if (!used.has(name))
+      judge.warn(
+        'param_unused',
+        entry,
+        ['params_schema', 'properties', name],
+        `No part of the request uses the param '${name}'`,
+        'a call that has it is refused: add it to body or query, or remove it',
+      );
+}
+
+function checkTarget(entry: ToolEntry, params: Params | null, judge: Judge): void {
+  if (entry.target === undefined) return;
+  const names = [...entry.target.matchAll(/\{([^{}]*)\}/g)].map(([, name]) => name ?? '');
+  if (/[{}]/.test(entry.target.replaceAll(/\{[^{}]+\}/g, ''))) {
+    judge.error('bad_target', entry, ['target'], 'The braces of the target do not match', 'write payment:{payment_id}');
+    return;
+  }
+  for (const name of names) {
+    if (params === null) continue;
+    if (!params.names.has(name)) judge.known('param', entry, ['target'], name, params.names);
+    else if (!params.required.has(name))
+      judge.warn(
+        'target_param_optional',
+        entry,
+        ['target'],
+        `The target needs the param '${name}', which is not required`,
+        'add it to required of params_schema',
+      );
+  }
+}
+
+function resolveIdempotent(entry: ToolEntry, judge: Judge): UpstreamIdempotency {
+  if (entry.idempotent === false) return { kind: 'none' };
+  const header = entry.idempotent.header.toLowerCase();
+  if (FORBIDDEN_HEADERS.test(header))
+    judge.error(
+      'forbidden_header',
+      entry,
+      ['idempotent', 'header'],
+      `The key cannot be sent as the header '${header}'`,
+    );
+  return { kind: 'header', header, forMs: parseDuration(entry.idempotent.for) ?? 0 };
+}
+
+function resolveOutcomes(entry: ToolEntry, judge: Judge): OutcomeMap {
+  const { outcomes } = entry;
+  const seen = new Map<number, string>();
+  for (const outcome of ['committed', 'failed', 'unknown'] as const) {
+    for (const [index, status] of outcomes[outcome].entries()) {
+      const before = seen.get(status);
+      if (before !== undefined)
+        judge.error(
+          'status_twice',
+          outcomes,
+          [outcome, index],
+          `The status ${status} means ${before} and ${outcome}`,
+          'a status means one thing',
+        );
+      seen.set(status, outcome);
+    }
+  }
+  return { committed: outcomes.committed, failed: outcomes.failed, unknown: outcomes.unknown, body: outcomes.body };
+}
+
+function resolveState(entry: ToolEntry, params: Params | null, judge: Judge): RequestTemplate | null {
+  if (entry.state === undefined) return null;
+  const { request } = entry.state;
+  if (request.method !== 'GET')
+    judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
+  return resolveRequest(entry, 'state', request, params, judge);
+}

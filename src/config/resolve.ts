@@ -1,0 +1,252 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
+import type { Tree } from './expand.ts';
+import { namesIn, type Judge } from './judge.ts';
+import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
+import { resolveRoutes } from './resolve-routes.ts';
+import { resolveTools } from './resolve-tools.ts';
+import type { GatewayFile } from './schema.ts';
+import { parseDuration, parseSize } from './units.ts';
+
+const HOUR_MS = 3_600_000;
+
+/** Headers that belong to the connection, not to a credential. */
+const NO_CREDENTIAL =
+  /^(host|content-length|content-type|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|svc-.*)$/;
+
+/**
+ * What a file means: looks up names, turns units into numbers, and tells every fault to the judge.
+ * @param tree the file's data before faulty items were left out: names in it count as known
+ * @returns a configuration; not to be used where the judge was told of an error
+ */
+export async function resolveConfiguration(
+  file: GatewayFile,
+  tree: Tree,
+  judge: Judge,
+): Promise<Omit<Configuration, 'digest'>> {
+  const sections = typeof tree === 'object' && tree !== null && !Array.isArray(tree) ? tree : {};
+  const names = {
+    users: namesIn(sections['users'], 'id'),
+    upstreams: namesIn(sections['upstreams'], 'id'),
+    tools: namesIn(sections['tools'], 'name'),
+  };
+  const people = resolvePeople(file, judge);
+  const upstreams = resolveUpstreams(file, judge);
+  const tools = resolveTools(file, upstreams, names.upstreams, judge);
+  judge.unique('pool', file.pools, 'id');
+  const { path } = file.store;
+  return {
+    server: resolveServer(file, judge),
+    store: { kind: 'embedded', path, lockWaitMs: milliseconds(file.store.lock_wait) },
+    retention: resolveRetention(file, judge),
+    secrets: await resolveSecrets(file, judge),
+    receipts: { keysDir: file.receipts.keys ?? join(path, 'keys'), issuer: file.receipts.issuer ?? null },
+    ...people,
+    auth: resolveAuth(file, judge),
+    workspaces: resolveWorkspaces(file, names.users, judge),
+    policies: await resolvePolicies(file, judge),
+    upstreams,
+    tools,
+    routes: resolveRoutes(file, tools, names, judge),
+    pools: file.pools,
+    limits: resolveLimits(file, judge),
+    telemetry: { logLevel: file.telemetry.log_level },
+  };
+}
+
+/** The schema has checked the form. */
+function milliseconds(text: string): number {
+  return parseDuration(text) ?? 0;
+}
+
+function resolveServer(file: GatewayFile, judge: Judge): ServerSettings {
+  const { server } = file;
+  let publicUrl: string | null = null;
+  if (server.public_url !== undefined) {
+    const url = httpUrl(server.public_url);
+    if (url === null || url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
+      judge.error(
+        'bad_url',
+        server,
+        ['public_url'],
+        'server.public_url has to be an http or https URL without query or user',
+        'https://gateway.example.com',
+      );
+    else publicUrl = url.href.replace(/\/+$/, '');
+  }
+  if (server.admin_port !== null && server.admin_port !== 0 && server.admin_port === server.port)
+    judge.error(
+      'same_port',
+      server,
+      ['admin_port'],
+      'server.admin_port is the same as server.port',
+      'give it another port, or null',
+    );
+  return {
+    host: server.host,
+    port: server.port,
+    publicUrl,
+    allowedHosts: server.allowed_hosts.map((host) => host.toLowerCase()),
+    adminPort: server.admin_port,
+  };
+}
+
+function httpUrl(text: string): URL | null {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  return url !== null && /^https?:\/\//.test(text) && url.hostname !== '' ? url : null;
+}
+
+function resolveRetention(file: GatewayFile, judge: Judge): Configuration['retention'] {
+  const { retention } = file;
+  const keysMs = retention.keys === 'forever' ? null : milliseconds(retention.keys);
+  const effectsMs = milliseconds(retention.effects);
+  if (keysMs !== null && keysMs < HOUR_MS)
+    judge.error(
+      'out_of_range',
+      retention,
+      ['keys'],
+      'retention.keys has to be at least 1h',
+      'a key that is forgotten can run again',
+    );
+  else if (keysMs !== null && keysMs < effectsMs)
+    judge.error(
+      'retention_order',
+      retention,
+      ['keys'],
+      'retention.keys is shorter than retention.effects',
+      'keys and receipts outlive the records',
+    );
+  return { keysMs, effectsMs, denialsMs: milliseconds(retention.denials) };
+}
+
+async function resolveSecrets(file: GatewayFile, judge: Judge): Promise<Configuration['secrets']> {
+  const { secrets } = file;
+  const masterFile = secrets.master?.file ?? join(file.store.path, 'keys', 'master');
+  for (const [index, previous] of secrets.previous.entries()) {
+    if ((await kindOfFile(previous)) !== 'file')
+      judge.error(
+        'file_missing',
+        secrets,
+        ['previous', index],
+        `There is no file ${previous}`,
+        'paths are relative to the working directory',
+      );
+    if (previous === masterFile)
+      judge.error('same_file', secrets, ['previous', index], 'The present master secret cannot be a previous one');
+  }
+  return { masterFile, previous: secrets.previous };
+}
+
+async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> {
+  try {
+    return (await stat(path)).isDirectory() ? 'folder' : 'file';
+  } catch {
+    return 'missing';
+  }
+}
+
+async function resolvePolicies(file: GatewayFile, judge: Judge): Promise<PolicySettings> {
+  const { policies } = file;
+  if (policies.paths.length === 0)
+    judge.warn(
+      'no_policies',
+      policies,
+      [],
+      'There are no policies: every call will be refused',
+      'add policies: { paths: [./policies] }',
+    );
+  const paths = policies.paths.map((entry) => (typeof entry === 'string' ? entry : entry.path));
+  for (const [index, path] of paths.entries()) {
+    if ((await kindOfFile(path)) === 'missing')
+      judge.error(
+        'file_missing',
+        policies,
+        ['paths', index],
+        `There is no file or folder ${path}`,
+        'paths are relative to the working directory',
+      );
+    if (paths.indexOf(path) < index) judge.error('duplicate_path', policies, ['paths', index], `${path} stands twice`);
+  }
+  return { paths, mode: policies.mode };
+}
+
+function resolveUpstreams(file: GatewayFile, judge: Judge): readonly UpstreamSettings[] {
+  judge.unique('upstream', file.upstreams, 'id');
+  return file.upstreams.map((upstream) => {
+    const url = resolveOrigin(upstream, judge);
+    const { credentials } = upstream;
+    if (credentials !== undefined) {
+      if (NO_CREDENTIAL.test(credentials.header.toLowerCase()))
+        judge.error(
+          'forbidden_header',
+          credentials,
+          ['header'],
+          `Credentials cannot be sent as the header '${credentials.header}'`,
+        );
+      // What it holds is not shown: it comes from the environment and is a secret.
+      if (!/^[\u0020-\u007e\u0080-\u00ff]*$/.test(credentials.value) || credentials.value.trim() !== credentials.value)
+        judge.error(
+          'bad_header_value',
+          credentials,
+          ['value'],
+          'The value cannot stand in a header',
+          'it has a line break, a space at an end, or another character that headers do not carry',
+        );
+      if (url?.protocol === 'http:' && !isLoopback(url.hostname))
+        judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
+    }
+    return {
+      id: upstream.id,
+      url: url?.origin ?? '',
+      timeoutMs: milliseconds(upstream.timeout),
+      connections: upstream.connections,
+      network: upstream.network,
+      env: upstream.env ?? null,
+      credentials:
+        credentials === undefined ? null : { header: credentials.header.toLowerCase(), value: credentials.value },
+    };
+  });
+}
+
+function resolveOrigin(upstream: GatewayFile['upstreams'][number], judge: Judge): URL | null {
+  if (upstream.url === undefined) {
+    judge.error('missing_field', upstream, [], `'url' is missing in an upstream`, 'url: its http or https origin');
+    return null;
+  }
+  const fault = (message: string, hint: string | null = null): null => {
+    judge.error('bad_url', upstream, ['url'], message, hint);
+    return null;
+  };
+  const url = httpUrl(upstream.url);
+  if (url === null) return fault('The url of an upstream has to be an http or https URL', 'https://api.example.com');
+  if (url.username !== '' || url.password !== '')
+    return fault('The url of an upstream carries no user or password', 'write credentials: { header, value }');
+  if (url.search !== '' || url.hash !== '') return fault('The url of an upstream has no query and no fragment');
+  if (url.pathname !== '/')
+    return fault('The url of an upstream has no path', 'write the path in request.path of its tools and in its routes');
+  return url;
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');
+}
+
+function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits'] {
+  const { limits } = file;
+  const resolved = {
+    bodyBytes: parseSize(limits.body) ?? 0,
+    paramsDepth: limits.params_depth,
+    responseKeptBytes: parseSize(limits.response_kept) ?? 0,
+    responseBytes: parseSize(limits.response) ?? 0,
+  };
+  if (resolved.responseKeptBytes > resolved.responseBytes)
+    judge.error(
+      'limit_order',
+      limits,
+      ['response_kept'],
+      'limits.response_kept is larger than limits.response',
+      'what is kept is a part of what is read',
+    );
+  return resolved;
+}

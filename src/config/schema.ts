@@ -1,0 +1,500 @@
+import { Type, type Static, type TSchema } from 'typebox';
+import type { Json, JsonObject } from '../effects/json.ts';
+import { SCOPES, type Scope } from '../effects/principal.ts';
+import { LIMITS } from './limits.ts';
+import { DURATION_PATTERN, SIZE_PATTERN } from './units.ts';
+
+/**
+ * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, gives
+ * the type {@link GatewayFile}, and is rendered as `schemas/gateway.schema.json` for editors and as the reference in
+ * `docs/operating/configuration.md`. A field with a `default` is required for us and optional for the writer.
+ *
+ * Annotations of our own: `x-expected` (what a value has to be, in words, ends "… has to be"), `x-later` (what is not
+ * supported yet), `x-name` (what an object is, in words), `x-duration` and `x-size` (bounds).
+ */
+
+/** An object of fixed fields. `name` ends the sentence "… is not a field of …". */
+function record<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
+  return Type.Object(fields, { additionalProperties: false, 'x-name': name, description });
+}
+
+function section<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
+  return Type.Object(fields, { additionalProperties: false, 'x-name': name, description, default: {} });
+}
+
+function list<Item extends TSchema>(description: string, item: Item) {
+  return Type.Array(item, { description, default: [] });
+}
+
+function oneOf<const Word extends string>(words: readonly Word[], description: string, byDefault?: Word) {
+  return Type.Unsafe<Word>({ type: 'string', enum: words, description, ...given(byDefault) });
+}
+
+function text(pattern: string, expected: string, description: string, byDefault?: string) {
+  return Type.String({ pattern, 'x-expected': expected, description, ...given(byDefault) });
+}
+
+function duration(description: string, bounds: { min: string; max: string }, byDefault?: string) {
+  return Type.String({
+    pattern: DURATION_PATTERN,
+    'x-expected': 'a duration such as 250ms, 5s, 10m, 4h or 30d',
+    'x-duration': bounds,
+    description,
+    ...given(byDefault),
+  });
+}
+
+function durationOr(word: string, description: string, byDefault: string) {
+  return Type.String({
+    pattern: `${DURATION_PATTERN}|^${word}$`,
+    'x-expected': `a duration such as 30d, or ${word}`,
+    description,
+    default: byDefault,
+  });
+}
+
+function size(description: string, bounds: { min: string; max: string }, byDefault: string) {
+  return Type.String({
+    pattern: SIZE_PATTERN,
+    'x-expected': 'a size such as 512B, 64KiB or 1MiB',
+    'x-size': bounds,
+    description,
+    default: byDefault,
+  });
+}
+
+function integer(description: string, minimum: number, maximum: number, byDefault?: number) {
+  return Type.Integer({ minimum, maximum, description, ...given(byDefault) });
+}
+
+function flag(description: string, byDefault: boolean) {
+  return Type.Boolean({ description, default: byDefault });
+}
+
+/** A field that belongs to the format and is not supported yet: naming it is an error that says so. */
+function later(what: string) {
+  return Type.Optional(Type.Unsafe<never>({ not: {}, 'x-later': what, description: `Not yet supported: ${what}.` }));
+}
+
+function given<Value>(byDefault: Value | undefined): { default: Value } | Record<string, never> {
+  return byDefault === undefined ? {} : { default: byDefault };
+}
+
+const slug = '^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$';
+const slugWords = "letters, digits, '_' and '-', at most 63";
+const personId = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
+const personWords = "letters, digits and '_ . @ : -', at most 128, a letter or digit first";
+const roleName = '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$';
+const toolName = '^[A-Za-z0-9][A-Za-z0-9_-]*([./:][A-Za-z0-9_-]+)*$';
+const headerName = '^[A-Za-z0-9!#$%&*+.^_|~-]{1,100}$';
+const filePath = '^[^\\u0000]+$';
+
+const role = (description: string) => text(roleName, "a role: letters, digits and '_ . : -'", description);
+const path = (description: string) => text(filePath, 'a path', description);
+
+const server = section('server', 'Where the gateway listens, and under which names it is known.', {
+  host: text('^[A-Za-z0-9.:\\[\\]-]+$', 'a host name or an address', 'Address to bind.', '127.0.0.1'),
+  port: integer('Port to bind; 0 lets the system choose one.', 0, 65_535, 8080),
+  public_url: Type.Optional(
+    Type.String({ description: 'URL under which agents and people reach the gateway. Default: the bound address.' }),
+  ),
+  allowed_hosts: list(
+    'Names that a Host header may carry beside the bound address (and, on loopback, localhost).',
+    text('^[A-Za-z0-9.-]+$', 'a host name without a port', 'A host name without a port.'),
+  ),
+  admin_port: Type.Union([Type.Integer({ minimum: 0, maximum: 65_535 }), Type.Null()], {
+    'x-expected': 'a port, or null',
+    description: 'A port of its own for health and metrics; null: they are on the main port.',
+    default: null,
+  }),
+});
+
+const store = section('the store', 'Where effects, keys, budgets and receipts are kept.', {
+  kind: Type.Unsafe<'embedded'>({
+    type: 'string',
+    enum: ['embedded'],
+    'x-later-words': { redis: 'the Redis store' },
+    description: 'embedded: SQLite in a folder of this machine.',
+    default: 'embedded',
+  }),
+  path: Type.String({
+    pattern: filePath,
+    'x-expected': 'a path',
+    description: 'Folder of the store.',
+    default: './data',
+  }),
+  lock_wait: duration(
+    'How long a start waits for another process to let go of the store.',
+    { min: '0s', max: '10m' },
+    '10s',
+  ),
+  url: later('the Redis store'),
+  mode: later('the Redis store'),
+  nodes: later('the Redis store'),
+  durability: later('the Redis store'),
+  journal: later('the Redis store'),
+  max_freeze: later('the Redis store'),
+  allow_weak_durability: later('the Redis store'),
+});
+
+const retention = section('retention', 'How long things are kept. Effects that are not settled are never removed.', {
+  keys: durationOr('forever', 'Idempotency keys and receipts.', '365d'),
+  effects: duration('Whole records of settled effects.', { min: '1h', max: '36500d' }, '30d'),
+  denials: duration('Records of calls that were refused.', { min: '1h', max: '36500d' }, '7d'),
+});
+
+const secrets = section('secrets', 'Key material of the gateway.', {
+  master: Type.Optional(
+    record('secrets.master', 'The master secret.', {
+      file: path('File of the master secret, made on the first start. Default: keys/master under store.path.'),
+    }),
+  ),
+  previous: list('Files of earlier master secrets, while rotating.', path('A file.')),
+});
+
+const user = record('a user', 'A person: approver, owner of agents and keys.', {
+  id: text(personId, personWords, 'Id of the user.'),
+  roles: list('Roles of the user.', role('A role.')),
+});
+
+const roles = Type.Record(
+  Type.String({ pattern: roleName }),
+  record('a role', 'A role.', { includes: list('Roles that holders of this one have as well.', role('A role.')) }),
+  { description: 'Roles that include others.', default: {}, additionalProperties: false, 'x-name': 'roles' },
+);
+
+const kindExpiry = (kind: string) =>
+  durationOr('never', `How long new ${kind} keys are valid when nobody says.`, 'never');
+
+const profile = record('a profile', 'A set of rights that keys can be made with.', {
+  name: text(slug, slugWords, 'Name of the profile.'),
+  description: Type.String({ description: 'What it is for.', default: '' }),
+  scopes: Type.Array(Type.Unsafe<Scope>({ type: 'string', enum: SCOPES }), {
+    description: 'What keys of this profile may do.',
+  }),
+  allowed_tools: Type.Optional(
+    Type.Array(text(toolName, 'the name of a tool', 'A tool.'), {
+      description: 'Tools that they may call or see. Default: no limit.',
+    }),
+  ),
+  read_only: flag('They can never change anything, whatever their scopes say.', false),
+});
+
+const auth = section('auth', 'Keys of callers.', {
+  query_key: oneOf(['allow', 'refuse'], 'Whether a key may come as the query parameter api_key.', 'allow'),
+  default_expiry: section('auth.default_expiry', 'How long new keys are valid, by kind.', {
+    account: kindExpiry('account'),
+    agent: kindExpiry('agent'),
+    administrative: kindExpiry('administrative'),
+    profile: kindExpiry('profile'),
+  }),
+  profiles: list('Profiles beside mcp_readonly, mcp_operator and mcp_agent.', profile),
+});
+
+const attribute = Type.Unsafe<string | number | boolean>({
+  type: ['string', 'number', 'boolean'],
+  description: 'Text, a number or a boolean.',
+});
+
+const agent = record('an agent', 'An agent that may act in the workspace.', {
+  id: text(personId, personWords, 'Id of the agent.'),
+  team: Type.Optional(Type.String({ minLength: 1, description: 'Team; policies select by it.' })),
+  owner: Type.Optional(
+    text(personId, personWords, 'User who answers for the agent, and can never approve what it asks.'),
+  ),
+  roles: list('Roles of the agent; policies select by them.', role('A role.')),
+  attributes: Type.Record(Type.String(), attribute, {
+    description: 'Facts about the agent for policies.',
+    default: {},
+  }),
+  disabled: flag('Its calls are refused.', false),
+});
+
+const workspace = record('a workspace', 'A workspace: keys, budgets and effects of one do not meet those of another.', {
+  id: text(
+    '^[a-z0-9][a-z0-9_-]{0,62}$',
+    "lower-case letters, digits, '_' and '-', at most 63",
+    'Id, as in /v1/workspaces/{id}.',
+  ),
+  env: text(slug, slugWords, 'The fact env of its calls; an upstream may override it.', 'prod'),
+  agents: list('Agents of the workspace.', agent),
+});
+
+const policies = section('policies', 'What agents may do.', {
+  paths: list(
+    'Policy files and folders.',
+    Type.Union(
+      [
+        Type.String({ pattern: filePath }),
+        record('a policy path', 'A path.', { path: path('A file or folder.'), scope: later('scope of policy paths') }),
+      ],
+      {
+        'x-expected': 'a path, or { path }',
+      },
+    ),
+  ),
+  mode: oneOf(
+    ['enforce', 'observe'],
+    'observe: decide and record, but let what policy alone would stop go through.',
+    'enforce',
+  ),
+});
+
+const credentials = record('credentials', 'A header that the gateway sets on each request to the upstream.', {
+  header: text(headerName, 'the name of a header', 'Name of the header.'),
+  value: Type.String({ minLength: 1, description: 'Its value; write secrets as ${NAME}.' }),
+});
+
+const upstream = record('an upstream', 'A service behind the gateway.', {
+  id: text(slug, slugWords, 'Id of the upstream.'),
+  url: Type.Optional(Type.String({ description: 'Its http or https origin, without a path. Required.' })),
+  mcp: later('MCP upstreams'),
+  timeout: duration('How long an answer may take, unless the tool says otherwise.', { min: '1ms', max: '1h' }, '30s'),
+  connections: integer('Connections to it at once.', 1, 10_000, 128),
+  network: oneOf(['any', 'public'], 'public: loopback and private addresses are refused.', 'any'),
+  env: Type.Optional(text(slug, slugWords, 'The fact env of calls to it. Default: that of the workspace.')),
+  credentials: Type.Optional(credentials),
+});
+
+const param = text('^[^\\u0000-\\u001f{}]{1,128}$', 'the name of a param', 'Name of a param.');
+
+const request = (description: string) =>
+  record('a request', description, {
+    method: text('^[A-Z]{1,20}$', 'an HTTP method in capitals', 'HTTP method.'),
+    path: Type.String({ description: 'Path with params: /v1/payments/{payment_id}.' }),
+    query: list('Params sent in the query.', param),
+    headers: Type.Union(
+      [Type.Array(param), Type.Record(Type.String(), text(headerName, 'the name of a header', 'A header.'))],
+      {
+        'x-expected': 'a list of params, or a map of params to headers',
+        description:
+          'Params sent as headers: a list (the header is called like the param), or a map { param: Header-Name }.',
+        default: [],
+      },
+    ),
+    body: Type.Union([Type.Literal('*'), Type.Array(param)], {
+      'x-expected': "a list of params, or '*'",
+      description: "Params sent as members of a JSON body; '*' sends all that are left.",
+      default: [],
+    }),
+  });
+
+const status = Type.Integer({ minimum: 200, maximum: 599, description: 'An HTTP status.' });
+
+const outcomes = section('outcomes', 'What answers mean, where it is not what the default table says.', {
+  committed: list('Statuses after which it happened.', status),
+  failed: list('Statuses after which nothing changed.', status),
+  unknown: list('Statuses after which nobody knows.', status),
+  body: list(
+    'By a value in the JSON body; the first that is equal decides.',
+    record('an entry of outcomes.body', 'One value.', {
+      path: text('^[^\\u0000-\\u001f]+$', 'a path such as result.status', 'Path in the body.'),
+      equals: Type.Unsafe<Json>({ description: 'The value.' }),
+      outcome: oneOf(['committed', 'failed', 'unknown'], 'What it means.'),
+    }),
+  ),
+  is_error: later('outcomes of MCP upstreams'),
+});
+
+const tool = record('a tool', 'Something that agents can have done.', {
+  name: Type.String({
+    pattern: toolName,
+    maxLength: 128,
+    'x-expected': "a name such as payments.refund: letters, digits, '_' and '-', parts joined by '.', '/' or ':'",
+    description: 'Name, <upstream>.<tool> by convention.',
+  }),
+  title: Type.Optional(Type.String({ minLength: 1, description: 'Name for people.' })),
+  upstream: Type.String({ description: 'Id of the upstream that does it.' }),
+  kind: oneOf(['read', 'write'], 'read: repeating it changes nothing.'),
+  action_type: text(
+    '^[a-z][a-z0-9_.]{0,63}$',
+    'a word such as mcp.tool_call',
+    'Action type of its calls.',
+    'mcp.tool_call',
+  ),
+  tags: list('Words that policies select by.', text(roleName, 'a word', 'A tag.')),
+  risk: Type.Optional(oneOf(['low', 'medium', 'high', 'critical'], 'How much is at stake.')),
+  request: request('The request that does it.'),
+  params_schema: Type.Optional(
+    Type.Unsafe<JsonObject>({
+      type: 'object',
+      description: 'JSON Schema (2020-12) of the params. Calls that break it are refused with every fault.',
+    }),
+  ),
+  target: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: 'What is acted on, from the params: payment:{payment_id}. Default: the caller says.',
+    }),
+  ),
+  timeout: Type.Optional(
+    duration('How long an answer may take. Default: that of the upstream.', { min: '1ms', max: '1h' }),
+  ),
+  max_processing: duration(
+    'How long the upstream may still be at it after the answer was given up.',
+    { min: '0s', max: '7d' },
+    '60s',
+  ),
+  idempotent: Type.Union(
+    [
+      Type.Literal(false),
+      record('idempotent', 'How the upstream removes duplicates.', {
+        header: text(headerName, 'the name of a header', 'Header that carries the key.'),
+        for: duration('How long it remembers a key.', { min: '1s', max: '3650d' }),
+      }),
+    ],
+    {
+      'x-expected': 'false, or { header, for }',
+      description: 'Whether the upstream itself removes duplicates.',
+      default: false,
+    },
+  ),
+  outcomes,
+  state: Type.Optional(
+    record('state', 'How to read the live state for state_check.', { request: request('A read request.') }),
+  ),
+  probe: later('probes'),
+  actual: later('actual amounts of budgets'),
+});
+
+const routeRule = record('a route rule', 'Requests that are calls of a tool.', {
+  match: Type.String({ description: 'Method and path after the prefix: POST /v1/payments/:payment_id/refunds.' }),
+  tool: Type.String({ description: 'The tool that they call.' }),
+  idempotency: Type.Optional(
+    Type.Union(
+      [
+        Type.Unsafe<'required' | 'none' | 'derive'>({ type: 'string', enum: ['required', 'none', 'derive'] }),
+        record('idempotency', 'A derived key.', {
+          derive: duration('Equal calls within this time are one.', { min: '1s', max: '30d' }),
+        }),
+      ],
+      {
+        'x-expected': 'required, none, derive or { derive: 10m }',
+        description:
+          'Idempotency-Key of writes: required; none; or derived from the call for a time (derive: 10m). Default: required for writes, none for reads.',
+      },
+    ),
+  ),
+  on_duplicate: oneOf(
+    ['conflict', 'replay'],
+    'Answer to a duplicate: 409 with the receipt, or the stored answer again.',
+    'conflict',
+  ),
+  frames: Type.Optional(
+    oneOf(
+      ['ungoverned'],
+      'ungoverned: WebSocket upgrades pass after the checks of the handshake; frames are not looked into.',
+    ),
+  ),
+});
+
+const route = record('a route', "A part of the gateway's addresses that stands for an upstream.", {
+  upstream: Type.String({ description: 'Id of the upstream.' }),
+  prefix: Type.String({ description: "Agents' base URL is {gateway}{prefix}." }),
+  undeclared: oneOf(
+    ['deny', 'passthrough_reads'],
+    'What happens to requests that no rule names; passthrough_reads lets GET and HEAD through.',
+    'deny',
+  ),
+  set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
+  rules: list('Rules; no two may match one request.', routeRule),
+});
+
+const pool = record('a pool', 'A resource of which only so many units may be in use at once.', {
+  id: text(roleName, "letters, digits and '_ . : -'", 'Id of the pool.'),
+  units: integer('How many units there are.', 1, 1_000_000_000),
+});
+
+const limits = section('limits', 'Limits that can be set; all others are in limits.md.', {
+  body: size(LIMITS.body.what, { min: '1KiB', max: '64MiB' }, LIMITS.body.value),
+  params_depth: integer(LIMITS.params_depth.what, 1, 64, LIMITS.params_depth.value),
+  response_kept: size(LIMITS.response_kept.what, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
+  response: size(LIMITS.response.what, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
+});
+
+const telemetry = section('telemetry', 'Logs.', {
+  log_level: oneOf(
+    ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+    'The least important lines that are logged.',
+    'info',
+  ),
+  otlp: Type.Null({ 'x-later': 'telemetry.otlp', description: 'Not yet supported.', default: null }),
+});
+
+export const GATEWAY_FILE = Type.Object(
+  {
+    server,
+    store,
+    retention,
+    secrets,
+    receipts: section('receipts', 'Signed receipts.', {
+      keys: Type.Optional(path('Folder of the signing keys, made on the first start. Default: keys under store.path.')),
+      issuer: Type.Optional(
+        text('^[\\u0021-\\u007e]+$', 'a URI', 'Issuer in receipts. Default: urn:svc-gateway:<install id>.'),
+      ),
+    }),
+    users: list('Approvers and owners; keys belong to users.', user),
+    roles,
+    auth,
+    workspaces: list('Workspaces and their agents.', workspace),
+    policies,
+    upstreams: list('Services behind the gateway.', upstream),
+    tools: list('What agents can have done; everything else is refused.', tool),
+    routes: list(
+      "Parts of the gateway's addresses that stand for an upstream, for agents that use its own API.",
+      route,
+    ),
+    pools: list('Resources that policies reserve.', pool),
+    limits,
+    telemetry,
+    brain: later('brain'),
+    webhooks: later('webhooks'),
+  },
+  {
+    additionalProperties: false,
+    'x-name': 'gateway.yaml',
+    title: 'gateway.yaml',
+    description: 'Configuration of svc-gateway.',
+  },
+);
+
+/** `gateway.yaml` after expansion and defaults, before names are looked up. */
+export type GatewayFile = Static<typeof GATEWAY_FILE>;
+
+/** The JSON Schema for editors: fields with a default are optional, annotations of our own are left out. */
+export function gatewayJsonSchema(): JsonObject {
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    ...forEditors(JSON.parse(JSON.stringify(GATEWAY_FILE))),
+  };
+}
+
+function forEditors(schema: JsonObject): JsonObject {
+  const entries = Object.entries(schema).filter(([keyword]) => !keyword.startsWith('x-'));
+  return Object.fromEntries(entries.map(([keyword, value]) => [keyword, editorValue(schema, keyword, value)]));
+}
+
+function editorValue(schema: JsonObject, keyword: string, value: Json): Json {
+  if (keyword === 'default' || keyword === 'enum' || keyword === 'const') return value;
+  if (keyword === 'required' && Array.isArray(value)) {
+    const fields = schema['properties'];
+    return value.filter((name) => typeof name !== 'string' || !hasDefault(fields, name));
+  }
+  if (keyword === 'properties' || keyword === 'patternProperties')
+    return isObject(value)
+      ? Object.fromEntries(
+          Object.entries(value).map(([name, field]) => [name, isObject(field) ? forEditors(field) : field]),
+        )
+      : value;
+  if (Array.isArray(value)) return value.map((item) => (isObject(item) ? forEditors(item) : item));
+  return isObject(value) ? forEditors(value) : value;
+}
+
+function hasDefault(fields: Json | undefined, name: string): boolean {
+  const field = isObject(fields) ? fields[name] : undefined;
+  return isObject(field) && field['default'] !== undefined;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
