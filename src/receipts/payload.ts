@@ -1,43 +1,19 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
 import type { EffectRecord, KeptResult, SettledBy } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
+import type { ReceiptFacts } from '../effects/ports.ts';
 import { commit } from './commitment.ts';
 
-/** The salts of an effect, base64url, one per committed field (`secrets/vault.ts` makes and keeps them). */
-export type ReceiptSalts = Readonly<
-  Record<'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence', string>
->;
+/** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
+type SaltedField = 'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence';
 
-/** What a receipt is made of. Nothing here is assigned by settle. Times are ms since the epoch, the store's. */
-export interface ReceiptInput {
-  /** `rcp_…` */
-  readonly id: string;
-  /** Admission's store time plus the time elapsed since. */
-  readonly issuedAt: number;
-  /** The effect as admitted, with the attempt that happened. */
-  readonly effect: EffectRecord;
-  readonly settledBy: SettledBy;
-  /** What was under seal; `null` once erased: the receipt then commits to nothing that it does not have. */
-  readonly sealed: { readonly params: JsonObject; readonly salts: ReceiptSalts } | null;
-  /** The approval that this attempt used up. */
-  readonly approval: ApprovalRecord | null;
-  /** What the budgets are charged. */
-  readonly posted: readonly { readonly budget: string; readonly unit: string; readonly amount: number }[];
-  readonly upstream: {
-    /** HTTP status of the answer; `null` where none is known. */
-    readonly status: number | null;
-    /** What was sent, as JSON; `null` where the params are all of it. */
-    readonly request: Json;
-    /** What came back, as it is kept. */
-    readonly response: KeptResult | null;
-    readonly startedAt: number | null;
-    readonly endedAt: number | null;
-  };
-  /** Place of `effect.admitted` in the ledger. */
-  readonly ledger: { readonly epoch: number; readonly seq: number };
-  /** In force when the effect was admitted: `fsync` on the embedded store. */
-  readonly durability: string;
-}
+/**
+ * What a receipt is made of; nothing here is assigned by settle. `sealed` is `null` once it was erased: the receipt
+ * then commits to nothing that it does not have.
+ */
+export type ReceiptInput = Omit<ReceiptFacts, 'sealed'> & {
+  readonly sealed: Pick<ReceiptFacts['sealed'], 'params' | 'salts'> | null;
+};
 
 /** Who issues: the same in every receipt of a gateway. */
 export interface Issuer {
@@ -46,6 +22,8 @@ export interface Issuer {
   readonly version: string;
   /** Version of Node it runs on. */
   readonly node: string;
+  /** Durability that the store has in force: `fsync` on the embedded store. */
+  readonly durability: () => string;
 }
 
 /**
@@ -53,11 +31,12 @@ export interface Issuer {
  * transparency log's head stands once there is one.
  */
 export function receiptPayload(input: ReceiptInput, issuer: Issuer): JsonObject {
-  const { effect, approval, upstream, sealed } = input;
+  const { effect, approval, evidence, response, sealed } = input;
   const { action, actor, trace } = effect;
-  const salts = sealed?.salts ?? null;
-  const committed = (field: keyof ReceiptSalts, value: Json): string | null =>
-    salts === null || value === null ? null : commit(salts[field], value);
+  const committed: Committed = (field, value) => {
+    const salt = sealed?.salts[field];
+    return salt === undefined || value === null ? null : commit(salt, value);
+  };
   const target = committed('target', action.target);
   const params = sealed === null ? null : committed('params', sealed.params);
   return {
@@ -95,31 +74,43 @@ export function receiptPayload(input: ReceiptInput, issuer: Issuer): JsonObject 
       ...(trace.observed === null ? {} : { would: trace.observed.would, would_rule: trace.observed.rule }),
     },
     approval: approval === null ? [] : approvalToWire(approval, params, committed),
-    budget: input.posted.map(({ budget, unit, amount }) => ({ id: budget, unit, posted: amount })),
+    budget: effect.holds.map(({ budget, unit, amount }) => ({ id: budget, unit, posted: amount })),
     // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
     claims: effect.claims.map((claim) => committed('target', claim)),
     reservations: effect.uses.map(({ pool, units }) => ({ pool, units })),
     upstream: {
       name: action.upstream,
-      status: upstream.status,
-      request: committed('request', upstream.request),
-      response: upstream.response === null ? null : committed('response', responseContent(upstream.response)),
-      started: time(upstream.startedAt),
-      ended: time(upstream.endedAt),
+      status: evidence.status,
+      request: sealed === null ? null : committed('request', requestContent(effect, sealed.params)),
+      response: response === null ? null : responseCommitment(response.kept, committed),
+      started: time(evidence.startedAt),
+      ended: time(evidence.endedAt),
     },
     ledger: { epoch: input.ledger.epoch, seq: input.ledger.seq },
     log: null,
-    durability: input.durability,
+    durability: issuer.durability(),
     svc: { version: issuer.version, node: issuer.node },
   };
 }
 
-/** What the commitment to an answer covers: the members `upstream_status` and `result` that answers show. */
-function responseContent(response: KeptResult): JsonObject {
-  return { upstream_status: response.status, result: response.body.value };
+/** What was sent: the request that the pinned tool makes of the params, under the key that the upstream got. */
+function requestContent(effect: EffectRecord, params: JsonObject): JsonObject {
+  return { tool_pin: effect.action.toolDigest, params, upstream_key: `${effect.id}.${effect.generation}` };
 }
 
-type Committed = (field: keyof ReceiptSalts, value: Json) => string | null;
+/**
+ * Covers the members `upstream_status` and `result` that answers show. An answer that has no canonical form (half a
+ * surrogate pair) is left out: the action happened, and its receipt must not fail over the answer's spelling.
+ */
+function responseCommitment(response: KeptResult, committed: Committed): string | null {
+  try {
+    return committed('response', { upstream_status: response.status, result: response.body.value });
+  } catch {
+    return null;
+  }
+}
+
+type Committed = (field: SaltedField, value: Json) => string | null;
 
 function settledByToWire(settledBy: SettledBy, committed: Committed): JsonObject {
   switch (settledBy.by) {

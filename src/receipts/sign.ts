@@ -55,12 +55,15 @@ export async function openSigner(options: {
   readonly issuer: string | null;
   readonly installId: string;
   readonly version: string;
+  /** Durability that the store has in force. */
+  readonly durability: () => string;
 }): Promise<ReceiptSigner> {
   const { keys } = options;
   const issuer: Issuer = {
     iss: options.issuer ?? `urn:svc-gateway:${options.installId}`,
     version: options.version,
     node: process.versions.node,
+    durability: options.durability,
   };
   await mkdir(keys.path, { recursive: true, mode: 0o700 });
   const found = await readRing(keys);

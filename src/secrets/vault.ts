@@ -1,19 +1,7 @@
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
 import { inspect } from 'node:util';
-import type { JsonObject } from '../effects/json.ts';
+import type { SealedParams } from '../effects/ports.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
-
-/** The fields of a receipt that are salted commitments, each with a salt of its own. */
-const SALTED = ['target', 'params', 'idem', 'request', 'response', 'comment', 'evidence'] as const;
-
-/** One salt per field: 16 random bytes, base64url. */
-export type Salts = Readonly<Record<(typeof SALTED)[number], string>>;
-
-/** What is kept of an effect under seal. */
-export interface SealedContent {
-  readonly params: JsonObject;
-  readonly salts: Salts;
-}
 
 /**
  * What a seal belongs to; it opens for nothing else. The fingerprint covers the params, so that a seal needs no
@@ -39,10 +27,11 @@ export interface Secrets {
    */
   fingerprintKey(workspace: string): Buffer;
   /** Encrypts (AES-256-GCM, a key of its own for each seal). */
-  seal(plain: SealedContent, bound: SealBinding): string;
+  seal(plain: SealedParams, bound: SealBinding): string;
   /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
-  open(sealed: string, bound: SealBinding): SealedContent | null;
-  newSalts(): Salts;
+  open(sealed: string, bound: SealBinding): SealedParams | null;
+  /** One salt for each field that a receipt commits to: 16 random bytes, base64url. */
+  newSalts(): Readonly<Record<string, string>>;
   toJSON(): string;
   [inspect.custom](): string;
 }
@@ -115,7 +104,7 @@ function associated(bound: SealBinding): Buffer {
   return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
 }
 
-function seal(current: SealKey, plain: SealedContent, bound: SealBinding): string {
+function seal(current: SealKey, plain: SealedParams, bound: SealBinding): string {
   const nonces = randomBytes(SUBKEY_NONCE_BYTES + IV_BYTES);
   const subkeyNonce = nonces.subarray(0, SUBKEY_NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', subkey(current.key, subkeyNonce), nonces.subarray(SUBKEY_NONCE_BYTES));
@@ -125,7 +114,7 @@ function seal(current: SealKey, plain: SealedContent, bound: SealBinding): strin
   return Buffer.concat([Buffer.of(FORMAT), current.id, nonces, text, rest, cipher.getAuthTag()]).toString('base64url');
 }
 
-function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): SealedContent | null {
+function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): SealedParams | null {
   const bytes = Buffer.from(sealed, 'base64url');
   if (bytes.length < HEAD_BYTES + TAG_BYTES || bytes[0] !== FORMAT) return null;
   const keyId = bytes.subarray(1, 1 + KEY_ID_BYTES);
@@ -143,14 +132,14 @@ function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): Sea
   try {
     const text = Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES, -TAG_BYTES)), decipher.final()]);
     // What the tag has authenticated was written by `seal`.
-    return JSON.parse(text.toString('utf8')) as SealedContent;
+    return JSON.parse(text.toString('utf8')) as SealedParams;
   } catch {
     return null;
   }
 }
 
-function newSalts(): Salts {
-  const bytes = randomBytes(SALT_BYTES * SALTED.length);
+function newSalts(): Readonly<Record<string, string>> {
+  const bytes = randomBytes(SALT_BYTES * 7);
   const salt = (index: number): string => bytes.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
   return {
     target: salt(0),

@@ -1,0 +1,216 @@
+import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { SealedParams } from '../../src/effects/ports.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
+import { openSecrets } from '../../src/secrets/vault.ts';
+
+let folder = '';
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'secrets-'));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const file = (name = 'keys/master'): string => join(folder, name);
+const open = (masterFile = file(), previous: string[] = []) => openSecrets({ masterFile, previous });
+
+const bound = { workspace: 'demo', effectId: 'eff_1', fingerprint: 'fp' };
+const plain: SealedParams = {
+  params: { payment_id: 'pay_1', amount: 50, note: 'ünï 😀' },
+  salts: { params: 'c2FsdA' },
+  stateCheck: null,
+  claimId: null,
+  reservationId: null,
+};
+
+describe('the master file', () => {
+  it('is made on first start, for its owner only, whole, and found again', async () => {
+    const first = await open();
+    expect((await stat(file())).mode & 0o777).toBe(0o600);
+    expect((await stat(join(folder, 'keys'))).mode & 0o777).toBe(0o700);
+    expect(await readdir(join(folder, 'keys'))).toEqual(['master']);
+    expect(Buffer.from((await readFile(file(), 'utf8')).trim(), 'base64url')).toHaveLength(32);
+    const second = await open();
+    expect(second.keyPepper).toEqual(first.keyPepper);
+    expect(second.open(first.seal(plain, bound), bound)).toEqual(plain);
+  });
+
+  it('is one secret for all who start at once', async () => {
+    const all = await Promise.all(Array.from({ length: 12 }, () => open()));
+    expect(new Set(all.map(({ keyPepper }) => keyPepper.toString('hex'))).size).toBe(1);
+    expect(await readdir(join(folder, 'keys'))).toEqual(['master']);
+  });
+
+  it.each([
+    ['empty', '', /is empty/],
+    ['blank', ' \n', /is empty/],
+    ['short', `${Buffer.alloc(31, 7).toString('base64url')}\n`, /is not a master secret/],
+    ['long', Buffer.alloc(33, 7).toString('base64url'), /is not a master secret/],
+    ['two lines', `${'A'.repeat(43)}\n${'B'.repeat(43)}`, /is not a master secret/],
+    ['all zero', Buffer.alloc(32).toString('base64'), /can be guessed/],
+    ['a pass phrase', 'correct horse battery staple', /is not a master secret/],
+  ])('is refused when it is %s, and left alone', async (_, text, message) => {
+    await writeFile(file('master'), text, { mode: 0o600 });
+    await expect(open(file('master'))).rejects.toThrow(message);
+    await expect(open(file('master'))).rejects.toThrow(file('master'));
+    expect(await readFile(file('master'), 'utf8')).toBe(text);
+  });
+
+  it.each([0o640, 0o604, 0o660, 0o620, 0o644])('is refused with mode %o, and says how to mend it', async (mode) => {
+    await open();
+    await chmod(file(), mode);
+    await expect(open()).rejects.toThrow(`chmod 600 ${file()}`);
+  });
+
+  it('takes what `openssl rand -base64 32` prints', async () => {
+    const bytes = Buffer.from(Array.from({ length: 32 }, (_, index) => index * 7 + 3));
+    await writeFile(file('a'), `${bytes.toString('base64')}\n`, { mode: 0o600 });
+    await writeFile(file('b'), bytes.toString('base64url'), { mode: 0o600 });
+    expect((await open(file('a'))).keyPepper).toEqual((await open(file('b'))).keyPepper);
+  });
+
+  it('may be a link to a file, not a folder', async () => {
+    await open();
+    await symlink(file(), file('link'));
+    await expect(open(file('link'))).resolves.toBeDefined();
+    await expect(open(folder)).rejects.toThrow(/is not a file/);
+  });
+
+  it('must exist when it is a previous one', async () => {
+    await expect(open(file(), [file('gone')])).rejects.toThrow(/gone is named as a master secret, and is not there/);
+  });
+
+  it('never shows its content in an error', async () => {
+    const canary = `${'s3cr3tCANARY'.repeat(3)}abcdefg`;
+    expect(canary).toHaveLength(43);
+    await writeFile(file('m'), `${canary}x`, { mode: 0o600 });
+    const error = await open(file('m')).catch((caught: unknown) => caught);
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('CANARY');
+  });
+});
+
+describe('key files', () => {
+  it('are never replaced', async () => {
+    expect(await makeKeyFile(file('k'), 'one')).toBe(true);
+    expect(await makeKeyFile(file('k'), 'two')).toBe(false);
+    expect(await readKeyFile(file('k'))).toBe('one');
+    expect(await readdir(folder)).toEqual(['k']);
+  });
+
+  it('say which folder cannot be written', async () => {
+    await writeFile(file('plain'), '');
+    await expect(makeKeyFile(file('plain/k'), 'one')).rejects.toThrow(/cannot be made \(E(NOTDIR|EXIST)\)/);
+  });
+});
+
+describe('derived keys', () => {
+  it('differ by purpose and by workspace, and are the same at each start', async () => {
+    const one = await open();
+    const keys = [one.keyPepper, one.linkKey, one.fingerprintKey('a'), one.fingerprintKey('b'), one.fingerprintKey('')];
+    expect(new Set(keys.map((key) => key.toString('hex'))).size).toBe(keys.length);
+    for (const key of keys) expect(key).toHaveLength(32);
+    expect((await open()).fingerprintKey('a')).toEqual(one.fingerprintKey('a'));
+    expect((await open(file('other'))).fingerprintKey('a')).not.toEqual(one.fingerprintKey('a'));
+  });
+});
+
+describe('seals', () => {
+  it('open for what they were made for, and give back what went in', async () => {
+    const secrets = await open();
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.string(),
+        fc.string(),
+        (params, workspace, effectId) => {
+          const content: SealedParams = JSON.parse(JSON.stringify({ ...plain, params }));
+          const where = { workspace, effectId, fingerprint: 'f' };
+          expect(secrets.open(secrets.seal(content, where), where)).toEqual(content);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it.each([
+    ['workspace', { ...bound, workspace: 'demo2' }],
+    ['effect', { ...bound, effectId: 'eff_2' }],
+    ['fingerprint', { ...bound, fingerprint: 'fq' }],
+    ['parts that run together', { workspace: 'demoeff_1', effectId: '', fingerprint: 'fp' }],
+  ])('do not open for another %s', async (_, other) => {
+    const secrets = await open();
+    expect(secrets.open(secrets.seal(plain, bound), other)).toBeNull();
+  });
+
+  it('do not open when any byte was changed, or any was cut', async () => {
+    const secrets = await open();
+    const bytes = Buffer.from(secrets.seal(plain, bound), 'base64url');
+    for (let at = 0; at < bytes.length; at += 1) {
+      const altered = Buffer.from(bytes);
+      altered[at] = (altered[at] ?? 0) ^ 1;
+      expect(secrets.open(altered.toString('base64url'), bound), `byte ${at}`).toBeNull();
+      expect(secrets.open(bytes.subarray(0, at).toString('base64url'), bound), `cut at ${at}`).toBeNull();
+    }
+    expect(secrets.open('', bound)).toBeNull();
+    expect(secrets.open('not a seal', bound)).toBeNull();
+  });
+
+  it('show nothing of the params and are never the same twice', async () => {
+    const secrets = await open();
+    const seals = Array.from({ length: 50 }, () => secrets.seal(plain, bound));
+    expect(new Set(seals).size).toBe(50);
+    expect(Buffer.from(seals[0]!, 'base64url').toString('latin1')).not.toContain('pay_1');
+  });
+});
+
+describe('salts', () => {
+  it('are one per field, 16 bytes, never the same', async () => {
+    const secrets = await open();
+    const all = Array.from({ length: 100 }, () => Object.values(secrets.newSalts())).flat();
+    expect(all).toHaveLength(700);
+    expect(new Set(all).size).toBe(700);
+    for (const salt of all) expect(Buffer.from(salt, 'base64url')).toHaveLength(16);
+  });
+});
+
+describe('rotating the master', () => {
+  it('opens old seals, keeps fingerprints and old peppers, and seals with the new', async () => {
+    const old = await open(file('old'));
+    const sealed = old.seal(plain, bound);
+    const both = await open(file('new'), [file('old')]);
+    expect(both.open(sealed, bound)).toEqual(plain);
+    expect(both.fingerprintKey('demo')).toEqual(old.fingerprintKey('demo'));
+    expect(both.keyPepper).not.toEqual(old.keyPepper);
+    expect(both.previousPeppers).toEqual([old.keyPepper]);
+    const fresh = both.seal(plain, bound);
+    expect(old.open(fresh, bound)).toBeNull();
+    const after = await open(file('new'));
+    expect(after.open(fresh, bound)).toEqual(plain);
+    expect(after.open(sealed, bound)).toBeNull();
+  });
+});
+
+describe('the secrets object', () => {
+  it('shows nothing when it is printed or serialised', async () => {
+    const secrets = await open();
+    const shown = [
+      JSON.stringify({ secrets }),
+      inspect(secrets, { depth: 9, showHidden: true }),
+      inspect({ nested: [secrets] }, { depth: 9 }),
+      String(secrets),
+    ].join('\n');
+    for (const key of [secrets.keyPepper, secrets.linkKey, secrets.fingerprintKey('demo')])
+      for (const form of [
+        key.toString('hex'),
+        key.toString('base64'),
+        key.toString('base64url'),
+        [...key].join(','),
+        [...key.subarray(0, 6)].map((byte) => byte.toString(16).padStart(2, '0')).join(' '),
+      ])
+        expect(shown).not.toContain(form);
+    expect(shown).toContain('[secrets]');
+  });
+});
