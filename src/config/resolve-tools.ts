@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
+import { RE2JS } from 're2js';
 import { canonicalJson } from '../effects/canonical-json.ts';
 import { isJsonObject, type JsonObject } from '../effects/json.ts';
 import type { OutcomeMap, RequestTemplate, Tool, UpstreamIdempotency } from '../effects/tool.ts';
@@ -27,6 +28,7 @@ export function resolveTools(
 ): readonly Tool[] {
   judge.unique('tool', file.tools, 'name');
   const tools: Tool[] = [];
+  const ajv = createAjv();
   for (const entry of file.tools) {
     judge.known('upstream', entry, ['upstream'], entry.upstream, upstreamNames);
     if (/^svc[./:]/.test(entry.name))
@@ -39,7 +41,7 @@ export function resolveTools(
       );
     const upstream = upstreams.find(({ id }) => id === entry.upstream);
     const schema = entry.params_schema ?? null;
-    const params = schema === null ? null : paramsOf(entry, schema, judge);
+    const params = schema === null ? null : paramsOf(ajv, entry, schema, judge);
     const request = resolveRequest(entry, 'request', entry.request, params, judge);
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
     checkTarget(entry, params, judge);
@@ -93,7 +95,7 @@ interface Params {
 }
 
 /** The params that a schema declares; the schema itself must hold as JSON Schema 2020-12. */
-function paramsOf(entry: ToolEntry, schema: JsonObject, judge: Judge): Params | null {
+function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Judge): Params | null {
   if (schema['type'] !== 'object')
     judge.error(
       'bad_params_schema',
@@ -102,7 +104,7 @@ function paramsOf(entry: ToolEntry, schema: JsonObject, judge: Judge): Params | 
       'A params_schema describes an object',
       'write type: object',
     );
-  const fault = schemaFault(schema);
+  const fault = schemaFault(ajv, schema);
   if (fault !== null) {
     judge.error('bad_params_schema', entry, ['params_schema'], `The params_schema does not hold: ${fault}`);
     return null;
@@ -120,21 +122,34 @@ function paramsOf(entry: ToolEntry, schema: JsonObject, judge: Judge): Params | 
   };
 }
 
-function schemaFault(schema: JsonObject): string | null {
-  const ajv = new Ajv2020({
-    strict: true,
-    strictRequired: false,
-    allowUnionTypes: true,
-    allErrors: true,
-    logger: false,
-  });
-  addFormats.default(ajv);
+/** Judges a schema as the catalog compiles it: strictly, with patterns that match in linear time. */
+function schemaFault(ajv: Ajv2020, schema: JsonObject): string | null {
   try {
     ajv.compile(schema);
     return null;
   } catch (error) {
-    return error instanceof Error ? error.message : 'it cannot be compiled';
+    const message = error instanceof Error ? error.message : 'it cannot be compiled';
+    return message.replace(/^strict mode: /, '');
   }
+}
+
+function createAjv(): Ajv2020 {
+  const linear = Object.assign(
+    (pattern: string) => {
+      const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
+      return { test: (text: string) => compiled.matcher(text).find() };
+    },
+    { code: 'linearRegex' },
+  );
+  const ajv = new Ajv2020({
+    strict: true,
+    strictTypes: false,
+    strictTuples: false,
+    logger: false,
+    code: { regExp: linear },
+  });
+  addFormats.default(ajv);
+  return ajv;
 }
 
 function resolveRequest(

@@ -1,0 +1,19 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Configuration } from './configuration.ts';
+
+/** Settings that hold until the next start. */
+const FIXED: readonly { readonly name: string; readonly of: (configuration: Configuration) => unknown }[] = [
+  { name: 'server.host', of: ({ server }) => server.host },
+  { name: 'server.port', of: ({ server }) => server.port },
+  { name: 'server.admin_port', of: ({ server }) => server.adminPort },
+  { name: 'store', of: ({ store }) => store },
+  { name: 'secrets', of: ({ secrets }) => secrets },
+  { name: 'receipts', of: ({ receipts }) => receipts },
+  { name: 'retention', of: ({ retention }) => retention },
+  { name: 'limits.body', of: ({ limits }) => limits.bodyBytes },
+];
+
+/** Names of settings that differ and cannot change while the gateway runs: they stay as they were, and the log says so. */
+export function unchangeable(before: Configuration, after: Configuration): string[] {
+  return FIXED.filter(({ of }) => !isDeepStrictEqual(of(before), of(after))).map(({ name }) => name);
+}
