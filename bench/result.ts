@@ -1,0 +1,10 @@
+/** One figure of a benchmark; `ratio` is against the peer measured in the same run. */
+export interface BenchResult {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly peer: string | null;
+  readonly ratio: number | null;
+  /** What the figure (or the ratio, where there is one) has to reach, e.g. `>= 0.5`. */
+  readonly target: string | null;
+}

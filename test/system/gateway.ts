@@ -1,0 +1,140 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { makeKey } from '../../src/identity/key-format.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const launcher = join(root, 'bin', 'svc.mjs');
+
+export interface TestFiles {
+  /** Text of `gateway.yaml`; `store.path` must be `${SVC_TEST_DATA}`. */
+  readonly config: string;
+  /** Policy files by name. */
+  readonly policies: Readonly<Record<string, string>>;
+}
+
+export interface TestGateway {
+  readonly url: string;
+  readonly folder: string;
+  readonly dataFolder: string;
+  readonly configFile: string;
+  readonly policyFolder: string;
+  readonly administrativeKey: string;
+  readonly pid: number;
+  /** Everything the gateway wrote to standard error so far. */
+  log(): string;
+  /** SIGTERM, then waits for the end. */
+  stop(): Promise<void>;
+  kill(signal: NodeJS.Signals): void;
+  /** Starts a gateway again on the same folder. */
+  restart(): Promise<TestGateway>;
+  /** Stops it and removes the folder. */
+  dispose(): Promise<void>;
+}
+
+/** Starts the real gateway from `dist/` as a process of its own, on a free port, with a folder of its own. */
+export async function startGateway(files: TestFiles, options: { readonly env?: Record<string, string>; readonly entry?: string } = {}): Promise<TestGateway> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-gw-'));
+  await mkdir(join(folder, 'policies'));
+  await writeFile(join(folder, 'gateway.yaml'), files.config);
+  for (const [name, text] of Object.entries(files.policies)) await writeFile(join(folder, 'policies', name), text);
+  const { key } = makeKey('administrative');
+  await writeFile(join(folder, 'admin.key'), key, { mode: 0o600 });
+  return boot(folder, key, options);
+}
+
+async function boot(folder: string, administrativeKey: string, options: { readonly env?: Record<string, string>; readonly entry?: string }): Promise<TestGateway> {
+  const configFile = join(folder, 'gateway.yaml');
+  const dataFolder = join(folder, 'data');
+  const policyFolder = join(folder, 'policies');
+  const child = spawn(process.execPath, [options.entry ?? launcher, 'start', '--config', configFile, '--port', '0'], {
+    cwd: folder,
+    env: {
+      ...process.env,
+      ...options.env,
+      SVC_TEST_DATA: dataFolder,
+      SVC_TEST_POLICIES: policyFolder,
+      SVC_BOOTSTRAP_ADMIN_KEY_FILE: join(folder, 'admin.key'),
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let log = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    log += text;
+  });
+  const url = await readyUrl(child, () => log);
+  const { pid } = child;
+  if (pid === undefined) throw new Error('the gateway has no process id');
+  const ended = once(child, 'exit');
+
+  async function stop(): Promise<void> {
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill('SIGCONT');
+      child.kill('SIGTERM');
+    }
+    await ended;
+  }
+
+  return {
+    url,
+    folder,
+    dataFolder,
+    configFile,
+    policyFolder,
+    administrativeKey,
+    pid,
+    log: () => log,
+    stop,
+    kill: (signal) => void child.kill(signal),
+    async restart() {
+      if (child.exitCode === null && child.signalCode === null) await ended;
+      return boot(folder, administrativeKey, options);
+    },
+    async dispose() {
+      await stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function readyUrl(child: ChildProcess, log: () => string): Promise<string> {
+  if (child.stdout === null) throw new Error('no standard output');
+  const lines = createInterface({ input: child.stdout });
+  return new Promise((resolve, reject) => {
+    lines.on('line', (line) => {
+      const event: unknown = JSON.parse(line);
+      if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string') resolve(event.url);
+    });
+    child.on('exit', (code, signal) => reject(new Error(`the gateway ended (${code ?? signal}) before it was ready:\n${log()}`)));
+  });
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // Tests look into bodies of every shape; each asserts what it reads.
+  // oxlint-disable-next-line no-explicit-any
+  readonly body: any;
+}
+
+/** One request with a key; the body is sent as JSON. */
+export async function send(url: string, key: string, method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  const response = await fetch(`${url}${path}`, {
+    method,
+    headers: { 'x-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
+}
+
+/** Makes a key through the API with the administrative key. */
+export async function makeApiKey(gateway: TestGateway, user: string, body: Record<string, unknown>): Promise<string> {
+  const answer = await send(gateway.url, gateway.administrativeKey, 'POST', `/v1/beta/users/${user}/keys`, { name: 'test', ...body });
+  if (answer.status !== 201) throw new Error(`no key: ${JSON.stringify(answer.body)}`);
+  return answer.body.key;
+}
