@@ -22,7 +22,8 @@ export function keyFromRequest(
   const inHeader = textsOf(request.headers['x-api-key']);
   const inBearer = textsOf(request.headers['authorization'])
     .filter((value) => BEARER.test(value))
-    .map((value) => value.replace(BEARER, '').trim());
+    .map((value) => value.replace(BEARER, '').trim())
+    .filter((key) => key !== '');
   const query = Object.hasOwn(request.query, 'api_key') ? request.query['api_key'] : undefined;
   const inQuery = textsOf(query);
   if (inQuery.length > 0 && queryKey === 'refuse')

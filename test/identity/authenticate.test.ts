@@ -1,0 +1,228 @@
+import { crc32 } from 'node:zlib';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { type Authenticator, createAuthenticator } from '../../src/identity/authenticate.ts';
+import { makeKey } from '../../src/identity/key-format.ts';
+import { type KeyShelf, keyShelf, PEPPER, shelve } from './key-shelf.ts';
+
+const OLD_PEPPER = Buffer.alloc(32, 6);
+
+let shelf: KeyShelf;
+let authenticator: Authenticator;
+let clock = 0;
+
+beforeEach(() => {
+  shelf = keyShelf();
+  clock = 0;
+  authenticator = createAuthenticator({ store: shelf, peppers: [PEPPER, OLD_PEPPER], elapsed: () => clock });
+});
+
+/** The answer at once, without a promise: what the hot path gives. */
+function cached(key: string) {
+  const answer = authenticator.authenticate(key);
+  if (answer instanceof Promise) throw new Error('asked the store');
+  return answer;
+}
+
+describe('who a key belongs to', () => {
+  it('is found in the store once, then answered at once', async () => {
+    const { key, record } = shelve(shelf, 'agent');
+    const first = await authenticator.authenticate(key);
+    expect(first).toEqual({
+      kind: 'agent',
+      keyId: record.id,
+      workspace: 'demo',
+      agentId: 'bot',
+      user: 'maria',
+      madeBy: null,
+      keyCreatedAt: record.createdAt,
+      readOnly: false,
+      allowedTools: null,
+    });
+    for (let round = 0; round < 100; round += 1) expect(cached(key)).toBe(first);
+    expect(shelf.reads).toBe(1);
+  });
+
+  it.each(['account', 'administrative', 'profile'] as const)('is told for kind %s', async (kind) => {
+    const { key } = shelve(shelf, kind, kind === 'profile' ? { scopes: ['effects:run'], readOnly: true } : {});
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind });
+  });
+
+  it('asks the store once for many at a time', async () => {
+    const { key } = shelve(shelf, 'account');
+    const all = await Promise.all(Array.from({ length: 200 }, () => authenticator.authenticate(key)));
+    expect(new Set(all).size).toBe(1);
+    expect(shelf.reads).toBe(1);
+  });
+});
+
+describe('a key that is not valid', () => {
+  it('is refused without a read when it is malformed', () => {
+    const { key } = shelve(shelf, 'account');
+    for (const text of ['', 'svc_', key.slice(0, -1), `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`])
+      expect(cached(text)).toEqual({ failure: 'invalid_key', why: 'malformed' });
+    expect(shelf.reads).toBe(0);
+  });
+
+  it('is unknown when the store has no such handle', async () => {
+    expect(await authenticator.authenticate(makeKey('account').key)).toEqual({
+      failure: 'invalid_key',
+      why: 'unknown',
+    });
+  });
+
+  it('is refused when only the secret is wrong, also from the cache, and does not push out the right one', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    let forged = '';
+    // A key with the right handle and a right checksum, but a secret of its own.
+    const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+    const body = `svc_acct_${record.handle}${'a'.repeat(32)}`;
+    let rest = crc32(body);
+    for (let place = 0; place < 6; place += 1) {
+      forged = letters.charAt(rest % 62) + forged;
+      rest = Math.floor(rest / 62);
+    }
+    forged = body + forged;
+    expect(await authenticator.authenticate(forged)).toEqual({ failure: 'invalid_key', why: 'wrong_secret' });
+    expect(cached(key)).toMatchObject({ kind: 'account' });
+    expect(cached(forged)).toEqual({ failure: 'invalid_key', why: 'wrong_secret' });
+    expect(shelf.reads).toBe(1);
+  });
+
+  it.each([
+    ['an agent key without agent', 'agent', { agentId: null }],
+    ['an account key without workspace', 'account', { workspace: null }],
+    ['a profile key without profile', 'profile', { profile: null }],
+    ['a damaged hash', 'account', { hash: 'AAAA' }],
+    ['an empty hash', 'account', { hash: '' }],
+  ] as const)('is %s', async (_, kind, change) => {
+    const { key } = shelve(shelf, kind, change);
+    expect(await authenticator.authenticate(key)).toMatchObject({ failure: 'invalid_key' });
+  });
+
+  it('expires by the store’s time, from the cache as well', async () => {
+    const { key } = shelve(shelf, 'account', { expiresAt: shelf.time + 100 });
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account' });
+    shelf.time += 99;
+    expect(cached(key)).toMatchObject({ kind: 'account' });
+    shelf.time += 1;
+    expect(cached(key)).toEqual({ failure: 'invalid_key', why: 'expired' });
+  });
+});
+
+describe('a revocation', () => {
+  const revoke = (handle: string) =>
+    shelf.records.set(handle, { ...shelf.records.get(handle)!, revokedAt: shelf.time });
+
+  it.each([
+    ['by handle', false],
+    ['of all', true],
+  ])('is in force at once after the notice %s', async (_, all) => {
+    const { key, record } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    revoke(record.handle);
+    shelf.announce(all ? null : [record.handle]);
+    expect(await authenticator.authenticate(key)).toEqual({ failure: 'invalid_key', why: 'revoked' });
+  });
+
+  it('is in force within a second when its notice is lost', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    revoke(record.handle);
+    clock = 1000;
+    expect(await authenticator.authenticate(key)).toEqual({ failure: 'invalid_key', why: 'revoked' });
+  });
+
+  it('is not undone by a read that was under way', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    let open = (): void => undefined;
+    shelf.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const early = authenticator.authenticate(key);
+    revoke(record.handle);
+    shelf.announce([record.handle]);
+    shelf.gate = null;
+    expect(await authenticator.authenticate(key)).toMatchObject({ why: 'revoked' });
+    open();
+    await early;
+    expect(cached(key)).toMatchObject({ why: 'revoked' });
+  });
+
+  it('of a busy key needs no notice and makes no request wait', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    revoke(record.handle);
+    clock = 600;
+    expect(cached(key)).toMatchObject({ kind: 'account' });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(shelf.reads).toBe(2);
+    expect(cached(key)).toMatchObject({ why: 'revoked' });
+  });
+
+  it('reaches keys that were removed altogether', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    shelf.records.delete(record.handle);
+    clock = 600;
+    cached(key);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(await authenticator.authenticate(key)).toMatchObject({ why: 'unknown' });
+  });
+});
+
+describe('when the store cannot be asked', () => {
+  it('says so, and never that a key is invalid', async () => {
+    const { key } = shelve(shelf, 'account');
+    shelf.fault = new Error('store down');
+    await expect(authenticator.authenticate(key)).rejects.toThrow('store down');
+    shelf.fault = null;
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account' });
+  });
+
+  it('goes on with a fresh record, and not with an old one', async () => {
+    const { key } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    shelf.fault = new Error('store down');
+    clock = 999;
+    expect(cached(key)).toMatchObject({ kind: 'account' });
+    await new Promise((resolve) => setImmediate(resolve));
+    clock = 1000;
+    await expect(authenticator.authenticate(key)).rejects.toThrow('store down');
+  });
+});
+
+describe('rotating the master secret', () => {
+  it('keeps keys valid that were made under the old pepper', async () => {
+    const { key } = shelve(shelf, 'account', {}, OLD_PEPPER);
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account' });
+    const without = createAuthenticator({ store: shelf, peppers: [PEPPER], elapsed: () => clock });
+    expect(await without.authenticate(key)).toMatchObject({ why: 'wrong_secret' });
+  });
+});
+
+describe('when a key was last used', () => {
+  it('is written in one batch, at most once a minute and key, and never for a key that was refused', async () => {
+    const one = shelve(shelf, 'account');
+    const two = shelve(shelf, 'account');
+    const gone = shelve(shelf, 'account', { revokedAt: 1 });
+    const recent = shelve(shelf, 'account', { lastUsedAt: shelf.time - 59_999 });
+    for (const { key } of [one, two, gone, recent, one, two]) await authenticator.authenticate(key);
+    await authenticator.close();
+    expect(shelf.touched).toEqual([{ ids: [one.record.id, two.record.id], at: shelf.time }]);
+    shelf.time += 59_999;
+    await authenticator.authenticate(one.key);
+    await authenticator.close();
+    expect(shelf.touched).toHaveLength(1);
+    shelf.time += 1;
+    await authenticator.authenticate(one.key);
+    await authenticator.close();
+    expect(shelf.touched[1]).toEqual({ ids: [one.record.id], at: shelf.time });
+  });
+
+  it('costs no request anything when it cannot be written', async () => {
+    const { key } = shelve(shelf, 'account');
+    shelf.touchKeys = () => Promise.reject(new Error('disk full'));
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account' });
+    await expect(authenticator.close()).resolves.toBeUndefined();
+  });
+});

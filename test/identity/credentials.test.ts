@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { keyFromRequest } from '../../src/identity/credentials.ts';
+
+type Headers = Parameters<typeof keyFromRequest>[0]['headers'];
+
+const find = (headers: Headers, query: Headers = {}, queryKey: 'allow' | 'refuse' = 'allow') =>
+  keyFromRequest({ headers, query }, queryKey);
+
+describe('the key of a request', () => {
+  it.each<[string, Headers, Headers, boolean]>([
+    ['X-API-Key', { 'x-api-key': 'k' }, {}, false],
+    ['Authorization: Bearer', { authorization: 'Bearer k' }, {}, false],
+    ['bearer in any case, with spaces', { authorization: 'bEARER   k ' }, {}, false],
+    ['the query', {}, { api_key: 'k' }, true],
+    ['all three alike', { 'x-api-key': 'k', authorization: 'Bearer k' }, { api_key: 'k' }, true],
+    ['the header, beside a scheme that is not ours', { 'x-api-key': 'k', authorization: 'Basic Zm9v' }, {}, false],
+    ['the query, beside an empty header', { 'x-api-key': '' }, { api_key: 'k' }, true],
+    ['the query, twice the same', {}, { api_key: ['k', 'k'] }, true],
+  ])('is taken from %s', (_, headers, query, viaQuery) => {
+    expect(find(headers, query)).toEqual({ kind: 'key', key: 'k', viaQuery });
+  });
+
+  it.each<[string, Headers, Headers]>([
+    ['nothing', {}, {}],
+    ['an empty header', { 'x-api-key': '' }, {}],
+    ['another scheme', { authorization: 'Basic Zm9vOmJhcg==' }, {}],
+    ['the word alone', { authorization: 'Bearer' }, {}],
+    ['the word and a space', { authorization: 'Bearer ' }, {}],
+    ['an inherited name', {}, Object.create({ api_key: 'k' })],
+  ])('is missing from %s', (_, headers, query) => {
+    expect(find(headers, query)).toEqual({ kind: 'missing' });
+  });
+
+  it.each<[string, Headers, Headers]>([
+    ['header and bearer', { 'x-api-key': 'canary-a', authorization: 'Bearer canary-b' }, {}],
+    ['header and query', { 'x-api-key': 'canary-a' }, { api_key: 'canary-b' }],
+    ['bearer and query', { authorization: 'Bearer canary-a' }, { api_key: 'canary-b' }],
+    ['the query twice', {}, { api_key: ['canary-a', 'canary-b'] }],
+    ['the header twice', { 'x-api-key': ['canary-a', 'canary-b'] }, {}],
+    ['case alone', { 'x-api-key': 'canary-a' }, { api_key: 'Canary-a' }],
+  ])('is none when %s differ, and no key is shown', (_, headers, query) => {
+    const found = find(headers, query);
+    expect(found.kind).toBe('invalid');
+    expect(JSON.stringify(found)).not.toMatch(/canary/i);
+  });
+
+  it('is refused in the query where the configuration says so', () => {
+    expect(find({}, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
+    expect(find({ 'x-api-key': 'k' }, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
+    expect(find({ 'x-api-key': 'k' }, {}, 'refuse').kind).toBe('key');
+  });
+});
