@@ -1,14 +1,17 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { BudgetRow, KeyRecord } from '../effects/controls.ts';
 import type { Decision, Reason } from '../effects/decision.ts';
 import type { EffectRecord } from '../effects/effect.ts';
-import type { KeyRecord } from '../effects/controls.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
-import type { ShownBudget, RunResult } from '../effects/outcome.ts';
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { Agent, KeyKind, Principal, Scope } from '../effects/principal.ts';
-import type { Problem, RequestFault, RunRequest } from '../effects/run-request.ts';
+import type { RunResult, ShownBudget } from '../effects/outcome.ts';
+import type { Agent, Principal } from '../effects/principal.ts';
+import type { Problem, RunRequest } from '../effects/run-request.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { ApprovalRequirement, MatchedRule, Obligation, Observed } from '../effects/verdict.ts';
+import type { Directory } from '../identity/directory.ts';
+import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
+import type { KeyProfile } from '../identity/profiles.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
@@ -23,11 +26,17 @@ export interface ApiPorts {
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
-  readonly directory: ApiDirectory;
-  readonly catalog: ApiCatalog;
+  readonly directory: Directory;
+  readonly catalog: () => ApiCatalog;
   readonly policies: () => PolicyListing;
-  readonly profiles: () => readonly ProfileListing[];
-  readonly keys: KeyMaker;
+  /** Shipped and configured profiles. */
+  readonly profiles: () => readonly KeyProfile[];
+  readonly keys: {
+    /** Makes a key; nothing is stored yet (`createKeyRecord` with its context). */
+    readonly create: (request: KeyRequest) => MadeKey;
+    /** A successor with the same rights; nothing is stored yet. */
+    readonly successor: (of: KeyRecord) => { readonly record: KeyRecord; readonly key: string };
+  };
   readonly receipts: {
     /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
@@ -38,11 +47,15 @@ export interface ApiPorts {
   readonly pools: () => ReadonlyMap<string, number>;
   /** Whether some rule could let an agent call the tool: claims are taken only on targets of such tools. */
   readonly couldPermit: (tool: string) => boolean;
+  /** How an agent may see a budget row: figures of its own, a level of one that it shares, others not at all. */
+  readonly budgetView: (row: BudgetRow, agent: Agent) => 'own' | 'shared' | 'hidden';
   readonly settings: () => ApiSettings;
   /** A fresh id: the prefix, `_` and a ULID in lower case. */
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;
   /** Beyond the store: what keeps the gateway from taking calls (draining, journal, policy). Empty: nothing. */
   readonly impediments: () => readonly { readonly part: string; readonly message: string }[];
+  /** Prometheus text of all metrics. */
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
 export type Authenticated = Principal | { readonly failure: 'invalid_key' };
@@ -53,8 +66,6 @@ export interface ApiSettings {
   /** Names that `Host` may carry beside the bound address; compared without port. */
   readonly allowedHosts: readonly string[];
   readonly queryKey: 'allow' | 'refuse';
-  /** Bytes of a request body. */
-  readonly bodyLimit: number;
   /** Levels of JSON nesting. */
   readonly depthLimit: number;
 }
@@ -106,16 +117,6 @@ export type ApprovalResult =
   | { readonly kind: 'decided'; readonly approval: ApprovalRecord; readonly effect: EffectRecord | null }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Who is there. Reads are synchronous, from a view that follows the store. */
-export interface ApiDirectory {
-  agent(workspace: string, id: string): Agent | null;
-  agents(workspace: string): readonly Agent[];
-  workspaceExists(id: string): boolean;
-  workspaces(): readonly string[];
-  /** Takes in what was just written to the store. */
-  refresh(): Promise<void>;
-}
-
 export interface ApiCatalog {
   tool(name: string): Tool | null;
   tools(): readonly Tool[];
@@ -134,39 +135,4 @@ export interface PolicyListing {
     readonly file: string | null;
     readonly line: number | null;
   }[];
-}
-
-export interface ProfileListing {
-  readonly name: string;
-  readonly description: string;
-  readonly scopes: readonly Scope[];
-  readonly allowedTools: readonly string[] | null;
-  readonly readOnly: boolean;
-}
-
-/** A request for a key, as it came. */
-export interface KeyCall {
-  readonly user: string | null;
-  /** User of the administrative key that asks; `null` where it has none. */
-  readonly madeBy: string | null;
-  readonly name: string;
-  readonly profile: string | null;
-  readonly kind: KeyKind | null;
-  readonly workspace: string | null;
-  readonly agentId: string | null;
-  readonly scopes: readonly Scope[] | null;
-  readonly allowedTools: readonly string[] | null;
-  /** ms from now; `null` takes the default of the kind. */
-  readonly expiresInMs: number | null;
-}
-
-export interface KeyMaker {
-  /** Makes a key; nothing is stored yet. */
-  create(
-    call: KeyCall,
-  ):
-    | { readonly kind: 'made'; readonly record: KeyRecord; readonly key: string }
-    | { readonly kind: 'refused'; readonly faults: readonly RequestFault[] };
-  /** A successor with the same rights; nothing is stored yet. */
-  successor(of: KeyRecord): { readonly record: KeyRecord; readonly key: string };
 }

@@ -1,0 +1,40 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type {
+  FastifyBaseLogger,
+  FastifyInstance,
+  RawReplyDefaultExpression,
+  RawRequestDefaultExpression,
+  RawServerDefault,
+} from 'fastify';
+import type { Principal } from '../effects/principal.ts';
+import type { EndpointId, Permission, View } from '../identity/permissions.ts';
+
+/** The server, with bodies, queries and paths typed by their schemas. */
+export type ApiApp = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+/** Who calls a control-plane route, and how much of it that key sees. */
+export interface Caller {
+  readonly principal: Principal;
+  readonly view: View;
+  /** On a run request a key that may not is a decision, which the core makes; elsewhere it never gets here. */
+  readonly refusal: Extract<Permission, { ok: false }> | null;
+  /** ms since the epoch, store time. */
+  readonly authenticatedAt: number;
+  readonly authenticatedInMs: number;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Row of the permission table that the route stands for; routes without one need no key. */
+    readonly endpoint?: EndpointId;
+  }
+  interface FastifyRequest {
+    caller: Caller | null;
+  }
+}

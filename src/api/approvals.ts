@@ -1,0 +1,127 @@
+import { Type } from 'typebox';
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { JsonObject } from '../effects/json.ts';
+import { approvalToWire } from '../effects/render.ts';
+import type { ApiApp } from './app.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
+import { decisionOf } from './effect-wire.ts';
+import type { ApiPorts } from './ports.ts';
+import { Refused, refuse } from './problem.ts';
+import { AnyObject, InWorkspace, NoQuery, WithId, answers, optionalTimeToWire, timeToWire } from './schema.ts';
+
+const APPROVALS = '/v1/workspaces/:ws/approvals';
+
+const VoteBody = Type.Object(
+  { comment: Type.Optional(Type.String({ maxLength: 1000 })) },
+  { additionalProperties: false },
+);
+
+const Record = AnyObject('A request for approval: what is asked, who may decide, who has.');
+
+/** `…/approvals`: list, get, approve, reject. */
+export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
+
+  app.get(
+    APPROVALS,
+    {
+      config: { endpoint: 'approvals.read' },
+      schema: {
+        operationId: 'listApprovals',
+        summary: 'List requests for approval',
+        tags: ['approvals'],
+        params: InWorkspace,
+        querystring: Type.Object(
+          { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])) },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: AnyObject('`approvals`.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const approvals = await store.approvals(request.params.ws, request.query.status ?? null);
+      return {
+        approvals: approvals
+          .filter(({ requester }) => mayBeSeen(caller, requester.agentId))
+          .map((approval) => recordToWire(approval, ports.settings().publicUrl)),
+      };
+    },
+  );
+
+  app.get(
+    `${APPROVALS}/:id`,
+    {
+      config: { endpoint: 'approvals.read' },
+      schema: {
+        operationId: 'getApproval',
+        summary: 'One request for approval',
+        tags: ['approvals'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const approval = await store.approval(request.params.ws, request.params.id);
+      if (approval === null || !mayBeSeen(callerOf(request), approval.requester.agentId))
+        throw refuse('not_found', 'There is no such request for approval here.');
+      return recordToWire(approval, ports.settings().publicUrl);
+    },
+  );
+
+  for (const verdict of ['approve', 'reject'] as const) {
+    app.post(
+      `${APPROVALS}/:id/${verdict}`,
+      {
+        config: { endpoint: 'approvals.decide' },
+        schema: {
+          operationId: verdict === 'approve' ? 'approve' : 'reject',
+          summary: verdict === 'approve' ? 'Approve; the last approval needed runs the action' : 'Reject; binds the key',
+          description: 'Nobody decides on a request of their own, and no key without a user decides at all.',
+          tags: ['approvals'],
+          params: WithId,
+          querystring: NoQuery,
+          body: VoteBody,
+          response: answers({ 200: Record }),
+        },
+      },
+      async (request) => {
+        const { principal } = callerOf(request);
+        const { ws, id } = request.params;
+        const { comment = null } = request.body;
+        const result = await ports.decideApproval({ principal, workspace: ws, approvalId: id, verdict, comment });
+        if (result.kind === 'problem') throw new Refused(result.problem, {});
+        const { approval, effect } = result;
+        return {
+          ...recordToWire(approval, ports.settings().publicUrl),
+          ...(effect === null
+            ? {}
+            : { effect: { effect_id: effect.id, state: effect.life.state, decision: decisionOf(effect) } }),
+        };
+      },
+    );
+  }
+}
+
+function recordToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
+  const { requester } = approval;
+  return {
+    ...approvalToWire(approval, publicUrl),
+    workspace: approval.workspace,
+    effect_id: approval.effectId,
+    tool: approval.tool,
+    target: approval.target,
+    summary: approval.requirements[0]?.summary ?? null,
+    requested_by: { agent_id: requester.agentId, user: requester.user, key_id: requester.keyId },
+    requirements: approval.requirements.map(({ rule, approvers, quorum, summary }) => ({
+      rule,
+      approvers: { roles: approvers.roles, users: approvers.users },
+      quorum,
+      summary,
+    })),
+    votes: approval.votes.map(({ user, verdict, at, comment }) => ({ user, verdict, at: timeToWire(at), comment })),
+    created_at: timeToWire(approval.createdAt),
+    decided_at: optionalTimeToWire(approval.decidedAt),
+  };
+}

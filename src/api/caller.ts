@@ -1,0 +1,132 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Json, isJsonObject } from '../effects/json.ts';
+import type { LedgerActor } from '../effects/ledger.ts';
+import type { Principal } from '../effects/principal.ts';
+import { keyFromRequest } from '../identity/credentials.ts';
+import { parseKey } from '../identity/key-format.ts';
+import { permit } from '../identity/permissions.ts';
+import type { Caller } from './app.ts';
+import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+
+/** When keys in the query were declared deprecated (RFC 9745: seconds since the epoch). */
+const QUERY_KEY_DEPRECATED = '@1767225600';
+
+/**
+ * The hook before each control-plane route that names a row of the permission table: 429, then 401, then 403, all
+ * before the body is read. On a run request a 403 is left to the core, which makes it a decision with a ledger event.
+ */
+export function identifyCaller(
+  ports: Pick<ApiPorts, 'authenticate' | 'settings' | 'store' | 'directory'>,
+  limiter: InvalidKeyLimiter,
+): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+  return async (request, reply) => {
+    const { endpoint } = request.routeOptions.config;
+    if (endpoint === undefined) return;
+    const started = performance.now();
+    const query = queryOf(request);
+    const credentials = keyFromRequest({ headers: request.headers, query }, ports.settings().queryKey);
+    if (credentials.kind === 'missing')
+      throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
+    if (credentials.kind === 'key' && credentials.viaQuery) {
+      reply.header('deprecation', QUERY_KEY_DEPRECATED);
+      reply.header('link', `<${ports.settings().publicUrl}/docs/errors/missing_key>; rel="deprecation"`);
+    }
+    const handle = credentials.kind === 'key' ? (parseKey(credentials.key)?.handle ?? null) : null;
+    const wait = limiter.check(request.ip, handle);
+    if (wait !== null)
+      throw refuse('too_many_requests', 'This address has sent too many invalid keys.', { retryAfterMs: wait });
+    if (credentials.kind === 'invalid') {
+      limiter.failed(request.ip);
+      throw refuse('invalid_key', credentials.detail);
+    }
+    const found = await ports.authenticate(credentials.key);
+    if ('failure' in found) {
+      limiter.failed(request.ip);
+      throw refuse('invalid_key', 'The key is malformed, unknown, expired or revoked.');
+    }
+    limiter.passed(handle);
+    request.caller = callerFor(found, request, endpoint, started, ports);
+  };
+}
+
+function callerFor(
+  principal: Principal,
+  request: FastifyRequest,
+  endpoint: NonNullable<FastifyRequest['routeOptions']['config']['endpoint']>,
+  started: number,
+  ports: Pick<ApiPorts, 'store' | 'directory'>,
+): Caller {
+  const workspace = pathParam(request, 'ws');
+  const permission = permit(principal, endpoint, workspace);
+  const authenticatedInMs = performance.now() - started;
+  const times = { authenticatedAt: ports.store.now() - authenticatedInMs, authenticatedInMs };
+  if (!permission.ok) {
+    if (endpoint !== 'effects.run') throw refuse(permission.code, permission.detail);
+    return { principal, view: { kind: 'none' }, refusal: permission, ...times };
+  }
+  if (workspace !== null && permission.view.kind === 'any' && !ports.directory.workspaceExists(workspace))
+    throw refuse('not_found', 'There is no such workspace.');
+  return { principal, view: permission.view, refusal: null, ...times };
+}
+
+/** A name may stand once in a query. Runs after authentication; `api_key` is removed for good. */
+export async function checkQuery(request: FastifyRequest): Promise<void> {
+  const query = queryOf(request);
+  const repeated = Object.entries(query).filter(([name, value]) => name !== 'api_key' && Array.isArray(value));
+  if (repeated.length > 0)
+    throw refuseFaults(repeated.map(([name]) => ({ path: `/query/${name}`, message: 'stands more than once' })));
+  if ('api_key' in query) {
+    const { api_key: _, ...rest } = query;
+    request.query = rest;
+  }
+}
+
+/** The caller of a route that named a row of the permission table. */
+export function callerOf(request: FastifyRequest): Caller {
+  if (request.caller === null) throw new Error('the route names no row of the permission table');
+  return request.caller;
+}
+
+/** Who an event in the ledger is attributed to: the agent, the user, else the key. */
+export function ledgerActor(principal: Principal): LedgerActor {
+  if (principal.kind === 'agent') return { type: 'agent', id: principal.agentId };
+  if (principal.kind === 'profile' && principal.agentId !== null) return { type: 'agent', id: principal.agentId };
+  return principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user };
+}
+
+/** Whether something that belongs to an agent may be seen: of other agents' things an agent key sees nothing. */
+export function mayBeSeen(caller: Caller, agentId: string): boolean {
+  return caller.view.kind !== 'own' || caller.view.agentId === agentId;
+}
+
+/** The agent that a request acts for: the key's own, else the one it names, which must be registered. */
+export function actingAgent(
+  caller: Caller,
+  named: string | undefined,
+  workspace: string,
+  directory: ApiPorts['directory'],
+): string {
+  const own = caller.view.kind === 'own' ? caller.view.agentId : null;
+  if (own !== null && named !== undefined && named !== own)
+    throw refuseFaults([{ path: '/agent_id', message: `must be ${own}, or be left out: the key names the agent` }]);
+  const id = own ?? named;
+  if (id === undefined)
+    throw refuseFaults([{ path: '/agent_id', message: 'is required: this key belongs to no agent' }]);
+  const agent = directory.agent(workspace, id);
+  if (agent === null || agent.disabled)
+    throw refuseFaults([{ path: '/agent_id', message: 'names no registered agent that is enabled' }]);
+  return id;
+}
+
+/** One name of the path, as far as the route has it. */
+function pathParam(request: FastifyRequest, name: string): string | null {
+  const params = request.params as Json;
+  const value = isJsonObject(params) ? params[name] : undefined;
+  return typeof value === 'string' ? value : null;
+}
+
+function queryOf(request: FastifyRequest): Readonly<Record<string, string | readonly string[]>> {
+  return request.query as Readonly<Record<string, string | readonly string[]>>;
+}

@@ -1,0 +1,198 @@
+import { Type } from 'typebox';
+import type { ClaimRecord } from '../effects/controls.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { ApiApp, Caller } from './app.ts';
+import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
+
+const CLAIMS = '/v1/workspaces/:ws/claims';
+/** A claim, and a reservation, is asked for at most this long, s. */
+export const MAX_TTL_S = 3600;
+const RENEWAL_S = 300;
+
+/** How long a claim or reservation lasts. */
+export const Ttl = Type.Integer({ minimum: 1, maximum: MAX_TTL_S, description: 'Seconds from now.' });
+
+const Record = AnyObject('A claim.');
+
+/** `…/claims`: take, list, renew, release. */
+export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
+
+  app.post(
+    CLAIMS,
+    {
+      config: { endpoint: 'claims.write' },
+      schema: {
+        operationId: 'takeClaim',
+        summary: 'Take an exclusive right on a target, for a time',
+        description: 'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`.',
+        tags: ['claims'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: Type.Object(
+          {
+            target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
+            agent_id: Type.Optional(AgentId),
+            ttl_s: Ttl,
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 201: Record }),
+      },
+    },
+    async (request, reply) => {
+      const { ws } = request.params;
+      const { target, agent_id, ttl_s } = request.body;
+      const caller = callerOf(request);
+      const agentId = actingAgent(caller, agent_id, ws, ports.directory);
+      if (!isTargetOfCallable(target, caller, ports))
+        throw refuseFaults([{ path: '/target', message: 'is the target of no tool that the agent may call' }]);
+      const result = await store.takeClaim({
+        id: ports.newId('clm'),
+        workspace: ws,
+        target,
+        agentId,
+        ttlMs: ttl_s * 1000,
+        actor: ledgerActor(caller.principal),
+      });
+      switch (result.kind) {
+        case 'made':
+          return reply.code(201).send(claimToWire(result.claim));
+        case 'held':
+          throw refuse('claim_held', `Another agent holds a claim on ${target}.`, {
+            retryAfterMs: Math.max(1000, result.claim.expiresAt - store.now()),
+            // Whose it is stays between the workspace and its people.
+            members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
+          });
+        case 'too_many':
+          throw refuse('conflict', `An agent holds at most ${result.limit} claims. Release one first.`);
+      }
+    },
+  );
+
+  app.get(
+    CLAIMS,
+    {
+      config: { endpoint: 'claims.read' },
+      schema: {
+        operationId: 'listClaims',
+        summary: 'List claims in force',
+        tags: ['claims'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`claims`.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const claims = await store.claims(request.params.ws);
+      return { claims: claims.filter(({ agentId }) => mayBeSeen(caller, agentId)).map(claimToWire) };
+    },
+  );
+
+  app.post(
+    `${CLAIMS}/:id/renew`,
+    {
+      config: { endpoint: 'claims.write' },
+      schema: {
+        operationId: 'renewClaim',
+        summary: 'Renew a claim',
+        tags: ['claims'],
+        params: WithId,
+        querystring: NoQuery,
+        body: Type.Object(
+          { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      await visibleClaim(ports, caller, ws, id);
+      const ttlMs = (request.body.ttl_s ?? RENEWAL_S) * 1000;
+      const claim = await store.renewClaim(ws, id, ttlMs, ledgerActor(caller.principal));
+      if (claim === null) throw noSuchClaim();
+      return claimToWire(claim);
+    },
+  );
+
+  app.delete(
+    `${CLAIMS}/:id`,
+    {
+      config: { endpoint: 'claims.write' },
+      schema: {
+        operationId: 'releaseClaim',
+        summary: 'Release a claim',
+        tags: ['claims'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      await visibleClaim(ports, caller, ws, id);
+      const claim = await store.releaseClaim(ws, id, ledgerActor(caller.principal));
+      if (claim === null) throw noSuchClaim();
+      return claimToWire(claim);
+    },
+  );
+}
+
+async function visibleClaim(ports: ApiPorts, caller: Caller, workspace: string, id: string): Promise<void> {
+  const claim = await ports.store.claim(workspace, id);
+  if (claim === null || !mayBeSeen(caller, claim.agentId)) throw noSuchClaim();
+}
+
+function noSuchClaim() {
+  return refuse('not_found', 'There is no such claim here, or its time is over.');
+}
+
+/** Whether some tool that the key and policy leave open to the agent has a target of this form. */
+function isTargetOfCallable(target: string, caller: Caller, ports: ApiPorts): boolean {
+  const { allowedTools } = caller.principal;
+  return ports
+    .catalog()
+    .tools()
+    .some(
+      (tool) =>
+        (allowedTools === null || allowedTools.includes(tool.name)) &&
+        ports.couldPermit(tool.name) &&
+        (target === tool.name || tool.target === null || fitsTemplate(tool.target, target)),
+    );
+}
+
+/** Whether a text can come out of a template: its literal parts in order, each placeholder something. */
+function fitsTemplate(template: string, text: string): boolean {
+  const literals = template.split(/\{[^{}]*\}/);
+  const [first = '', ...rest] = literals;
+  const last = rest.pop();
+  if (last === undefined) return template === text;
+  if (!text.startsWith(first) || !text.endsWith(last)) return false;
+  let at = first.length;
+  for (const literal of rest) {
+    const found = text.indexOf(literal, at + 1);
+    if (found === -1) return false;
+    at = found + literal.length;
+  }
+  return text.length - last.length > at;
+}
+
+function claimToWire(claim: ClaimRecord): JsonObject {
+  return {
+    id: claim.id,
+    workspace: claim.workspace,
+    target: claim.target,
+    agent_id: claim.agentId,
+    created_at: timeToWire(claim.createdAt),
+    expires_at: timeToWire(claim.expiresAt),
+    running_effects: claim.runningEffects,
+    extended_until: claim.extendedUntil > claim.expiresAt ? timeToWire(claim.extendedUntil) : null,
+  };
+}

@@ -1,0 +1,50 @@
+import type { EffectRecord } from '../effects/effect.ts';
+
+const FIRST_LOOK_MS = 25;
+const SLOWEST_LOOK_MS = 500;
+
+export interface EffectWatch {
+  /** Resolves with `true` when the effect is no longer executing, with `false` when the time is over first. */
+  settled(workspace: string, id: string, waitMs: number): Promise<boolean>;
+}
+
+/** Waits for effects on behalf of many callers: whoever waits for the same effect shares one series of reads. */
+export function createEffectWatch(
+  read: (workspace: string, id: string) => Promise<EffectRecord | null>,
+): EffectWatch {
+  const waiting = new Map<string, Set<(settled: boolean) => void>>();
+
+  const look = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {
+    const waiters = waiting.get(key);
+    if (waiters === undefined) return;
+    // A store that cannot be read is looked at again: the waiters have a limit of their own.
+    const effect = await read(workspace, id).catch(() => undefined);
+    if (effect !== undefined && effect?.life.state !== 'executing') {
+      waiting.delete(key);
+      for (const wake of waiters) wake(true);
+      return;
+    }
+    setTimeout(() => void look(workspace, id, key, Math.min(delayMs * 2, SLOWEST_LOOK_MS)), delayMs).unref();
+  };
+
+  return {
+    settled(workspace, id, waitMs) {
+      const key = `${workspace}/${id}`;
+      return new Promise((resolve) => {
+        const known = waiting.get(key);
+        const waiters = known ?? new Set();
+        const timer = setTimeout(() => wake(false), waitMs);
+        const wake = (settled: boolean): void => {
+          clearTimeout(timer);
+          waiters.delete(wake);
+          if (waiters.size === 0 && waiting.get(key) === waiters) waiting.delete(key);
+          resolve(settled);
+        };
+        waiters.add(wake);
+        if (known !== undefined) return;
+        waiting.set(key, waiters);
+        void look(workspace, id, key, FIRST_LOOK_MS);
+      });
+    },
+  };
+}

@@ -1,0 +1,222 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import { DECISION_TABLE, type Decision, type NextStep, type Reason } from '../effects/decision.ts';
+import type { EffectRecord, Evidence, SettledBy, Stage } from '../effects/effect.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
+import { approvalToWire, resultMembers } from '../effects/render.ts';
+import type { Tool } from '../effects/tool.ts';
+import { optionalTimeToWire, timeToWire } from './schema.ts';
+
+/** What the wire form of an effect needs from outside its record. */
+export interface EffectWireContext {
+  readonly publicUrl: string;
+  readonly receiptView: (jws: string) => JsonObject;
+  /** The tool as it is declared now; `null` where it is not any more. */
+  readonly tool: Tool | null;
+  /** The kept answer goes only to a key that may call the tool. */
+  readonly withResult: boolean;
+  /** The request for approval that the effect waits for, where it was looked up. */
+  readonly approval: ApprovalRecord | null;
+  /** The store's time. */
+  readonly now: number;
+}
+
+/** An effect as `GET …/effects/{id}` and lists show it: its present decision, state and times. */
+export function effectToWire(effect: EffectRecord, context: EffectWireContext): JsonObject {
+  const decision = decisionOf(effect);
+  const safe = isSafeToRetry(effect, context);
+  const self = `${context.publicUrl}/v1/workspaces/${effect.workspace}/effects/${effect.id}`;
+  const { life } = effect;
+  return {
+    id: effect.id,
+    effect_id: effect.id,
+    workspace: effect.workspace,
+    state: life.state,
+    decision,
+    action_type: effect.action.type,
+    tool: effect.action.tool,
+    target: effect.action.target,
+    upstream: effect.action.upstream,
+    agent_id: effect.actor.agentId,
+    key_id: effect.actor.keyId,
+    via: effect.actor.via,
+    idempotency_key: effect.idempotencyKey,
+    fingerprint: effect.fingerprint,
+    attempt: effect.attempt,
+    reason: reasonToWire(reasonOf(effect, safe)),
+    did_it_happen: DECISION_TABLE[decision].happened,
+    safe_to_retry: safe,
+    next: nextStep(effect, decision, safe),
+    created_at: timeToWire(effect.createdAt),
+    first_dispatch_at: optionalTimeToWire(effect.firstDispatchAt),
+    settled_at: optionalTimeToWire(
+      life.state === 'pending_approval' || life.state === 'executing' || life.state === 'unknown' ? null : life.at,
+    ),
+    receipt_id: life.state === 'committed' ? life.receipt.id : null,
+    policy: { version: effect.trace.policyVersion, matched: effect.trace.matched.map(({ rule }) => rule) },
+    ...(effect.trace.observed === null
+      ? {}
+      : { observed: { would: effect.trace.observed.would, rule: effect.trace.observed.rule } }),
+    holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
+    hold_state: effect.holdState,
+    ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
+    ...lifeMembers(effect, context),
+    links: {
+      effect: self,
+      run: `${self}/run`,
+      ...(life.state === 'committed' ? { receipt: `${self}/receipt` } : {}),
+      ...(life.state === 'unknown' ? { resolve: `${self}/resolve` } : {}),
+    },
+  };
+}
+
+/** The decision that a caller who asks again would be told, for the first time. */
+export function decisionOf(effect: EffectRecord): Decision {
+  switch (effect.life.state) {
+    case 'pending_approval':
+      return 'pending_approval';
+    case 'executing':
+      return 'in_progress';
+    case 'committed':
+      return 'committed';
+    case 'failed':
+      return 'failed';
+    case 'unknown':
+      return 'unknown_effect';
+    case 'rejected':
+      return 'denied_policy';
+    case 'denied':
+      return effect.life.decision;
+  }
+}
+
+/** A stage of a run. */
+export function stageToWire(stage: Stage): JsonObject {
+  return {
+    stage: stage.stage,
+    status: stage.status,
+    started_at: timeToWire(stage.startedAt),
+    duration_ms: stage.durationMs === null ? null : Math.round(stage.durationMs * 1000) / 1000,
+    detail: stage.detail,
+  };
+}
+
+/** An unknown outcome may be sent again only where the upstream itself removes duplicates, unchanged and still. */
+function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolean {
+  if (effect.life.state === 'executing') return false;
+  if (effect.life.state !== 'unknown') return true;
+  const { tool, now } = context;
+  return (
+    tool !== null &&
+    !effect.closed &&
+    tool.idempotent.kind === 'header' &&
+    tool.digest === effect.action.toolDigest &&
+    effect.firstDispatchAt !== null &&
+    now < effect.firstDispatchAt + tool.idempotent.forMs
+  );
+}
+
+function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): NextStep {
+  if (effect.life.state === 'unknown' && safe) return 'retry';
+  if (effect.life.state === 'denied' && effect.life.reason.code === 'state_drift') return 'replan';
+  return DECISION_TABLE[decision].next;
+}
+
+function reasonOf(effect: EffectRecord, safe: boolean): Reason {
+  const { life } = effect;
+  switch (life.state) {
+    case 'pending_approval':
+      return { code: 'approval_required', message: 'The action waits for approval.' };
+    case 'executing':
+      return { code: 'executing', message: 'The action is running.' };
+    case 'committed':
+      return { code: 'committed', message: life.evidence.message };
+    case 'failed':
+      return {
+        code:
+          life.settledBy.by === 'resolve' || life.settledBy.by === 'probe'
+            ? 'resolved_not_happened'
+            : life.evidence.code === 'not_dispatched' || life.evidence.code === 'connect_failed'
+              ? life.evidence.code
+              : 'upstream_refused',
+        message: life.evidence.message,
+      };
+    case 'unknown':
+      return {
+        code: 'outcome_unknown',
+        message: `${life.evidence.message} ${safe ? 'Send the same call with the same key again.' : 'Look at the live state and resolve it.'}`,
+      };
+    case 'rejected':
+      return { code: 'approval_rejected', message: 'An approver rejected the action.' };
+    case 'denied':
+      return life.reason;
+  }
+}
+
+function lifeMembers(effect: EffectRecord, context: EffectWireContext): Record<string, Json> {
+  const { life } = effect;
+  switch (life.state) {
+    case 'pending_approval':
+      return {
+        approval_id: life.approvalId,
+        ...(context.approval === null ? {} : { approval: approvalToWire(context.approval, context.publicUrl) }),
+      };
+    case 'rejected':
+      return { approval_id: life.approvalId, refused_until: timeToWire(life.until) };
+    case 'executing':
+      return { lease_end: timeToWire(life.lease.leaseEnd) };
+    case 'unknown':
+      return { evidence: evidenceToWire(life.evidence), quiesce_until: timeToWire(life.lease.quiesceUntil) };
+    case 'committed':
+      return {
+        receipt: context.receiptView(life.receipt.jws),
+        settled_by: settledByToWire(life.settledBy),
+        evidence: evidenceToWire(life.evidence),
+        ...(life.accepted ? { accepted: true } : {}),
+        ...(context.withResult ? resultMembers(life.result) : {}),
+        ...(life.responseTruncated ? { response_truncated: true } : {}),
+      };
+    case 'failed':
+      return {
+        settled_by: settledByToWire(life.settledBy),
+        evidence: evidenceToWire(life.evidence),
+        ...(context.withResult ? resultMembers(life.result) : {}),
+      };
+    case 'denied':
+      return life.mismatches.length === 0
+        ? {}
+        : { mismatches: life.mismatches.map(({ field, assumed, current }) => ({ field, assumed, current })) };
+  }
+}
+
+function reasonToWire({ code, message, policy, rule }: Reason): JsonObject {
+  return { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) };
+}
+
+function evidenceToWire(evidence: Evidence): JsonObject {
+  return {
+    code: evidence.code,
+    message: evidence.message,
+    status: evidence.status,
+    started_at: optionalTimeToWire(evidence.startedAt),
+    ended_at: optionalTimeToWire(evidence.endedAt),
+  };
+}
+
+function settledByToWire(settledBy: SettledBy): JsonObject {
+  switch (settledBy.by) {
+    case 'owner':
+    case 'late_answer':
+      return { by: settledBy.by };
+    case 'probe':
+      return { by: settledBy.by, evidence: settledBy.evidence };
+    case 'resolve':
+      return {
+        by: settledBy.by,
+        key_id: settledBy.keyId,
+        user: settledBy.user,
+        forced: settledBy.forced,
+        comment: settledBy.comment,
+        evidence: settledBy.evidence,
+      };
+  }
+}

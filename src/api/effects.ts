@@ -1,0 +1,532 @@
+import { type Static, Type } from 'typebox';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { StateCheck } from '../effects/action-call.ts';
+import { conditionFaults } from '../effects/conditions.ts';
+import { DECISIONS, statusOf } from '../effects/decision.ts';
+import type { EffectRecord } from '../effects/effect.ts';
+import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import { ledgerEventToWire } from '../effects/ledger.ts';
+import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/render.ts';
+import type { RequestFault, RunRequest } from '../effects/run-request.ts';
+import type { EffectFilter } from '../effects/store.ts';
+import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
+import type { ApiApp, Caller } from './app.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
+import { effectToWire, stageToWire } from './effect-wire.ts';
+import type { ApiPorts, PreviewResult } from './ports.ts';
+import { Refused, refuse, refuseFaults } from './problem.ts';
+import {
+  AgentId,
+  AnyObject,
+  AnyValue,
+  InWorkspace,
+  NoQuery,
+  Time,
+  Tool,
+  WithId,
+  answers,
+  timeFromWire,
+} from './schema.ts';
+import { createEffectWatch } from './effect-watch.ts';
+
+const WS = '/v1/workspaces/:ws';
+const METADATA_BYTES = 4096;
+const MAX_PAGE = 200;
+const DEFAULT_PAGE = 50;
+/** Longest wait that `Prefer: wait=n` may ask for, s. */
+const MAX_WAIT_S = 30;
+
+const StateCheckBody = Type.Object(
+  {
+    intent: Type.String({ maxLength: 1000 }),
+    required_fields: Type.Array(Type.String({ maxLength: 1000 }), { maxItems: 1000 }),
+    assumed_state: AnyObject('State that the agent resolved at plan time.'),
+    conditions: AnyObject('Field values that must hold in the live state.'),
+    on_mismatch: Type.Enum(['replan', 'block']),
+  },
+  { additionalProperties: false, description: 'Compared with the live state right before the call.' },
+);
+
+const IdempotencyKey = Type.String({
+  pattern: '^[\\x21-\\x7e]{1,255}$',
+  description: 'Identifies the action: the same key is the same action.',
+});
+
+const CALL_FIELDS = {
+  action_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp.tool_call'] })),
+  tool: Tool,
+  target: Type.Optional(Type.String({ minLength: 1, maxLength: 1024 })),
+  params: Type.Optional(AnyObject('Parameters of the tool.')),
+  agent_id: Type.Optional(AgentId),
+  state_check: Type.Optional(StateCheckBody),
+  claim_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+  reservation_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
+  metadata: Type.Optional(AnyObject('Kept and returned, never evaluated; at most 4 KiB.')),
+};
+
+const RunBody = Type.Object({ ...CALL_FIELDS, idempotency_key: IdempotencyKey }, { additionalProperties: false });
+const PreviewBody = Type.Object(
+  { ...CALL_FIELDS, idempotency_key: Type.Optional(IdempotencyKey) },
+  { additionalProperties: false },
+);
+
+const ListQuery = Type.Object(
+  {
+    state: Type.Optional(
+      Type.Enum(['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied']),
+    ),
+    decision: Type.Optional(Type.Enum([...DECISIONS])),
+    tool: Type.Optional(Tool),
+    agent_id: Type.Optional(AgentId),
+    since: Type.Optional(Time),
+    until: Type.Optional(Time),
+    limit: Type.Optional(Type.String({ pattern: '^[0-9]{1,3}$', description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.` })),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  },
+  { additionalProperties: false },
+);
+
+const ResolveBody = Type.Object(
+  {
+    outcome: Type.Enum(['happened', 'not_happened']),
+    evidence: Type.Optional(AnyValue('What the outcome rests on; stands in ledger and receipt.')),
+    comment: Type.Optional(Type.String({ maxLength: 1000 })),
+    force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
+  },
+  { additionalProperties: false },
+);
+
+const RunAnswer = Type.Object({
+  decision: Type.Enum([...DECISIONS]),
+  effect_id: Type.String(),
+  tool: Type.String(),
+  target: Type.String(),
+  agent_id: Type.String(),
+  idempotency_key: Type.String(),
+  attempt: Type.Integer(),
+  reason: Type.Object({
+    code: Type.String(),
+    message: Type.String(),
+    policy: Type.Optional(Type.String()),
+    rule: Type.Optional(Type.String()),
+  }),
+  did_it_happen: Type.Enum(['yes', 'no', 'maybe']),
+  safe_to_retry: Type.Boolean(),
+  next: Type.Enum(['proceed', 'replan', 'block', 'wait', 'resolve', 'retry']),
+  receipt: Type.Optional(AnyObject('The signed receipt: its payload and the compact JWS (`jws`).')),
+  result: Type.Optional(AnyValue('What the upstream answered.')),
+  approval: Type.Optional(AnyObject('The request for approval that the action waits for.')),
+  budgets: Type.Optional(Type.Array(AnyObject('A budget.'))),
+  mismatches: Type.Optional(Type.Array(AnyObject('A field that has drifted.'))),
+  retry_after_ms: Type.Optional(Type.Integer()),
+  links: AnyObject('Where to go on.'),
+});
+
+const Decided = (description: string) => ({ ...RunAnswer, description });
+
+/** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
+export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
+  const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
+
+  app.post(
+    `${WS}/effects`,
+    {
+      config: { endpoint: 'effects.run' },
+      preValidation: takeKeyFromHeader,
+      schema: {
+        operationId: 'runEffect',
+        summary: 'Run an action',
+        description: 'Runs the action at most once per idempotency key. The status follows the decision.',
+        tags: ['effects'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: RunBody,
+        response: answers({
+          200: Decided('committed'),
+          202: Decided('pending_approval'),
+          402: Decided('denied_budget'),
+          403: Decided('denied_permission, denied_policy or denied_identity'),
+          409: Decided('duplicate_blocked, in_progress, denied_claim, idempotency_conflict, or unknown_effect seen again'),
+          423: Decided('denied_reservation or denied_paused'),
+          502: Decided('failed'),
+          504: Decided('unknown_effect'),
+        }),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      const call = runRequest(request, caller, request.body, request.body.idempotency_key);
+      const first = await ports.run(call);
+      if (first.kind === 'problem') throw new Refused(first.problem, {});
+      let outcome = first.outcome;
+      const waitMs = preferredWaitMs(request);
+      if (outcome.decision === 'in_progress' && waitMs > 0) {
+        reply.header('preference-applied', `wait=${waitMs / 1000}`);
+        if (await watch.settled(outcome.workspace, outcome.effectId, waitMs)) {
+          const second = await ports.run(call);
+          if (second.kind === 'problem') throw new Refused(second.problem, {});
+          outcome = second.outcome;
+        }
+      }
+      return sendOutcome(reply, renderOutcome(outcome, renderContext(ports, caller)));
+    },
+  );
+
+  app.post(
+    `${WS}/effects/preview`,
+    {
+      config: { endpoint: 'effects.preview' },
+      preValidation: takeKeyFromHeader,
+      schema: {
+        operationId: 'previewEffect',
+        summary: 'Say what the action would get now',
+        description: 'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
+        tags: ['effects'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: PreviewBody,
+        response: answers({ 200: AnyObject('What would be decided, and why.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const call = runRequest(request, caller, request.body, request.body.idempotency_key ?? `preview-${request.id}`);
+      const result = await ports.preview(call);
+      if (result.kind === 'problem') throw new Refused(result.problem, {});
+      return previewToWire(result, caller);
+    },
+  );
+
+  app.get(
+    `${WS}/effects`,
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'listEffects',
+        summary: 'List effects, newest first',
+        tags: ['effects'],
+        params: InWorkspace,
+        querystring: ListQuery,
+        response: answers({ 200: AnyObject('`effects`, and `next_cursor` for the next page.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const filter = listFilter(request.query, caller);
+      if (filter === null) return { effects: [], next_cursor: null };
+      const page = await ports.store.effects(request.params.ws, filter);
+      return {
+        effects: page.items.map((effect) => wireOf(effect, caller, ports)),
+        next_cursor: page.next,
+      };
+    },
+  );
+
+  app.get(
+    `${WS}/effects/:id`,
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'getEffect',
+        summary: 'One action and its ledger events',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`effect`, and `ledger`: its events in order.') }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      const effect = await visibleEffect(ports, caller, ws, id);
+      const [ledger, approval] = await Promise.all([
+        ports.store.effectLedger(ws, id),
+        effect.life.state === 'pending_approval' ? ports.store.approval(ws, effect.life.approvalId) : null,
+      ]);
+      return { effect: wireOf(effect, caller, ports, approval), ledger: ledger.map(ledgerEventToWire) };
+    },
+  );
+
+  app.get(
+    `${WS}/effects/:id/receipt`,
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'getReceipt',
+        summary: 'The signed receipt',
+        description: '`Accept: application/jose` gives the bare JWS.',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('The payload of the receipt and the compact JWS (`jws`).') }),
+      },
+    },
+    async (request, reply) => {
+      const { ws, id } = request.params;
+      const { view } = callerOf(request);
+      const receipt = await ports.store.receipt(ws, id);
+      if (receipt === null) {
+        await visibleEffect(ports, callerOf(request), ws, id);
+        throw refuse('receipt_not_issued', 'Receipts are issued for committed effects; this one is not.');
+      }
+      const shown = ports.receipts.view(receipt.jws);
+      // The record may be gone while its receipt is kept: the receipt names the agent.
+      const actor = shown['actor'];
+      if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
+      if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;
+      return reply.type('application/jose').send(receipt.jws);
+    },
+  );
+
+  app.get(
+    `${WS}/effects/:id/run`,
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'getRun',
+        summary: 'The run, stage by stage',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`stages` in order.') }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const effect = await visibleEffect(ports, callerOf(request), ws, id);
+      return {
+        effect_id: effect.id,
+        state: effect.life.state,
+        attempt: effect.attempt,
+        stages: effect.stages.map(stageToWire),
+      };
+    },
+  );
+
+  app.post(
+    `${WS}/effects/:id/resolve`,
+    {
+      config: { endpoint: 'effects.resolve' },
+      schema: {
+        operationId: 'resolveEffect',
+        summary: 'Settle an unknown outcome',
+        description:
+          'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        body: ResolveBody,
+        response: answers({ 200: AnyObject('`effect` as it is now.') }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      const { outcome, evidence = null, comment = null, force = false } = request.body;
+      const { principal } = caller;
+      const result = await ports.resolve({ principal, workspace: ws, effectId: id, outcome, evidence, comment, force });
+      if (result.kind === 'problem') throw new Refused(result.problem, {});
+      return { effect: wireOf(result.effect, caller, ports) };
+    },
+  );
+}
+
+/** Who may see an effect that is not theirs is told that there is none. */
+async function visibleEffect(ports: ApiPorts, caller: Caller, workspace: string, id: string): Promise<EffectRecord> {
+  const effect = await ports.store.effect(workspace, id);
+  if (effect === null || !mayBeSeen(caller, effect.actor.agentId)) throw noSuchEffect();
+  return effect;
+}
+
+function noSuchEffect(): Refused {
+  return refuse('not_found', 'There is no such effect here.');
+}
+
+function wireOf(
+  effect: EffectRecord,
+  caller: Caller,
+  ports: ApiPorts,
+  approval: Parameters<typeof effectToWire>[1]['approval'] = null,
+): JsonObject {
+  const { allowedTools } = caller.principal;
+  return effectToWire(effect, {
+    publicUrl: ports.settings().publicUrl,
+    receiptView: ports.receipts.view,
+    tool: ports.catalog().tool(effect.action.tool),
+    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
+    approval,
+    now: ports.store.now(),
+  });
+}
+
+function renderContext(ports: ApiPorts, caller: Caller) {
+  return {
+    publicUrl: ports.settings().publicUrl,
+    receiptView: ports.receipts.view,
+    forAgent: caller.principal.kind === 'agent' || caller.view.kind === 'own',
+  };
+}
+
+function sendOutcome(reply: FastifyReply, rendered: RenderedOutcome): FastifyReply {
+  return reply.code(rendered.status).headers(rendered.headers).send(rendered.body);
+}
+
+/** The key may come in the header of the IETF draft as well; `"a"` and `a` are one key. */
+async function takeKeyFromHeader(request: FastifyRequest): Promise<void> {
+  const header = request.headers['idempotency-key'];
+  const body = request.body as Json | undefined;
+  if (typeof header !== 'string' || !isJsonObject(body)) return;
+  const key = /^"(.*)"$/.exec(header)?.[1] ?? header;
+  const named = body['idempotency_key'];
+  if (named === undefined) request.body = { ...body, idempotency_key: key };
+  else if (named !== key)
+    throw refuseFaults([{ path: '/idempotency_key', message: 'is not the key that the header Idempotency-Key names' }]);
+}
+
+/** @throws Refused with all faults that the schema cannot find */
+function runRequest(
+  request: FastifyRequest,
+  caller: Caller,
+  body: Static<typeof PreviewBody>,
+  idempotencyKey: string,
+): RunRequest {
+  const faults: RequestFault[] = [];
+  if (body.state_check !== undefined)
+    faults.push(...conditionFaults(body.state_check.conditions, '/state_check/conditions'));
+  if (body.metadata !== undefined && Buffer.byteLength(JSON.stringify(body.metadata)) > METADATA_BYTES)
+    faults.push({ path: '/metadata', message: `must not be longer than ${METADATA_BYTES} bytes` });
+  if (faults.length > 0 && caller.refusal === null) throw refuseFaults(faults);
+  const { ws } = request.params as { readonly ws: string };
+  return {
+    principal: caller.principal,
+    via: 'effects_api',
+    workspace: ws,
+    agentId: body.agent_id ?? null,
+    actionType: body.action_type ?? null,
+    tool: body.tool,
+    target: body.target ?? null,
+    params: body.params ?? {},
+    idempotencyKey,
+    stateCheck: body.state_check === undefined ? null : stateCheckOf(body.state_check),
+    claimId: body.claim_id ?? null,
+    reservationId: body.reservation_id ?? null,
+    metadata: body.metadata ?? null,
+    proxied: null,
+    requestIp: request.ip,
+    stages: [
+      {
+        stage: 'authenticate',
+        status: 'passed',
+        startedAt: caller.authenticatedAt,
+        durationMs: caller.authenticatedInMs,
+        detail: caller.principal.keyId,
+      },
+    ],
+  };
+}
+
+function stateCheckOf(body: Static<typeof StateCheckBody>): StateCheck {
+  return {
+    intent: body.intent,
+    requiredFields: body.required_fields,
+    assumedState: body.assumed_state,
+    conditions: body.conditions,
+    onMismatch: body.on_mismatch,
+  };
+}
+
+/** `Prefer: wait=n` (RFC 7240), capped. */
+function preferredWaitMs(request: FastifyRequest): number {
+  const { prefer } = request.headers;
+  const header = typeof prefer === 'string' ? prefer : '';
+  const seconds = /(?:^|[,;\s])wait\s*=\s*"?([0-9]{1,6})/i.exec(header)?.[1];
+  return seconds === undefined ? 0 : Math.min(Number(seconds), MAX_WAIT_S) * 1000;
+}
+
+/** @returns `null` when the filter asks for what the caller may not see */
+function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilter | null {
+  const faults: RequestFault[] = [];
+  const time = (name: 'since' | 'until'): number | null => {
+    const text = query[name];
+    if (text === undefined) return null;
+    const ms = timeFromWire(text);
+    if (ms === null) faults.push({ path: `/query/${name}`, message: 'is no time that exists' });
+    return ms;
+  };
+  const since = time('since');
+  const until = time('until');
+  const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
+  if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
+  if (faults.length > 0) throw refuseFaults(faults);
+  const own = caller.view.kind === 'own' ? caller.view.agentId : null;
+  if (own !== null && query.agent_id !== undefined && query.agent_id !== own) return null;
+  return {
+    state: query.state ?? null,
+    decision: query.decision ?? null,
+    tool: query.tool ?? null,
+    agentId: own ?? query.agent_id ?? null,
+    since,
+    until,
+    limit,
+    cursor: query.cursor ?? null,
+  };
+}
+
+function previewToWire(preview: Extract<PreviewResult, { kind: 'preview' }>, caller: Caller): JsonObject {
+  const forAgent = caller.view.kind === 'own';
+  const { code, message, policy, rule } = preview.reason;
+  return {
+    would: preview.would,
+    http_status: preview.httpStatus ?? statusOf(preview.would, false),
+    reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
+    tool: preview.tool,
+    target: preview.target,
+    agent_id: preview.agentId,
+    obligations: [
+      ...preview.obligations.map((obligation) => obligationToWire(obligation, forAgent)),
+      ...preview.approvals.map(requirementToWire),
+    ],
+    policies: preview.matched.map((matched) => ({
+      rule: matched.rule,
+      effect: matched.effect,
+      unknown: matched.unknown,
+    })),
+    policy_version: preview.policyVersion,
+    budgets: preview.budgets.map((budget) => budgetToWire(budget, forAgent)),
+    ...(preview.observed === null
+      ? {}
+      : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
+  };
+}
+
+function obligationToWire(obligation: Obligation, forAgent: boolean): JsonObject {
+  const { kind, rule } = obligation;
+  switch (obligation.kind) {
+    case 'budget':
+      return {
+        kind,
+        rule,
+        budget: obligation.budget,
+        unit: obligation.unit,
+        amount: obligation.amount,
+        ...(forAgent && obligation.sharing === 'shared' ? {} : { limit: obligation.limit }),
+      };
+    case 'rate_limit':
+      return { kind, rule, id: obligation.id, window_ms: obligation.windowMs, limit: obligation.limit };
+    case 'claim':
+      return { kind, rule, target: obligation.target, hold: obligation.hold };
+    case 'reserve':
+      return { kind, rule, pool: obligation.pool, units: obligation.units };
+  }
+}
+
+function requirementToWire(requirement: ApprovalRequirement): JsonObject {
+  return {
+    kind: 'approval',
+    rule: requirement.rule,
+    approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
+    quorum: requirement.quorum,
+    expires_ms: requirement.expiresMs,
+    summary: requirement.summary,
+  };
+}

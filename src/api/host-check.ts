@@ -1,0 +1,43 @@
+import { isIPv6 } from 'node:net';
+import type { ApiSettings } from './ports.ts';
+
+const LOOPBACK = ['127.0.0.1', '::1', 'localhost'] as const;
+
+/**
+ * Whether a `Host` header names this gateway: the address the connection came in on, the host of `public_url`, a
+ * configured name, and on loopback all of its names. Ports do not count. Guards against DNS rebinding.
+ * @param localAddress of the socket; `undefined` where there is none
+ */
+export function isKnownHost(
+  host: string | undefined,
+  localAddress: string | undefined,
+  settings: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
+): boolean {
+  const name = host === undefined ? null : hostName(host);
+  if (name === null) return false;
+  const bound = localAddress?.replace(/^::ffff:/, '').toLowerCase();
+  if (name === bound) return true;
+  const published = hostName(new URL(settings.publicUrl).host);
+  if (name === published) return true;
+  if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === name)) return true;
+  const onLoopback = [bound, published].some((address) => LOOPBACK.some((loopback) => loopback === address));
+  return onLoopback && LOOPBACK.some((loopback) => loopback === name);
+}
+
+/** Whether a browser's `Origin` is a page of this gateway. `null` and unparsable origins are not. */
+export function isKnownOrigin(
+  origin: string,
+  localAddress: string | undefined,
+  settings: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
+): boolean {
+  if (!/^https?:\/\//i.test(origin)) return false;
+  return isKnownHost(origin.replace(/^https?:\/\//i, ''), localAddress, settings);
+}
+
+/** The name in `name:port`, lower case, brackets of IPv6 removed; `null` when it is not one. */
+function hostName(host: string): string | null {
+  const match = /^(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?$/i.exec(host);
+  const [, v6, name] = match ?? [];
+  if (v6 !== undefined) return isIPv6(v6) ? v6.toLowerCase() : null;
+  return name?.toLowerCase().replace(/\.$/, '') ?? null;
+}

@@ -1,0 +1,66 @@
+/** Invalid keys that an address may show at once, and how many a second it gets back. */
+export const INVALID_KEY_LIMIT = { burst: 500, perSecond: 10, addresses: 10_000, remembered: 10_000 } as const;
+
+export interface InvalidKeyLimiter {
+  /**
+   * Asked before a key is looked at.
+   * @param handle the key's part in the clear; one that was valid lately passes whatever its address did
+   * @returns `null` to go on, or ms to wait
+   */
+  check(address: string, handle: string | null): number | null;
+  /** Told of each key that was not valid. */
+  failed(address: string): void;
+  /** Told of each key that was. */
+  passed(handle: string | null): void;
+}
+
+interface Bucket {
+  tokens: number;
+  at: number;
+}
+
+/**
+ * Keeps an address that guesses keys from costing store reads: a token bucket per address, spent by invalid keys only.
+ * Memory is bounded: the oldest addresses are forgotten first.
+ * @param now monotonic ms
+ */
+export function createInvalidKeyLimiter(now: () => number): InvalidKeyLimiter {
+  const buckets = new Map<string, Bucket>();
+  const valid = new Set<string>();
+
+  const refill = (bucket: Bucket): Bucket => {
+    const time = now();
+    const earned = ((time - bucket.at) / 1000) * INVALID_KEY_LIMIT.perSecond;
+    bucket.tokens = Math.min(INVALID_KEY_LIMIT.burst, bucket.tokens + earned);
+    bucket.at = time;
+    return bucket;
+  };
+
+  return {
+    check(address, handle) {
+      const bucket = buckets.get(address);
+      if (bucket === undefined) return null;
+      if (refill(bucket).tokens >= 1) return null;
+      if (handle !== null && valid.has(handle)) return null;
+      return Math.ceil(((1 - bucket.tokens) / INVALID_KEY_LIMIT.perSecond) * 1000);
+    },
+    failed(address) {
+      const bucket = refill(buckets.get(address) ?? { tokens: INVALID_KEY_LIMIT.burst, at: now() });
+      bucket.tokens = Math.max(0, bucket.tokens - 1);
+      buckets.delete(address);
+      buckets.set(address, bucket);
+      forgetOldest(buckets, INVALID_KEY_LIMIT.addresses);
+    },
+    passed(handle) {
+      if (handle === null || valid.has(handle)) return;
+      valid.add(handle);
+      forgetOldest(valid, INVALID_KEY_LIMIT.remembered);
+    },
+  };
+}
+
+function forgetOldest(entries: Map<string, Bucket> | Set<string>, most: number): void {
+  if (entries.size <= most) return;
+  const [oldest] = entries.keys();
+  if (oldest !== undefined) entries.delete(oldest);
+}

@@ -1,0 +1,157 @@
+import { type Static, Type } from 'typebox';
+import type { PauseRecord, PauseScope } from '../effects/controls.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { ApiApp } from './app.ts';
+import { callerOf, ledgerActor } from './caller.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, Time, WithId, answers, optionalTimeToWire, timeFromWire, timeToWire } from './schema.ts';
+
+const PAUSES = '/v1/workspaces/:ws/pauses';
+const Record = AnyObject('A pause.');
+
+const Scope = Type.Object(
+  {
+    workspace: Type.Optional(Type.Literal(true)),
+    tool: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Glob over tool names.' })),
+    agent: Type.Optional(AgentId),
+    upstream: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+    key: Type.Optional(Type.String({ pattern: '^key_[0-9A-Za-z]{12}$' })),
+  },
+  { additionalProperties: false, minProperties: 1, maxProperties: 1, description: 'What is stopped: exactly one of these.' },
+);
+
+/** `…/pauses`: set, list, lift. */
+export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
+
+  app.post(
+    PAUSES,
+    {
+      config: { endpoint: 'pauses.write' },
+      schema: {
+        operationId: 'setPause',
+        summary: 'Stop calls',
+        tags: ['pauses'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: Type.Object(
+          {
+            scope: Scope,
+            reason: Type.String({ minLength: 1, maxLength: 500 }),
+            until: Type.Optional(Time),
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 201: Record }),
+      },
+    },
+    async (request, reply) => {
+      const { scope, reason, until } = request.body;
+      const { principal } = callerOf(request);
+      const end = until === undefined ? null : timeFromWire(until);
+      if (until !== undefined && (end === null || end <= store.now()))
+        throw refuseFaults([{ path: '/until', message: 'must be a time that is still to come' }]);
+      const pause = await store.setPause({
+        id: ports.newId('pau'),
+        workspace: request.params.ws,
+        scope: scopeOf(scope),
+        reason,
+        until: end,
+        by: { keyId: principal.keyId, keyKind: principal.kind, user: principal.user },
+        actor: ledgerActor(principal),
+      });
+      return reply.code(201).send(pauseToWire(pause));
+    },
+  );
+
+  app.get(
+    PAUSES,
+    {
+      config: { endpoint: 'pauses.read' },
+      schema: {
+        operationId: 'listPauses',
+        summary: 'List pauses in force',
+        tags: ['pauses'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`pauses`.') }),
+      },
+    },
+    async (request) => {
+      const { view, principal } = callerOf(request);
+      const { pauses } = await store.pauses(request.params.ws);
+      // An agent sees what stops it, and nothing of what stops others.
+      const visible = pauses.filter(({ scope }) => {
+        if (view.kind !== 'own') return true;
+        if (scope.kind === 'agent') return scope.id === view.agentId;
+        return scope.kind !== 'key' || scope.id === principal.keyId;
+      });
+      return { pauses: visible.map(pauseToWire) };
+    },
+  );
+
+  app.delete(
+    `${PAUSES}/:id`,
+    {
+      config: { endpoint: 'pauses.write' },
+      schema: {
+        operationId: 'liftPause',
+        summary: 'Lift a pause',
+        description: 'One that an administrative key has set is lifted by such a key only.',
+        tags: ['pauses'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const { principal } = callerOf(request);
+      const { ws, id } = request.params;
+      const lift = await store.liftPause(ws, id, principal.kind, ledgerActor(principal));
+      switch (lift.kind) {
+        case 'lifted':
+          return pauseToWire(lift.pause);
+        case 'administrative_only':
+          throw refuse('wrong_key_kind', 'An administrative key has set this pause; only one can lift it.');
+        case 'absent':
+          throw refuse('not_found', 'There is no such pause here, or it is lifted.');
+      }
+    },
+  );
+}
+
+function scopeOf(scope: Static<typeof Scope>): PauseScope {
+  if (scope.tool !== undefined) return { kind: 'tool', glob: scope.tool };
+  if (scope.agent !== undefined) return { kind: 'agent', id: scope.agent };
+  if (scope.upstream !== undefined) return { kind: 'upstream', id: scope.upstream };
+  if (scope.key !== undefined) return { kind: 'key', id: scope.key };
+  return { kind: 'workspace' };
+}
+
+function scopeToWire(scope: PauseScope): JsonObject {
+  switch (scope.kind) {
+    case 'workspace':
+      return { workspace: true };
+    case 'tool':
+      return { tool: scope.glob };
+    case 'agent':
+      return { agent: scope.id };
+    case 'upstream':
+      return { upstream: scope.id };
+    case 'key':
+      return { key: scope.id };
+  }
+}
+
+function pauseToWire(pause: PauseRecord): JsonObject {
+  return {
+    id: pause.id,
+    workspace: pause.workspace,
+    scope: scopeToWire(pause.scope),
+    reason: pause.reason,
+    by: { key_id: pause.by.keyId, key_kind: pause.by.keyKind, user: pause.by.user },
+    created_at: timeToWire(pause.createdAt),
+    until: optionalTimeToWire(pause.until),
+  };
+}

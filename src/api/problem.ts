@@ -1,0 +1,133 @@
+import { CODES, type Code } from '../effects/codes.ts';
+import type { NextStep } from '../effects/decision.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
+import type { Problem, RequestFault } from '../effects/run-request.ts';
+
+/** At most this many faults are listed in one answer. */
+const MAX_LISTED = 100;
+
+/** Thrown by a handler to answer with a problem document; the error handler of the server renders it. */
+export class Refused extends Error {
+  override readonly name = 'Refused';
+  readonly problem: Problem;
+  /** Further members of the document (what is in the way, …). */
+  readonly members: JsonObject;
+  constructor(problem: Problem, members: JsonObject) {
+    super(problem.detail);
+    this.problem = problem;
+    this.members = members;
+  }
+}
+
+/** Makes a {@link Refused} to throw. */
+export function refuse(
+  code: Code,
+  detail: string,
+  more: {
+    readonly errors?: readonly RequestFault[];
+    readonly retryAfterMs?: number;
+    readonly members?: JsonObject;
+  } = {},
+): Refused {
+  const { errors = [], retryAfterMs = null, members = {} } = more;
+  return new Refused({ code, detail, errors, retryAfterMs }, members);
+}
+
+/** The refusal of a request with faults, all listed. */
+export function refuseFaults(errors: readonly RequestFault[]): Refused {
+  return refuse('invalid_request', faultSummary(errors), { errors });
+}
+
+/** One sentence over the faults of a request. */
+export function faultSummary(errors: readonly RequestFault[]): string {
+  const [first] = errors;
+  if (first === undefined) return 'The request does not have the expected shape.';
+  const place = first.path === '' ? 'the body' : first.path;
+  return errors.length === 1
+    ? `${place}: ${first.message}.`
+    : `${errors.length} faults; the first: ${place}: ${first.message}.`;
+}
+
+/** What the request was about, as far as a problem document needs it. */
+interface ProblemContext {
+  /** Origin of links, no trailing slash. */
+  readonly publicUrl: string;
+  readonly requestId: string;
+  /** A run request: an earlier one with the same key may have run. */
+  readonly run: boolean;
+  /** The request could change something. */
+  readonly changes: boolean;
+}
+
+interface ProblemAnswer {
+  readonly status: number;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: JsonObject;
+}
+
+/** A problem as an HTTP answer (RFC 9457), with what an agent needs for its next step. */
+export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
+  const { status: listed, title } = CODES[problem.code];
+  const status = listed ?? 500;
+  const happened = didItHappen(status, context);
+  const retry = shouldRetry(status);
+  const headers: Record<string, string> = {
+    'content-type': 'application/problem+json; charset=utf-8',
+    'x-should-retry': retry ? 'true' : 'false',
+    'cache-control': 'no-store',
+  };
+  if (problem.retryAfterMs !== null)
+    headers['retry-after'] = String(Math.max(1, Math.ceil(problem.retryAfterMs / 1000)));
+  if (status === 401) headers['www-authenticate'] = 'Bearer realm="svc-gateway"';
+  const body: Record<string, Json> = {
+    type: `${context.publicUrl}/docs/errors/${problem.code}`,
+    title,
+    status,
+    detail: problem.detail,
+    code: problem.code,
+    request_id: context.requestId,
+    did_it_happen: happened,
+    // The key makes a run safe to repeat; anything else is when it did not happen.
+    safe_to_retry: context.run || !context.changes || happened === 'no',
+    next: nextStep(problem.code, status),
+  };
+  if (problem.errors.length > 0) {
+    body['errors'] = problem.errors.slice(0, MAX_LISTED).map(({ path, message }) => ({ path, message }));
+    if (problem.errors.length > MAX_LISTED) body['errors_left_out'] = problem.errors.length - MAX_LISTED;
+  }
+  if (problem.retryAfterMs !== null) body['retry_after_ms'] = problem.retryAfterMs;
+  return { status, headers, body: { ...body, ...members } };
+}
+
+/**
+ * The hint that generated SDKs obey: only overload and an unreachable store pass by themselves.
+ * @param status of an answer that is not 2xx
+ */
+export function shouldRetry(status: number): boolean {
+  return status === 429 || status === 503;
+}
+
+function didItHappen(status: number, context: ProblemContext): 'no' | 'maybe' {
+  if (context.run) return status === 401 || status === 429 || status >= 500 ? 'maybe' : 'no';
+  return status >= 500 && context.changes ? 'maybe' : 'no';
+}
+
+function nextStep(code: Code, status: number): NextStep {
+  switch (code) {
+    case 'claim_held':
+    case 'pool_full':
+    case 'too_early':
+      return 'wait';
+    case 'too_many_requests':
+    case 'store_unavailable':
+    case 'not_ready':
+      return 'retry';
+    case 'not_unknown':
+      return 'proceed';
+    default:
+      return status === 400 || status === 404 || status === 409 || status === 413 || status === 415
+        ? 'replan'
+        : 'block';
+  }
+}

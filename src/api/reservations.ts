@@ -1,0 +1,126 @@
+import { Type } from 'typebox';
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { ReservationRecord } from '../effects/controls.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { ApiApp } from './app.ts';
+import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import { Ttl } from './claims.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
+
+const RESERVATIONS = '/v1/workspaces/:ws/reservations';
+const Record = AnyObject('A reservation.');
+
+/** `…/reservations`: make, list, release. */
+export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
+
+  app.post(
+    RESERVATIONS,
+    {
+      config: { endpoint: 'reservations.write' },
+      schema: {
+        operationId: 'makeReservation',
+        summary: 'Set units of a pool aside, for a time',
+        description: 'A pool without enough free units is a 423 `pool_full`.',
+        tags: ['reservations'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: Type.Object(
+          {
+            pool: Type.String({ minLength: 1, maxLength: 200 }),
+            units: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+            agent_id: Type.Optional(AgentId),
+            ttl_s: Ttl,
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 201: Record }),
+      },
+    },
+    async (request, reply) => {
+      const { ws } = request.params;
+      const { pool, units, agent_id, ttl_s } = request.body;
+      const caller = callerOf(request);
+      const agentId = actingAgent(caller, agent_id, ws, ports.directory);
+      const capacity = ports.pools().get(pool);
+      if (capacity === undefined) {
+        const hint = didYouMean(pool, ports.pools().keys());
+        throw refuseFaults([{ path: '/pool', message: `is no declared pool${hint === null ? '' : `; ${hint}`}` }]);
+      }
+      const result = await store.makeReservation({
+        id: ports.newId('rsv'),
+        workspace: ws,
+        pool,
+        capacity,
+        units,
+        agentId,
+        ttlMs: ttl_s * 1000,
+        actor: ledgerActor(caller.principal),
+      });
+      if (result.kind === 'made') return reply.code(201).send(reservationToWire(result.reservation));
+      throw refuse('pool_full', `The pool ${pool} has ${result.free} free of ${capacity}; ${units} were asked for.`, {
+        members: { pool, free: result.free, capacity },
+      });
+    },
+  );
+
+  app.get(
+    RESERVATIONS,
+    {
+      config: { endpoint: 'reservations.read' },
+      schema: {
+        operationId: 'listReservations',
+        summary: 'List reservations in force',
+        tags: ['reservations'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`reservations`.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const reservations = await store.reservations(request.params.ws);
+      return { reservations: reservations.filter(({ agentId }) => mayBeSeen(caller, agentId)).map(reservationToWire) };
+    },
+  );
+
+  app.delete(
+    `${RESERVATIONS}/:id`,
+    {
+      config: { endpoint: 'reservations.write' },
+      schema: {
+        operationId: 'releaseReservation',
+        summary: 'Release a reservation',
+        tags: ['reservations'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      const found = await store.reservation(ws, id);
+      const released =
+        found === null || !mayBeSeen(caller, found.agentId)
+          ? null
+          : await store.releaseReservation(ws, id, ledgerActor(caller.principal));
+      if (released === null) throw refuse('not_found', 'There is no such reservation here, or its time is over.');
+      return reservationToWire(released);
+    },
+  );
+}
+
+function reservationToWire(reservation: ReservationRecord): JsonObject {
+  return {
+    id: reservation.id,
+    workspace: reservation.workspace,
+    pool: reservation.pool,
+    units: reservation.units,
+    agent_id: reservation.agentId,
+    created_at: timeToWire(reservation.createdAt),
+    expires_at: timeToWire(reservation.expiresAt),
+  };
+}

@@ -1,0 +1,44 @@
+import { DECISION_TABLE } from '../effects/decision.ts';
+import { type Json, isJsonObject } from '../effects/json.ts';
+import type { RenderedOutcome } from '../effects/render.ts';
+import type { Caller } from './app.ts';
+
+/**
+ * The decision on a run request whose key may not run actions and whose body cannot be read either: permission is
+ * judged before the body. Nothing can be recorded of an action that nobody could read, so there is no effect id.
+ */
+export function decisionOfRefusal(
+  refusal: NonNullable<Caller['refusal']>,
+  body: unknown,
+  publicUrl: string,
+): RenderedOutcome {
+  const { status, happened, next } = DECISION_TABLE.denied_permission;
+  return {
+    status,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'svc-decision': 'denied_permission',
+      'x-should-retry': 'false',
+    },
+    body: {
+      decision: 'denied_permission',
+      ...namesIn(body as Json),
+      reason: { code: refusal.code, message: refusal.detail },
+      did_it_happen: happened,
+      safe_to_retry: true,
+      next,
+      links: { docs: `${publicUrl}/docs/errors/${refusal.code}` },
+    },
+  };
+}
+
+/** What the body says of the call, as far as it says so in strings. */
+function namesIn(body: Json | undefined): Record<string, Json> {
+  if (!isJsonObject(body)) return {};
+  const found: Record<string, Json> = {};
+  for (const name of ['tool', 'target', 'agent_id', 'idempotency_key']) {
+    const value = body[name];
+    if (typeof value === 'string' && value.length <= 1024) found[name] = value;
+  }
+  return found;
+}

@@ -1,0 +1,104 @@
+import { type TSchema, type TUnsafe, Type } from 'typebox';
+import { CODES } from '../effects/codes.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
+
+/** Building blocks of the schemas. They validate, they type handlers, and they are the OpenAPI document. */
+
+export const AnyObject = (description: string): TUnsafe<JsonObject> =>
+  Type.Unsafe<JsonObject>({ type: 'object', description });
+
+export const AnyValue = (description: string): TUnsafe<Json> => Type.Unsafe<Json>({ description });
+
+export const AgentId = Type.String({
+  pattern: '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$',
+  description: 'Id of an agent.',
+  examples: ['support-bot'],
+});
+
+export const UserId = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$', description: 'Id of a user.' });
+
+export const WorkspaceId = Type.String({
+  pattern: '^[a-z0-9][a-z0-9_-]{0,62}$',
+  description: 'Id of a workspace.',
+  examples: ['demo'],
+});
+
+/** Path parameters are not judged by form: what is malformed is not found, or not the key's. */
+export const InWorkspace = Type.Object({ ws: Type.String({ description: 'Id of the workspace.' }) });
+export const WithId = Type.Object({
+  ws: Type.String({ description: 'Id of the workspace.' }),
+  id: Type.String({ description: 'Id of the object.' }),
+});
+
+export const Time = Type.String({
+  pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}(\\.\\d{1,9})?(Z|[+-]\\d{2}:\\d{2})$',
+  description: 'RFC 3339 time.',
+  examples: ['2026-01-31T12:00:00.000Z'],
+});
+
+export const Tool = Type.String({ minLength: 1, maxLength: 200, description: 'Name of a declared tool.' });
+
+/** No query at all (the key apart). */
+export const NoQuery = Type.Object({}, { additionalProperties: false });
+export const NoBody = Type.Object({}, { additionalProperties: false, description: 'Nothing, or an empty object.' });
+
+/** The body of every answer that is neither success nor a decision (RFC 9457). */
+export const ProblemDocument = Type.Object(
+  {
+    type: Type.String({ description: 'URL of the page about the code.' }),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String({ description: 'What was wrong, where, and what to do.' }),
+    code: Type.Unsafe<string>({ type: 'string', enum: problemCodes(), description: 'Stable code.' }),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          path: Type.String({ description: 'JSON Pointer into the body.' }),
+          message: Type.String(),
+        }),
+      ),
+    ),
+    request_id: Type.String(),
+    did_it_happen: Type.Unsafe<string>({ type: 'string', enum: ['no', 'maybe'] }),
+    safe_to_retry: Type.Boolean(),
+    next: Type.Unsafe<string>({ type: 'string', enum: ['proceed', 'replan', 'block', 'wait', 'resolve', 'retry'] }),
+    retry_after_ms: Type.Optional(Type.Integer()),
+  },
+  { $id: 'Problem', title: 'Problem', description: 'What went wrong (RFC 9457), and what to do next.' },
+);
+
+function problemCodes(): string[] {
+  return Object.entries(CODES).flatMap(([code, { status }]) => (status === null ? [] : [code]));
+}
+
+/** Bodies are JSON objects; a bare JWS is text. */
+type Answers = Readonly<Record<string, TUnsafe<JsonObject | string>>>;
+
+/** Answers of a route: those given, and problem documents for all that goes wrong. */
+export function answers(given: Readonly<Record<string, TSchema>>): Answers {
+  const problem = Type.Unsafe<JsonObject | string>({
+    description: 'A problem.',
+    content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
+  });
+  const typed = Object.entries(given).map(([status, schema]) => [status, Type.Unsafe<JsonObject | string>(schema)] as const);
+  return { ...Object.fromEntries(typed), '4xx': problem, '5xx': problem };
+}
+
+/** RFC 3339 in UTC with milliseconds. */
+export function timeToWire(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+export function optionalTimeToWire(ms: number | null): string | null {
+  return ms === null ? null : timeToWire(ms);
+}
+
+/** @returns ms since the epoch, or `null` for a text that is no time (31 February, hour 25) */
+export function timeFromWire(text: string): number | null {
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) return null;
+  // `Date.parse` lets some days that do not exist run over into the next month.
+  const day = Number(text.slice(8, 10));
+  const shifted = new Date(`${text.slice(0, 10)}T00:00:00Z`);
+  return shifted.getUTCDate() === day ? ms : null;
+}

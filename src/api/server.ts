@@ -1,0 +1,193 @@
+import type { Socket } from 'node:net';
+import { STATUS_CODES } from 'node:http';
+import underPressure from '@fastify/under-pressure';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import Fastify, { type FastifyBaseLogger, type FastifyError, type FastifyReply, type FastifyRequest } from 'fastify';
+import { ulid } from 'ulid';
+import type { Code } from '../effects/codes.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { Problem } from '../effects/run-request.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import type { ApiApp } from './app.ts';
+import { isKnownHost, isKnownOrigin } from './host-check.ts';
+import type { ApiSettings } from './ports.ts';
+import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './problem.ts';
+import { decisionOfRefusal } from './run-refusal.ts';
+import { type ValidatedPart, validationFaults } from './validation-faults.ts';
+
+/** Event-loop delay beyond which requests are shed, ms. */
+const MAX_EVENT_LOOP_DELAY_MS = 2_000;
+
+export interface ServerOptions {
+  readonly logger: FastifyBaseLogger;
+  readonly settings: () => ApiSettings;
+  /** Bytes of a request body. */
+  readonly bodyLimit: number;
+}
+
+/**
+ * The HTTP server that all doors share: request ids, Host and Origin checks, shedding, one form of errors, and
+ * `x-should-retry` on whatever is not 2xx. Nothing is coerced, filled in or dropped by validation, all faults are
+ * found, and no proxy header is trusted. Routes are added by the doors.
+ */
+export function createServer(options: ServerOptions): ApiApp {
+  const { settings } = options;
+  const app: ApiApp = Fastify({
+    loggerInstance: options.logger,
+    disableRequestLogging: true,
+    trustProxy: false,
+    bodyLimit: options.bodyLimit,
+    genReqId: () => `req_${ulid().toLowerCase()}`,
+    requestIdHeader: false,
+    return503OnClosing: true,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 512, caseSensitive: true },
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: true } },
+    clientErrorHandler: answerBrokenRequest,
+    frameworkErrors: (_error, request, reply) => {
+      answer(reply, request, { code: 'invalid_request', detail: 'The path of the request cannot be read.', errors: [], retryAfterMs: null }, {}, settings());
+    },
+  }).withTypeProvider<TypeBoxTypeProvider>();
+
+  // What was checked is what is sent: no serializer may drop members that a schema does not list.
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+  app.decorateRequest('caller', null);
+  const allowed = allowedMethods(app);
+
+  app.register(underPressure, {
+    maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
+    pressureHandler: (request, reply) => {
+      if (isProbe(request)) return;
+      answer(reply, request, { code: 'not_ready', detail: 'The gateway is overloaded. Nothing was done.', errors: [], retryAfterMs: 1_000 }, {}, settings());
+    },
+  });
+
+  app.addHook('onRequest', (request, reply, done) => {
+    reply.header('x-request-id', request.id);
+    const { localAddress } = request.socket;
+    const { origin, host } = request.headers;
+    if (!isKnownHost(host, localAddress, settings())) {
+      done(refuse('host_not_allowed', 'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.'));
+    } else if (origin !== undefined && !isKnownOrigin(origin, localAddress, settings())) {
+      done(refuse('origin_not_allowed', 'Requests from pages of other origins are refused.'));
+    } else {
+      done();
+    }
+  });
+
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    const { statusCode } = reply;
+    if ((statusCode < 200 || statusCode >= 300) && !reply.hasHeader('x-should-retry'))
+      reply.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');
+    done(null, payload);
+  });
+
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    const problem = problemOf(error);
+    if (problem.code === 'internal') request.log.error({ err: error }, 'a request failed inside the gateway');
+    const refusal = request.caller?.refusal ?? null;
+    if (refusal !== null && problem.code !== 'internal' && !(error instanceof StoreUnavailable)) {
+      const decision = decisionOfRefusal(refusal, request.body, settings().publicUrl);
+      return reply.code(decision.status).headers(decision.headers).send(decision.body);
+    }
+    return answer(reply, request, problem, error instanceof Refused ? error.members : {}, settings());
+  });
+
+  app.setNotFoundHandler((request, reply) => {
+    const methods = allowed(request.url);
+    if (methods.length === 0)
+      return answer(reply, request, simple('not_found', 'There is nothing at this path.'), {}, settings());
+    reply.header('allow', methods.join(', '));
+    return answer(reply, request, simple('method_not_allowed', `This path takes ${methods.join(', ')}.`), {}, settings());
+  });
+
+  return app;
+}
+
+function simple(code: Code, detail: string): Problem {
+  return { code, detail, errors: [], retryAfterMs: null };
+}
+
+/** Health and metrics answer under load too: that is when they are wanted. */
+function isProbe(request: FastifyRequest): boolean {
+  return request.routeOptions.url === '/livez' || request.routeOptions.url === '/readyz' || request.routeOptions.url === '/metrics';
+}
+
+function answer(
+  reply: FastifyReply,
+  request: FastifyRequest,
+  problem: Problem,
+  members: JsonObject,
+  settings: ApiSettings,
+): FastifyReply {
+  const rendered = renderProblem(problem, members, {
+    publicUrl: settings.publicUrl,
+    requestId: request.id,
+    run: request.routeOptions.config?.endpoint === 'effects.run',
+    changes: request.method !== 'GET' && request.method !== 'HEAD',
+  });
+  return reply.code(rendered.status).headers(rendered.headers).send(JSON.stringify(rendered.body));
+}
+
+/** Whatever was thrown, as a problem. What is not known is `internal`, and says nothing of itself. */
+function problemOf(error: FastifyError): Problem {
+  if (error instanceof Refused) return error.problem;
+  if (error instanceof StoreUnavailable)
+    return { ...simple('store_unavailable', 'The store cannot be reached; nothing was sent.'), retryAfterMs: 1_000 };
+  if (error.validation !== undefined) {
+    const part = partOf(error.validationContext);
+    const errors = validationFaults(error.validation, part, []);
+    const keyOnly = errors.length === 1 && errors[0]?.path === '/idempotency_key' && errors[0].message === 'is required';
+    return { code: keyOnly ? 'idempotency_key_required' : 'invalid_request', detail: faultSummary(errors), errors, retryAfterMs: null };
+  }
+  switch (error.code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return simple('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+      return simple('unsupported_media_type', 'Send the body as application/json.');
+  }
+  const status = error.statusCode ?? 500;
+  return status >= 400 && status < 500
+    ? simple('invalid_request', 'The request cannot be read.')
+    : simple('internal', 'Something went wrong inside the gateway. The request id is in its log.');
+}
+
+function partOf(context: string | undefined): ValidatedPart {
+  return context === 'querystring' || context === 'params' || context === 'headers' ? context : 'body';
+}
+
+/** Methods that some route has for a path; asked only where none was found. */
+function allowedMethods(app: ApiApp): (url: string) => readonly string[] {
+  const routes: { readonly methods: readonly string[]; readonly path: RegExp }[] = [];
+  app.addHook('onRoute', ({ method, url }) => {
+    if (url.includes('*')) return;
+    const pattern = url.replaceAll(/[.+?^${}()|[\]\\]/g, String.raw`\$&`).replaceAll(/:[A-Za-z_]+/g, '[^/]+');
+    routes.push({ methods: Array.isArray(method) ? method : [method], path: new RegExp(`^${pattern}$`) });
+  });
+  return (url) => {
+    const [path = ''] = url.split('?');
+    return [...new Set(routes.filter((route) => route.path.test(path)).flatMap((route) => route.methods))].sort();
+  };
+}
+
+/** What Node's parser refuses never becomes a request: the answer is written on the socket as it is. */
+function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
+  const body = JSON.stringify({
+    title: 'The request does not have the expected shape',
+    status,
+    detail: 'This is not a request that can be read (RFC 9112).',
+    code: 'invalid_request',
+    did_it_happen: 'no',
+    safe_to_retry: true,
+    next: 'replan',
+  });
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-type: application/problem+json\r\nx-should-retry: false\r\n` +
+      `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+  );
+}

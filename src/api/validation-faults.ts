@@ -1,0 +1,71 @@
+import type { FastifySchemaValidationError } from 'fastify/types/schema.js';
+import { didYouMean } from '../diagnostics/nearest.ts';
+import { escapePointer } from '../effects/conditions.ts';
+import type { RequestFault } from '../effects/run-request.ts';
+
+/** The part of a request that was validated. */
+export type ValidatedPart = 'body' | 'querystring' | 'params' | 'headers';
+
+/**
+ * The validator's findings as faults for people: each with a JSON Pointer, unknown fields named with the field that
+ * was probably meant.
+ * @param known names of the fields that the part may have, for the hint
+ */
+export function validationFaults(
+  errors: readonly FastifySchemaValidationError[],
+  part: ValidatedPart,
+  known: readonly string[],
+): readonly RequestFault[] {
+  const faults: RequestFault[] = [];
+  for (const error of errors) {
+    const fault = faultOf(error, part, known);
+    if (!faults.some(({ path, message }) => path === fault.path && message === fault.message)) faults.push(fault);
+  }
+  return faults;
+}
+
+function faultOf(error: FastifySchemaValidationError, part: ValidatedPart, known: readonly string[]): RequestFault {
+  const at = part === 'body' ? error.instancePath : `/${part === 'querystring' ? 'query' : part}${error.instancePath}`;
+  const { params } = error;
+  switch (error.keyword) {
+    case 'additionalProperties': {
+      const name = text(params['additionalProperty']);
+      const hint = error.instancePath === '' ? didYouMean(name, known) : null;
+      return {
+        path: `${at}/${escapePointer(name)}`,
+        message: `unknown field "${name.slice(0, 100)}"${hint === null ? '' : `; ${hint}`}`,
+      };
+    }
+    case 'required':
+      return { path: `${at}/${escapePointer(text(params['missingProperty']))}`, message: 'is required' };
+    case 'type': {
+      const wanted = text(params['type']);
+      return { path: at, message: `must be ${/^[aeiou]/.test(wanted) ? 'an' : 'a'} ${wanted}` };
+    }
+    case 'enum':
+      return { path: at, message: `must be one of ${list(params['allowedValues'])}` };
+    case 'const':
+      return { path: at, message: `must be ${JSON.stringify(params['allowedValue'])}` };
+    case 'pattern':
+      return { path: at, message: `must match ${text(params['pattern'])}` };
+    case 'minLength':
+      return { path: at, message: params['limit'] === 1 ? 'must not be empty' : `must have at least ${text(params['limit'])} characters` };
+    case 'maxLength':
+      return { path: at, message: `must have at most ${text(params['limit'])} characters` };
+    case 'minProperties':
+    case 'maxProperties': {
+      const bound = error.keyword === 'minProperties' ? 'at least' : 'at most';
+      return { path: at, message: `must have ${bound} ${text(params['limit'])} field` };
+    }
+    default:
+      return { path: at, message: (error.message ?? 'is not valid').slice(0, 300) };
+  }
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+}
+
+function list(values: unknown): string {
+  return Array.isArray(values) ? values.map((value) => JSON.stringify(value)).join(', ') : '';
+}
