@@ -5,7 +5,17 @@
  * standard output belongs to the command.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,11 +24,18 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const entry = join(root, 'dist', 'main.js');
 const stamp = join(root, 'dist', '.built');
-const sources = ['src', 'client/src', 'tsconfig.json', 'tsconfig.build.json', 'client/tsconfig.json', 'client/tsconfig.cjs.json'];
+const sources = [
+  'src',
+  'client/src',
+  'tsconfig.json',
+  'tsconfig.build.json',
+  'client/tsconfig.json',
+  'client/tsconfig.cjs.json',
+];
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) fail(`needs Node.js 20.19 or later; this is ${process.versions.node}`);
-if (existsSync(join(root, 'src')) && !isFresh()) await buildOnce();
+if (existsSync(join(root, 'src')) && !isFresh()) await buildOnce().catch((error) => fail(error.message));
 
 const { main } = await import(pathToFileURL(entry).href);
 process.exitCode = await main(process.argv.slice(2));
@@ -76,7 +93,8 @@ function take(lock) {
     if (!['EEXIST', 'ENOTEMPTY', 'EPERM'].includes(error.code)) throw error;
   }
   const owner = ownerOf(lock);
-  if (owner === null || isAlive(owner)) return false;
+  // An owner with this process's own id is an earlier life of it (ids repeat in containers).
+  if (owner === null || (owner !== process.pid && isAlive(owner))) return false;
   const away = `${lock}.stale.${process.pid}`;
   try {
     renameSync(lock, away);
@@ -110,16 +128,18 @@ function compiler() {
   try {
     return join(dirname(createRequire(import.meta.url).resolve('typescript/package.json')), 'bin', 'tsc');
   } catch {
-    return fail('there is no build, and no compiler to make one; run `npm ci` in the folder of the package first');
+    throw new Error('there is no build, and no compiler to make one; run `npm ci` in the folder of the package first');
   }
 }
 
-/** Runs a child whose output goes to standard error; ends this process when it fails. */
+/** Runs a child whose output goes to standard error; rejects when it fails. */
 function run(command, ...args) {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd: root, stdio: ['ignore', 2, 2] });
-    child.on('error', (error) => fail(`cannot run ${command}: ${error.message}`));
-    child.on('exit', (code) => (code === 0 ? resolve() : fail('the build failed; what is wrong stands above')));
+    child.on('error', (error) => reject(new Error(`cannot run ${command}: ${error.message}`)));
+    child.on('exit', (code) =>
+      code === 0 ? resolve() : reject(new Error('the build failed; what is wrong stands above')),
+    );
   });
 }
 

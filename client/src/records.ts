@@ -69,6 +69,7 @@ export interface Effect {
   readonly idempotencyKey: string;
   readonly attempt: number;
   readonly reason: Reason;
+  readonly didItHappen?: 'yes' | 'no' | 'maybe';
   readonly fingerprint: string;
   readonly createdAt: string;
   readonly settledAt?: string | null;

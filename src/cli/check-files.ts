@@ -1,0 +1,54 @@
+import { checkConfiguration, loadConfiguration } from '../config/load.ts';
+import type { Configuration } from '../config/configuration.ts';
+import { type Finding, InvalidFiles } from '../diagnostics/finding.ts';
+import { count, renderFindings } from '../diagnostics/render.ts';
+import { loadPolicySets } from '../policy/load.ts';
+
+/** What a look at a configuration and the policies that it names came to. */
+export interface CheckedFiles {
+  /** 0 usable, 1 findings, 2 cannot be read. */
+  readonly exit: 0 | 1 | 2;
+  /** `null` when the configuration does not hold; the policies were not looked at then. */
+  readonly configuration: Configuration | null;
+  readonly findings: readonly Finding[];
+  /** For people: each finding with its line and a caret, then a summary. */
+  readonly text: string;
+}
+
+/**
+ * Checks a configuration, and the policies against the tools, pools and roles that it declares.
+ * @param environment laid over the environment when `${NAME}` is expanded
+ */
+export async function checkFiles(
+  file: string,
+  options: { readonly environment: Readonly<Record<string, string>>; readonly color: boolean },
+): Promise<CheckedFiles> {
+  const report = await checkConfiguration(file, options);
+  if (report.exit !== 0) return { ...report, configuration: null };
+  const { configuration } = await loadConfiguration(file, options);
+  try {
+    const { set, warnings } = await loadPolicySets({
+      paths: configuration.policies.paths,
+      tools: configuration.tools,
+      upstreams: configuration.upstreams.map(({ id }) => id),
+      pools: new Map(configuration.pools.map(({ id, units }) => [id, units])),
+      roles: configuration.roles,
+    });
+    const shown = warnings.length === 0 ? '' : renderFindings(warnings, new Map(), options);
+    const summary = `policies hold: ${set.rules.length} rules${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
+    return {
+      exit: 0,
+      configuration,
+      findings: [...report.findings, ...warnings],
+      text: report.text + shown + summary,
+    };
+  } catch (error) {
+    if (!(error instanceof InvalidFiles)) throw error;
+    return {
+      exit: 1,
+      configuration,
+      findings: [...report.findings, ...error.findings],
+      text: report.text + renderFindings(error.findings, error.sources, options),
+    };
+  }
+}

@@ -1,0 +1,78 @@
+import { readFile } from 'node:fs/promises';
+import { Svc } from '@svc-gateway/client';
+import { type Command, InvalidArgumentError } from 'commander';
+import { type CliPorts, CommandFailure } from './ports.ts';
+import type { Terminal } from './terminal.ts';
+
+/** What every command gets. */
+export interface CliContext {
+  readonly ports: CliPorts;
+  readonly terminal: Terminal;
+  /** Sets the exit code: 0 done, 1 the answer is "no" (findings, refused, invalid), 2 could not run. */
+  exit(code: 0 | 1 | 2): void;
+}
+
+/** Options of the commands that talk to a gateway. */
+export interface GatewayAccess {
+  readonly url?: string;
+  readonly workspace?: string;
+  readonly keyFile?: string;
+  readonly json?: true;
+}
+
+/** Adds the options of {@link GatewayAccess}, and the exit codes to the help. */
+export function talksToGateway(command: Command): Command {
+  return withExitCodes(
+    command
+      .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
+      .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
+      .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
+      .option('--json', 'print JSON'),
+    'done',
+    'the gateway refused',
+    'could not run: no key, no answer, wrong options',
+  );
+}
+
+/** Writes a command's exit codes under its help. */
+export function withExitCodes(command: Command, zero: string, one: string, two: string): Command {
+  return command.addHelpText('after', `\nExit codes:\n  0  ${zero}\n  1  ${one}\n  2  ${two}`);
+}
+
+/**
+ * A client for a command's options.
+ * @throws SvcError `missing_key`; CommandFailure when the key file cannot be read
+ */
+export async function connect(access: GatewayAccess): Promise<Svc> {
+  const apiKey = access.keyFile === undefined ? undefined : (await readText(access.keyFile)).trim();
+  return new Svc({
+    ...(apiKey !== undefined && { apiKey }),
+    ...(access.url !== undefined && { baseUrl: access.url }),
+    ...(access.workspace !== undefined && { workspace: access.workspace }),
+  });
+}
+
+/** Text of a file a person named. @throws CommandFailure when it cannot be read */
+export async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    throw new CommandFailure(`cannot read ${file}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** Reads a port from the command line. */
+export function toPort(text: string): number {
+  const port = Number(text);
+  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.');
+  return port;
+}
+
+/** Reads a count from 1 to `most`. */
+export function toCount(most: number): (text: string) => number {
+  return (text) => {
+    const count = Number(text);
+    if (!/^\d+$/.test(text) || count < 1 || count > most) throw new InvalidArgumentError(`A number from 1 to ${most}.`);
+    return count;
+  };
+}

@@ -1,0 +1,22 @@
+import type { Command } from 'commander';
+import { checkFiles } from './check-files.ts';
+import { type CliContext, withExitCodes } from './command.ts';
+import { json } from './terminal.ts';
+
+/** `svc config check`. */
+export function addConfig(program: Command, { terminal, exit }: CliContext): void {
+  const config = program.command('config').description('the configuration');
+  const check = config
+    .command('check')
+    .description('check a configuration and its policies; all findings at once')
+    .argument('<file>', 'the configuration')
+    .option('--json', 'print JSON')
+    .action(async (file: string, options: { readonly json?: true }) => {
+      const checked = await checkFiles(file, { environment: {}, color: terminal.color });
+      if (options.json) terminal.out(json({ findings: checked.findings }));
+      else if (checked.exit === 0) terminal.out(checked.text.trimEnd());
+      else terminal.err(checked.text.trimEnd());
+      exit(checked.exit);
+    });
+  withExitCodes(check, 'it can be used', 'there are findings', 'it cannot be read');
+}

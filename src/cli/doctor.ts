@@ -1,0 +1,199 @@
+import { once } from 'node:events';
+import { access, constants, stat, statfs } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname } from 'node:path';
+import type { Command } from 'commander';
+import type { Configuration } from '../config/configuration.ts';
+import { checkFiles } from './check-files.ts';
+import { type CliContext, withExitCodes } from './command.ts';
+import type { Check, CliPorts, StoreInspection } from './ports.ts';
+import { json, styled, type Terminal } from './terminal.ts';
+
+const REACH_MS = 3000;
+const ROOM_BYTES = 1024 ** 3;
+const SKEW_MS = 30_000;
+/** The product did not exist before: a clock that says so is wrong. */
+const EARLIEST = Date.UTC(2026, 0, 1);
+
+/** `svc doctor`: looks at everything a start depends on. Changes nothing. */
+export function addDoctor(program: Command, { ports, terminal, exit }: CliContext): void {
+  const command = program
+    .command('doctor')
+    .description('check configuration, upstreams, store, clock, port and keys; every failure says how to mend it')
+    .argument('[file]', 'the configuration', 'gateway.yaml')
+    .option('--json', 'print JSON')
+    .action(async (file: string, options: { readonly json?: true }) => {
+      const checks = await diagnose(file, ports);
+      if (options.json) terminal.out(json({ checks }));
+      else for (const check of checks) show(terminal, check);
+      if (checks.some((check) => check.status === 'failed')) exit(1);
+    });
+  withExitCodes(command, 'nothing failed', 'something failed', 'could not run');
+}
+
+async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {
+  const { configuration, exit, text } = await checkFiles(file, { environment: {}, color: false });
+  const files: Check =
+    exit === 0
+      ? ok('configuration', text.trimEnd().split('\n').at(-1) ?? 'holds')
+      : failed('configuration', text.trimEnd(), `mend the file; svc config check ${file} says the same`);
+  if (configuration === null) return [ok('node', `Node.js ${process.versions.node}`), files];
+  const store = await ports.inspectStore({ configFile: file, environment: {} });
+  const answers = await Promise.all(configuration.upstreams.map(reach));
+  return [
+    ok('node', `Node.js ${process.versions.node}`),
+    files,
+    storeCheck(store),
+    await folderCheck(configuration.store.path),
+    await secretCheck(configuration.secrets.masterFile),
+    keyCheck(file, store),
+    await portCheck(configuration, store),
+    ...answers.map((answer) => answer.check),
+    clockCheck(answers.flatMap((answer) => (answer.date === null ? [] : [answer.date]))),
+  ];
+}
+
+function storeCheck({ state, problem, durability, inUse }: StoreInspection): Check {
+  if (problem !== null) return failed('store', problem.message, problem.remedy);
+  if (state === 'absent') return ok('store', 'not there yet; the first start makes it');
+  return ok('store', `durability ${durability ?? 'unknown'}${inUse ? ', in use by a gateway' : ''}`);
+}
+
+/** Room and permission where the store is, or will be. */
+async function folderCheck(path: string): Promise<Check> {
+  let folder = path;
+  for (;;) {
+    try {
+      await access(folder, constants.W_OK | constants.X_OK);
+      break;
+    } catch (error) {
+      const absent = error instanceof Error && 'code' in error && error.code === 'ENOENT';
+      if (!absent || dirname(folder) === folder)
+        return failed(
+          'disk',
+          `${folder} cannot be written by this user`,
+          'give the folder to the user of the gateway, or name another in store.path',
+        );
+      folder = dirname(folder);
+    }
+  }
+  const { bavail, bsize } = await statfs(folder);
+  const free = bavail * bsize;
+  const words = `${(free / 1024 ** 3).toFixed(1)} GiB free under ${folder}`;
+  return free < ROOM_BYTES ? warning('disk', words, 'a full disk stops all writes; make room') : ok('disk', words);
+}
+
+async function secretCheck(file: string): Promise<Check> {
+  const found = await stat(file).catch(() => null);
+  if (found === null) return ok('master secret', `${file} is not there yet; the first start makes it`);
+  const mode = found.mode & 0o777;
+  if ((mode & 0o077) === 0) return ok('master secret', `${file}, mode ${mode.toString(8)}`);
+  return failed(
+    'master secret',
+    `${file} can be read by others (mode ${mode.toString(8)})`,
+    `chmod 600 ${file}; if others may have read it, rotate it`,
+  );
+}
+
+function keyCheck(file: string, { state, keys }: StoreInspection): Check {
+  if (state === 'absent') return skipped('keys', 'made on the first start');
+  if (keys === null) return skipped('keys', 'the store cannot be read');
+  const words = `${keys.administrative} administrative, ${keys.account} account, ${keys.agent} agent, ${keys.profile} profile`;
+  const make = (kind: string): string => `svc keys create --config ${file} --kind ${kind}`;
+  if (keys.administrative === 0)
+    return warning('keys', `${words}: nobody can make keys over HTTP`, make('administrative'));
+  if (keys.agent + keys.account + keys.profile === 0)
+    return warning('keys', `${words}: no caller has a key`, `${make('agent')} --agent <id>`);
+  return ok('keys', words);
+}
+
+async function portCheck({ server }: Configuration, { inUse }: StoreInspection): Promise<Check> {
+  const where = `${server.host}:${server.port}`;
+  const probe = createServer();
+  try {
+    probe.listen(server.port, server.host);
+    await once(probe, 'listening');
+    return ok('port', server.port === 0 ? 'chosen by the system' : `${where} is free`);
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
+    if (code === 'EADDRINUSE' && inUse) return ok('port', `${where} is taken, and a gateway runs on this store`);
+    if (code === 'EADDRINUSE')
+      return failed('port', `${where} is taken by another program`, 'stop it, or choose another server.port');
+    if (code === 'EACCES') return failed('port', `${where} needs more rights`, 'choose a server.port above 1023');
+    return failed('port', `${where} cannot be bound (${code})`, 'name an address of this machine in server.host');
+  } finally {
+    probe.close();
+  }
+}
+
+/** Asks an upstream for nothing but an answer: HEAD, without credentials. */
+async function reach({
+  id,
+  url,
+}: Configuration['upstreams'][number]): Promise<{ readonly check: Check; readonly date: number | null }> {
+  const name = `upstream ${id}`;
+  try {
+    const sent = performance.now();
+    const answer = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: AbortSignal.timeout(REACH_MS) });
+    const ms = Math.round(performance.now() - sent);
+    const date = Date.parse(answer.headers.get('date') ?? '');
+    return {
+      check: ok(name, `${url} answers (HTTP ${answer.status}) in ${ms} ms`),
+      date: Number.isNaN(date) ? null : date,
+    };
+  } catch (error) {
+    const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
+    return {
+      check: failed(
+        name,
+        `${url} does not answer: ${why}`,
+        'start it, or mend the upstream url; calls to it fail and change nothing',
+      ),
+      date: null,
+    };
+  }
+}
+
+function clockCheck(dates: readonly number[]): Check {
+  const now = Date.now();
+  if (now < EARLIEST)
+    return failed('clock', `the clock says ${new Date(now).toISOString()}`, 'set it, and keep it with NTP');
+  const off = dates.find((date) => Math.abs(date - now) > SKEW_MS);
+  if (off === undefined) return ok('clock', dates.length > 0 ? 'agrees with the upstreams' : 'plausible');
+  const seconds = Math.round(Math.abs(off - now) / 1000);
+  return warning(
+    'clock',
+    `${seconds} s away from an upstream's`,
+    'keep both with NTP; receipts and schedules show this clock',
+  );
+}
+
+function show(terminal: Terminal, { name, status, detail, remedy }: Check): void {
+  const marks = {
+    ok: ['green', 'ok  '],
+    warning: ['yellow', 'warn'],
+    failed: ['red', 'FAIL'],
+    skipped: ['dim', '-   '],
+  } as const;
+  const [style, mark] = marks[status];
+  const [first = '', ...more] = detail.split('\n');
+  terminal.out(`${styled(terminal, style, mark)} ${name.padEnd(18)} ${styled(terminal, 'bold', first)}`);
+  for (const line of more) terminal.out(`     ${styled(terminal, 'dim', line)}`);
+  if (remedy !== null) terminal.out(`     to mend it: ${styled(terminal, 'bold', remedy)}`);
+}
+
+function ok(name: string, detail: string): Check {
+  return { name, status: 'ok', detail, remedy: null };
+}
+
+function skipped(name: string, detail: string): Check {
+  return { name, status: 'skipped', detail, remedy: null };
+}
+
+function warning(name: string, detail: string, remedy: string): Check {
+  return { name, status: 'warning', detail, remedy };
+}
+
+function failed(name: string, detail: string, remedy: string): Check {
+  return { name, status: 'failed', detail, remedy };
+}

@@ -1,0 +1,134 @@
+import type { Effect, EffectFilter, Json } from '@svc-gateway/client';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { json, styled, table, type Terminal } from './terminal.ts';
+
+interface ListOptions extends GatewayAccess {
+  readonly state?: NonNullable<EffectFilter['state']>;
+  readonly decision?: NonNullable<EffectFilter['decision']>;
+  readonly tool?: string;
+  readonly agent?: string;
+  readonly since?: string;
+  readonly until?: string;
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+interface ResolveOptions extends GatewayAccess {
+  readonly outcome: 'happened' | 'not_happened';
+  readonly comment?: string;
+  readonly evidence?: Json;
+  readonly force?: true;
+}
+
+const STATES = ['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied'] as const;
+
+/** `svc effects list|show|resolve`. */
+export function addEffects(program: Command, { terminal }: CliContext): void {
+  const effects = program.command('effects').description('actions that the gateway ran or refused');
+
+  talksToGateway(effects.command('list').description('effects, newest first'))
+    .addOption(new Option('--state <state>', 'only these').choices(STATES))
+    .option('--decision <decision>', 'only these, e.g. denied_budget')
+    .option('--tool <name>', 'only of this tool')
+    .option('--agent <id>', 'only of this agent')
+    .option('--since <time>', 'RFC 3339, inclusive')
+    .option('--until <time>', 'RFC 3339, exclusive')
+    .option('--limit <n>', 'at most so many', toCount(200), 50)
+    .option('--cursor <cursor>', 'go on where the last page ended')
+    .action(async (options: ListOptions) => {
+      const { state, decision, tool, agent, since, until, limit, cursor } = options;
+      const svc = await connect(options);
+      const page = await svc.effects.list({
+        limit,
+        ...(state && { state }),
+        ...(decision && { decision }),
+        ...(tool && { tool }),
+        ...(agent && { agentId: agent }),
+        ...(since && { since }),
+        ...(until && { until }),
+        ...(cursor && { cursor }),
+      });
+      if (options.json) return terminal.out(json(page));
+      if (page.effects.length === 0) return terminal.out('No effects.');
+      terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
+      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+    });
+
+  talksToGateway(effects.command('show').description('one effect: what happened, its ledger, its stages'))
+    .argument('<id>', 'effect id')
+    .action(async (id: string, options: GatewayAccess) => {
+      const svc = await connect(options);
+      const [{ effect, ledger }, { stages }] = await Promise.all([svc.effects.get(id), svc.effects.run(id)]);
+      if (options.json) return terminal.out(json({ effect, ledger, stages }));
+      showEffect(terminal, effect);
+      terminal.out(`\n${styled(terminal, 'bold', 'Stages')}`);
+      terminal.out(
+        table(
+          ['stage', 'status', 'ms', 'detail'],
+          stages.map((stage) => [stage.stage, stage.status, String(stage.durationMs ?? ''), stage.detail ?? '']),
+        ),
+      );
+      terminal.out(`\n${styled(terminal, 'bold', 'Ledger')}`);
+      terminal.out(
+        table(
+          ['seq', 'at', 'event', 'by'],
+          ledger.map((event) => [String(event.seq), event.at, event.kind, `${event.actor.type} ${event.actor.id}`]),
+        ),
+      );
+    });
+
+  talksToGateway(effects.command('resolve').description('settle an unknown outcome; needs an account key'))
+    .argument('<id>', 'effect id')
+    .addOption(
+      new Option('--outcome <outcome>', 'what you found out')
+        .choices(['happened', 'not_happened'])
+        .makeOptionMandatory(),
+    )
+    .option('--comment <text>', 'how you found out; kept with the effect')
+    .option('--evidence <json>', 'what you found, as JSON', toJson)
+    .option('--force', 'say not_happened before the quiet time is over; needs a second user')
+    .action(async (id: string, options: ResolveOptions) => {
+      const { outcome, comment, evidence, force } = options;
+      const svc = await connect(options);
+      const result = await svc.resolve(id, {
+        outcome,
+        ...(comment !== undefined && { comment }),
+        ...(evidence !== undefined && { evidence }),
+        ...(force && { force }),
+      });
+      terminal.out(options.json ? json(result) : `${result.effectId} is ${result.status}: ${result.reason.message}`);
+    });
+}
+
+export const EFFECT_COLUMNS = ['effect', 'at', 'agent', 'tool', 'decision', 'reason'] as const;
+
+/** The cells of {@link EFFECT_COLUMNS}. */
+export function effectRow(effect: Effect): readonly string[] {
+  return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, effect.reason.code];
+}
+
+function showEffect(terminal: Terminal, effect: Effect): void {
+  const reason = effect.reason.rule === undefined ? effect.reason.code : `${effect.reason.code}, ${effect.reason.rule}`;
+  const lines: readonly (readonly [string, string])[] = [
+    ['effect', effect.effectId],
+    ['decision', `${effect.decision} (${reason})`],
+    ['why', effect.reason.message],
+    ['state', effect.state],
+    ['tool', effect.tool],
+    ['target', effect.target],
+    ['agent', effect.agentId],
+    ['key', effect.idempotencyKey],
+    ['attempt', String(effect.attempt)],
+    ['created', effect.createdAt],
+  ];
+  for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
+}
+
+function toJson(text: string): Json {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new InvalidArgumentError('Not JSON.');
+  }
+}

@@ -1,0 +1,154 @@
+import type { Draft, DraftTool } from './openapi-draft.ts';
+
+export interface InitChoices {
+  /** Origin of the API. */
+  readonly upstreamUrl: string;
+  readonly upstream: string;
+  readonly workspace: string;
+  readonly agent: string;
+}
+
+/** Text of a first `gateway.yaml`: commented, policy only observes. */
+export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
+  const { upstream } = choices;
+  const lines = [
+    `# yaml-language-server: $schema=${schema}`,
+    '# Written by `svc init`. Check it with `svc config check gateway.yaml`; `svc doctor gateway.yaml` looks around it too.',
+    'server: { host: 127.0.0.1, port: 8080 }',
+    'store: { kind: embedded, path: ./data }      # effects, keys, budgets and receipts; back this folder up',
+    '',
+    'users:                                       # people: owners of agents, approvers',
+    '  - { id: operator, roles: [approver] }',
+    'workspaces:',
+    `  - id: ${choices.workspace}`,
+    '    agents:',
+    `      - { id: ${choices.agent}, owner: operator }`,
+    '',
+    '# observe: every call is decided and recorded, but what policy alone would stop goes through, with `observed` in',
+    '# the answer. When the recorded decisions are what you want, say enforce.',
+    'policies: { paths: [./policies], mode: observe }',
+    '',
+    'upstreams:',
+    `  - id: ${upstream}`,
+    `    url: ${quoted(choices.upstreamUrl)}`,
+    '    # A credential that the agents then no longer need to hold; it is put on every request:',
+    '    # credentials: { header: authorization, value: "Bearer ${API_TOKEN}" }',
+    '',
+    ...toolLines(upstream, draft.tools),
+    'routes:',
+    `  - upstream: ${upstream}`,
+    `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
+    '    undeclared: passthrough_reads            # GET and HEAD that no rule names go through; everything else is refused',
+    ...ruleLines(draft.tools),
+  ];
+  if (draft.skipped.length > 0) {
+    lines.push('', '# Found in the OpenAPI document and not declared:');
+    for (const one of draft.skipped) lines.push(`#   ${one.replace(/[\r\n]+/g, ' ')}`);
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+/** Text of a first policy set that names the real tools. */
+export function policyFile(choices: InitChoices, draft: Draft, schema: string): string {
+  const writes = draft.tools.filter((tool) => tool.kind === 'write');
+  const deletes = writes.filter((tool) => tool.method === 'DELETE');
+  const names = writes.length > 0 ? writes.map((tool) => tool.name) : [`${choices.upstream}.**`];
+  const lines = [
+    `# yaml-language-server: $schema=${schema}`,
+    '# Written by `svc init`. What no rule allows is denied; while gateway.yaml says `mode: observe`, that is only recorded.',
+    'apiVersion: svc-gateway/v1',
+    'kind: PolicySet',
+    'name: first',
+    'rules:',
+    '  - id: reads',
+    '    description: Every agent may read',
+    '    effect: allow',
+    '    match: { kinds: [read] }',
+    '',
+    '  - id: writes',
+    `    description: ${quoted(`${choices.agent} may do what it does today; take out what it should not`)}`,
+    '    effect: allow',
+    '    match:',
+    `      agents: { id: [${choices.agent}] }`,
+    '      kinds: [write]',
+    `      tools: [${names.map(quoted).join(', ')}]`,
+    '',
+    '  - id: write-rate',
+    '    description: A loop that runs away stops here',
+    '    effect: constrain',
+    '    match: { kinds: [write] }',
+    '    obligations:',
+    '      - rate_limit: { by: [agent.id], limit: 60, per: minute }',
+  ];
+  if (deletes.length > 0)
+    lines.push(
+      '',
+      '  - id: deletes',
+      '    description: Take away `mode: shadow` and deleting needs a person',
+      '    effect: require_approval',
+      '    mode: shadow                             # judged and counted, never in force',
+      `    match: { tools: [${deletes.map((tool) => quoted(tool.name)).join(', ')}] }`,
+      '    approval: { approvers: { roles: [approver] }, quorum: 1, expires: 4h, summary: "Delete" }',
+    );
+  return `${lines.join('\n')}\n`;
+}
+
+function toolLines(upstream: string, tools: readonly DraftTool[]): readonly string[] {
+  if (tools.length === 0)
+    return [
+      '# No OpenAPI document was found, so nothing is declared yet. A write becomes callable like this:',
+      '# tools:',
+      `#   - name: ${upstream}.create_order`,
+      `#     upstream: ${upstream}`,
+      '#     kind: write',
+      '#     request: { method: POST, path: "/v1/orders", body: [sku, quantity] }',
+      '#     params_schema: { type: object, required: [sku], properties: { sku: { type: string }, quantity: { type: integer } } }',
+      '# and in the route below:',
+      '#     rules:',
+      `#       - { match: "POST /v1/orders", tool: ${upstream}.create_order, idempotency: none }`,
+      '',
+    ];
+  const lines = ['tools:                                       # from the OpenAPI document of the API'];
+  for (const tool of tools) {
+    const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
+    if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
+    if (tool.body) parts.push('body: "*"');
+    lines.push(
+      `  - name: ${tool.name}`,
+      `    title: ${quoted(tool.title)}`,
+      `    upstream: ${upstream}`,
+      `    kind: ${tool.kind}`,
+      `    request: { ${parts.join(', ')} }`,
+      `    params_schema: ${JSON.stringify(paramsSchema(tool))}`,
+    );
+  }
+  lines.push('');
+  return lines;
+}
+
+function ruleLines(tools: readonly DraftTool[]): readonly string[] {
+  if (tools.length === 0) return ['    rules: []'];
+  const lines = [
+    '    # idempotency: none lets clients work as they are. Say `required` once they send an Idempotency-Key: only then is',
+    '    # a repeated write recognised as the same one.',
+    '    rules:',
+  ];
+  for (const tool of tools) {
+    const path = tool.path.replace(/\{(\w+)\}/g, ':$1');
+    const idempotency = tool.kind === 'write' ? ', idempotency: none' : '';
+    lines.push(`      - { match: ${quoted(`${tool.method} ${path}`)}, tool: ${tool.name}${idempotency} }`);
+  }
+  return lines;
+}
+
+function paramsSchema(tool: DraftTool): object {
+  const properties: Record<string, object> = {};
+  for (const name of [...tool.required, ...tool.query]) properties[name] = {};
+  for (const [name, type] of Object.entries(tool.types)) properties[name] = type === '' ? {} : { type };
+  return { type: 'object', ...(tool.required.length > 0 && { required: tool.required }), properties };
+}
+
+/** A JSON string is a YAML scalar. */
+function quoted(text: string): string {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,159 @@
+import { access, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { cancel, isCancel, text } from '@clack/prompts';
+import type { Command } from 'commander';
+import { parse } from 'yaml';
+import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { checkFiles } from './check-files.ts';
+import { type CliContext, withExitCodes } from './command.ts';
+import { gatewayFile, type InitChoices, policyFile } from './init-files.ts';
+import { draftTools } from './openapi-draft.ts';
+import { CommandFailure } from './ports.ts';
+import { json } from './terminal.ts';
+
+interface InitOptions {
+  readonly upstream: string;
+  readonly name?: string;
+  readonly agent?: string;
+  readonly workspace?: string;
+  readonly dir: string;
+  readonly force?: true;
+  readonly yes?: true;
+  readonly json?: true;
+}
+
+/** Where APIs tend to publish their OpenAPI document. Only these are asked for, with GET. */
+const DOCUMENT_PATHS = ['/openapi.json', '/openapi.yaml', '/v3/api-docs', '/swagger.json', '/api/openapi.json'];
+const DOCUMENT_MOST = 5 * 1024 * 1024;
+
+/** `svc init`: a first configuration before an API of one's own. */
+export function addInit(program: Command, { terminal, exit }: CliContext): void {
+  const command = program
+    .command('init')
+    .description('write gateway.yaml and policies/first.yaml for an API of your own; policy only observes at first')
+    .requiredOption('--upstream <url>', 'origin of the API, e.g. http://127.0.0.1:9090')
+    .option('--name <id>', 'id of the upstream (default: from the host name)')
+    .option('--agent <id>', 'id of the agent (default: agent)')
+    .option('--workspace <id>', 'id of the workspace (default: default)')
+    .option('--dir <folder>', 'where the files go', '.')
+    .option('--force', 'overwrite files that are there')
+    .option('--yes', 'ask nothing')
+    .option('--json', 'print JSON; asks nothing')
+    .action(async (options: InitOptions) => {
+      const upstreamUrl = toOrigin(options.upstream);
+      const ask = terminal.interactive && !options.yes && !options.json;
+      const upstream = options.name ?? upstreamName(upstreamUrl);
+      const choices: InitChoices = {
+        upstreamUrl,
+        upstream: named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/),
+        workspace: named('workspace', options.workspace ?? 'default', /^[a-z0-9][a-z0-9_-]{0,62}$/),
+        agent: named(
+          'agent',
+          options.agent ?? (ask ? await askAgent() : 'agent'),
+          /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/,
+        ),
+      };
+      const files = { gateway: join(options.dir, 'gateway.yaml'), policy: join(options.dir, 'policies', 'first.yaml') };
+      for (const file of Object.values(files))
+        if (!options.force && (await exists(file)))
+          throw new CommandFailure(`${file} is there already; --force overwrites it`);
+      const found = await findDocument(upstreamUrl);
+      const draft = found === null ? { tools: [], skipped: [] } : draftTools(found.document, choices.upstream);
+      await mkdir(join(options.dir, 'policies'), { recursive: true });
+      await writeFile(files.gateway, gatewayFile(choices, draft, schemaUrl('gateway')));
+      await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
+      if (options.json)
+        return terminal.out(
+          json({ files, openapi: found?.url ?? null, tools: draft.tools.length, skipped: draft.skipped }),
+        );
+      terminal.out(`Wrote ${files.gateway} and ${files.policy}.`);
+      terminal.out(
+        found === null
+          ? 'No OpenAPI document was found: reads pass, writes are refused until you declare them (see the comments).'
+          : `${draft.tools.length} tools from ${found.url}${draft.skipped.length > 0 ? `, ${draft.skipped.length} left out (named at the end of the file)` : ''}.`,
+      );
+      if (options.dir === '.') {
+        const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
+        if (checked.exit !== 0) {
+          terminal.err(checked.text.trimEnd());
+          exit(1);
+        }
+      }
+      terminal.out('');
+      terminal.out(`Next, in ${options.dir === '.' ? 'this folder' : options.dir}:`);
+      terminal.out('  npx svc start --config gateway.yaml');
+      terminal.out(
+        `  npx svc keys create --config gateway.yaml --kind agent --workspace ${choices.workspace} --agent ${choices.agent}`,
+      );
+      terminal.out(`and point the agent at http://127.0.0.1:8080/${choices.upstream} with the key in X-API-Key.`);
+    });
+  withExitCodes(command, 'written', 'written, but the configuration has findings', 'not written');
+}
+
+function toOrigin(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
+    throw new CommandFailure(
+      '--upstream has to be an http or https URL without credentials, e.g. http://127.0.0.1:9090',
+    );
+  if (url.pathname !== '/' || url.search !== '' || url.hash !== '')
+    throw new CommandFailure(`--upstream has to be an origin: ${url.origin}; paths belong to the tools`);
+  return url.origin;
+}
+
+function upstreamName(origin: string): string {
+  const label = new URL(origin).hostname.split('.')[0] ?? '';
+  return /^[A-Za-z][A-Za-z0-9-]*$/.test(label) && !['localhost', 'www', 'api'].includes(label) ? label : 'api';
+}
+
+function named(what: string, id: string, pattern: RegExp): string {
+  if (!pattern.test(id))
+    throw new CommandFailure(
+      `'${id}' cannot be the id of ${what === 'upstream' || what === 'agent' ? 'an' : 'a'} ${what}`,
+    );
+  return id;
+}
+
+async function askAgent(): Promise<string> {
+  const answer = await text({ message: 'What is your agent called?', initialValue: 'agent' });
+  if (!isCancel(answer)) return answer;
+  cancel('Nothing was written.');
+  throw new CommandFailure('cancelled');
+}
+
+async function exists(file: string): Promise<boolean> {
+  return access(file).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The first OpenAPI document that the API publishes; `null` when there is none. */
+async function findDocument(origin: string): Promise<{ readonly url: string; readonly document: JsonObject } | null> {
+  for (const path of DOCUMENT_PATHS) {
+    const url = origin + path;
+    try {
+      const answer = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(3000) });
+      const body = answer.ok ? await answer.text() : '';
+      if (body === '' || body.length > DOCUMENT_MOST) continue;
+      const document: Json = parse(body, { maxAliasCount: 0 });
+      if (isJsonObject(document) && isJsonObject(document['paths'])) return { url, document };
+    } catch (error) {
+      if (error instanceof TypeError && !(await answers(origin)))
+        throw new CommandFailure(`nothing answers at ${origin}; start the API first, or check the URL`);
+    }
+  }
+  return null;
+}
+
+async function answers(origin: string): Promise<boolean> {
+  return fetch(origin, { method: 'HEAD', redirect: 'manual', signal: AbortSignal.timeout(3000) }).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The schema files that come with the product, so that editors help. */
+function schemaUrl(name: string): string {
+  return new URL(`../../schemas/${name}.schema.json`, import.meta.url).href;
+}

@@ -1,0 +1,100 @@
+import { SvcError } from '@svc-gateway/client';
+import { Command, CommanderError } from 'commander';
+import { InvalidFiles } from '../diagnostics/finding.ts';
+import { printable, renderFindings } from '../diagnostics/render.ts';
+import { addApprovals } from './approvals.ts';
+import type { CliContext } from './command.ts';
+import { addConfig } from './config.ts';
+import { addDemo } from './demo.ts';
+import { addDoctor } from './doctor.ts';
+import { addEffects } from './effects.ts';
+import { addInit } from './init.ts';
+import { addKeys } from './keys.ts';
+import { addPauses } from './pauses.ts';
+import { CommandFailure, type CliPorts } from './ports.ts';
+import { addStart } from './start.ts';
+import { addTail } from './tail.ts';
+import { processTerminal, type Terminal } from './terminal.ts';
+import { addVerify } from './verify.ts';
+
+const ADD_COMMANDS = [
+  addDemo,
+  addInit,
+  addStart,
+  addDoctor,
+  addConfig,
+  addKeys,
+  addEffects,
+  addApprovals,
+  addTail,
+  addPauses,
+  addVerify,
+];
+
+/**
+ * Runs one command of `svc`.
+ * @param argv the words after `svc`
+ * @param version of the product
+ * @returns the exit code: 0 done, 1 the answer is "no", 2 could not run
+ */
+export async function runCli(
+  argv: readonly string[],
+  version: string,
+  ports: CliPorts,
+  terminal: Terminal = processTerminal(),
+): Promise<number> {
+  let code: number = 0;
+  const context: CliContext = {
+    ports,
+    terminal,
+    exit: (given) => {
+      code = given;
+    },
+  };
+  const program = new Command('svc')
+    .description('svc-gateway: every tool call of an agent happens at most once, within budget, and can be proven')
+    .version(version)
+    .showHelpAfterError('(svc help <command> says more)')
+    .configureOutput({
+      writeOut: (text) => terminal.out(text.trimEnd()),
+      writeErr: (text) => terminal.err(text.trimEnd()),
+    })
+    .exitOverride();
+  for (const add of ADD_COMMANDS) add(program, context);
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return code;
+  } catch (error) {
+    return explain(error, terminal, argv.includes('--json'));
+  }
+}
+
+/** Says what went wrong, on standard error, and gives the exit code for it. */
+function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  if (asJson && (error instanceof SvcError || error instanceof CommandFailure)) {
+    const details =
+      error instanceof SvcError
+        ? {
+            code: error.code,
+            message: error.message,
+            status: error.status,
+            errors: error.errors,
+            request_id: error.requestId,
+          }
+        : { code: 'cannot_run', message: error.message };
+    terminal.err(JSON.stringify({ error: details }));
+  } else if (error instanceof InvalidFiles) {
+    terminal.err(renderFindings(error.findings, error.sources, { color: terminal.color }).trimEnd());
+  } else if (error instanceof SvcError) {
+    terminal.err(`svc: ${printable(error.message)} [${error.code}]`);
+    for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
+  } else if (error instanceof CommandFailure) {
+    terminal.err(`svc: ${printable(error.message)}`);
+  } else {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    terminal.err('svc: a fault of svc itself; please report it with these lines:');
+    for (const line of text.split('\n')) terminal.err(`  ${printable(line)}`);
+  }
+  return error instanceof SvcError && error.status > 0 ? 1 : 2;
+}

@@ -1,0 +1,86 @@
+import type { PauseScope } from '@svc-gateway/client';
+import { type Command, InvalidArgumentError } from 'commander';
+import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
+import { CommandFailure } from './ports.ts';
+import { json, table } from './terminal.ts';
+
+interface PauseOptions extends GatewayAccess {
+  readonly all?: true;
+  readonly tool?: string;
+  readonly agent?: string;
+  readonly upstream?: string;
+  readonly key?: string;
+  readonly reason: string;
+  readonly for?: number;
+  readonly until?: string;
+}
+
+interface ResumeOptions extends GatewayAccess {
+  readonly all?: true;
+  readonly list?: true;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `svc pause` and `svc resume`: the stop switches. */
+export function addPauses(program: Command, { terminal, exit }: CliContext): void {
+  talksToGateway(program.command('pause').description('stop calls: nothing in the scope is admitted any more'))
+    .option('--all', 'the whole workspace')
+    .option('--tool <glob>', 'tools, e.g. "payments.**"')
+    .option('--agent <id>', 'one agent')
+    .option('--upstream <id>', 'one upstream')
+    .option('--key <id>', 'one API key')
+    .requiredOption('--reason <text>', 'why; every refused call shows it')
+    .option('--for <duration>', 'ends by itself after, e.g. 30m', toMilliseconds)
+    .option('--until <time>', 'ends by itself at, RFC 3339')
+    .action(async (options: PauseOptions) => {
+      const scope = scopeOf(options);
+      if (options.for !== undefined && options.until !== undefined)
+        throw new CommandFailure('--for and --until say the same thing twice; give one');
+      const until = options.for === undefined ? options.until : new Date(Date.now() + options.for).toISOString();
+      const svc = await connect(options);
+      const pause = await svc.pauses.set({ scope, reason: options.reason, ...(until !== undefined && { until }) });
+      if (options.json) return terminal.out(json(pause));
+      terminal.out(`Paused, ${pause.until === null ? 'until it is resumed' : `until ${pause.until}`}: ${pause.id}`);
+    });
+
+  talksToGateway(program.command('resume').description('let calls run again; without an id it lists what is paused'))
+    .argument('[id]', 'pause id')
+    .option('--all', 'lift every pause of the workspace')
+    .action(async (id: string | undefined, options: ResumeOptions) => {
+      const svc = await connect(options);
+      const { pauses } = await svc.pauses.list();
+      if (id === undefined && !options.all) {
+        if (options.json) return terminal.out(json({ pauses }));
+        if (pauses.length === 0) return terminal.out('Nothing is paused.');
+        exit(1);
+        const rows = pauses.map((pause) => [pause.id, JSON.stringify(pause.scope), pause.until ?? '', pause.reason]);
+        return terminal.out(`${table(['pause', 'scope', 'until', 'reason'], rows)}\nLift one with: svc resume <pause>`);
+      }
+      const ids = id === undefined ? pauses.map((pause) => pause.id) : [id];
+      for (const each of ids) await svc.pauses.lift(each);
+      terminal.out(
+        options.json ? json({ lifted: ids }) : ids.length === 0 ? 'Nothing is paused.' : `Lifted: ${ids.join(', ')}`,
+      );
+    });
+}
+
+function scopeOf({ all, tool, agent, upstream, key }: PauseOptions): PauseScope {
+  const scopes: PauseScope[] = [];
+  if (all) scopes.push({ workspace: true });
+  if (tool !== undefined) scopes.push({ tool });
+  if (agent !== undefined) scopes.push({ agent });
+  if (upstream !== undefined) scopes.push({ upstream });
+  if (key !== undefined) scopes.push({ key });
+  const [scope] = scopes;
+  if (scope === undefined || scopes.length > 1)
+    throw new CommandFailure('say what to pause with exactly one of --all, --tool, --agent, --upstream, --key');
+  return scope;
+}
+
+function toMilliseconds(text: string): number {
+  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
+  const ms = Number(count) * (UNIT_MS[unit ?? ''] ?? Number.NaN);
+  if (!(ms > 0)) throw new InvalidArgumentError('A duration is a number and s, m, h or d, e.g. 30m.');
+  return ms;
+}

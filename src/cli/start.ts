@@ -1,0 +1,33 @@
+import type { Command } from 'commander';
+import { type CliContext, toPort, withExitCodes } from './command.ts';
+
+interface StartOptions {
+  readonly config: string;
+  readonly port?: number;
+}
+
+/** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM. */
+export function addStart(program: Command, { ports, terminal }: CliContext): void {
+  const command = program
+    .command('start')
+    .description('run the gateway; logs go to standard error, one "ready" line to standard output')
+    .requiredOption('--config <file>', 'the configuration')
+    .option('--port <n>', 'overrides server.port; 0 lets the system choose', toPort)
+    .option('--json', 'has no effect here: the output is JSON lines anyway')
+    .action(async (options: StartOptions) => {
+      const stopped = terminal.stopped();
+      const gateway = await ports.startGateway({
+        configFile: options.config,
+        environment: {},
+        port: options.port ?? null,
+        log: 'stderr',
+        firstKey: terminal.interactive ? 'shown' : 'file',
+      });
+      const first = gateway.administrativeKey;
+      if (first !== null && 'key' in first) terminal.err(`The first administrative key, shown this once: ${first.key}`);
+      terminal.out(JSON.stringify({ event: 'ready', url: gateway.url }));
+      await stopped;
+      await gateway.close();
+    });
+  withExitCodes(command, 'stopped by a signal', 'is not used', 'could not start; why stands on standard error');
+}

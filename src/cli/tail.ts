@@ -1,0 +1,77 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Effect, EffectPage, Svc } from '@svc-gateway/client';
+import type { Command } from 'commander';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { EFFECT_COLUMNS, effectRow } from './effects.ts';
+import { styled, type Terminal } from './terminal.ts';
+
+interface TailOptions extends GatewayAccess {
+  readonly count?: number;
+  readonly last: number;
+}
+
+const PAGE = 200;
+const EVERY_MS = 500;
+
+/** `svc tail`: decisions as they are made. */
+export function addTail(program: Command, { terminal }: CliContext): void {
+  talksToGateway(
+    program.command('tail').description('decisions as they are made, until interrupted; JSON lines with --json'),
+  )
+    .option('--last <n>', 'begin with so many that were made before', toCount(PAGE), 10)
+    .option('--count <n>', 'end after so many', toCount(1_000_000))
+    .action(async (options: TailOptions) => {
+      const svc = await connect(options);
+      let stop = false;
+      void terminal.stopped().then(() => {
+        stop = true;
+      });
+      let left = options.count ?? Number.POSITIVE_INFINITY;
+      if (!options.json) terminal.out(styled(terminal, 'dim', EFFECT_COLUMNS.join('  ')));
+      const first = await svc.effects.list({ limit: options.last });
+      let seen = show(first.effects);
+      while (!stop && left > 0) {
+        await sleep(EVERY_MS);
+        seen = show(await since(svc, seen), seen);
+      }
+
+      /** Prints what was not printed before, oldest first; gives back the effects that the next look may meet again. */
+      function show(newestFirst: readonly Effect[], before: readonly Effect[] = []): readonly Effect[] {
+        const known = new Map(before.map((effect) => [effect.effectId, effect.decision]));
+        for (const effect of newestFirst.toReversed()) {
+          if (known.get(effect.effectId) === effect.decision || left <= 0) continue;
+          print(terminal, effect, options.json === true);
+          left -= 1;
+        }
+        const latest = newestFirst.length > 0 ? newestFirst : before;
+        return latest.slice(0, PAGE);
+      }
+    });
+}
+
+/** Effects made since the newest one seen, that one's millisecond included. */
+async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect[]> {
+  const from = seen.at(0)?.createdAt;
+  const effects: Effect[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: EffectPage = await svc.effects.list({
+      limit: PAGE,
+      ...(from && { since: from }),
+      ...(cursor && { cursor }),
+    });
+    effects.push(...page.effects);
+    cursor = page.nextCursor;
+  } while (cursor !== null);
+  return effects;
+}
+
+function print(terminal: Terminal, effect: Effect, asJson: boolean): void {
+  if (asJson) return terminal.out(JSON.stringify(effect));
+  const color = effect.didItHappen === 'yes' ? 'green' : effect.decision === 'unknown_effect' ? 'red' : 'yellow';
+  terminal.out(
+    effectRow(effect)
+      .map((cell, column) => styled(terminal, column === 4 ? color : 'bold', cell))
+      .join('  '),
+  );
+}

@@ -1,0 +1,76 @@
+import { printable } from '../diagnostics/render.ts';
+
+/** Where a command writes, and how it hears that it should stop. */
+export interface Terminal {
+  /** Result of the command: standard output, one line. */
+  out(line: string): void;
+  /** Words about the command: standard error, one line. */
+  err(line: string): void;
+  /** Standard output shows colours (`NO_COLOR` and the like are heeded). */
+  readonly color: boolean;
+  /** A person sits at both ends. */
+  readonly interactive: boolean;
+  /** Resolves on SIGINT or SIGTERM. A second signal ends the process at once. */
+  stopped(): Promise<void>;
+}
+
+/** The terminal of this process. */
+export function processTerminal(): Terminal {
+  const { stdout, stderr, stdin } = process;
+  return {
+    out: (line) => void stdout.write(`${line}\n`),
+    err: (line) => void stderr.write(`${line}\n`),
+    // Node's own reading of NO_COLOR, FORCE_COLOR and TERM.
+    color: stdout.isTTY && stdout.hasColors(),
+    interactive: stdout.isTTY && stdin.isTTY,
+    stopped: () =>
+      new Promise((resolve) => {
+        const stop = (): void => {
+          for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+            process.off(signal, stop);
+            process.once(signal, () => process.exit(130));
+          }
+          resolve();
+        };
+        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
+      }),
+  };
+}
+
+type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+
+const CODES: Readonly<Record<Style, readonly [number, number]>> = {
+  bold: [1, 22],
+  dim: [2, 22],
+  red: [31, 39],
+  green: [32, 39],
+  yellow: [33, 39],
+};
+
+/** Text in a style, where the terminal shows colours. The text itself is made safe to show. */
+export function styled(terminal: Terminal, style: Style, text: string): string {
+  const [on, off] = CODES[style];
+  return terminal.color ? `\u001b[${on}m${printable(text)}\u001b[${off}m` : printable(text);
+}
+
+/** Rows as aligned columns. Cells come from outside: what a terminal would act upon is escaped. */
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const cells = [head, ...rows].map((row) => row.map(printable));
+  const widths = head.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
+  return cells
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
+
+/** JSON for people and programs alike; strings inside are escaped by JSON itself, bidi and the like beside it. */
+export function json(value: unknown): string {
+  return JSON.stringify(value, null, 2).replace(
+    /[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}

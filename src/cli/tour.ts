@@ -1,0 +1,121 @@
+import { type CallInput, type CallResult, type Fetch, Svc } from '@svc-gateway/client';
+import { verifyReport } from '../receipts/verify-report.ts';
+import { CommandFailure } from './ports.ts';
+import { styled, table, type Terminal } from './terminal.ts';
+
+export interface TourStage {
+  readonly url: string;
+  readonly workspace: string;
+  readonly agentKey: string;
+  /** A finance lead: may approve large refunds. */
+  readonly approver: Svc;
+  /** Holds an account key: may pause. */
+  readonly operator: Svc;
+}
+
+interface Scene {
+  readonly what: string;
+  readonly result: CallResult;
+}
+
+/** More refunds than any day's budget holds: the play ends before. */
+const MOST_REFUNDS = 40;
+
+/** Plays an agent that makes mistakes, prints what became of each call, and checks a receipt without the gateway. */
+export async function playTour(stage: TourStage, terminal: Terminal): Promise<void> {
+  const scenes: Scene[] = [];
+  const played = (what: string, result: CallResult): CallResult => {
+    scenes.push({ what, result });
+    terminal.out(
+      `  ${styled(terminal, 'bold', result.status.padEnd(18))} ${styled(terminal, 'dim', result.reason.message)}`,
+    );
+    return result;
+  };
+  const say = (words: string): void => terminal.out(`\n${words}`);
+  const agent = agentOf(stage);
+
+  say('An agent refunds 12.00 EUR.');
+  const first = played('refund 12 EUR', await agent.call(refund('pay_1', 1200, { idempotencyKey: 'tour-1' })));
+
+  say('Its next refund is sent and done, but the answer is lost on the way back. The client asks again by itself.');
+  const forgetful = agentOf(stage, loseFirstAnswer());
+  played('the same, answer lost', await forgetful.call(refund('pay_2', 900)));
+
+  say('Unsure, it repeats its very first call. Nothing runs again; it gets the first receipt.');
+  played('refund 12 EUR again', await agent.call(refund('pay_1', 1200, { idempotencyKey: 'tour-1' })));
+
+  say('It uses the same key for another amount.');
+  played('same key, 99 EUR', await agent.call(refund('pay_1', 9900, { idempotencyKey: 'tour-1' })));
+
+  say('It tries a currency that no rule allows.');
+  played('refund in JPY', await agent.call(refund('pay_1', 1200, { currency: 'JPY' })));
+
+  say('It refunds 900.00 EUR, which needs a finance lead. Maria looks at it and approves.');
+  const large = played('refund 900 EUR', await agent.call(refund('pay_3', 90_000)));
+  if (large.status === 'pending_approval') {
+    await stage.approver.approvals.approve(large.approval.id, { comment: 'checked with the customer' });
+    played('… approved by maria', await agent.wait(large, { timeoutMs: 10_000 }));
+  }
+
+  say('It believes that a payment is 20.00 EUR; the live payment says otherwise.');
+  const stateCheck = { intent: 'refund', requiredFields: ['amount'], assumedState: { amount: 2000 }, conditions: {} };
+  played(
+    'refund on old facts',
+    await agent.call(refund('pay_4', 500, { stateCheck: { ...stateCheck, onMismatch: 'replan' } })),
+  );
+
+  say('Somebody pauses all payments tools, and lets them go again.');
+  const pause = await stage.operator.pauses.set({ scope: { tool: 'payments.**' }, reason: 'Looking into an incident' });
+  played('refund while paused', await agent.call(refund('pay_5', 500)));
+  await stage.operator.pauses.lift(pause.id);
+
+  say('Then it runs away, refunding 500.00 EUR over and over, until its budget for the day is used up.');
+  let runaway = await agent.call(refund('pay_6', 50_000));
+  let done = 0;
+  for (; runaway.status === 'committed' && done < MOST_REFUNDS; done++)
+    runaway = await agent.call(refund('pay_6', 50_000));
+  played(`refund 500 EUR, no. ${done + 1}`, runaway);
+
+  say('What became of it:\n');
+  terminal.out(
+    table(
+      ['call', 'decision', 'reason', 'happened', 'next'],
+      scenes.map(({ what, result }) => [what, result.status, result.reason.code, result.didItHappen, result.next]),
+    ),
+  );
+  await checkReceipt(first, stage, terminal);
+}
+
+/** Verifies the first receipt from two texts, as `svc verify` does from two files. */
+async function checkReceipt(result: CallResult, { url }: TourStage, terminal: Terminal): Promise<void> {
+  if (result.status !== 'committed') throw new CommandFailure(`the first call was ${result.status}, not committed`);
+  const keys = await fetch(`${url}/.well-known/jwks.json`);
+  const report = verifyReport({ receipt: JSON.stringify(result.receipt), trust: await keys.text(), disclosure: null });
+  terminal.out(`\nThe receipt of the first call, checked without the gateway:\n`);
+  terminal.out(report.text.trimEnd());
+}
+
+function agentOf({ url, workspace, agentKey }: TourStage, fetch?: Fetch): Svc {
+  return new Svc({ apiKey: agentKey, baseUrl: url, workspace, ...(fetch && { fetch }) });
+}
+
+function refund(
+  paymentId: string,
+  amount: number,
+  more: { readonly currency?: string } & Partial<Pick<CallInput, 'idempotencyKey' | 'stateCheck'>> = {},
+): CallInput {
+  const { currency = 'EUR', ...rest } = more;
+  return { tool: 'payments.refund', params: { payment_id: paymentId, amount, currency, reason: 'tour' }, ...rest };
+}
+
+/** A network that delivers the first request and loses its answer. */
+function loseFirstAnswer(): Fetch {
+  let lost = false;
+  return async (url, init) => {
+    const answer = await fetch(url, init);
+    if (lost) return answer;
+    lost = true;
+    await answer.arrayBuffer();
+    throw new TypeError('the connection was lost');
+  };
+}
