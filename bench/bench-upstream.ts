@@ -5,7 +5,10 @@ const refund = Buffer.from(JSON.stringify({ id: 're_1', status: 'succeeded', amo
 const server = createServer((request, response) => {
   request.resume();
   request.on('end', () => {
-    response.writeHead(request.method === 'POST' ? 201 : 200, { 'content-type': 'application/json', 'content-length': refund.length });
+    response.writeHead(request.method === 'POST' ? 201 : 200, {
+      'content-type': 'application/json',
+      'content-length': refund.length,
+    });
     response.end(refund);
   });
 });

@@ -89,7 +89,12 @@ async function agentKey(url: string, administrative: string): Promise<string> {
 }
 
 /** Rounds alternate between the two, so that a slow minute of the machine falls on both. */
-async function compare(peer: string, gateway: string, key: string, method: 'GET' | 'POST'): Promise<Pick<BenchResult, 'value' | 'unit' | 'peer' | 'ratio'>> {
+async function compare(
+  peer: string,
+  gateway: string,
+  key: string,
+  method: 'GET' | 'POST',
+): Promise<Pick<BenchResult, 'value' | 'unit' | 'peer' | 'ratio'>> {
   const peers: number[] = [];
   const gateways: number[] = [];
   await load(peer, key, method, 1);
@@ -99,7 +104,12 @@ async function compare(peer: string, gateway: string, key: string, method: 'GET'
     gateways.push(await load(gateway, key, method, SECONDS));
   }
   const ratio = median(gateways) / median(peers);
-  return { value: Math.round(median(gateways)), unit: 'requests/s', peer: `@fastify/http-proxy ${Math.round(median(peers))} requests/s`, ratio };
+  return {
+    value: Math.round(median(gateways)),
+    unit: 'requests/s',
+    peer: `@fastify/http-proxy ${Math.round(median(peers))} requests/s`,
+    ratio,
+  };
 }
 
 let calls = 0;
@@ -114,7 +124,11 @@ async function load(url: string, key: string, method: 'GET' | 'POST', seconds: n
       {
         setupRequest: (request) => {
           calls += 1;
-          const headers = { 'x-api-key': key, 'idempotency-key': `bench-${process.pid}-${calls}`, 'content-type': 'application/json' };
+          const headers = {
+            'x-api-key': key,
+            'idempotency-key': `bench-${process.pid}-${calls}`,
+            'content-type': 'application/json',
+          };
           return method === 'POST'
             ? { ...request, method, path: `/payments/v1/payments/pay_${calls}/refunds`, headers, body }
             : { ...request, method, path: `/payments/v1/payments/pay_${calls}`, headers: { 'x-api-key': key } };

@@ -11,7 +11,8 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly run: () => Promis
 
 const [file, only] = process.argv.slice(2);
 if (file === undefined) throw new Error('usage: main RESULTS.json [NAME]');
-if (only !== undefined && !(only in SUITES)) throw new Error(`there is no benchmark ${only}; there are ${Object.keys(SUITES).join(', ')}`);
+if (only !== undefined && !(only in SUITES))
+  throw new Error(`there is no benchmark ${only}; there are ${Object.keys(SUITES).join(', ')}`);
 const node = `node ${process.versions.node.split('.')[0]}`;
 const results: (BenchResult & { readonly node: string })[] = [];
 for (const [name, load] of Object.entries(SUITES)) {

@@ -9,8 +9,15 @@ export interface Server {
 }
 
 /** Starts a Node process on the same Node and waits for its `ready` line. */
-export async function startServer(args: readonly string[], options: { readonly cwd?: string; readonly env?: Record<string, string> } = {}): Promise<Server> {
-  const child = spawn(process.execPath, args, { cwd: options.cwd, env: { ...process.env, ...options.env }, stdio: ['ignore', 'pipe', 'pipe'] });
+export async function startServer(
+  args: readonly string[],
+  options: { readonly cwd?: string; readonly env?: Record<string, string> } = {},
+): Promise<Server> {
+  const child = spawn(process.execPath, args, {
+    cwd: options.cwd,
+    env: { ...process.env, ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let errors = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     errors = (errors + text).slice(-4000);
@@ -19,7 +26,8 @@ export async function startServer(args: readonly string[], options: { readonly c
   const url = await new Promise<string>((resolve, reject) => {
     createInterface({ input: child.stdout }).on('line', (line) => {
       const event: unknown = JSON.parse(line);
-      if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string') resolve(event.url);
+      if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string')
+        resolve(event.url);
     });
     child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code}: ${errors}`)));
   });

@@ -9,7 +9,9 @@ import { parseArgs } from 'node:util';
 import { node24 } from '../test/node-24.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const { values } = parseArgs({ options: { only: { type: 'string' }, json: { type: 'string' }, node: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { only: { type: 'string' }, json: { type: 'string' }, node: { type: 'string' } },
+});
 const folder = mkdtempSync(join(tmpdir(), 'svc-bench-'));
 
 build('npm', ['run', '--silent', 'build']);
@@ -23,7 +25,11 @@ const nodes = [process.execPath, ...(process.versions.node.startsWith('24.') ? [
 const all = [];
 for (const node of nodes) {
   const file = join(folder, 'results.json');
-  const result = spawnSync(node, ['--expose-gc', '.bench/bench/main.js', file, ...(values.only === undefined ? [] : [values.only])], { cwd: root, stdio: 'inherit' });
+  const result = spawnSync(
+    node,
+    ['--expose-gc', '.bench/bench/main.js', file, ...(values.only === undefined ? [] : [values.only])],
+    { cwd: root, stdio: 'inherit' },
+  );
   if (result.status !== 0) process.exit(result.status ?? 1);
   all.push(...JSON.parse(readFileSync(file, 'utf8')));
 }

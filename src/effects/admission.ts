@@ -284,7 +284,13 @@ function evaluatePermit(
     return carry(carried, { ...refusal, reply });
   }
   if (mustAsk) return carry(carried, askForApproval(view, request, permit, earlier, met));
-  return carry(carried, dispatch(view, request, earlier, met, granted));
+  const unasked = permit.approvals[0];
+  const observed =
+    met.observed ??
+    (permit.mode === 'observe' && unasked !== undefined
+      ? { would: 'pending_approval' as const, rule: unasked.rule }
+      : null);
+  return carry(carried, dispatch(view, request, earlier, { ...met, observed }, granted));
 }
 
 type Met = Extract<ReturnType<typeof satisfyObligations>, { kind: 'satisfied' }>;

@@ -10,6 +10,8 @@ export interface ProxiedRequest {
   /** Allow-listed headers only, lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
+  /** Whether `Set-Cookie` of the answer is kept in its headers, because the route says so. */
+  readonly setCookie: boolean;
 }
 
 export interface Dispatch {
@@ -45,7 +47,7 @@ export type UpstreamResult =
 /** An answer, read whole (up to the limit for answers). */
 export interface UpstreamResponse {
   readonly status: number;
-  /** Lower-case names; hop-by-hop, `svc-*` and `set-cookie` are removed. */
+  /** Lower-case names; hop-by-hop, `svc-*`, `x-should-retry` and (unless the route says otherwise) `set-cookie` are removed. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body: Buffer;
   /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */

@@ -46,7 +46,8 @@ export function createPauseView(store: EffectStore): LivePauseView {
     version: (workspace) => known.get(workspace)?.version ?? NOT_LOADED,
     match(workspace, subject, now): PauseMatch | null {
       for (const { pause, stops } of known.get(workspace)?.pauses ?? []) {
-        if ((pause.until === null || now < pause.until) && stops(subject)) return { id: pause.id, reason: pause.reason, until: pause.until };
+        if ((pause.until === null || now < pause.until) && stops(subject))
+          return { id: pause.id, reason: pause.reason, until: pause.until };
       }
       return null;
     },

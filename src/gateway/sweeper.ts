@@ -15,7 +15,13 @@ export interface Sweeper {
  * Drives spilled settlements in, declares what is over, and dispatches what was approved while a gateway died.
  * One round at a time; the next begins `everyMs` after the last ended.
  */
-export function startSweeper(ports: EffectPorts, people: People, spill: SpillJournal, everyMs: number, report: (error: unknown) => void): Sweeper {
+export function startSweeper(
+  ports: EffectPorts,
+  people: People,
+  spill: SpillJournal,
+  everyMs: number,
+  report: (error: unknown) => void,
+): Sweeper {
   let stopped = false;
   let wake: () => void = () => undefined;
 

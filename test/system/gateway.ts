@@ -37,7 +37,10 @@ export interface TestGateway {
 }
 
 /** Starts the real gateway from `dist/` as a process of its own, on a free port, with a folder of its own. */
-export async function startGateway(files: TestFiles, options: { readonly env?: Record<string, string>; readonly entry?: string } = {}): Promise<TestGateway> {
+export async function startGateway(
+  files: TestFiles,
+  options: { readonly env?: Record<string, string>; readonly entry?: string } = {},
+): Promise<TestGateway> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-gw-'));
   await mkdir(join(folder, 'policies'));
   await writeFile(join(folder, 'gateway.yaml'), files.config);
@@ -47,7 +50,11 @@ export async function startGateway(files: TestFiles, options: { readonly env?: R
   return boot(folder, key, options);
 }
 
-async function boot(folder: string, administrativeKey: string, options: { readonly env?: Record<string, string>; readonly entry?: string }): Promise<TestGateway> {
+async function boot(
+  folder: string,
+  administrativeKey: string,
+  options: { readonly env?: Record<string, string>; readonly entry?: string },
+): Promise<TestGateway> {
   const configFile = join(folder, 'gateway.yaml');
   const dataFolder = join(folder, 'data');
   const policyFolder = join(folder, 'policies');
@@ -107,9 +114,12 @@ async function readyUrl(child: ChildProcess, log: () => string): Promise<string>
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
       const event: unknown = JSON.parse(line);
-      if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string') resolve(event.url);
+      if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string')
+        resolve(event.url);
     });
-    child.on('exit', (code, signal) => reject(new Error(`the gateway ended (${code ?? signal}) before it was ready:\n${log()}`)));
+    child.on('exit', (code, signal) =>
+      reject(new Error(`the gateway ended (${code ?? signal}) before it was ready:\n${log()}`)),
+    );
   });
 }
 
@@ -122,7 +132,14 @@ export interface Answer {
 }
 
 /** One request with a key; the body is sent as JSON. */
-export async function send(url: string, key: string, method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+export async function send(
+  url: string,
+  key: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
   const response = await fetch(`${url}${path}`, {
     method,
     headers: { 'x-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
@@ -134,7 +151,10 @@ export async function send(url: string, key: string, method: string, path: strin
 
 /** Makes a key through the API with the administrative key. */
 export async function makeApiKey(gateway: TestGateway, user: string, body: Record<string, unknown>): Promise<string> {
-  const answer = await send(gateway.url, gateway.administrativeKey, 'POST', `/v1/beta/users/${user}/keys`, { name: 'test', ...body });
+  const answer = await send(gateway.url, gateway.administrativeKey, 'POST', `/v1/beta/users/${user}/keys`, {
+    name: 'test',
+    ...body,
+  });
   if (answer.status !== 201) throw new Error(`no key: ${JSON.stringify(answer.body)}`);
   return answer.body.key;
 }
