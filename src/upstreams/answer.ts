@@ -1,0 +1,106 @@
+import { isUtf8 } from 'node:buffer';
+import type { KeptResult } from '../effects/effect.ts';
+import type { Json } from '../effects/json.ts';
+import { parseStrictJson } from '../effects/strict-json.ts';
+import type { UpstreamResponse } from '../effects/upstream.ts';
+
+type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Headers of one connection, which end with it (RFC 9110, 7.6.1). */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** Headers that are kept with an answer for duplicates: what says how to read the body, or names what was made. */
+const KEPT_HEADERS = ['content-type', 'content-language', 'content-encoding', 'etag', 'last-modified', 'location'];
+
+/** Nesting that is read in an upstream's JSON. */
+const DEPTH = 64;
+
+/**
+ * Whether a header of an upstream's answer goes on to the caller: not those of the connection, not those that speak in
+ * the gateway's name, and cookies only where they are asked for.
+ * @param name lower case
+ * @param named by the answer's own `Connection` header
+ */
+export function passesBack(name: string, setCookie: boolean, named: ReadonlySet<string> | null): boolean {
+  if (HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry') return false;
+  if (name === 'set-cookie' || name === 'set-cookie2') return setCookie;
+  return named === null || !named.has(name);
+}
+
+/** The names that a `Connection` header lists; `null` where it lists none beyond the usual. */
+export function connectionNames(connection: string | readonly string[] | undefined): ReadonlySet<string> | null {
+  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return null;
+  const text = typeof connection === 'string' ? connection : connection.join(',');
+  return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
+}
+
+/** Makes of what was read the answer that the rest of the gateway sees. */
+export function readAnswer(
+  raw: { readonly status: number; readonly headers: IncomingHeaders; readonly body: Buffer; readonly whole: boolean },
+  options: { readonly responseKeptBytes: number; readonly setCookie: boolean },
+): UpstreamResponse {
+  const named = connectionNames(raw.headers['connection']);
+  const headers: Record<string, string | readonly string[]> = {};
+  for (const [name, value] of Object.entries(raw.headers)) {
+    if (value !== undefined && passesBack(name, options.setCookie, named)) headers[name] = value;
+  }
+  const json = raw.whole && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
+  return {
+    status: raw.status,
+    headers,
+    body: raw.body,
+    json,
+    kept: keep(raw, headers, json, options.responseKeptBytes),
+  };
+}
+
+function keep(
+  raw: { readonly status: number; readonly body: Buffer; readonly whole: boolean },
+  headers: Readonly<Record<string, string | readonly string[]>>,
+  json: Json | undefined,
+  limit: number,
+): KeptResult {
+  const kept: Record<string, string> = {};
+  for (const name of KEPT_HEADERS) {
+    const value = headers[name];
+    if (value !== undefined) kept[name] = typeof value === 'string' ? value : value.join(', ');
+  }
+  const base = { status: raw.status, headers: kept };
+  const fits = raw.body.byteLength <= limit;
+  if (json !== undefined && fits) return { ...base, body: { kind: 'json', value: json }, truncated: false };
+  const bytes = fits ? raw.body : raw.body.subarray(0, limit);
+  const truncated = !fits || !raw.whole;
+  if (kept['content-encoding'] === undefined) {
+    const text = asText(bytes, truncated);
+    if (text !== null) return { ...base, body: { kind: 'text', value: text }, truncated };
+  }
+  return { ...base, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
+}
+
+/** The bytes as a text, without a character that the cut has split; `null` where they are not UTF-8. */
+function asText(bytes: Buffer, truncated: boolean): string | null {
+  for (let cut = 0; cut <= (truncated ? 3 : 0); cut += 1) {
+    const head = bytes.subarray(0, bytes.byteLength - cut);
+    if (isUtf8(head)) return head.toString('utf8');
+  }
+  return null;
+}
+
+function isJson(contentType: string | string[] | undefined): boolean {
+  return typeof contentType === 'string' && /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType);
+}
+
+function parseJson(body: Buffer): Json | undefined {
+  const parsed = parseStrictJson(body, { depth: DEPTH });
+  return parsed.ok ? parsed.value : undefined;
+}

@@ -1,0 +1,159 @@
+import type { Dispatcher } from 'undici';
+import type { Connection } from './connections.ts';
+import type { RenderedRequest } from './request-template.ts';
+
+type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** What came of one attempt on one connection. */
+export type Attempt =
+  | { readonly kind: 'held_back'; readonly by: 'late' | 'paused' }
+  | { readonly kind: 'nothing_sent'; readonly message: string }
+  | {
+      readonly kind: 'answer';
+      readonly status: number;
+      readonly headers: IncomingHeaders;
+      readonly body: Buffer;
+      readonly whole: boolean;
+      readonly startedAt: number;
+    }
+  | {
+      readonly kind: 'lost';
+      readonly code: 'timeout' | 'reset' | 'malformed';
+      readonly message: string;
+      readonly startedAt: number;
+    };
+
+export interface AttemptOptions {
+  readonly gate: () => 'go' | 'late' | 'paused';
+  /** From the first byte written to the last one read, ms. */
+  readonly timeoutMs: number;
+  /** Bytes of an answer that are read at all. */
+  readonly responseBytes: number;
+  readonly now: () => number;
+}
+
+class HeldBack extends Error {}
+class NotAgain extends Error {}
+
+/**
+ * Sends one request on one connection, once, and reads its answer.
+ *
+ * undici calls `onRequestStart` in the same turn of the event loop in which it writes, with no step in between, also
+ * for a request that waited for its connection: whatever the gate says there holds for the write. A throw there stops
+ * the request before a byte of it is written.
+ * @param released called once the connection can carry another request
+ */
+export function attempt(
+  connection: Connection,
+  request: RenderedRequest,
+  options: AttemptOptions,
+  released: () => void,
+): Promise<Attempt> {
+  return new Promise((resolve) => {
+    let startedAt: number | null = null;
+    let wrote = false;
+    let timer: NodeJS.Timeout | null = null;
+    let heldBack: 'late' | 'paused' | null = null;
+    let status: number | null = null;
+    let headers: IncomingHeaders = {};
+    const chunks: Buffer[] = [];
+    let length = 0;
+    let settled = false;
+
+    const settle = (result: Attempt): void => {
+      if (settled) return;
+      settled = true;
+      if (timer !== null) clearTimeout(timer);
+      resolve(result);
+    };
+    const answered = (whole: boolean): void => {
+      if (status === null || startedAt === null) return;
+      const [only] = chunks;
+      const body = chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, length);
+      settle({ kind: 'answer', status, headers, body, whole, startedAt });
+    };
+    const lost = (code: 'timeout' | 'reset' | 'malformed', message: string): void => {
+      // A status line was read: what it says holds, whatever became of the body.
+      if (status !== null) answered(false);
+      else if (startedAt !== null) settle({ kind: 'lost', code, message, startedAt });
+    };
+    /** Ends the connection with a reset, so that the upstream does not take our silence for interest. */
+    const reset = (): void => {
+      connection.socket?.resetAndDestroy();
+    };
+
+    const handler: Dispatcher.DispatchHandler = {
+      onRequestStart: () => {
+        // A request is begun once; should undici ever begin it again, the second time is stopped here.
+        if (startedAt !== null) throw new NotAgain();
+        const gate = options.gate();
+        if (gate !== 'go') {
+          heldBack = gate;
+          throw new HeldBack();
+        }
+        startedAt = options.now();
+        const { socket } = connection;
+        const before = socket?.bytesWritten;
+        wrote = before === undefined;
+        // The write follows in this turn; what it wrote stands in the counter when the turn's microtasks run.
+        queueMicrotask(() => {
+          if (socket?.bytesWritten !== before) wrote = true;
+        });
+        timer = setTimeout(() => {
+          lost('timeout', `no answer within ${options.timeoutMs} ms`);
+          reset();
+        }, options.timeoutMs);
+      },
+      onResponseStart: (_controller, statusCode, incoming) => {
+        // 1xx announce an answer, they are none.
+        if (statusCode < 200) return;
+        status = statusCode;
+        headers = incoming;
+      },
+      onResponseData: (_controller, chunk) => {
+        if (settled) return;
+        const room = options.responseBytes - length;
+        chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
+        length += Math.min(chunk.byteLength, room);
+        if (chunk.byteLength > room) {
+          answered(false);
+          reset();
+        }
+      },
+      onResponseEnd: () => {
+        answered(true);
+        released();
+      },
+      onResponseError: (_controller, error) => {
+        if (heldBack !== null) settle({ kind: 'held_back', by: heldBack });
+        else if (startedAt === null) settle({ kind: 'nothing_sent', message: error.message });
+        // Judged by bytes, never by the error: the counter of the socket did not move, so nothing went out.
+        else if (!wrote) {
+          settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
+        } else if (isMalformed(error)) lost('malformed', 'the upstream sent something that is not HTTP');
+        else lost('reset', 'the connection broke before the answer came');
+        released();
+      },
+    };
+    try {
+      connection.client.dispatch(
+        {
+          path: request.pathAndQuery,
+          method: request.method,
+          headers: request.headers,
+          body: request.body,
+          idempotent: false,
+        },
+        handler,
+      );
+    } catch (error) {
+      // undici judges the request before it queues it.
+      settle({ kind: 'nothing_sent', message: error instanceof Error ? error.message : 'the request is not valid' });
+      released();
+    }
+  });
+}
+
+function isMalformed(error: Error): boolean {
+  return error.name === 'HTTPParserError' || error.name === 'HeadersOverflowError';
+}

@@ -1,0 +1,102 @@
+import { lookup as resolve, type LookupAddress, type LookupOptions } from 'node:dns';
+import { connect as connectSocket, isIP, type Socket } from 'node:net';
+import { buildConnector } from 'undici';
+import { refusedAddress } from './address-guard.ts';
+
+/** A connection that was refused or did not come about: no byte of a request was written. */
+export class ConnectFailed extends Error {
+  override readonly name = 'ConnectFailed';
+}
+
+/**
+ * A connector for undici that connects only where an upstream may be. The address is judged three times: an IP literal
+ * before anything is sent, a name's addresses as they are resolved, and the peer of the connected socket, which alone
+ * counts. TLS begins after that. No proxy is used, whatever the environment says.
+ * @param opened told of each plain socket once it is connected
+ */
+export function guardedConnector(
+  options: { readonly network: 'any' | 'public'; readonly timeoutMs: number },
+  opened: (socket: Socket) => void,
+): buildConnector.connector {
+  const secure = buildConnector({ timeout: options.timeoutMs, allowH2: false });
+  return (target, callback) => {
+    const hostname = target.hostname.replace(/^\[(.*)\]$/, '$1');
+    const literal = isIP(hostname) === 0 ? null : refusedAddress(hostname, options.network);
+    if (literal !== null) {
+      callback(new ConnectFailed(`the upstream's address is refused: ${literal}`), null);
+      return;
+    }
+    let answered = false;
+    const answer = (error: Error | null): void => {
+      if (answered) return;
+      answered = true;
+      clearTimeout(timer);
+      if (error !== null) {
+        socket.destroy();
+        callback(error instanceof ConnectFailed ? error : new ConnectFailed(reasonOf(error), { cause: error }), null);
+      } else if (target.protocol === 'https:') {
+        opened(socket);
+        secure({ ...target, httpSocket: socket }, callback);
+      } else {
+        opened(socket);
+        callback(null, socket);
+      }
+    };
+    const socket = connectSocket({
+      host: hostname,
+      port: Number(target.port) || (target.protocol === 'https:' ? 443 : 80),
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 60_000,
+      lookup: guardedLookup(options.network),
+    });
+    const timer = setTimeout(
+      () => answer(new ConnectFailed(`no connection within ${options.timeoutMs} ms`)),
+      options.timeoutMs,
+    );
+    socket.once('connect', () => {
+      const peer = refusedAddress(socket.remoteAddress ?? '', options.network);
+      answer(peer === null ? null : new ConnectFailed(`the upstream's address is refused: ${peer}`));
+    });
+    // Stays: a socket that fails later, while TLS begins, must not bring the process down.
+    socket.on('error', (error) => answer(error));
+  };
+}
+
+type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
+
+/** Resolves a name to the addresses that are allowed; fails where there is none. */
+function guardedLookup(network: 'any' | 'public') {
+  return (hostname: string, options: LookupOptions, callback: LookupCallback): void => {
+    resolve(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error !== null) {
+        callback(error, []);
+        return;
+      }
+      const allowed = addresses.filter(({ address }) => refusedAddress(address, network) === null);
+      const [first] = allowed;
+      if (first === undefined) callback(new ConnectFailed('every address of the upstream is refused'), []);
+      else if (options.all === true) callback(null, allowed);
+      else callback(null, first.address, first.family);
+    });
+  };
+}
+
+/** What went wrong, without addresses: the answer may show it. */
+function reasonOf(error: Error): string {
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
+  switch (code) {
+    case 'ECONNREFUSED':
+      return 'the upstream refuses connections';
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return "the upstream's name does not resolve";
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return 'the upstream cannot be reached from here';
+    case null:
+      return 'the connection did not come about';
+    default:
+      return `the connection did not come about (${code})`;
+  }
+}

@@ -1,0 +1,189 @@
+import type { Evidence } from '../effects/effect.ts';
+import { isJsonObject, type JsonObject } from '../effects/json.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Dispatch, StateReading, UpstreamResult } from '../effects/upstream.ts';
+import { type Attempt, attempt, type AttemptOptions } from './attempt.ts';
+import { readAnswer } from './answer.ts';
+import { type Classified, classify, type Seen } from './classify.ts';
+import type { Connections } from './connections.ts';
+import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
+
+/** An upstream as the configuration declares it. */
+export interface UpstreamSettings {
+  readonly id: string;
+  /** An http or https origin. */
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly connections: number;
+  readonly network: 'any' | 'public';
+  readonly credentials: { readonly header: string; readonly value: string } | null;
+}
+
+export interface UpstreamLimits {
+  /** Bytes of an answer that are read at all. */
+  readonly responseBytes: number;
+  /** Bytes of an answer that are kept for duplicates. */
+  readonly responseKeptBytes: number;
+}
+
+/** What one attempt needs to know of its upstream. */
+export interface HttpUpstream {
+  readonly settings: UpstreamSettings;
+  readonly connections: Connections;
+  readonly limits: UpstreamLimits;
+  /** ms since the epoch, for evidence. */
+  readonly now: () => number;
+}
+
+/**
+ * Sends a dispatch, once. Never throws: whatever goes wrong is a result, and what might have reached the upstream is
+ * `unknown`.
+ */
+export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): Promise<UpstreamResult> {
+  const { tool } = dispatch;
+  let request: RenderedRequest;
+  try {
+    request = withHeaders(upstream, requestOf(dispatch), keyHeader(dispatch));
+  } catch (error) {
+    return notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null);
+  }
+  const options: AttemptOptions = {
+    gate: dispatch.gate,
+    timeoutMs: tool.timeoutMs,
+    responseBytes: upstream.limits.responseBytes,
+    now: upstream.now,
+  };
+  const result = await attemptOn(upstream, request, options);
+  const endedAt = upstream.now();
+  switch (result.kind) {
+    case 'held_back':
+      return {
+        kind: 'held_back',
+        by: result.by,
+        evidence: {
+          code: 'not_dispatched',
+          message: result.by === 'late' ? 'the time to send it was over' : 'a pause was heard before it was sent',
+          status: null,
+          startedAt: null,
+          endedAt,
+        },
+      };
+    case 'nothing_sent':
+      return resultOf(classify(tool.kind, tool.outcomes, { ...result, code: 'connect_failed' }), result, endedAt, null);
+    case 'lost':
+      return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null);
+    case 'answer': {
+      const setCookie = dispatch.proxied?.setCookie ?? false;
+      const response = readAnswer(result, { responseKeptBytes: upstream.limits.responseKeptBytes, setCookie });
+      const seen: Seen = {
+        kind: 'answer',
+        status: result.status,
+        body: result.whole ? 'whole' : 'cut',
+        json: response.json,
+      };
+      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, response);
+    }
+  }
+}
+
+/** Reads the live state that a tool's `state` request names. */
+export async function readToolState(upstream: HttpUpstream, tool: Tool, params: JsonObject): Promise<StateReading> {
+  if (tool.state === null) return unreadable('the tool declares no request for its state');
+  let request: RenderedRequest;
+  try {
+    request = withHeaders(upstream, renderRequest(planOf(tool.state), params), null);
+  } catch (error) {
+    return unreadable(error instanceof Error ? error.message : 'the request cannot be made');
+  }
+  const deadline = performance.now() + tool.timeoutMs;
+  const result = await attemptOn(upstream, request, {
+    gate: () => (performance.now() < deadline ? 'go' : 'late'),
+    timeoutMs: tool.timeoutMs,
+    responseBytes: upstream.limits.responseBytes,
+    now: upstream.now,
+  });
+  switch (result.kind) {
+    case 'held_back':
+      return unreadable('no connection became free in time');
+    case 'nothing_sent':
+    case 'lost':
+      return unreadable(result.message);
+    case 'answer': {
+      if (result.status < 200 || result.status > 299) return unreadable(`the upstream answered ${result.status}`);
+      if (!result.whole) return unreadable('the answer was cut, or longer than what is read');
+      const { json } = readAnswer(result, { responseKeptBytes: 0, setCookie: false });
+      return isJsonObject(json) ? { kind: 'read', state: json } : unreadable('the answer is not a JSON object');
+    }
+  }
+}
+
+async function attemptOn(upstream: HttpUpstream, request: RenderedRequest, options: AttemptOptions): Promise<Attempt> {
+  const { connections } = upstream;
+  const connection = connections.take() ?? (await connections.wait(() => options.gate() === 'go'));
+  if (connection === null) {
+    const gate = options.gate();
+    return gate === 'go'
+      ? { kind: 'nothing_sent', message: 'the gateway closes its connections' }
+      : { kind: 'held_back', by: gate };
+  }
+  return attempt(connection, request, options, () => connections.release(connection));
+}
+
+function requestOf(dispatch: Dispatch): RenderedRequest {
+  // The bytes themselves go on, so that what was evaluated is what is sent.
+  return dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
+}
+
+/** The upstream's own key, where the tool says that the upstream removes duplicates by it. */
+function keyHeader({ tool, upstreamKey }: Dispatch): readonly [string, string] | null {
+  return tool.idempotent.kind === 'header' ? [tool.idempotent.header, upstreamKey] : null;
+}
+
+function withHeaders(
+  upstream: HttpUpstream,
+  request: RenderedRequest,
+  key: readonly [string, string] | null,
+): RenderedRequest {
+  const headers: Record<string, string> = { 'user-agent': 'svc-gateway', accept: '*/*', ...request.headers };
+  const { credentials } = upstream.settings;
+  if (key !== null) headers[key[0].toLowerCase()] = key[1];
+  if (credentials !== null) headers[credentials.header.toLowerCase()] = credentials.value;
+  return { method: request.method, pathAndQuery: request.pathAndQuery, headers, body: request.body };
+}
+
+function resultOf(
+  classified: Classified,
+  attempted: Attempt,
+  endedAt: number,
+  response: ReturnType<typeof readAnswer> | null,
+): UpstreamResult {
+  const evidence: Evidence = {
+    code: classified.code,
+    message: classified.message,
+    status: response?.status ?? null,
+    startedAt: 'startedAt' in attempted ? attempted.startedAt : null,
+    endedAt,
+  };
+  switch (classified.outcome) {
+    case 'committed':
+      return response === null
+        ? { kind: 'unknown', evidence, response }
+        : { kind: 'applied', evidence, response, accepted: classified.accepted, truncated: classified.truncated };
+    case 'failed':
+      return { kind: 'not_applied', evidence, response };
+    case 'unknown':
+      return { kind: 'unknown', evidence, response };
+  }
+}
+
+function notDispatched(message: string, endedAt: number | null): UpstreamResult {
+  return {
+    kind: 'not_applied',
+    evidence: { code: 'not_dispatched', message, status: null, startedAt: null, endedAt },
+    response: null,
+  };
+}
+
+function unreadable(message: string): StateReading {
+  return { kind: 'unreadable', message };
+}

@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'vitest';
+import type { OutcomeMap } from '../../src/effects/tool.ts';
+import { classify, type Outcome, type Seen } from '../../src/upstreams/classify.ts';
+
+const NONE: OutcomeMap = { committed: [], failed: [], unknown: [], body: [] };
+
+function answer(status: number, changes: Partial<Extract<Seen, { kind: 'answer' }>> = {}): Seen {
+  return { kind: 'answer', status, body: 'whole', json: undefined, ...changes };
+}
+
+function outcomes(seen: Seen, map: OutcomeMap = NONE): [Outcome, Outcome] {
+  return [classify('read', map, seen).outcome, classify('write', map, seen).outcome];
+}
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => from + index);
+}
+
+describe('the one table', () => {
+  test('no byte was written: failed', () => {
+    const seen: Seen = { kind: 'nothing_sent', code: 'connect_failed', message: 'refused' };
+    expect(outcomes(seen)).toEqual(['failed', 'failed']);
+    expect(classify('write', NONE, seen).code).toBe('connect_failed');
+  });
+
+  test('a byte was written and no answer came: a write is unknown', () => {
+    for (const code of ['timeout', 'reset', 'malformed'] as const) {
+      expect(outcomes({ kind: 'lost', code, message: '' })).toEqual(['failed', 'unknown']);
+      expect(classify('write', NONE, { kind: 'lost', code, message: '' }).code).toBe(code);
+    }
+  });
+
+  const rows: [string, number[], [Outcome, Outcome]][] = [
+    ['2xx', [...range(200, 206), ...range(208, 299)], ['committed', 'committed']],
+    ['207 without a map', [207], ['committed', 'unknown']],
+    ['301, 302, 303', [301, 302, 303], ['failed', 'unknown']],
+    ['other 3xx', [300, ...range(304, 399)], ['failed', 'failed']],
+    ['refusals', [...range(400, 407), ...range(409, 424), 426, 428, 429, 431, 451], ['failed', 'failed']],
+    ['any other 4xx', [408, 425, 427, 430, ...range(432, 450), ...range(452, 499)], ['failed', 'unknown']],
+    ['5xx', range(500, 599), ['failed', 'unknown']],
+    ['beyond', [600, 700, 999], ['failed', 'unknown']],
+  ];
+  test.each(rows)('%s', (_name, statuses, expected) => {
+    for (const status of statuses) expect(outcomes(answer(status)), String(status)).toEqual(expected);
+  });
+
+  test('the rows name every status from 200 on once', () => {
+    const named = rows.flatMap(([, statuses]) => statuses).filter((status) => status < 600);
+    expect([...named].sort((left, right) => left - right)).toEqual(range(200, 599));
+  });
+
+  test('202 is accepted', () => {
+    expect(classify('write', NONE, answer(202))).toMatchObject({ outcome: 'committed', accepted: true });
+    expect(classify('write', NONE, answer(200))).toMatchObject({ outcome: 'committed', accepted: false });
+  });
+
+  test('2xx with its body cut: a write is committed and truncated, a read failed', () => {
+    const cut = answer(200, { body: 'cut' });
+    expect(outcomes(cut)).toEqual(['failed', 'committed']);
+    expect(classify('write', NONE, cut).truncated).toBe(true);
+    // The body would decide, and it is not there.
+    const map: OutcomeMap = { ...NONE, body: [{ path: 'ok', equals: true, outcome: 'committed' }] };
+    expect(classify('write', map, cut).outcome).toBe('unknown');
+    expect(classify('write', NONE, answer(207, { body: 'cut' })).outcome).toBe('unknown');
+    expect(classify('write', NONE, answer(503, { body: 'cut' })).outcome).toBe('unknown');
+    expect(classify('write', NONE, answer(422, { body: 'cut' })).outcome).toBe('failed');
+  });
+
+  test('declared statuses', () => {
+    const map: OutcomeMap = { ...NONE, failed: [503], unknown: [404], committed: [409, 303] };
+    expect(outcomes(answer(503), map)).toEqual(['failed', 'failed']);
+    expect(outcomes(answer(404), map)).toEqual(['unknown', 'unknown']);
+    expect(outcomes(answer(409), map)).toEqual(['committed', 'committed']);
+    expect(outcomes(answer(303), map)).toEqual(['committed', 'committed']);
+    expect(outcomes(answer(500), map)).toEqual(['failed', 'unknown']);
+    expect(classify('write', map, answer(503)).code).toBe('declared');
+    // Entries that contradict each other: the cautious one.
+    expect(classify('write', { ...NONE, failed: [500], unknown: [500] }, answer(500)).outcome).toBe('unknown');
+  });
+
+  test('declared bodies, in order, own members only', () => {
+    const map: OutcomeMap = {
+      ...NONE,
+      body: [
+        { path: 'error.code', equals: 'duplicate', outcome: 'committed' },
+        { path: 'ok', equals: false, outcome: 'failed' },
+        { path: 'items.0.state', equals: { done: 1 }, outcome: 'unknown' },
+        { path: 'constructor.name', equals: 'Object', outcome: 'failed' },
+      ],
+    };
+    const write = (status: number, json: Extract<Seen, { kind: 'answer' }>['json']): Outcome =>
+      classify('write', map, answer(status, { json })).outcome;
+    expect(write(200, { ok: false })).toBe('failed');
+    expect(write(200, { ok: true })).toBe('committed');
+    expect(write(409, { error: { code: 'duplicate' }, ok: false })).toBe('committed');
+    expect(write(207, { items: [{ state: { done: 1.0 } }] })).toBe('unknown');
+    expect(write(207, { ok: false })).toBe('failed');
+    expect(write(207, {})).toBe('unknown');
+    expect(write(500, { ok: false })).toBe('failed');
+    expect(write(200, {})).toBe('committed');
+    expect(write(200, [1])).toBe('committed');
+    expect(classify('read', map, answer(200, { json: { ok: false } })).outcome).toBe('failed');
+    expect(classify('read', map, answer(200, { json: {} })).outcome).toBe('committed');
+  });
+});

@@ -1,0 +1,377 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { UpstreamResult } from '../../src/effects/upstream.ts';
+import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
+import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
+import { makeDispatch, makeTool } from './tool.ts';
+
+const LIMITS = { responseBytes: 100_000, responseKeptBytes: 1000 };
+let service: LedgerUpstream;
+let upstreams: Upstreams;
+
+beforeAll(async () => {
+  service = await startLedgerUpstream({ lateMs: 3000 });
+});
+afterAll(async () => {
+  await service.stop();
+});
+afterEach(async () => {
+  await upstreams.close();
+});
+
+function open(changes: Partial<Parameters<typeof createUpstreams>[0][number]> = {}): Upstreams {
+  upstreams = createUpstreams(
+    [
+      {
+        id: 'payments',
+        url: service.url,
+        timeoutMs: 1000,
+        connections: 4,
+        network: 'any',
+        credentials: null,
+        ...changes,
+      },
+    ],
+    LIMITS,
+  );
+  return upstreams;
+}
+
+async function since<T>(act: () => Promise<T>): Promise<{ result: T; requests: number; effects: number }> {
+  const before = await service.counts();
+  const result = await act();
+  const after = await service.counts();
+  return { result, requests: after.requests - before.requests, effects: after.effects - before.effects };
+}
+
+function send(mode: string, changes: Parameters<typeof makeTool>[0] = {}): Promise<UpstreamResult> {
+  return upstreams.send(
+    makeDispatch({ tool: makeTool(changes), params: { payment_id: 'p1', amount: 100, note: `mode:${mode}` } }),
+  );
+}
+
+describe('each row of the table against a real upstream', () => {
+  const rows: [string, UpstreamResult['kind'], string, number][] = [
+    ['ok', 'applied', 'http_status', 1],
+    ['accepted', 'applied', 'http_status', 1],
+    ['empty', 'applied', 'http_status', 1],
+    ['early_hints', 'applied', 'http_status', 1],
+    ['multi', 'unknown', 'http_status', 1],
+    ['half', 'applied', 'http_status', 1],
+    ['half_chunked', 'applied', 'http_status', 1],
+    ['half_error', 'unknown', 'http_status', 1],
+    ['redirect', 'unknown', 'http_status', 1],
+    ['refuse', 'not_applied', 'http_status', 0],
+    ['unavailable', 'unknown', 'http_status', 0],
+    ['error_after', 'unknown', 'http_status', 1],
+    ['drop_after', 'unknown', 'reset', 1],
+    ['reset_after', 'unknown', 'reset', 1],
+    ['drop_before', 'unknown', 'reset', 0],
+    ['malformed', 'unknown', 'malformed', 1],
+    ['status_308', 'not_applied', 'http_status', 0],
+    ['status_304', 'not_applied', 'http_status', 0],
+    ['status_408', 'unknown', 'http_status', 0],
+    ['status_425', 'unknown', 'http_status', 0],
+    ['status_429', 'not_applied', 'http_status', 0],
+    ['status_499', 'unknown', 'http_status', 0],
+    ['status_504', 'unknown', 'http_status', 0],
+  ];
+  test.each(rows)('%s: %s', async (mode, kind, code, effects) => {
+    open();
+    const seen = await since(() => send(mode));
+    expect(seen.result.kind).toBe(kind);
+    expect(seen.result.evidence.code).toBe(code);
+    // Once, whatever came of it: nothing is repeated, no redirect is followed.
+    expect(seen.requests).toBe(1);
+    expect(seen.effects).toBe(effects);
+  });
+
+  test('what the answers carry', async () => {
+    open();
+    const ok = await send('ok');
+    if (ok.kind !== 'applied') throw new Error(ok.kind);
+    expect(ok.accepted).toBe(false);
+    expect(ok.response.json).toMatchObject({ path: '/v1/payments/p1/refunds', received: { amount: 100 } });
+    expect(ok.response.kept).toMatchObject({ status: 201, body: { kind: 'json' }, truncated: false });
+    expect(ok.evidence.startedAt).toBeLessThanOrEqual(ok.evidence.endedAt ?? 0);
+    const accepted = await send('accepted');
+    expect(accepted).toMatchObject({ kind: 'applied', accepted: true });
+    const half = await send('half');
+    expect(half).toMatchObject({ kind: 'applied', truncated: true, response: { json: undefined } });
+    const failed = await send('unavailable', { outcomes: { committed: [], failed: [503], unknown: [], body: [] } });
+    expect(failed).toMatchObject({ kind: 'not_applied', evidence: { code: 'declared', status: 503 } });
+    const plain = await send('plain');
+    expect(plain).toMatchObject({ kind: 'applied', response: { kept: { body: { kind: 'text', value: 'done' } } } });
+  });
+
+  test('an answer longer than what is read is cut, and the call committed', async () => {
+    open();
+    const big = await send('big');
+    if (big.kind !== 'applied') throw new Error(big.kind);
+    expect(big.truncated).toBe(true);
+    expect(big.response.body.byteLength).toBe(LIMITS.responseBytes);
+    expect(big.response.kept.truncated).toBe(true);
+    // The next call gets a connection.
+    expect((await send('ok')).kind).toBe('applied');
+  });
+
+  test('time-out: unknown for a write, failed for a read, and the connection is reset', async () => {
+    open();
+    expect(await send('late', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+    expect(await send('never', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
+    expect(await send('never', { timeoutMs: 100, kind: 'read' })).toMatchObject({ kind: 'not_applied' });
+    // The status line was read before the time was over.
+    expect(await send('stalled', { timeoutMs: 300 })).toMatchObject({ kind: 'applied', truncated: true });
+    expect((await send('ok')).kind).toBe('applied');
+  });
+
+  test('a reused connection that is reset after the write: unknown, and not repeated', async () => {
+    open({ connections: 1 });
+    expect((await send('ok')).kind).toBe('applied');
+    const seen = await since(() => send('reset_reused'));
+    expect(seen.result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+    expect(seen).toMatchObject({ requests: 1, effects: 1 });
+  });
+
+  test('reads', async () => {
+    open();
+    const read = makeTool({
+      kind: 'read',
+      request: { method: 'GET', path: '/v1/payments/{payment_id}', query: ['mode'], headers: {}, body: [] },
+    });
+    const get = (mode: string): Promise<UpstreamResult> =>
+      upstreams.send(makeDispatch({ tool: read, params: { payment_id: 'p1', mode } }));
+    expect((await get('ok')).kind).toBe('applied');
+    for (const mode of ['half', 'unavailable', 'refuse', 'drop_before', 'status_303']) {
+      const seen = await since(() => get(mode));
+      expect([mode, seen.result.kind, seen.requests]).toEqual([mode, 'not_applied', 1]);
+    }
+  });
+});
+
+describe('nothing sent', () => {
+  test('nobody listens', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    server.close();
+    await once(server, 'close');
+    open({ url: `http://127.0.0.1:${port}` });
+    const result = await send('ok');
+    expect(result).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed', startedAt: null } });
+    // No address in what people are told.
+    expect(JSON.stringify(result)).not.toContain('127.0.0.1');
+  });
+
+  test('TLS that does not come about', async () => {
+    const got: Buffer[] = [];
+    const server = createServer((socket) => {
+      socket.on('data', (chunk) => {
+        got.push(chunk);
+        socket.destroy();
+      });
+      socket.on('error', () => {});
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    open({ url: urlOf(server, 'https') });
+    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+    expect(Buffer.concat(got).toString('latin1')).not.toContain('POST');
+    await closed(server);
+  });
+
+  test.each(['late', 'paused'] as const)('a shut gate: %s', async (by) => {
+    open();
+    const seen = await since(() => upstreams.send(makeDispatch({ gate: () => by })));
+    expect(seen.result).toMatchObject({ kind: 'held_back', by });
+    expect(seen.requests).toBe(0);
+  });
+
+  test('the event loop blocked between the decision to send and the write', async () => {
+    open({ connections: 1 });
+    await send('ok');
+    const deadline = performance.now() + 150;
+    const gate = (): 'go' | 'late' => (performance.now() < deadline ? 'go' : 'late');
+    const seen = await since(async () => {
+      const sending = upstreams.send(makeDispatch({ gate }));
+      // The connection is free and reused; the process stands still before its turn to write comes.
+      const until = performance.now() + 250;
+      while (performance.now() < until);
+      return sending;
+    });
+    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'late' });
+    expect(seen.requests).toBe(0);
+  });
+
+  test('blocked while the connection opens', async () => {
+    open();
+    const deadline = performance.now() + 150;
+    const seen = await since(async () => {
+      const sending = upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
+      const until = performance.now() + 250;
+      while (performance.now() < until);
+      return sending;
+    });
+    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'late' });
+    expect(seen.requests).toBe(0);
+  });
+
+  test('the gate is asked in the turn of the write: what it says at the last moment holds', async () => {
+    open({ connections: 1 });
+    let shut = false;
+    const slow = send('late', { timeoutMs: 400 });
+    const seen = await since(async () => {
+      const queued = upstreams.send(makeDispatch({ gate: () => (shut ? 'paused' : 'go') }));
+      shut = true;
+      return queued;
+    });
+    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'paused' });
+    await slow;
+    expect(seen.requests).toBeLessThanOrEqual(1);
+    const { requests } = await service.ledger();
+    expect(requests.filter((request) => request.text.includes('"amount":100}')).length).toBe(0);
+  });
+
+  test('a call that waits for a connection is held back as soon as its time is over', async () => {
+    open({ connections: 1 });
+    const slow = send('late', { timeoutMs: 1500 });
+    const deadline = performance.now() + 100;
+    const began = performance.now();
+    const result = await upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
+    expect(result).toMatchObject({ kind: 'held_back', by: 'late' });
+    expect(performance.now() - began).toBeLessThan(1000);
+    await slow;
+  });
+
+  test('a process that was frozen past its time sends nothing when it wakes', async () => {
+    open({ connections: 1 });
+    await send('ok');
+    const deadline = performance.now() + 150;
+    const seen = await since(async () => {
+      const waker = spawn('sh', ['-c', `sleep 0.4; kill -CONT ${process.pid}`]);
+      const awake = once(waker, 'exit');
+      const sending = upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
+      process.kill(process.pid, 'SIGSTOP');
+      expect(performance.now()).toBeGreaterThan(deadline);
+      await awake;
+      return sending;
+    });
+    expect(seen.result).toMatchObject({ kind: 'held_back', by: 'late' });
+    expect(seen.requests).toBe(0);
+  });
+});
+
+describe('addresses', () => {
+  test.each([
+    'http://169.254.169.254',
+    'http://2852039166',
+    'http://0xa9fea9fe',
+    'http://[::ffff:169.254.169.254]',
+    'http://[fd00:ec2::254]',
+    'http://0.0.0.0:1',
+    'http://[::]:1',
+    'http://224.0.0.1',
+  ])('%s is refused, whatever the network', async (url) => {
+    open({ url });
+    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+  });
+
+  test('loopback is refused where the network is public, by literal and by name', async () => {
+    const port = new URL(service.url).port;
+    for (const host of ['127.0.0.1', 'localhost']) {
+      open({ url: `http://${host}:${port}`, network: 'public' });
+      const seen = await since(() => send('ok'));
+      expect(seen.result).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+      expect(seen.requests).toBe(0);
+      await upstreams.close();
+    }
+  });
+
+  test('proxies from the environment are not used', async () => {
+    process.env['HTTP_PROXY'] = process.env['http_proxy'] = 'http://127.0.0.1:1';
+    try {
+      open();
+      expect((await send('ok')).kind).toBe('applied');
+    } finally {
+      delete process.env['HTTP_PROXY'];
+      delete process.env['http_proxy'];
+    }
+  });
+});
+
+describe('headers', () => {
+  test('credentials and the upstream key are set by the gateway, and over what the caller sent', async () => {
+    open({ credentials: { header: 'authorization', value: 'Bearer upstream-secret' } });
+    const proxied = {
+      method: 'POST',
+      pathAndQuery: '/v1/payments/p9/refunds?a=1',
+      headers: { authorization: 'Bearer agent', 'idempotency-key': 'agent', 'content-type': 'application/json' },
+      body: Buffer.from('{"amount":  7}'),
+      setCookie: false,
+    };
+    const tool = makeTool({ idempotent: { kind: 'header', header: 'Idempotency-Key', forMs: 1000 } });
+    await upstreams.send(makeDispatch({ tool, proxied }));
+    const last = (await service.ledger()).requests.at(-1);
+    expect(last?.headers['authorization']).toBe('Bearer upstream-secret');
+    expect(last?.headers['idempotency-key']).toBe('eff_1.1');
+    expect(last?.url).toBe('/v1/payments/p9/refunds?a=1');
+    // The bytes themselves went on.
+    expect(last?.text).toBe('{"amount":  7}');
+  });
+
+  test('no key is sent to an upstream that does not dedupe', async () => {
+    open();
+    await upstreams.send(makeDispatch());
+    expect((await service.ledger()).requests.at(-1)?.headers['idempotency-key']).toBeUndefined();
+  });
+
+  test('what comes back in the name of the gateway, of a connection or as a cookie is removed', async () => {
+    open();
+    const loud = await send('loud');
+    if (loud.kind !== 'applied') throw new Error(loud.kind);
+    expect(Object.keys(loud.response.headers).sort()).toEqual(['content-length', 'content-type', 'date', 'x-kept']);
+  });
+});
+
+describe('state', () => {
+  test('is read, or said to be unreadable', async () => {
+    open();
+    await service.state('/v1/payments/p1', { status: 'open', amount: 5 });
+    const tool = makeTool();
+    expect(await upstreams.readState(tool, { payment_id: 'p1' })).toEqual({
+      kind: 'read',
+      state: { status: 'open', amount: 5 },
+    });
+    await service.state('/v1/payments/p2', [1]);
+    expect(await upstreams.readState(tool, { payment_id: 'p2' })).toMatchObject({ kind: 'unreadable' });
+    expect(await upstreams.readState(tool, {})).toMatchObject({ kind: 'unreadable' });
+    await service.mode({ mode: 'unavailable' });
+    expect(await upstreams.readState(tool, { payment_id: 'p1' })).toMatchObject({ kind: 'unreadable' });
+    await service.mode({ mode: 'half' });
+    expect(await upstreams.readState(tool, { payment_id: 'p1' })).toMatchObject({ kind: 'unreadable' });
+  });
+});
+
+describe('change', () => {
+  test('an update takes on other settings; what runs ends on its own connection', async () => {
+    open();
+    const running = send('late', { timeoutMs: 4000 });
+    while ((await service.ledger()).requests.at(-1)?.text.includes('mode:late') !== true);
+    upstreams.update([], LIMITS);
+    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'not_dispatched' } });
+    expect((await running).kind).toBe('applied');
+  });
+});
+
+function urlOf(server: Server, scheme: string): string {
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('not listening');
+  return `${scheme}://127.0.0.1:${address.port}`;
+}
+
+async function closed(server: Server): Promise<void> {
+  server.close();
+  await once(server, 'close');
+}

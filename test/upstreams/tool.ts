@@ -1,0 +1,46 @@
+import type { Dispatch } from '../../src/effects/upstream.ts';
+import type { Tool } from '../../src/effects/tool.ts';
+
+/** A tool for tests: a refund, with what the test changes. */
+export function makeTool(changes: Partial<Tool> = {}): Tool {
+  return {
+    name: 'payments.refund',
+    title: 'Refund a payment',
+    upstream: 'payments',
+    kind: 'write',
+    actionType: 'mcp.tool_call',
+    tags: [],
+    risk: null,
+    env: null,
+    request: {
+      method: 'POST',
+      path: '/v1/payments/{payment_id}/refunds',
+      query: [],
+      headers: {},
+      body: ['amount', 'note'],
+    },
+    paramsSchema: null,
+    target: 'payment:{payment_id}',
+    timeoutMs: 2000,
+    maxProcessingMs: 1000,
+    idempotent: { kind: 'none' },
+    outcomes: { committed: [], failed: [], unknown: [], body: [] },
+    state: { method: 'GET', path: '/v1/payments/{payment_id}', query: [], headers: {}, body: [] },
+    digest: 'digest',
+    ...changes,
+  };
+}
+
+/** A dispatch of that tool. */
+export function makeDispatch(changes: Partial<Dispatch> = {}): Dispatch {
+  return {
+    effectId: 'eff_1',
+    upstreamKey: 'eff_1.1',
+    tool: makeTool(),
+    params: { payment_id: 'p1', amount: 100 },
+    proxied: null,
+    gate: () => 'go',
+    onLate: () => {},
+    ...changes,
+  };
+}
