@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshKey, refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('denied_claim', () => {
+  it('409 on a target that another agent holds, until it is released', async () => {
+    const key = freshKey();
+    const call = refund({}, key);
+    const claim = await world.post('/claims', { target: `payment:pay_${key}`, ttl_s: 60 }, world.keys.otherBot);
+    expect(claim.status).toBe(201);
+    const before = await world.upstream.counts();
+    const answer = await world.run(call);
+    expect(answer.status).toBe(409);
+    expect(answer.body).toMatchObject({
+      decision: 'denied_claim',
+      did_it_happen: 'no',
+      reason: { code: 'claim_held' },
+    });
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
+    const released = await fetch(`${world.gateway.url}/v1/workspaces/demo/claims/${claim.body.id}`, {
+      method: 'DELETE',
+      headers: { 'x-api-key': world.keys.otherBot },
+    });
+    expect(released.status).toBeLessThan(300);
+    expect((await world.run(call)).body.decision).toBe('committed');
+  });
+
+  it('409 when the live state has drifted: mismatches, and next from on_mismatch', async () => {
+    const key = freshKey();
+    await world.upstream.state(`/v1/payments/pay_${key}`, { status: 'refunded' });
+    const before = await world.upstream.counts();
+    const answer = await world.run({
+      ...refund({}, key),
+      state_check: {
+        intent: 'refund',
+        required_fields: ['status'],
+        assumed_state: { status: 'paid' },
+        conditions: {},
+        on_mismatch: 'replan',
+      },
+    });
+    expect(answer.status).toBe(409);
+    expect(answer.body).toMatchObject({
+      decision: 'denied_claim',
+      next: 'replan',
+      reason: { code: 'state_drift' },
+      mismatches: [{ field: 'status', assumed: 'paid', current: 'refunded' }],
+    });
+    expect((await world.upstream.counts()).effects).toBe(before.effects);
+    expect(await world.kinds(answer.body.effect_id)).toEqual([
+      'effect.admitted',
+      'budget.held',
+      'state.drifted',
+      'effect.denied',
+      'budget.voided',
+    ]);
+    expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
+    const fine = await world.run({
+      ...refund({}, key),
+      state_check: {
+        intent: 'refund',
+        required_fields: ['status'],
+        assumed_state: { status: 'refunded' },
+        conditions: { status: { $in: ['refunded'] } },
+        on_mismatch: 'block',
+      },
+    });
+    expect(fine.body.decision).toBe('committed');
+  });
+});

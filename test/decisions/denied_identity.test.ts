@@ -1,0 +1,26 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('denied_identity', () => {
+  it('403 for an agent key that names another agent, and an account key that names an unknown one', async () => {
+    const before = await world.upstream.counts();
+    const other = await world.run({ ...refund(), agent_id: 'other-bot' });
+    expect(other.status).toBe(403);
+    expect(other.body).toMatchObject({
+      decision: 'denied_identity',
+      did_it_happen: 'no',
+      reason: { code: 'agent_mismatch' },
+    });
+    const unknown = await world.run({ ...refund(), agent_id: 'nobody' }, world.keys.account);
+    expect(unknown.body).toMatchObject({ decision: 'denied_identity', reason: { code: 'unknown_agent' } });
+    expect(await world.kinds(unknown.body.effect_id)).toEqual(['effect.denied']);
+    expect((await world.get(`/effects/${unknown.body.effect_id}`)).body.effect.state).toBe('denied');
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+  });
+});

@@ -1,0 +1,27 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshKey, refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('denied_permission', () => {
+  it.each([
+    ['a read-only profile', () => world.keys.readonly, 'insufficient_scope'],
+    ['an administrative key', () => world.gateway.administrativeKey, 'wrong_key_kind'],
+    ['a key of another workspace', () => world.keys.stranger, 'wrong_workspace'],
+  ])('403 for %s; nothing is sent; the key stays free', async (_name, key, code) => {
+    const before = await world.upstream.counts();
+    const call = refund({}, freshKey());
+    const answer = await world.run({ ...call, ...(code === 'wrong_key_kind' ? { agent_id: 'bot' } : {}) }, key());
+    expect(answer.status).toBe(403);
+    expect(answer.body).toMatchObject({ decision: 'denied_permission', did_it_happen: 'no', reason: { code } });
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect((await world.get(`/effects/${answer.body.effect_id}`)).status).toBe(
+      code === 'insufficient_scope' ? 200 : 404,
+    );
+    expect((await world.run(call)).body.decision).toBe('committed');
+  });
+});

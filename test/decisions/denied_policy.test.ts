@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('denied_policy', () => {
+  it('403 by a rule, with its id and reason; recorded, and the key stays free', async () => {
+    const before = await world.upstream.counts();
+    const call = refund({ currency: 'JPY' });
+    const answer = await world.run(call);
+    expect(answer.status).toBe(403);
+    expect(answer.body).toMatchObject({
+      decision: 'denied_policy',
+      did_it_happen: 'no',
+      reason: { code: 'rule_denied', rule: 'world/currency' },
+    });
+    expect(answer.body.reason.message).toContain('Only EUR and USD');
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+    const { body } = await world.get(`/effects/${answer.body.effect_id}`);
+    expect(body.effect).toMatchObject({ state: 'denied', decision: 'denied_policy' });
+    expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
+    expect(
+      (await world.run({ ...call, params: { ...(call['params'] as object), currency: 'EUR' } })).body.decision,
+    ).toBe('committed');
+  });
+
+  it('403 where no rule allows, and for a tool that is not declared', async () => {
+    const call = { tool: 'notes.secret', params: { text: 'x' }, idempotency_key: 'secret-1' };
+    expect((await world.run(call)).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'no_rule_allows' },
+    });
+    expect((await world.run({ ...call, tool: 'notes.burn' })).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'tool_not_declared' },
+    });
+  });
+
+  it('a rejection binds the key, and the action under another key', async () => {
+    const call = refund({ amount: 60_000 });
+    const { body } = await world.run(call);
+    expect(
+      (await world.post(`/approvals/${body.approval.id}/reject`, { comment: 'no' }, world.keys.approver)).status,
+    ).toBe(200);
+    expect((await world.run(call)).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'approval_rejected' },
+    });
+    expect((await world.run({ ...call, idempotency_key: 'another' })).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'approval_rejected' },
+    });
+    expect(await world.kinds(body.effect_id)).toEqual(
+      expect.arrayContaining(['approval.requested', 'approval.rejected', 'budget.voided']),
+    );
+  });
+});

@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freshKey, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('denied_reservation', () => {
+  const deploy = (service: string) => ({ tool: 'deploy.start', params: { service }, idempotency_key: freshKey() });
+
+  it('423 while another agent has the pool reserved, until it is released', async () => {
+    const reserved = await world.post(
+      '/reservations',
+      { pool: 'deploy-slot', units: 1, ttl_s: 60 },
+      world.keys.otherBot,
+    );
+    expect(reserved.status).toBe(201);
+    const before = await world.upstream.counts();
+    const answer = await world.run(deploy('api'));
+    expect(answer.status).toBe(423);
+    expect(answer.body).toMatchObject({
+      decision: 'denied_reservation',
+      did_it_happen: 'no',
+      reason: { code: 'pool_exhausted' },
+    });
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
+    expect((await world.run(deploy('api'), world.keys.otherBot)).status).toBe(200);
+    await fetch(`${world.gateway.url}/v1/workspaces/demo/reservations/${reserved.body.id}`, {
+      method: 'DELETE',
+      headers: { 'x-api-key': world.keys.otherBot },
+    });
+    expect((await world.run(deploy('api'))).status).toBe(200);
+  });
+
+  it('a pool of one is a lock: of two deployments at once, one runs', async () => {
+    await world.upstream.mode({ late_ms: 300 });
+    const answers = await Promise.all([
+      world.run(deploy('mode:late'), world.keys.bot),
+      world.run(deploy('mode:late-2'), world.keys.otherBot),
+    ]);
+    expect(answers.map((answer) => answer.status).toSorted()).toEqual([200, 423]);
+  });
+});

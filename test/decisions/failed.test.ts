@@ -1,0 +1,39 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('failed', () => {
+  it.each([
+    ['the upstream refused (422)', 'mode:refuse', 422],
+    ['the upstream said that nothing was done (503, declared)', 'mode:unavailable', 503],
+  ])('502 when %s; holds are void; the same key runs again', async (_name, reason, status) => {
+    const before = await world.upstream.counts();
+    const call = refund({ reason });
+    const answer = await world.run(call);
+    expect(answer.status).toBe(502);
+    expect(answer.body).toMatchObject({
+      decision: 'failed',
+      did_it_happen: 'no',
+      upstream_status: status,
+      reason: { code: 'upstream_refused' },
+    });
+    expect(answer.body.receipt).toBeUndefined();
+    expect(await world.upstream.counts()).toEqual({ requests: before.requests + 1, effects: before.effects });
+    expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('failed');
+    expect(await world.kinds(answer.body.effect_id)).toEqual([
+      'effect.admitted',
+      'budget.held',
+      'execution.started',
+      'execution.failed',
+      'budget.voided',
+    ]);
+    expect((await world.get(`/effects/${answer.body.effect_id}/receipt`)).body.code).toBe('receipt_not_issued');
+    const again = await world.run(call);
+    expect(again.body).toMatchObject({ decision: 'failed', attempt: 2, effect_id: answer.body.effect_id });
+  });
+});

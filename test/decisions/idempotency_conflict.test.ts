@@ -1,0 +1,31 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { refund, startWorld, type World } from '../system/world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+describe('idempotency_conflict', () => {
+  it('409 when the key belongs to another action, or to another agent’s; nothing of the first is shown', async () => {
+    const call = refund();
+    const first = await world.run(call);
+    expect(first.status).toBe(200);
+    const before = await world.upstream.counts();
+    const other = await world.run({ ...call, params: { ...(call['params'] as object), amount: 1001 } });
+    expect(other.status).toBe(409);
+    expect(other.body).toMatchObject({
+      decision: 'idempotency_conflict',
+      did_it_happen: 'no',
+      reason: { code: 'key_reused' },
+    });
+    expect(other.body.effect_id).not.toBe(first.body.effect_id);
+    expect(JSON.stringify(other.body)).not.toContain(first.body.effect_id);
+    const foreign = await world.run(call, world.keys.otherBot);
+    expect(foreign.body.decision).toBe('idempotency_conflict');
+    expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect(await world.kinds(other.body.effect_id)).toEqual(['effect.conflict']);
+    expect((await world.get(`/effects/${first.body.effect_id}`)).body.effect.state).toBe('committed');
+  });
+});
