@@ -1,0 +1,65 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import { type Json, isJsonObject } from '../effects/json.ts';
+import type { Tool } from '../effects/tool.ts';
+import { holds, type Test } from './compiled-condition.ts';
+import { declaredParams } from './fact-path.ts';
+import type { CompiledRule } from './policies.ts';
+import type { Reporter } from './reporter.ts';
+import { inputOfTool } from './rules-by-tool.ts';
+import type { PolicyFile } from './schema.ts';
+
+/** Warns of params that tools do not have: a misspelt one makes an allow rule idle and a deny rule deny everything. */
+export function advise(
+  rules: readonly CompiledRule[],
+  file: PolicyFile,
+  tools: readonly Tool[],
+  report: Reporter,
+): void {
+  const closed = tools.filter((tool) => isClosed(tool.paramsSchema));
+  const places = new Map(file.rules.map(({ id }, index) => [`${file.name}/${id}`, index]));
+  for (const rule of rules) {
+    const needed = neededParams(rule.perCall);
+    if (needed.size === 0) continue;
+    const own = closed.filter((tool) => holds(rule.perTool, inputOfTool(tool), undefined, rule.unknownIs));
+    for (const param of needed) {
+      const lacking = own.filter((tool) => !declaredParams(tool.paramsSchema).includes(param));
+      const [first] = lacking;
+      if (first === undefined) continue;
+      const path = ['rules', places.get(rule.id) ?? 0, 'id'];
+      const others = lacking.length === 1 ? '' : ` and ${lacking.length - 1} other tools`;
+      const near = didYouMean(param, declaredParams(first.paramsSchema));
+      if (rule.effect === 'allow')
+        report.warning(
+          'param_not_declared',
+          path,
+          `${first.name}${others} has no param '${param}': the rule cannot apply there`,
+          near,
+        );
+      else if (rule.unknownIs)
+        report.warning(
+          'param_not_declared',
+          path,
+          `${first.name}${others} has no param '${param}': the rule applies to every call there`,
+          near ?? `match { has_params: [${param}] }, or give the condition if_absent`,
+        );
+    }
+  }
+}
+
+/** Whether a schema lists all params there can be. */
+function isClosed(schema: Json): boolean {
+  return isJsonObject(schema) && schema['additionalProperties'] === false;
+}
+
+/** Params whose absence leaves the rule unknown: those of conditions that all have to be judged. */
+function neededParams(test: Test): ReadonlySet<string> {
+  const parts = test.kind === 'all' ? test.of : [test];
+  const names = new Set<string>();
+  for (const part of parts) {
+    if (part.kind !== 'leaf' && part.kind !== 'some' && part.kind !== 'every') continue;
+    if (part.absent !== 'unknown') continue;
+    const found = /^params\.([A-Za-z_][A-Za-z0-9_-]*)/.exec(part.fact);
+    if (found?.[1] !== undefined) names.add(found[1]);
+  }
+  return names;
+}

@@ -1,0 +1,250 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { DataPath } from '../diagnostics/yaml-source.ts';
+import type { Json } from '../effects/json.ts';
+import type { BudgetDefinition } from '../effects/store.ts';
+import { valueReader } from './compiled-condition.ts';
+import type { SetContext } from './compile-set.ts';
+import type { Names } from './condition.ts';
+import { isPathFault, parseFactPath, readerOf } from './fact-path.ts';
+import type { PolicyInput } from './input.ts';
+import { nearName } from './names.ts';
+import type { Bucketing, CompiledApproval, CompiledBudget, CompiledObligation, CountOf } from './policies.ts';
+import type { Reporter } from './reporter.ts';
+import type { ApprovalSource, BudgetSource, ObligationSource } from './schema.ts';
+import { constantText, parseTemplate } from './template.ts';
+import { calendarWindow, parseDuration, rollingWindow } from './windows.ts';
+
+const DEFAULT_EXPIRES = '24h';
+const DEFAULT_SUMMARY = '${agent.id} asks to call ${tool.name} on ${target}';
+
+/** A budget of a set, and what the store has to know of it. */
+export function compileBudget(options: {
+  readonly set: string;
+  readonly name: string;
+  readonly source: BudgetSource;
+  readonly zone: string;
+  readonly names: Names;
+  readonly report: Reporter;
+}): { readonly budget: CompiledBudget; readonly definition: BudgetDefinition } | null {
+  const { set, name, source, zone, names, report } = options;
+  const path: DataPath = ['budgets', name];
+  if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(name))
+    report.error(
+      'wrong_value',
+      path,
+      `The budget '${name}' has a name that cannot be used`,
+      'letters, digits, - and _',
+      'key',
+    );
+  const { per, rolling } = source;
+  if ((per === undefined) === (rolling === undefined)) {
+    report.error('missing_field', path, `The budget '${name}' needs either 'per' or 'rolling'`, null, 'key');
+    return null;
+  }
+  const by = bucketing(source.by ?? [], [...path, 'by'], report);
+  const limit = countOf(source.limit, 0, [...path, 'limit'], names, report);
+  if (by === null || limit === null) return null;
+  const id = `${set}/${name}`;
+  const ms = rolling === undefined ? 0 : parseDuration(rolling);
+  const windowAt = per === undefined ? rollingWindow(ms) : calendarWindow(per, zone);
+  const window = per === undefined ? `rolling ${ms}` : `${per} ${zone}`;
+  return {
+    budget: { id, unit: source.unit, by, windowAt, limit },
+    definition: { budget: id, unit: source.unit, window, reset: source.reset ?? false },
+  };
+}
+
+/** Paths of `by`. Lists have no row of their own and are refused where they can be known. */
+function bucketing(texts: readonly string[], path: DataPath, report: Reporter): Bucketing | null {
+  const facts: Bucketing['facts'][number][] = [];
+  let sound = true;
+  const fault = (index: number, code: string, message: string, hint: string | null = null): void => {
+    sound = false;
+    report.error(code, [...path, index], message, hint);
+  };
+  for (const [index, text] of texts.entries()) {
+    const parsed = parseFactPath(text, 'rule');
+    if (isPathFault(parsed)) fault(index, parsed.code, parsed.message, parsed.hint);
+    else if (parsed.text === 'agent.roles' || parsed.text === 'tool.tags')
+      fault(index, 'wrong_value', `'${parsed.text}' is a list and cannot name a row`);
+    else if (facts.some((fact) => fact.text === parsed.text))
+      fault(index, 'wrong_value', `'${parsed.text}' stands twice`);
+    else facts.push({ text: parsed.text, read: readerOf(parsed) });
+  }
+  const sharing = facts.some((fact) => fact.text === 'agent.id') ? 'own' : 'shared';
+  return sound ? { facts, sharing } : null;
+}
+
+/** A whole number or the `$name` of one. */
+function countOf(
+  source: string | number,
+  minimum: number,
+  path: DataPath,
+  names: Names,
+  report: Reporter,
+): CountOf | null {
+  if (typeof source === 'number') return () => source;
+  const right = names.right(source.slice(1));
+  if (right === null) {
+    report.error('unknown_name', path, `There is no value '${source}'`, nearName(source.slice(1), names));
+    return null;
+  }
+  const alternatives = right.kind === 'literal' ? [right.value] : [...right.table.of.values(), right.table.otherwise];
+  const unfit = alternatives.find((value) => !isCount(value, minimum));
+  if (unfit !== undefined) {
+    report.error(
+      'wrong_value',
+      path,
+      `'${source}' must be a whole number of at least ${minimum}, not ${JSON.stringify(unfit)}`,
+    );
+    return null;
+  }
+  const read: (input: PolicyInput) => Json = right.kind === 'literal' ? () => right.value : valueReader(right.table);
+  return (input) => {
+    const value = read(input);
+    return typeof value === 'number' ? value : null;
+  };
+}
+
+function isCount(value: Json, minimum: number): boolean {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= minimum;
+}
+
+/**
+ * An obligation of a rule.
+ * @param rateId what its attempts are counted under, if it is a rate limit
+ * @returns `null` where it is faulty (reported)
+ */
+export function compileObligation(
+  source: ObligationSource,
+  path: DataPath,
+  rateId: string,
+  context: SetContext,
+): CompiledObligation | null {
+  const { report, names } = context;
+  if (source.budget !== undefined) return compileBudgetUse(source.budget, [...path, 'budget'], context);
+  if (source.rate_limit !== undefined) {
+    const { by, limit, per } = source.rate_limit;
+    const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], report);
+    const count = countOf(limit, 1, [...path, 'rate_limit', 'limit'], names, report);
+    if (rows === null || count === null) return null;
+    return { kind: 'rate_limit', id: rateId, by: rows, windowMs: rateWindow(per), limit: count };
+  }
+  if (source.claim !== undefined) {
+    const on = parseTemplate(source.claim.on, [...path, 'claim', 'on'], report);
+    return on === null ? null : { kind: 'claim', on, hold: source.claim.hold ?? 'call' };
+  }
+  return source.reserve === undefined ? null : compileReserve(source.reserve, [...path, 'reserve'], context);
+}
+
+function rateWindow(per: string): number {
+  switch (per) {
+    case 'minute':
+      return 60_000;
+    case 'hour':
+      return 3_600_000;
+    case 'day':
+      return 86_400_000;
+    default:
+      return parseDuration(per);
+  }
+}
+
+function compileBudgetUse(
+  source: NonNullable<ObligationSource['budget']>,
+  path: DataPath,
+  { budgets, names, report }: SetContext,
+): CompiledObligation | null {
+  const budget = budgets.get(source.use);
+  if (budget === undefined)
+    report.error(
+      'unknown_budget',
+      [...path, 'use'],
+      `There is no budget '${source.use}'`,
+      didYouMean(source.use, budgets.keys()),
+    );
+  const amount = amountReader(source.amount, [...path, 'amount'], names, report);
+  return budget === undefined || amount === null ? null : { kind: 'budget', budget, amount };
+}
+
+function amountReader(
+  source: string | number,
+  path: DataPath,
+  names: Names,
+  report: Reporter,
+): ((input: PolicyInput) => Json | undefined) | null {
+  if (typeof source === 'number' || source.startsWith('$')) return countOf(source, 0, path, names, report);
+  const parsed = parseFactPath(source, 'rule');
+  if (!isPathFault(parsed)) {
+    const read = readerOf(parsed);
+    return (input) => read(input, undefined);
+  }
+  report.error(parsed.code, path, parsed.message, parsed.hint);
+  return null;
+}
+
+function compileReserve(
+  source: NonNullable<ObligationSource['reserve']>,
+  path: DataPath,
+  { names, report, surroundings }: SetContext,
+): CompiledObligation | null {
+  const { pools } = surroundings;
+  const pool = parseTemplate(source.pool, [...path, 'pool'], report);
+  const units = countOf(source.units ?? 1, 1, [...path, 'units'], names, report);
+  if (pool === null || units === null) return null;
+  const name = constantText(pool);
+  if (name !== null && !pools.has(name)) {
+    report.error(
+      'unknown_pool',
+      [...path, 'pool'],
+      `There is no pool '${name}'`,
+      didYouMean(name, pools.keys()) ?? "declare it under 'pools' in the configuration",
+    );
+    return null;
+  }
+  const capacity = name === null ? undefined : pools.get(name);
+  if (typeof source.units === 'number' && capacity !== undefined && source.units > capacity)
+    report.warning(
+      'never_fits',
+      [...path, 'units'],
+      `The pool '${name}' has only ${capacity} units: no call will ever fit`,
+    );
+  return { kind: 'reserve', pool, units, pools };
+}
+
+/** Who has to agree. Roles are looked up: a misspelt one would be held by nobody. */
+export function compileApproval(
+  source: ApprovalSource,
+  path: DataPath,
+  { report, surroundings }: SetContext,
+): CompiledApproval | null {
+  const { roles = [], users = [] } = source.approvers;
+  let sound = true;
+  for (const [index, role] of roles.entries())
+    if (!surroundings.roles.includes(role)) {
+      sound = false;
+      report.error(
+        'unknown_role',
+        [...path, 'approvers', 'roles', index],
+        `No user has the role '${role}': nobody could approve`,
+        didYouMean(role, surroundings.roles) ?? "give it to a user under 'users' in the configuration",
+      );
+    }
+  if (roles.length === 0 && users.length > 0 && users.length < (source.quorum ?? 1)) {
+    sound = false;
+    report.error(
+      'wrong_value',
+      [...path, 'quorum'],
+      `A quorum of ${source.quorum} cannot be reached by ${users.length} users`,
+    );
+  }
+  const summary = parseTemplate(source.summary ?? DEFAULT_SUMMARY, [...path, 'summary'], report);
+  if (!sound || summary === null) return null;
+  return {
+    approvers: { roles, users },
+    quorum: source.quorum ?? 1,
+    expiresMs: parseDuration(source.expires ?? DEFAULT_EXPIRES),
+    summary,
+    hold: source.hold ?? 'own',
+  };
+}

@@ -1,0 +1,245 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { Position } from '../diagnostics/finding.ts';
+import type { DataPath } from '../diagnostics/yaml-source.ts';
+import type { BudgetDefinition } from '../effects/store.ts';
+import type { Expression, Names } from './condition.ts';
+import { compileCondition, type Test } from './compiled-condition.ts';
+import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
+import { type EngineCondition, noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
+import { parseCondition } from './condition.ts';
+import { type Catalogue, matchExpressions } from './match.ts';
+import { type ListFiles, namesOf } from './names.ts';
+import type { CompiledBudget, CompiledRule } from './policies.ts';
+import type { Reporter } from './reporter.ts';
+import type { PolicyFile, RuleSource } from './schema.ts';
+import { parseTemplate } from './template.ts';
+import { isTimeZone, parseInstant } from './windows.ts';
+
+/** What rules may name beyond their file. */
+export interface Surroundings extends Catalogue {
+  readonly pools: ReadonlyMap<string, number>;
+  readonly roles: readonly string[];
+}
+
+/** One set, compiled. Ranks are given when all sets are there. */
+export interface CompiledSet {
+  readonly rules: readonly CompiledRule[];
+  readonly budgets: readonly BudgetDefinition[];
+}
+
+/** What the rules of one set share while they are compiled. */
+export interface SetContext {
+  readonly set: string;
+  readonly zone: string;
+  readonly names: Names;
+  readonly budgets: ReadonlyMap<string, CompiledBudget>;
+  readonly surroundings: Surroundings;
+  readonly report: Reporter;
+}
+
+/** Compiles a file that has the right shape. Faults are reported; the result is to be used only where there are none. */
+export function compileSet(
+  file: PolicyFile,
+  listFiles: ListFiles,
+  surroundings: Surroundings,
+  report: Reporter,
+  at: (path: DataPath) => Position,
+): CompiledSet {
+  const wanted = file.timezone ?? 'UTC';
+  const known = isTimeZone(wanted);
+  if (!known)
+    report.error(
+      'unknown_zone',
+      ['timezone'],
+      `Unknown time zone '${wanted}'`,
+      didYouMean(wanted, Intl.supportedValuesOf('timeZone')),
+    );
+  const zone = known ? wanted : 'UTC';
+  const names = namesOf(file, listFiles, report);
+
+  const budgets = new Map<string, CompiledBudget>();
+  const definitions: BudgetDefinition[] = [];
+  for (const [name, source] of Object.entries(file.budgets ?? {})) {
+    const made = compileBudget({ set: file.name, name, source, zone, names, report });
+    if (made === null) continue;
+    budgets.set(name, made.budget);
+    definitions.push(made.definition);
+  }
+
+  const context: SetContext = { set: file.name, zone, names, budgets, surroundings, report };
+  const seen = new Set<string>();
+  const rules: CompiledRule[] = [];
+  for (const [index, source] of file.rules.entries()) {
+    const path: DataPath = ['rules', index];
+    if (seen.has(source.id)) report.error('duplicate_rule', [...path, 'id'], `The set has another rule '${source.id}'`);
+    seen.add(source.id);
+    const rule = compileRule(source, path, context, at([...path, 'id']));
+    if (rule !== null) rules.push(rule);
+  }
+  warnOfUnusedBudgets(budgets, rules, report);
+  return { rules, budgets: definitions };
+}
+
+function warnOfUnusedBudgets(
+  budgets: ReadonlyMap<string, CompiledBudget>,
+  rules: readonly CompiledRule[],
+  report: Reporter,
+): void {
+  const used = new Set<string>();
+  for (const rule of rules)
+    for (const obligation of rule.obligations) if (obligation.kind === 'budget') used.add(obligation.budget.id);
+  for (const [name, budget] of budgets)
+    if (!used.has(budget.id))
+      report.warning('unused_budget', ['budgets', name], `No rule uses the budget '${name}'`, null, 'key');
+}
+
+function compileRule(source: RuleSource, path: DataPath, context: SetContext, position: Position): CompiledRule | null {
+  const { report } = context;
+  const { effect } = source;
+  checkFields(source, path, report);
+  const unknownIs = effect !== 'allow' && source.on_unknown !== 'skip';
+  if (source.on_unknown === 'skip' && effect !== 'allow')
+    report.warning(
+      'fails_open',
+      [...path, 'on_unknown'],
+      `'${source.id}' does not apply where a value is absent or of another type: it fails open`,
+      'prefer if_absent on the one path that may be absent',
+    );
+
+  const expression = wholeCondition(source, path, context);
+  const bounds = boundsOf(source, path, context);
+  const reason = source.reason === undefined ? null : parseTemplate(source.reason, [...path, 'reason'], report);
+  const id = `${context.set}/${source.id}`;
+  let rateLimits = 0;
+  const obligations = (source.obligations ?? []).map((obligation, index) => {
+    if (obligation.rate_limit !== undefined) rateLimits += 1;
+    const rateId = rateLimits <= 1 ? id : `${id}#${rateLimits}`;
+    return compileObligation(obligation, [...path, 'obligations', index], rateId, context);
+  });
+  const approval =
+    source.approval === undefined ? null : compileApproval(source.approval, [...path, 'approval'], context);
+  if (expression === null || bounds === null) return null;
+
+  const compiled = compileExpression(expression, unknownIs, path, report);
+  if (compiled === null) return null;
+  return {
+    id,
+    set: context.set,
+    effect,
+    description: source.description ?? null,
+    mode: source.mode ?? 'enforce',
+    position,
+    priority: source.priority ?? 0,
+    rank: 0,
+    unknownIs,
+    ...bounds,
+    ...compiled,
+    reason,
+    obligations: obligations.filter((obligation) => obligation !== null),
+    approval,
+    plainMatch: { rule: id, effect, unknown: [] },
+  };
+}
+
+/** Fields that a rule of this effect cannot have, or has to have. */
+function checkFields(source: RuleSource, path: DataPath, report: Reporter): void {
+  const { effect } = source;
+  const misplaced = (field: string, message: string, hint: string | null = null): void =>
+    report.error('misplaced_field', [...path, field], message, hint, 'key');
+  if (effect === 'deny' || effect === 'pause') {
+    if (source.obligations !== undefined)
+      misplaced('obligations', `A rule that ${effect === 'deny' ? 'denies' : 'pauses'} has no obligations`);
+    if (source.approval !== undefined)
+      misplaced('approval', `A rule that ${effect === 'deny' ? 'denies' : 'pauses'} asks nobody`);
+  } else if (source.reason !== undefined) {
+    misplaced('reason', `Only rules that deny or pause have a reason`, 'use description');
+  }
+  if (effect === 'allow' && source.approval !== undefined)
+    misplaced('approval', 'A rule that allows asks nobody', 'use effect: require_approval');
+  if (effect === 'allow' && source.on_unknown !== undefined)
+    misplaced('on_unknown', 'A rule that allows never applies where it cannot be judged', 'remove it');
+  if (effect === 'require_approval' && source.approval === undefined)
+    report.error(
+      'missing_field',
+      path,
+      `'${source.id}' needs 'approval'`,
+      'say who approves: approval: { approvers: { roles: […] } }',
+      'key',
+    );
+  if (effect === 'constrain' && source.approval === undefined && source.obligations === undefined)
+    report.error(
+      'missing_field',
+      path,
+      `'${source.id}' constrains nothing`,
+      'give it obligations or an approval',
+      'key',
+    );
+}
+
+/** Match AND when AND NOT unless. */
+function wholeCondition(source: RuleSource, path: DataPath, context: SetContext): Expression | null {
+  const { names, report, surroundings } = context;
+  const matched =
+    source.match === undefined ? [] : matchExpressions(source.match, [...path, 'match'], surroundings, report);
+  const when = source.when === undefined ? undefined : parseCondition(source.when, [...path, 'when'], names, report);
+  const unless =
+    source.unless === undefined ? undefined : parseCondition(source.unless, [...path, 'unless'], names, report);
+  if (matched === null || when === null || unless === null) return null;
+  const of: Expression[] = [...matched];
+  if (when !== undefined) of.push(when);
+  if (unless !== undefined) of.push({ kind: 'not', of: unless });
+  return { kind: 'all', of };
+}
+
+function boundsOf(
+  source: RuleSource,
+  path: DataPath,
+  { zone, report }: SetContext,
+): { readonly from: number; readonly until: number } | null {
+  const bound = (name: 'from' | 'until', otherwise: number): number | null => {
+    const text = source[name];
+    if (text === undefined) return otherwise;
+    const instant = parseInstant(text, zone);
+    if (instant === null) report.error('wrong_value', [...path, name], `There is no date '${text}'`);
+    return instant;
+  };
+  const from = bound('from', Number.NEGATIVE_INFINITY);
+  const until = bound('until', Number.POSITIVE_INFINITY);
+  if (from === null || until === null) return null;
+  if (from < until) return { from, until };
+  report.error('wrong_value', [...path, 'until'], `'until' is not after 'from': the rule would never apply`);
+  return null;
+}
+
+interface CompiledExpression {
+  readonly conditions: Extract<EngineCondition, { all: unknown }>;
+  readonly perTool: Test;
+  readonly perCall: Test;
+}
+
+/** Normal form for the rule's polarity, read by the engine's parser, split into what a tool fixes and the rest. */
+export function compileExpression(
+  expression: Expression,
+  unknownIs: boolean,
+  path: DataPath,
+  report: Reporter,
+): CompiledExpression | null {
+  const symbols: Symbols = noSymbols();
+  try {
+    const conditions = toEngineForm(expression, unknownIs, symbols);
+    const test = compileCondition(conditions, symbols);
+    const parts = test.kind === 'all' ? test.of : [test];
+    const perTool = parts.filter((part) => part.fixed);
+    const perCall = parts.filter((part) => !part.fixed);
+    const [only] = perCall;
+    return {
+      conditions,
+      perTool: { kind: 'all', of: perTool, fixed: true },
+      perCall: only !== undefined && perCall.length === 1 ? only : { kind: 'all', of: perCall, fixed: false },
+    };
+  } catch (error) {
+    if (!(error instanceof RuleTooLarge)) throw error;
+    report.error('too_large', path, error.message);
+    return null;
+  }
+}

@@ -1,0 +1,238 @@
+import { Rule, type TopLevelCondition } from 'json-rules-engine';
+import type { Json } from '../effects/json.ts';
+import type { ValueTable } from './condition.ts';
+import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
+import { isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
+import type { PolicyInput } from './input.ts';
+import {
+  isList,
+  isScalar,
+  isScalarList,
+  judgement,
+  MAX_ELEMENTS,
+  type Judge,
+  type OperatorName,
+  rightSideFault,
+  seesAbsence,
+  type Truth,
+} from './operators.ts';
+
+/** A condition ready to be judged: the engine's parsed condition with operators and readers looked up. */
+export type Test =
+  | { readonly kind: 'all' | 'any'; readonly of: readonly Test[]; readonly fixed: boolean }
+  | {
+      readonly kind: 'leaf';
+      /** The fact's path, for people. */
+      readonly fact: string;
+      /** What the leaf is where its fact is absent. */
+      readonly absent: 'unknown' | 'known';
+      readonly judge: (input: PolicyInput, item: Json | undefined) => Truth;
+      /** Set where the leaf holds exactly for these values of the fact, and other types are unknown. */
+      readonly equality: Equality | null;
+      readonly fixed: boolean;
+    }
+  | {
+      readonly kind: 'some' | 'every';
+      readonly fact: string;
+      readonly absent: 'unknown' | 'known';
+      readonly read: ReadFact;
+      readonly of: Test;
+      readonly ifAbsent: boolean | null;
+      readonly fixed: boolean;
+    };
+
+/** What an index needs of an equality. */
+export interface Equality {
+  readonly fact: string;
+  readonly read: ReadFact;
+  readonly values: readonly (string | number | boolean)[];
+}
+
+type ParsedCondition =
+  | TopLevelCondition
+  | { readonly fact: string; readonly operator: string; readonly value?: unknown };
+
+/** Compiles a condition in the engine's form, as the engine's own parser reads it. */
+export function compileCondition(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
+  const rule = new Rule({ conditions: condition, event: { type: 'matched' } });
+  return compileParsed(rule.conditions, symbols);
+}
+
+function compileParsed(condition: ParsedCondition, symbols: Symbols): Test {
+  if ('all' in condition)
+    return group(
+      'all',
+      condition.all.map((part) => compileParsed(part, symbols)),
+    );
+  if ('any' in condition)
+    return group(
+      'any',
+      condition.any.map((part) => compileParsed(part, symbols)),
+    );
+  if (!('fact' in condition)) throw new Error('a condition in normal form has only all, any and leaves');
+  const { name, negated, ifAbsent } = readOperator(condition.operator);
+  const path = symbols.facts.get(condition.fact);
+  if (path === undefined) throw new Error(`no such fact: ${condition.fact}`);
+  const read = readerOf(path);
+  const right: unknown = condition.value;
+  if (name === 'some' || name === 'every') {
+    if (!isGroup(right)) throw new Error(`${name} without a block`);
+    const of = compileCondition(right, symbols);
+    const absent = ifAbsent === null ? 'unknown' : 'known';
+    return { kind: name, fact: path.text, absent, read, of, ifAbsent, fixed: isFixedPerTool(path) && of.fixed };
+  }
+  const { judge, fixed } = judgeOfLeaf(name, read, right, { negated, ifAbsent }, symbols);
+  const equality = ifAbsent === null ? equalityOf(path.text, name, negated, read, right) : null;
+  return {
+    kind: 'leaf',
+    fact: path.text,
+    absent: ifAbsent === null && !seesAbsence(name) ? 'unknown' : 'known',
+    judge,
+    equality: path.root === 'item' ? null : equality,
+    fixed: fixed && isFixedPerTool(path),
+  };
+}
+
+function isGroup(value: unknown): value is Extract<EngineCondition, { all: unknown }> {
+  return typeof value === 'object' && value !== null && 'all' in value;
+}
+
+/** A group with nested groups of its own kind taken in. */
+function group(kind: 'all' | 'any', parts: readonly Test[]): Test {
+  const of = parts.flatMap((part) => (part.kind === kind ? part.of : [part]));
+  const [only] = of;
+  if (only !== undefined && of.length === 1) return only;
+  return { kind, of, fixed: of.every((part) => part.fixed) };
+}
+
+function equalityOf(
+  fact: string,
+  name: OperatorName,
+  negated: boolean,
+  read: ReadFact,
+  right: unknown,
+): Equality | null {
+  if (!isJson(right)) return null;
+  if ((negated ? name === 'notEqual' : name === 'equal') && isScalar(right)) return { fact, read, values: [right] };
+  const isMembership = negated ? name === 'notIn' : name === 'in';
+  return isMembership && isScalarList(right) && right.length > 0 ? { fact, read, values: right } : null;
+}
+
+/** Literals come out of a file as JSON; only references to facts are other objects, and they hold `fact`. */
+function isJson(right: unknown): right is Json {
+  return referenceOf(right) === null;
+}
+
+function referenceOf(right: unknown): string | null {
+  if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
+  return typeof right.fact === 'string' ? right.fact : null;
+}
+
+/** Operator and reader as one function, three-valued. */
+function judgeOfLeaf(
+  name: OperatorName,
+  read: ReadFact,
+  right: unknown,
+  { negated, ifAbsent }: { readonly negated: boolean; readonly ifAbsent: boolean | null },
+  symbols: Symbols,
+): { readonly judge: (input: PolicyInput, item: Json | undefined) => Truth; readonly fixed: boolean } {
+  const absence: Truth = ifAbsent === null ? undefined : ifAbsent !== negated;
+  const seesAll = seesAbsence(name);
+  const judged = (value: Json | undefined, judge: Judge): Truth => {
+    if (!seesAll && (value === undefined || value === null)) return absence;
+    const truth = judge(value);
+    return truth === undefined || !negated ? truth : !truth;
+  };
+  if (isJson(right)) {
+    const judge = judgement(name, right);
+    return { judge: (input, item) => judged(read(input, item), judge), fixed: true };
+  }
+  const reference = referenceOf(right) ?? '';
+  const table = symbols.tables.get(reference);
+  if (table !== undefined) {
+    const judges = new Map<Json, Judge>();
+    for (const value of [...table.of.values(), table.otherwise]) judges.set(value, judgement(name, value));
+    const readValue = valueReader(table);
+    const judge = (input: PolicyInput, item: Json | undefined): Truth => {
+      const prepared = judges.get(readValue(input));
+      return prepared === undefined ? undefined : judged(read(input, item), prepared);
+    };
+    return { judge, fixed: isFixedPerTool(table.by) };
+  }
+  const path = symbols.facts.get(reference);
+  if (path === undefined) throw new Error(`no such fact: ${reference}`);
+  const readRight = readerOf(path);
+  const judge = (input: PolicyInput, item: Json | undefined): Truth => {
+    const value = readRight(input, item);
+    // Absence of the left side is asked first: `if_absent` speaks of it.
+    const left = read(input, item);
+    if (left === undefined || left === null) return absence;
+    if (value === undefined || value === null || rightSideFault(name, value) !== null) return undefined;
+    return judged(left, judgement(name, value));
+  };
+  return { judge, fixed: isFixedPerTool(path) };
+}
+
+/** The reader of a named value. Its fact absent or not listed: the value of `else`. */
+export function valueReader(table: ValueTable): (input: PolicyInput) => Json {
+  const read = readerOf(table.by);
+  return (input) => {
+    const fact = read(input, undefined);
+    return (isScalar(fact) ? table.of.get(String(fact)) : undefined) ?? table.otherwise;
+  };
+}
+
+/**
+ * Whether a condition holds when every leaf that cannot be judged counts as `unknownIs`. As `not` stands only in the
+ * leaves, `holds(…, true)` is "true or unknown" and `holds(…, false)` is "true" of the three-valued logic.
+ */
+export function holds(test: Test, input: PolicyInput, item: Json | undefined, unknownIs: boolean): boolean {
+  switch (test.kind) {
+    case 'leaf':
+      return test.judge(input, item) ?? unknownIs;
+    case 'all':
+      for (const part of test.of) if (!holds(part, input, item, unknownIs)) return false;
+      return true;
+    case 'any':
+      for (const part of test.of) if (holds(part, input, item, unknownIs)) return true;
+      return false;
+    case 'some':
+    case 'every':
+      return holdsForElements(test, test.read(input, item), input, unknownIs);
+  }
+}
+
+function holdsForElements(
+  test: Extract<Test, { kind: 'some' | 'every' }>,
+  value: Json | undefined,
+  input: PolicyInput,
+  unknownIs: boolean,
+): boolean {
+  if (value === undefined || value === null) return test.ifAbsent ?? unknownIs;
+  if (!isList(value) || value.length > MAX_ELEMENTS) return unknownIs;
+  const wanted = test.kind === 'some';
+  for (const element of value) if (holds(test.of, input, element, unknownIs) === wanted) return wanted;
+  return !wanted;
+}
+
+/** Facts that could not be judged, each once, in the order of the condition. */
+export function unknownFacts(test: Test, input: PolicyInput): readonly string[] {
+  const found = new Set<string>();
+  collectUnknown(test, input, found);
+  return [...found];
+}
+
+function collectUnknown(test: Test, input: PolicyInput, found: Set<string>): void {
+  switch (test.kind) {
+    case 'leaf':
+      if (test.judge(input, undefined) === undefined) found.add(test.fact);
+      return;
+    case 'all':
+    case 'any':
+      for (const part of test.of) collectUnknown(part, input, found);
+      return;
+    case 'some':
+    case 'every':
+      if (holds(test, input, undefined, true) && !holds(test, input, undefined, false)) found.add(test.fact);
+  }
+}

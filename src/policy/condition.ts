@@ -1,0 +1,522 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { DataPath } from '../diagnostics/yaml-source.ts';
+import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import { type FactPath, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import {
+  isList,
+  isScalar,
+  LATER_OPERATORS,
+  OPERATOR_NAMES,
+  type OperatorName,
+  rightSideFault,
+  SHORT_NAMES,
+  takesFact,
+} from './operators.ts';
+import type { Reporter } from './reporter.ts';
+
+/** A condition as written, in either form, with names looked up. Its truth is three-valued (Kleene). */
+export type Expression =
+  | { readonly kind: 'all' | 'any'; readonly of: readonly Expression[] }
+  | { readonly kind: 'not'; readonly of: Expression }
+  | {
+      readonly kind: 'leaf';
+      readonly fact: FactPath;
+      readonly operator: OperatorName;
+      readonly right: RightSide;
+      /** Truth where the fact is absent or null; `null`: unknown. */
+      readonly ifAbsent: boolean | null;
+    }
+  | {
+      readonly kind: 'some' | 'every';
+      readonly fact: FactPath;
+      readonly of: Expression;
+      readonly ifAbsent: boolean | null;
+    };
+
+export type RightSide =
+  | { readonly kind: 'literal'; readonly value: Json }
+  | { readonly kind: 'fact'; readonly fact: FactPath }
+  /** A value that depends on a fact; the table is the policy set's. */
+  | { readonly kind: 'value'; readonly table: ValueTable };
+
+/** A named value: one of a closed set of literals, chosen by a fact that the caller cannot set. */
+export interface ValueTable {
+  /** Full id, `set/name`. */
+  readonly id: string;
+  readonly by: FactPath;
+  readonly of: ReadonlyMap<string, Json>;
+  readonly otherwise: Json;
+}
+
+/** What `$name` and `condition: name` can mean in one policy set. */
+export interface Names {
+  /** `null` where there is no such name; the reader of the name reports it. */
+  right(name: string): Extract<RightSide, { kind: 'literal' | 'value' }> | null;
+  readonly rightNames: readonly string[];
+  /** `null` where it does not exist or is faulty (`missing` tells which). */
+  condition(name: string): { readonly expression: Expression | null; readonly missing: boolean };
+  readonly conditionNames: readonly string[];
+}
+
+interface Scope {
+  readonly names: Names;
+  readonly report: Reporter;
+  readonly within: 'rule' | 'block';
+}
+
+const MAX_DEPTH = 32;
+
+/**
+ * Reads a block: a map of paths and `all any not condition`, or the engine's leaf. Faults are reported at their place.
+ * @returns the expression, or `null` when anything in it is faulty
+ */
+export function parseCondition(
+  block: Json | undefined,
+  path: DataPath,
+  names: Names,
+  report: Reporter,
+): Expression | null {
+  return parseBlock(block, path, { names, report, within: 'rule' }, 0);
+}
+
+function parseBlock(block: Json | undefined, path: DataPath, scope: Scope, depth: number): Expression | null {
+  const { report } = scope;
+  if (depth > MAX_DEPTH) {
+    report.error('too_deep', path, `Conditions nest deeper than ${MAX_DEPTH} levels`);
+    return null;
+  }
+  if (isList(block)) {
+    report.error('bare_list', path, 'A condition cannot be a bare list', 'write all: […] or any: […]');
+    return null;
+  }
+  if (!isJsonObject(block)) {
+    report.error('bad_condition', path, 'A condition is a map', 'write <path>: <value>, or all, any, not, condition');
+    return null;
+  }
+  const keys = Object.keys(block);
+  if (keys.length === 0) {
+    report.error(
+      'empty_group',
+      path,
+      'An empty condition would hold for everything',
+      'remove it, or say what has to hold',
+    );
+    return null;
+  }
+  if (Object.hasOwn(block, 'fact')) return parseEngineLeaf(block, path, scope);
+  if (keys.length > 1 && keys.includes('any'))
+    report.warning(
+      'any_beside_others',
+      [...path, 'any'],
+      `'any' beside ${keys
+        .filter((key) => key !== 'any')
+        .map((key) => `'${key}'`)
+        .join(', ')} means that both must hold`,
+      'put any inside all: […] to make it plain',
+      'key',
+    );
+  const parts = keys.map((key) => parseEntry(key, block[key], [...path, key], scope, depth));
+  return conjunction(parts);
+}
+
+/** All parts, or `null` where one is faulty. A single part stands for itself. */
+function conjunction(parts: readonly (Expression | null)[]): Expression | null {
+  const sound = parts.filter((part) => part !== null);
+  if (sound.length !== parts.length) return null;
+  const [only] = sound;
+  return only !== undefined && sound.length === 1 ? only : { kind: 'all', of: sound };
+}
+
+function parseEntry(
+  key: string,
+  value: Json | undefined,
+  path: DataPath,
+  scope: Scope,
+  depth: number,
+): Expression | null {
+  const { report } = scope;
+  switch (key) {
+    case 'all':
+    case 'any':
+      return parseGroup(key, value, path, scope, depth);
+    case 'not': {
+      const of = parseBlock(value, path, scope, depth + 1);
+      return of === null ? null : { kind: 'not', of };
+    }
+    case 'condition':
+      return parseReference(value, path, scope);
+    case 'time':
+      report.error('not_yet_supported', path, `'time' and schedules are not yet supported`, null, 'key');
+      return null;
+    default: {
+      const fact = readPath(key, path, scope);
+      return fact === null ? null : parseTests(fact, value, path, scope, depth);
+    }
+  }
+}
+
+function parseGroup(
+  kind: 'all' | 'any',
+  value: Json | undefined,
+  path: DataPath,
+  scope: Scope,
+  depth: number,
+): Expression | null {
+  if (!isList(value)) {
+    scope.report.error('bad_condition', path, `'${kind}' needs a list of conditions`);
+    return null;
+  }
+  if (value.length === 0) {
+    scope.report.error('empty_group', path, `An empty '${kind}' would be decided by nothing`, 'remove it', 'key');
+    return null;
+  }
+  const parts = value.map((part, index) => parseBlock(part, [...path, index], scope, depth + 1));
+  const sound = parts.filter((part) => part !== null);
+  return sound.length === parts.length ? { kind, of: sound } : null;
+}
+
+function parseReference(value: Json | undefined, path: DataPath, scope: Scope): Expression | null {
+  if (typeof value !== 'string') {
+    scope.report.error('bad_condition', path, `'condition' needs the name of a condition`);
+    return null;
+  }
+  const found = scope.names.condition(value);
+  if (found.missing)
+    scope.report.error(
+      'unknown_condition',
+      path,
+      `There is no condition '${value}'`,
+      didYouMean(value, scope.names.conditionNames),
+    );
+  return found.expression;
+}
+
+function readPath(text: string, path: DataPath, scope: Scope): FactPath | null {
+  const parsed = parseFactPath(text, scope.within);
+  if (!isPathFault(parsed)) return parsed;
+  scope.report.error(parsed.code, path, parsed.message, parsed.hint, 'key');
+  return null;
+}
+
+/** `path: scalar` or `path: { operator: right, … }`. */
+function parseTests(
+  fact: FactPath,
+  value: Json | undefined,
+  path: DataPath,
+  scope: Scope,
+  depth: number,
+): Expression | null {
+  const { report } = scope;
+  if (isScalar(value)) return parseLeaf(fact, 'equal', value, null, path, scope);
+  if (isList(value)) {
+    report.error(
+      'bare_list',
+      path,
+      'A bare list does not say what it means',
+      'write { in: […] } or { contains_all: […] }',
+    );
+    return null;
+  }
+  if (!isJsonObject(value)) {
+    report.error('bad_condition', path, `'${fact.text}' cannot be compared with null`, 'write { exists: false }');
+    return null;
+  }
+  const operators = Object.keys(value).filter((name) => name !== 'if_absent');
+  if (operators.length === 0) {
+    report.error('empty_group', path, `'${fact.text}' has no operator`, 'write for example { lte: 500 }');
+    return null;
+  }
+  const ifAbsent = parseIfAbsent(value, operators, path, scope);
+  if (ifAbsent === 'faulty') return null;
+  const parts = operators.map((name) => parseTest(fact, name, value[name], ifAbsent, [...path, name], scope, depth));
+  return conjunction(parts);
+}
+
+function parseIfAbsent(
+  tests: JsonObject,
+  operators: readonly string[],
+  path: DataPath,
+  scope: Scope,
+): boolean | null | 'faulty' {
+  if (!Object.hasOwn(tests, 'if_absent')) return null;
+  const at = [...path, 'if_absent'];
+  const value = tests['if_absent'];
+  if (typeof value !== 'boolean') {
+    scope.report.error('bad_condition', at, `'if_absent' needs true or false`);
+    return 'faulty';
+  }
+  const settled = operators.find((name) => name === 'exists' || name === 'type');
+  if (settled === undefined) return value;
+  scope.report.error('bad_condition', at, `'if_absent' has no meaning beside '${settled}', which is never unknown`);
+  return 'faulty';
+}
+
+function parseTest(
+  fact: FactPath,
+  name: string,
+  right: Json | undefined,
+  ifAbsent: boolean | null,
+  path: DataPath,
+  scope: Scope,
+  depth: number,
+): Expression | null {
+  if (name === 'some' || name === 'every') {
+    const of = parseBlock(right, path, { ...scope, within: 'block' }, depth + 1);
+    return of === null ? null : { kind: name, fact, of, ifAbsent };
+  }
+  const operator = SHORT_NAMES.get(name) ?? OPERATOR_NAMES.find((known) => known === name);
+  if (operator === undefined) {
+    reportUnknownOperator(name, path, scope.report, 'key');
+    return null;
+  }
+  return parseLeaf(fact, operator, right, ifAbsent, path, scope);
+}
+
+function reportUnknownOperator(name: string, path: DataPath, report: Reporter, part: 'key' | 'value'): void {
+  if (LATER_OPERATORS.includes(name)) {
+    report.error('not_yet_supported', path, `The operator '${name}' is not yet supported`, null, part);
+    return;
+  }
+  const hint =
+    name === 'fact'
+      ? 'write { eq: { fact: … } }'
+      : (didYouMean(name, [...SHORT_NAMES.keys(), 'some', 'every', 'if_absent']) ??
+        `operators are ${[...SHORT_NAMES.keys(), 'some', 'every', 'if_absent'].join(', ')}`);
+  report.error('unknown_operator', path, `Unknown operator '${name}'`, hint, part);
+}
+
+function parseLeaf(
+  fact: FactPath,
+  operator: OperatorName,
+  value: Json | undefined,
+  ifAbsent: boolean | null,
+  path: DataPath,
+  scope: Scope,
+): Expression | null {
+  const right = parseRightSide(operator, value, path, scope);
+  return right === null ? null : { kind: 'leaf', fact, operator, right, ifAbsent };
+}
+
+function parseRightSide(
+  operator: OperatorName,
+  value: Json | undefined,
+  path: DataPath,
+  scope: Scope,
+): RightSide | null {
+  const { report } = scope;
+  if (value === undefined || value === null) {
+    report.error(
+      'bad_right_side',
+      path,
+      `'${shortName(operator)}' needs a right side`,
+      'to test for absence write exists: false',
+    );
+    return null;
+  }
+  if (isJsonObject(value) && Object.hasOwn(value, 'fact')) return parseFactRight(operator, value, path, scope);
+  const right = typeof value === 'string' ? parseText(value, path, scope) : literal(value, path, report);
+  if (right === null) return null;
+  const alternatives = right.kind === 'value' ? [...right.table.of.values(), right.table.otherwise] : [right.value];
+  for (const alternative of alternatives) {
+    const fault = rightSideFault(operator, alternative);
+    if (fault === null) continue;
+    report.error('bad_right_side', path, `'${shortName(operator)}' ${fault}`);
+    return null;
+  }
+  if (operator === 'in' || operator === 'notIn') warnOfEmptyList(right, path, report);
+  return right;
+}
+
+function warnOfEmptyList(right: RightSide, path: DataPath, report: Reporter): void {
+  if (right.kind === 'literal' && isList(right.value) && right.value.length === 0)
+    report.warning('empty_list', path, 'The list is empty: the condition is the same for every value');
+}
+
+/** `$name` refers, `$$x` is the text `$x`, everything else is itself. */
+function parseText(
+  text: string,
+  path: DataPath,
+  scope: Scope,
+): Extract<RightSide, { kind: 'literal' | 'value' }> | null {
+  if (text.startsWith('$$')) return { kind: 'literal', value: text.slice(1) };
+  if (!text.startsWith('$')) return { kind: 'literal', value: text };
+  const found = scope.names.right(text.slice(1));
+  if (found === null)
+    scope.report.error(
+      'unknown_name',
+      path,
+      `There is no list or value '${text}'`,
+      didYouMean(text.slice(1), scope.names.rightNames) ?? `write '$${text}' for the text itself`,
+    );
+  return found;
+}
+
+function literal(value: Json, path: DataPath, report: Reporter): Extract<RightSide, { kind: 'literal' }> | null {
+  if (!isList(value)) return { kind: 'literal', value };
+  const reference = value.findIndex((item) => typeof item === 'string' && /^\$[^$]/.test(item));
+  if (reference >= 0) {
+    report.error(
+      'bad_right_side',
+      [...path, reference],
+      'A list cannot hold a reference',
+      `refer to a whole list, or write '$$…' for a text that begins with '$'`,
+    );
+    return null;
+  }
+  return {
+    kind: 'literal',
+    value: value.map((item) => (typeof item === 'string' && item.startsWith('$$') ? item.slice(1) : item)),
+  };
+}
+
+/** `{ fact: F }`; params and target only as `{ fact: F, untrusted: true }` with eq and ne. */
+function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPath, scope: Scope): RightSide | null {
+  const { report } = scope;
+  for (const key of Object.keys(value)) {
+    if (key === 'fact' || key === 'path' || key === 'untrusted') continue;
+    if (key === 'plus') report.error('not_yet_supported', [...path, key], `'plus' is not yet supported`, null, 'key');
+    else
+      report.error(
+        'unknown_field',
+        [...path, key],
+        `Unknown field '${key}' beside 'fact'`,
+        didYouMean(key, ['fact', 'path', 'untrusted', 'plus']),
+        'key',
+      );
+    return null;
+  }
+  const fact = parseEnginePath(value, path, scope);
+  if (fact === null) return null;
+  if (!takesFact(operator)) {
+    report.error(
+      'bad_right_side',
+      path,
+      `'${shortName(operator)}' takes no fact on the right: it has to stand in the file`,
+    );
+    return null;
+  }
+  const untrusted = value['untrusted'];
+  if (untrusted !== undefined && untrusted !== true) {
+    report.error('bad_right_side', [...path, 'untrusted'], `'untrusted' can only be true`);
+    return null;
+  }
+  if (isCallersWord(fact) && (untrusted !== true || (operator !== 'equal' && operator !== 'notEqual'))) {
+    report.error(
+      'caller_sets_threshold',
+      path,
+      `'${fact.text}' on the right lets the caller choose what is compared`,
+      'compare with a fact of agent, key, tool, env or request; for equality of two params write { fact: …, untrusted: true } with eq or ne',
+    );
+    return null;
+  }
+  return { kind: 'fact', fact };
+}
+
+function shortName(operator: OperatorName): string {
+  for (const [short, name] of SHORT_NAMES) if (name === operator) return short;
+  return operator;
+}
+
+const ENGINE_KEYS = ['fact', 'path', 'operator', 'value', 'name'];
+
+/** The engine's own leaf: `{ fact, path, operator, value, name }`, with its decorators `not:`, `someFact:`, `everyFact:`. */
+function parseEngineLeaf(block: JsonObject, path: DataPath, scope: Scope): Expression | null {
+  const { report } = scope;
+  let sound = true;
+  for (const key of Object.keys(block)) {
+    if (ENGINE_KEYS.includes(key)) continue;
+    sound = false;
+    const hint =
+      key === 'priority' || key === 'params'
+        ? 'conditions have no order and facts no parameters here: remove it'
+        : didYouMean(key, ENGINE_KEYS);
+    report.error('unknown_field', [...path, key], `A condition with 'fact' cannot have '${key}'`, hint, 'key');
+  }
+  const name = block['name'];
+  if (name !== undefined && typeof name !== 'string') {
+    report.error('bad_condition', [...path, 'name'], `'name' is a text`);
+    sound = false;
+  }
+  const fact = parseEnginePath(block, path, scope);
+  const operator = block['operator'];
+  if (typeof operator !== 'string') {
+    report.error('bad_condition', [...path, 'operator'], `A condition with 'fact' needs an 'operator'`);
+    return null;
+  }
+  if (fact === null || !sound) return null;
+  return parseDecorated(fact, operator, block['value'], path, scope);
+}
+
+function parseDecorated(
+  fact: FactPath,
+  operator: string,
+  value: Json | undefined,
+  path: DataPath,
+  scope: Scope,
+): Expression | null {
+  const at = [...path, 'operator'];
+  const colon = operator.indexOf(':');
+  if (colon < 0) {
+    if (operator === 'doesNotContain') {
+      const of = parseLeaf(fact, 'contains', value, null, [...path, 'value'], scope);
+      return of === null ? null : { kind: 'not', of };
+    }
+    return parseTest(fact, operator, value, null, isOperator(operator) ? [...path, 'value'] : at, scope, 0);
+  }
+  const decorator = operator.slice(0, colon);
+  const rest = operator.slice(colon + 1);
+  switch (decorator) {
+    case 'not': {
+      const of = parseDecorated(fact, rest, value, path, scope);
+      return of === null ? null : { kind: 'not', of };
+    }
+    case 'someFact':
+    case 'everyFact': {
+      const item = parseFactPath('item', 'block');
+      if (isPathFault(item)) return null;
+      const of = parseDecorated(item, rest, value, path, { ...scope, within: 'block' });
+      return of === null ? null : { kind: decorator === 'someFact' ? 'some' : 'every', fact, of, ifAbsent: null };
+    }
+    case 'swap':
+    case 'someValue':
+    case 'everyValue':
+      scope.report.error(
+        'bad_operator',
+        at,
+        `'${decorator}:' is not used here`,
+        'write the condition the other way round',
+      );
+      return null;
+    default:
+      scope.report.error(
+        'unknown_operator',
+        at,
+        `Unknown decorator '${decorator}:'`,
+        didYouMean(decorator, ['not', 'someFact', 'everyFact']),
+      );
+      return null;
+  }
+}
+
+function isOperator(name: string): boolean {
+  return name === 'some' || name === 'every' || SHORT_NAMES.has(name) || OPERATOR_NAMES.some((known) => known === name);
+}
+
+/** `fact` with `path`: `amount`, `$.amount`, `$.a[0]`. Other JSONPath is refused by the grammar of paths. */
+function parseEnginePath(leaf: JsonObject, path: DataPath, scope: Scope): FactPath | null {
+  const { fact, path: steps } = leaf;
+  if (typeof fact !== 'string' || (steps !== undefined && typeof steps !== 'string')) {
+    scope.report.error('bad_condition', path, `'fact' is the name of a fact, and 'path' a path within it`);
+    return null;
+  }
+  const text = steps === undefined || steps === '' || steps === '$' ? fact : joined(fact, steps);
+  const parsed = parseFactPath(text, scope.within);
+  if (!isPathFault(parsed)) return parsed;
+  scope.report.error(parsed.code, [...path, steps === undefined ? 'fact' : 'path'], parsed.message, parsed.hint);
+  return null;
+}
+
+function joined(fact: string, steps: string): string {
+  if (steps.startsWith('$')) return fact + steps.slice(1);
+  return steps.startsWith('[') ? fact + steps : `${fact}.${steps}`;
+}

@@ -1,0 +1,134 @@
+import type { Reason } from '../effects/decision.ts';
+import type { ApprovalRequirement, Deny, MatchedRule, Permit, Verdict, VerdictTrace } from '../effects/verdict.ts';
+import { holds, unknownFacts } from './compiled-condition.ts';
+import type { PolicyInput } from './input.ts';
+import { obligationsOf } from './obligations.ts';
+import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import { renderForPeople } from './template.ts';
+import { candidates } from './tool-index.ts';
+
+export type { PolicyInput } from './input.ts';
+export type { CompiledPolicies } from './policies.ts';
+
+/** A trace names at most so many rules; the first in the order of report stand in it. */
+const MAX_MATCHED = 64;
+
+/**
+ * What policy says about a call: pause > deny > require_approval > allow > default deny, with the obligations and
+ * approvals of all matched rules that grant or constrain. Pure and synchronous; it keeps no state between calls that
+ * could change an answer, and does not throw, whatever the params are.
+ */
+export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Verdict {
+  const matched: CompiledRule[] = [];
+  const shadow: CompiledRule[] = [];
+  const index = set.byTool.get(input.tool.name);
+  if (index !== undefined)
+    candidates(index, input, (rule) => {
+      if (input.now < rule.from || input.now >= rule.until) return;
+      if (!holds(rule.perCall, input, undefined, rule.unknownIs)) return;
+      (rule.mode === 'shadow' ? shadow : matched).push(rule);
+    });
+  if (matched.length > 1) matched.sort(byRank);
+  const trace: VerdictTrace = {
+    policyVersion: set.version,
+    matched: matched.length === 0 ? NO_MATCHES : tracedRules(matched, input),
+    shadow: shadow.length === 0 ? NO_NAMES : shadowRefusals(shadow),
+    observed: null,
+  };
+  const verdict = combine(matched, input, trace);
+  return input.mode === 'observe' ? observed(verdict) : verdict;
+}
+
+const NO_MATCHES: readonly MatchedRule[] = [];
+const NO_NAMES: readonly string[] = [];
+
+function byRank(a: CompiledRule, b: CompiledRule): number {
+  return a.rank - b.rank;
+}
+
+function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readonly MatchedRule[] {
+  return rules.slice(0, MAX_MATCHED).map((rule) => {
+    // True without help: nothing that is unknown has decided.
+    if (!rule.unknownIs || holds(rule.perCall, input, undefined, false)) return rule.plainMatch;
+    return { ...rule.plainMatch, unknown: unknownFacts(rule.perCall, input) };
+  });
+}
+
+function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
+  return rules
+    .filter((rule) => rule.effect === 'pause' || rule.effect === 'deny' || rule.effect === 'require_approval')
+    .sort(byRank)
+    .slice(0, MAX_MATCHED)
+    .map((rule) => rule.id);
+}
+
+/** The lattice. Rules come in the order of report, so that the first refusal is the one to name. */
+function combine(matched: readonly CompiledRule[], input: PolicyInput, trace: VerdictTrace): Verdict {
+  const [first] = matched;
+  if (first !== undefined && (first.effect === 'pause' || first.effect === 'deny')) return refusal(first, input, trace);
+  if (!matched.some((rule) => rule.effect === 'allow' || rule.effect === 'require_approval'))
+    return deny('denied_policy', nothingAllows(input), trace);
+  const result = obligationsOf(matched, input);
+  if (result.kind === 'impossible') {
+    const { rule, message } = result;
+    return deny('denied_policy', { code: 'rule_denied', message, policy: rule.set, rule: rule.id }, trace);
+  }
+  const approvals: ApprovalRequirement[] = [];
+  for (const rule of matched) if (rule.approval !== null) approvals.push(requirement(rule, rule.approval, input));
+  return { kind: 'permit', mode: 'enforce', obligations: result.obligations, approvals, trace };
+}
+
+function deny(decision: Deny['decision'], reason: Reason, trace: VerdictTrace): Deny {
+  return { kind: 'deny', decision, reason, trace };
+}
+
+function nothingAllows(input: PolicyInput): Reason {
+  return {
+    code: 'no_rule_allows',
+    message: `No policy rule allows ${input.agent.id} to call ${input.tool.name} like this`,
+  };
+}
+
+function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace): Deny {
+  const isPause = rule.effect === 'pause';
+  const unknown = trace.matched[0]?.unknown ?? [];
+  const because =
+    unknown.length === 0 ? '' : ` (${unknown.slice(0, 8).join(', ')}: absent, or not of the expected type)`;
+  const said =
+    rule.reason === null
+      ? `The rule ${rule.id} ${isPause ? 'pauses' : 'refuses'} this call`
+      : renderForPeople(rule.reason, input);
+  return deny(
+    isPause ? 'denied_paused' : 'denied_policy',
+    { code: isPause ? 'policy_paused' : 'rule_denied', message: said + because, policy: rule.set, rule: rule.id },
+    trace,
+  );
+}
+
+function requirement(
+  rule: CompiledRule,
+  approval: NonNullable<CompiledRule['approval']>,
+  input: PolicyInput,
+): ApprovalRequirement {
+  return {
+    rule: rule.id,
+    approvers: approval.approvers,
+    quorum: approval.quorum,
+    expiresMs: approval.expiresMs,
+    summary: renderForPeople(approval.summary, input),
+    hold: approval.hold,
+  };
+}
+
+/** In observe mode a refusal, and a wait for approval, becomes a permit that says what would have been. */
+function observed(verdict: Verdict): Permit {
+  if (verdict.kind === 'deny') {
+    const { decision, reason, trace } = verdict;
+    const wouldBe = { would: decision, rule: reason.rule ?? null };
+    return { kind: 'permit', mode: 'observe', obligations: [], approvals: [], trace: { ...trace, observed: wouldBe } };
+  }
+  const [asked] = verdict.approvals;
+  if (asked === undefined) return { ...verdict, mode: 'observe' };
+  const wouldBe = { would: 'pending_approval', rule: asked.rule } as const;
+  return { ...verdict, mode: 'observe', approvals: [], trace: { ...verdict.trace, observed: wouldBe } };
+}

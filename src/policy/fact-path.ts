@@ -1,0 +1,271 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import type { PolicyInput } from './input.ts';
+
+/**
+ * A place in the input of a decision: a root of the closed vocabulary and the steps from there. Steps follow own keys
+ * of objects and indices of lists only; a dot in a path never reaches a key that holds a dot.
+ */
+export interface FactPath {
+  readonly root: FactRoot;
+  readonly steps: readonly (string | number)[];
+  /** Canonical spelling. */
+  readonly text: string;
+}
+
+type FactRoot = 'agent' | 'key' | 'tool' | 'params' | 'target' | 'env' | 'request' | 'workspace' | 'item';
+
+/** Why a text is no path that may stand here. */
+export interface PathFault {
+  readonly code: 'bad_path' | 'unknown_fact' | 'not_yet_supported';
+  readonly message: string;
+  readonly hint: string | null;
+}
+
+/** Reads a fact; `undefined` where there is none. `item` is the element at hand within `some` and `every`. */
+export type ReadFact = (input: PolicyInput, item: Json | undefined) => Json | undefined;
+
+/** Names under a root, as rules may write them. `*` is one name of the writer's choice. */
+const VOCABULARY: Readonly<Record<string, readonly string[]>> = {
+  agent: ['id', 'team', 'roles', 'owner', 'attributes.*'],
+  key: ['id', 'kind', 'profile', 'user'],
+  tool: ['name', 'upstream', 'kind', 'tags', 'risk'],
+  request: ['ip'],
+};
+const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request'];
+const LATER_ROOTS = ['state', 'brain', 'budget', 'time'];
+const REFUSED_STEPS = ['__proto__', 'constructor', 'prototype'];
+const MAX_STEPS = 32;
+const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,4})\]|\[("(?:[^"\\]|\\.)*")\]/y;
+
+/**
+ * Parses `root(.ident | [n] | ["any key"])*` against the closed vocabulary.
+ * @param within where `item` has a meaning
+ */
+export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath | PathFault {
+  const root = /^[A-Za-z_]+/.exec(text)?.[0] ?? '';
+  if (LATER_ROOTS.includes(root))
+    return { code: 'not_yet_supported', message: `Facts of '${root}' are not yet supported`, hint: null };
+  if (root === 'item' && within === 'rule')
+    return {
+      code: 'unknown_fact',
+      message: `'item' has a meaning only inside some and every`,
+      hint: 'write params.<list>: { every: { item.<field>: … } }',
+    };
+  const known = within === 'block' ? [...ROOTS, 'item'] : ROOTS;
+  if (!known.includes(root))
+    return {
+      code: 'unknown_fact',
+      message: `Unknown fact '${text}'`,
+      hint: didYouMean(root, known) ?? `facts begin with ${known.join(', ')}`,
+    };
+  const steps = parseSteps(text, root.length);
+  if ('code' in steps) return steps;
+  return vocabularyFault(root, steps, text) ?? factPath(root, steps);
+}
+
+/** Whether a parse gave a fault. */
+export function isPathFault(parsed: FactPath | PathFault): parsed is PathFault {
+  return 'code' in parsed;
+}
+
+/** Paths that `match` compiles to and rules cannot write. */
+export function internalPath(root: 'workspace' | 'tool' | 'agent', ...steps: readonly string[]): FactPath {
+  return factPath(root, steps);
+}
+
+function factPath(root: string, steps: readonly (string | number)[]): FactPath {
+  return { root: asRoot(root), steps, text: root + steps.map(spell).join('') };
+}
+
+function asRoot(root: string): FactRoot {
+  switch (root) {
+    case 'agent':
+    case 'key':
+    case 'tool':
+    case 'params':
+    case 'target':
+    case 'env':
+    case 'request':
+    case 'workspace':
+    case 'item':
+      return root;
+    default:
+      throw new Error(`no root of facts: ${root}`);
+  }
+}
+
+function spell(step: string | number): string {
+  if (typeof step === 'number') return `[${step}]`;
+  return /^[A-Za-z_][A-Za-z0-9_-]*$/.test(step) ? `.${step}` : `[${JSON.stringify(step)}]`;
+}
+
+function parseSteps(text: string, from: number): readonly (string | number)[] | PathFault {
+  const steps: (string | number)[] = [];
+  let at = from;
+  while (at < text.length) {
+    STEP.lastIndex = at;
+    const found = STEP.exec(text);
+    if (found === null)
+      return {
+        code: 'bad_path',
+        message: `'${text}' is not a path (at character ${at + 1})`,
+        hint: 'a path is a root and then .name, [0] or ["any key"]; filters, wildcards and .. do not exist',
+      };
+    const step = found[1] ?? (found[2] === undefined ? unquote(found[3] ?? '') : Number(found[2]));
+    if (step === null) return { code: 'bad_path', message: `'${text}' has a key that is not a string`, hint: null };
+    if (typeof step === 'string' && REFUSED_STEPS.includes(step))
+      return { code: 'bad_path', message: `'${step}' cannot be part of a path`, hint: null };
+    steps.push(step);
+    at = STEP.lastIndex;
+  }
+  if (steps.length > MAX_STEPS)
+    return { code: 'bad_path', message: `A path has at most ${MAX_STEPS} steps`, hint: null };
+  return steps;
+}
+
+function unquote(quoted: string): string | null {
+  try {
+    const text: unknown = JSON.parse(quoted);
+    return typeof text === 'string' ? text : null;
+  } catch {
+    return null;
+  }
+}
+
+function vocabularyFault(root: string, steps: readonly (string | number)[], text: string): PathFault | null {
+  const fault = (message: string, hint: string | null): PathFault => ({ code: 'unknown_fact', message, hint });
+  if (root === 'item') return null;
+  if (root === 'params')
+    return steps.length > 0 ? null : fault(`'params' needs a name`, 'write params.<name>, for example params.amount');
+  const names = VOCABULARY[root];
+  if (names === undefined) return steps.length === 0 ? null : fault(`'${root}' has no parts: '${text}'`, null);
+  const [first, second] = steps;
+  if (typeof first !== 'string') return fault(`'${root}' needs a name`, `it has ${names.join(', ')}`);
+  if (first === 'attributes' && names.includes('attributes.*'))
+    return typeof second === 'string' && steps.length === 2
+      ? null
+      : fault(`'${text}' names no attribute`, 'write agent.attributes.<name>');
+  if (!names.includes(first))
+    return fault(`Unknown fact '${text}'`, didYouMean(first, names) ?? `${root} has ${names.join(', ')}`);
+  const isList = first === 'roles' || first === 'tags';
+  const fits = steps.length === 1 || (isList && steps.length === 2 && typeof second === 'number');
+  return fits ? null : fault(`'${root}.${first}' has no parts: '${text}'`, null);
+}
+
+/** Whether every call of one tool has the same value there. */
+export function isFixedPerTool(path: FactPath): boolean {
+  return path.root === 'tool';
+}
+
+/** Whether the caller chooses the value. */
+export function isCallersWord(path: FactPath): boolean {
+  return path.root === 'params' || path.root === 'target' || path.root === 'item';
+}
+
+/** The reader of a path. It never throws, whatever the params are. */
+export function readerOf(path: FactPath): ReadFact {
+  const [first, ...rest] = path.steps;
+  switch (path.root) {
+    case 'params':
+      if (typeof first === 'string' && rest.length === 0) return (input) => ownMember(input.params, first);
+      return (input) => follow(input.params, path.steps);
+    case 'item':
+      return (_input, item) => follow(item, path.steps);
+    case 'target':
+      return (input) => input.target;
+    case 'env':
+      return (input) => input.env;
+    case 'workspace':
+      return (input) => input.workspace;
+    case 'request':
+      return (input) => input.requestIp;
+    case 'key':
+      return keyReader(first);
+    case 'agent':
+      return agentReader(first, rest);
+    case 'tool':
+      return toolReader(first, rest);
+  }
+}
+
+function keyReader(name: string | number | undefined): ReadFact {
+  switch (name) {
+    case 'id':
+      return (input) => input.key.id;
+    case 'kind':
+      return (input) => input.key.kind;
+    case 'profile':
+      return (input) => input.key.profile;
+    case 'user':
+      return (input) => input.key.user;
+    default:
+      return absent;
+  }
+}
+
+function agentReader(name: string | number | undefined, rest: readonly (string | number)[]): ReadFact {
+  switch (name) {
+    case 'id':
+      return (input) => input.agent.id;
+    case 'team':
+      return (input) => input.agent.team;
+    case 'owner':
+      return (input) => input.agent.owner;
+    case 'roles':
+      return (input) => follow(input.agent.roles, rest);
+    case 'attributes':
+      return (input) => follow(input.agent.attributes, rest);
+    default:
+      return absent;
+  }
+}
+
+function toolReader(name: string | number | undefined, rest: readonly (string | number)[]): ReadFact {
+  switch (name) {
+    case 'name':
+      return (input) => input.tool.name;
+    case 'upstream':
+      return (input) => input.tool.upstream;
+    case 'kind':
+      return (input) => input.tool.kind;
+    case 'risk':
+      return (input) => input.tool.risk;
+    case 'tags':
+      return (input) => follow(input.tool.tags, rest);
+    case 'action_type':
+      return (input) => input.tool.actionType;
+    case 'param_names':
+      return (input) => declaredParams(input.tool.paramsSchema);
+    default:
+      return absent;
+  }
+}
+
+function absent(): undefined {
+  return undefined;
+}
+
+/** Names of the params that a tool's schema declares. */
+export function declaredParams(schema: JsonObject | null): readonly string[] {
+  const properties = schema === null ? undefined : ownMember(schema, 'properties');
+  return isJsonObject(properties) ? Object.keys(properties) : [];
+}
+
+function follow(start: Json | undefined, steps: readonly (string | number)[]): Json | undefined {
+  let value = start;
+  for (const step of steps) {
+    if (typeof step === 'number') value = Array.isArray(value) ? elementOf(value, step) : undefined;
+    else value = isJsonObject(value) ? ownMember(value, step) : undefined;
+    if (value === undefined) return undefined;
+  }
+  return value;
+}
+
+function elementOf(list: readonly Json[], index: number): Json | undefined {
+  return list[index];
+}
+
+function ownMember(object: JsonObject, name: string): Json | undefined {
+  return Object.hasOwn(object, name) ? object[name] : undefined;
+}

@@ -1,0 +1,85 @@
+import { RE2JS } from 're2js';
+
+/** Longest pattern, in characters. */
+export const MAX_PATTERN = 256;
+/** Instructions of the compiled program: keeps the constant factor of linear-time matching small. */
+const MAX_PROGRAM = 2_000;
+/** Longer texts are not matched: the leaf is unknown. */
+export const MAX_SUBJECT = 65_536;
+
+/** How a pattern is read. */
+export type PatternKind = 'glob' | 'regex' | 'regex_find';
+
+/** A compiled pattern, or what is wrong with it. */
+export type CompiledPattern =
+  | { readonly ok: true; readonly test: (text: string) => boolean }
+  | { readonly ok: false; readonly message: string };
+
+/**
+ * Compiles a glob or a regular expression (RE2 syntax). Both match in time linear in the text.
+ * Globs know the separators `.` `/` `:`; `*` stays within a segment, `**` is anything, `?` one character of a segment,
+ * `{a,b}` alternatives, `\` takes the next character as it is; they match the whole text, case-sensitive.
+ */
+export function compilePattern(kind: PatternKind, pattern: string): CompiledPattern {
+  if (pattern === '') return { ok: false, message: 'The pattern is empty' };
+  if (pattern.length > MAX_PATTERN) return { ok: false, message: `A pattern has at most ${MAX_PATTERN} characters` };
+  const expression = kind === 'glob' ? globExpression(pattern) : pattern;
+  if (expression === null) return { ok: false, message: `'${pattern}' has braces or an escape that do not end` };
+  try {
+    const compiled = RE2JS.compile(expression);
+    if (compiled.programSize() > MAX_PROGRAM) return { ok: false, message: `'${pattern}' is too large when compiled` };
+    if (kind === 'regex_find') return { ok: true, test: (text) => compiled.test(text) };
+    return { ok: true, test: (text) => compiled.testExact(text) };
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.replace(/^error parsing regexp: /, '') : 'it does not parse';
+    return { ok: false, message: `'${pattern}' is not an RE2 expression: ${reason}` };
+  }
+}
+
+/** Whether a text means anything but itself as a glob. */
+export function isGlob(text: string): boolean {
+  return /[*?{}\\]/.test(text);
+}
+
+const SEGMENT = '[^./:]';
+
+function globExpression(glob: string): string | null {
+  let expression = '(?s)';
+  let depth = 0;
+  // By code points: half a character would not be a literal.
+  const chars = Array.from(glob);
+  for (let at = 0; at < chars.length; at += 1) {
+    const char = chars[at] ?? '';
+    switch (char) {
+      case '*':
+        if (chars[at + 1] === '*') {
+          at += 1;
+          expression += '.*';
+        } else expression += `${SEGMENT}*`;
+        break;
+      case '?':
+        expression += SEGMENT;
+        break;
+      case '{':
+        depth += 1;
+        expression += '(?:';
+        break;
+      case '}':
+        if (depth === 0) return null;
+        depth -= 1;
+        expression += ')';
+        break;
+      case ',':
+        expression += depth > 0 ? '|' : ',';
+        break;
+      case '\\':
+        at += 1;
+        if (at >= chars.length) return null;
+        expression += RE2JS.quote(chars[at] ?? '');
+        break;
+      default:
+        expression += RE2JS.quote(char);
+    }
+  }
+  return depth === 0 ? expression : null;
+}

@@ -1,0 +1,262 @@
+import { createHash } from 'node:crypto';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { type Finding, InvalidFiles, inReadingOrder } from '../diagnostics/finding.ts';
+import { didYouMean } from '../diagnostics/nearest.ts';
+import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
+import { canonicalJson } from '../effects/canonical-json.ts';
+import type { Json } from '../effects/json.ts';
+import type { BudgetDefinition } from '../effects/store.ts';
+import type { Tool } from '../effects/tool.ts';
+import { advise } from './advice.ts';
+import { compileSet } from './compile-set.ts';
+import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import { rulesByTool } from './rules-by-tool.ts';
+import { collectInto, type Reporter } from './reporter.ts';
+import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
+import { hasShape } from './shape.ts';
+
+export interface PolicyLoadOptions {
+  /** Files, and folders that are searched for `*.yaml` and `*.yml`. */
+  readonly paths: readonly string[];
+  readonly tools: readonly Tool[];
+  readonly upstreams: readonly string[];
+  /** Units by pool. */
+  readonly pools: ReadonlyMap<string, number>;
+  /** Roles that some user holds. */
+  readonly roles: readonly string[];
+}
+
+export interface LoadedPolicies {
+  readonly set: CompiledPolicies;
+  readonly warnings: readonly Finding[];
+  /** Everything that has to be watched: the paths given, the policy files, the files of lists. */
+  readonly files: readonly string[];
+}
+
+/** A policy file as it was read. */
+export interface PolicyText {
+  readonly file: string;
+  readonly text: string;
+  /** Files that lists name: contents by the name as it stands in the policy, `null` where it cannot be read. */
+  readonly lists: ReadonlyMap<string, string | null>;
+}
+
+const MAX_FILE = 64 * 1024 * 1024;
+const MAX_FOLDERS_DEEP = 16;
+
+/**
+ * Reads and compiles all policy sets under the paths.
+ * @throws InvalidFiles with every fault of every file
+ */
+export async function loadPolicySets(options: PolicyLoadOptions): Promise<LoadedPolicies> {
+  const found: string[] = [];
+  const findings: Finding[] = [];
+  for (const path of options.paths) await findFiles(path, 0, found, findings);
+  const texts: PolicyText[] = [];
+  const files = new Set<string>(options.paths);
+  for (const file of [...new Set(found)].sort()) {
+    files.add(file);
+    const text = await readText(file);
+    if (text === null) {
+      findings.push(unplaced('unreadable_file', `Cannot read ${file}`));
+      continue;
+    }
+    const lists = new Map<string, string | null>();
+    // Most files name none, and reading a large file twice takes its time.
+    for (const name of /\bfile['"]?\s*:/.test(text) ? namedFiles(readYamlSource(file, text)) : []) {
+      const path = resolve(dirname(file), name);
+      files.add(path);
+      lists.set(name, await readText(path));
+    }
+    texts.push({ file, text, lists });
+  }
+  const { set, warnings } = compilePolicies(texts, options, findings);
+  return { set, warnings, files: [...files] };
+}
+
+function unplaced(code: string, message: string, hint: string | null = null): Finding {
+  return { code, severity: 'error', message, hint, at: null };
+}
+
+/** Names that begin with a dot are skipped: mounted folders keep their older versions there. */
+async function findFiles(path: string, depth: number, found: string[], findings: Finding[]): Promise<void> {
+  if (depth > MAX_FOLDERS_DEEP) return;
+  let isFolder: boolean;
+  try {
+    isFolder = (await stat(path)).isDirectory();
+  } catch {
+    if (depth === 0) findings.push(unplaced('unreadable_file', `There is no policy file or folder ${path}`));
+    return;
+  }
+  if (!isFolder) {
+    if (depth === 0 || (/\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path))) found.push(path);
+    return;
+  }
+  for (const name of (await readdir(path)).sort())
+    if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, found, findings);
+}
+
+async function readText(path: string): Promise<string | null> {
+  try {
+    if ((await stat(path)).size > MAX_FILE) return null;
+    return await readFile(path, 'utf8');
+  } catch {
+    return null;
+  }
+}
+
+/** Names of list files in a file that may still be faulty. */
+function namedFiles({ value }: YamlSource): readonly string[] {
+  if (!isMap(value) || !isMap(value['lists'])) return [];
+  return Object.values(value['lists']).flatMap((list) =>
+    isMap(list) && typeof list['file'] === 'string' ? [list['file']] : [],
+  );
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Compiles policy files that are in memory.
+ * @param earlier findings that were made while the files were read
+ * @throws InvalidFiles with every fault of every file
+ */
+export function compilePolicies(
+  texts: readonly PolicyText[],
+  options: Omit<PolicyLoadOptions, 'paths'>,
+  earlier: readonly Finding[] = [],
+): { readonly set: CompiledPolicies; readonly warnings: readonly Finding[] } {
+  const findings: Finding[] = [...earlier];
+  const rules: CompiledRule[] = [];
+  const budgets: BudgetDefinition[] = [];
+  const documents: { readonly name: string; readonly form: string }[] = [];
+  const homes = new Map<string, string>();
+  for (const text of texts) {
+    const source = readYamlSource(text.file, text.text);
+    findings.push(...source.findings);
+    const report = collectInto(findings, (path, part) => source.at(path, part));
+    // A half-read file would only add faults that are none.
+    if (source.value === undefined || !isPolicySet(source, report)) continue;
+    const file = source.value;
+    const home = homes.get(file.name);
+    if (home !== undefined) report.error('duplicate_set', ['name'], `There is another set '${file.name}' in ${home}`);
+    homes.set(file.name, text.file);
+    const lists = readLists(file, text, report);
+    const form = canonicalForm({ file: toJson(source), lists: Object.fromEntries(lists) }, report);
+    const compiled = compileSet(file, lists, options, report, (path) => source.at(path));
+    rules.push(...compiled.rules);
+    budgets.push(...compiled.budgets);
+    documents.push({ name: file.name, form });
+    advise(compiled.rules, file, options.tools, report);
+  }
+  if (texts.length === 0)
+    findings.push({
+      ...unplaced('no_policies', 'No policy file was found: every call is refused'),
+      severity: 'warning',
+    });
+  if (findings.some((finding) => finding.severity === 'error'))
+    throw new InvalidFiles(inReadingOrder(findings), new Map(texts.map(({ file, text }) => [file, text])));
+  return { set: assemble(rules, budgets, documents, options.tools), warnings: inReadingOrder(findings) };
+}
+
+function isPolicySet(source: YamlSource, report: Reporter): source is YamlSource & { readonly value: PolicyFile } {
+  const { value } = source;
+  if (isMap(value) && typeof value['kind'] === 'string' && value['kind'] !== 'PolicySet') {
+    if (value['kind'] === 'PolicyLibrary')
+      report.error('not_yet_supported', ['kind'], `'kind: PolicyLibrary' is not yet supported`);
+    else
+      report.error(
+        'unknown_kind',
+        ['kind'],
+        `'${value['kind']}' is no kind of policy file`,
+        didYouMean(value['kind'], ['PolicySet']) ?? 'policy folders hold files of kind: PolicySet',
+      );
+    return false;
+  }
+  return hasShape(PolicySetSchema, value, [], report);
+}
+
+function readLists(file: PolicyFile, { lists }: PolicyText, report: Reporter): ReadonlyMap<string, readonly string[]> {
+  const read = new Map<string, readonly string[]>();
+  for (const [name, source] of Object.entries(file.lists ?? {})) {
+    if (!isMap(source) || typeof source['file'] !== 'string') continue;
+    const text = lists.get(source['file']) ?? null;
+    if (text === null) {
+      report.error(
+        'unreadable_file',
+        ['lists', name, 'file'],
+        `Cannot read the list file '${source['file']}'`,
+        'paths are relative to the policy file',
+      );
+      continue;
+    }
+    read.set(name, listLines(text));
+  }
+  return read;
+}
+
+/** One value a line; blank lines and lines that begin with `#` are skipped. */
+function listLines(text: string): readonly string[] {
+  return text
+    .replace(/^\uFEFF/, '')
+    .split(/\r\n|\n|\r/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'));
+}
+
+function canonicalForm(value: Json, report: Reporter): string {
+  try {
+    return canonicalJson(value);
+  } catch {
+    report.error(
+      'wrong_value',
+      [],
+      'The file has a text with half a character (a lone surrogate)',
+      'check its \\u escapes',
+    );
+    return '';
+  }
+}
+
+function toJson({ value }: YamlSource): Json {
+  return value ?? null;
+}
+
+function assemble(
+  found: readonly CompiledRule[],
+  budgets: readonly BudgetDefinition[],
+  documents: readonly { readonly name: string; readonly form: string }[],
+  tools: readonly Tool[],
+): CompiledPolicies {
+  const position = new Map(found.map((rule, index) => [rule.id, index]));
+  const rules = [...found]
+    .sort(
+      (a, b) =>
+        severity(a) - severity(b) ||
+        b.priority - a.priority ||
+        compareText(a.set, b.set) ||
+        (position.get(a.id) ?? 0) - (position.get(b.id) ?? 0),
+    )
+    .map((rule, rank) => ({ ...rule, rank }));
+  const byTool = rulesByTool(rules, tools);
+  const canonical = canonicalJson([...documents].sort((a, b) => compareText(a.name, b.name)).map(({ form }) => form));
+  return {
+    version: createHash('sha256').update(canonical).digest('base64url'),
+    budgets,
+    rules,
+    byTool,
+    couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+  };
+}
+
+const REPORT_ORDER: readonly (typeof EFFECTS)[number][] = ['pause', 'deny', 'require_approval', 'constrain', 'allow'];
+
+function severity(rule: CompiledRule): number {
+  return REPORT_ORDER.indexOf(rule.effect);
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,197 @@
+import { didYouMean } from '../diagnostics/nearest.ts';
+import type { DataPath } from '../diagnostics/yaml-source.ts';
+import type { Json } from '../effects/json.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Expression } from './condition.ts';
+import { declaredParams, type FactPath, internalPath } from './fact-path.ts';
+import { compilePattern, isGlob } from './glob.ts';
+import { isScalarList, type OperatorName, rightSideFault } from './operators.ts';
+import type { Reporter } from './reporter.ts';
+import type { MatchSource, MatchWithExceptions } from './schema.ts';
+
+/** The closed lists that names in `match` are looked up in. */
+export interface Catalogue {
+  readonly tools: readonly Tool[];
+  readonly upstreams: readonly string[];
+}
+
+/**
+ * What `match` asks, as an expression: names of tools and upstreams resolved against the closed lists, the rest as
+ * leaves on facts. Faults are reported.
+ * @returns one expression for each key, all of which have to hold; `null` where one is faulty
+ */
+export function matchExpressions(
+  match: MatchWithExceptions,
+  path: DataPath,
+  catalogue: Catalogue,
+  report: Reporter,
+): readonly Expression[] | null {
+  const parts = keysOf(match, path, catalogue, report);
+  for (const [index, exception] of (match.except ?? []).entries()) {
+    const of = keysOf(exception, [...path, 'except', index], catalogue, report).filter((part) => part !== null);
+    parts.push({ kind: 'not', of: { kind: 'all', of } });
+  }
+  const sound = parts.filter((part) => part !== null);
+  return sound.length === parts.length ? sound : null;
+}
+
+function keysOf(match: MatchSource, path: DataPath, catalogue: Catalogue, report: Reporter): (Expression | null)[] {
+  const parts: (Expression | null)[] = [];
+  const at = (key: string): DataPath => [...path, key];
+  if (match.tools !== undefined) {
+    const names = catalogue.tools.map((tool) => tool.name);
+    parts.push(oneOf(internalPath('tool', 'name'), resolve('tool', match.tools, names, at('tools'), report)));
+  }
+  if (match.upstreams !== undefined) {
+    const ids = resolve('upstream', match.upstreams, catalogue.upstreams, at('upstreams'), report);
+    parts.push(oneOf(internalPath('tool', 'upstream'), ids));
+  }
+  if (match.kinds !== undefined) parts.push(oneOf(internalPath('tool', 'kind'), match.kinds));
+  if (match.tags !== undefined) {
+    warnOfUnknown(
+      'tag',
+      match.tags,
+      catalogue.tools.flatMap((tool) => tool.tags),
+      at('tags'),
+      report,
+    );
+    parts.push(some(internalPath('tool', 'tags'), match.tags));
+  }
+  if (match.actions !== undefined) {
+    warnOfUnknown(
+      'action type',
+      match.actions,
+      catalogue.tools.map((tool) => tool.actionType),
+      at('actions'),
+      report,
+    );
+    parts.push(oneOf(internalPath('tool', 'action_type'), match.actions));
+  }
+  if (match.has_params !== undefined) {
+    const declared = catalogue.tools.flatMap((tool) => declaredParams(tool.paramsSchema));
+    warnOfUnknown('param', match.has_params, declared, at('has_params'), report);
+    parts.push(leaf(internalPath('tool', 'param_names'), 'contains_all', match.has_params));
+  }
+  if (match.env !== undefined) parts.push(exact(environment, match.env, at('env'), report));
+  if (match.workspaces !== undefined)
+    parts.push(exact(internalPath('workspace'), match.workspaces, at('workspaces'), report));
+  if (match.targets !== undefined) parts.push(targets(match.targets, at('targets'), report));
+  for (const [name, values] of Object.entries(match.agents ?? {}))
+    parts.push(agents(name, values, [...path, 'agents', name], report));
+  const { keys } = match;
+  if (keys?.kind !== undefined) parts.push(oneOf(keyPath('kind'), keys.kind));
+  // A key has no profile, or none is known of it: both mean that it is none of those named.
+  if (keys?.profile !== undefined) parts.push(leaf(keyPath('profile'), 'in', keys.profile, false));
+  if (keys?.user !== undefined) parts.push(leaf(keyPath('user'), 'in', keys.user, false));
+  return parts;
+}
+
+const environment: FactPath = { root: 'env', steps: [], text: 'env' };
+
+function keyPath(name: string): FactPath {
+  return { root: 'key', steps: [name], text: `key.${name}` };
+}
+
+function leaf(fact: FactPath, operator: OperatorName, value: Json, ifAbsent: boolean | null = null): Expression {
+  return { kind: 'leaf', fact, operator, right: { kind: 'literal', value }, ifAbsent };
+}
+
+/** No names: nothing matches, and nothing is unknown about it. */
+function oneOf(fact: FactPath, values: readonly string[]): Expression {
+  return leaf(fact, 'in', values);
+}
+
+function some(fact: FactPath, values: readonly string[]): Expression {
+  const item: FactPath = { root: 'item', steps: [], text: 'item' };
+  return { kind: 'some', fact, of: oneOf(item, values), ifAbsent: null };
+}
+
+/** Values that are compared as they are; a glob among them would silently never match. */
+function exact(fact: FactPath, values: readonly string[], path: DataPath, report: Reporter): Expression {
+  for (const [index, value] of values.entries())
+    if (isGlob(value))
+      report.error('glob_not_here', [...path, index], `'${value}' is not a glob here: values are compared as they are`);
+  return oneOf(fact, values);
+}
+
+function agents(name: string, values: Json, path: DataPath, report: Reporter): Expression | null {
+  const fault = isScalarList(values) ? null : rightSideFault('in', values);
+  if (fault !== null || !isScalarList(values)) {
+    report.error('wrong_value', path, `'${name}' ${fault ?? 'needs a list'}`);
+    return null;
+  }
+  const texts = values.filter((value) => typeof value === 'string');
+  const isOwnField = name === 'id' || name === 'team' || name === 'owner' || name === 'roles';
+  if (isOwnField && texts.length < values.length) {
+    report.error('wrong_value', path, `'${name}' needs a list of texts`);
+    return null;
+  }
+  if (name === 'roles') {
+    exact(internalPath('agent', 'roles'), texts, path, report);
+    return some(internalPath('agent', 'roles'), texts);
+  }
+  const fact = isOwnField ? internalPath('agent', name) : internalPath('agent', 'attributes', name);
+  exact(fact, texts, path, report);
+  return leaf(fact, 'in', values);
+}
+
+function targets(globs: readonly string[], path: DataPath, report: Reporter): Expression | null {
+  let sound = true;
+  for (const [index, glob] of globs.entries()) {
+    const compiled = compilePattern('glob', glob);
+    if (compiled.ok) continue;
+    sound = false;
+    report.error('bad_pattern', [...path, index], compiled.message);
+  }
+  return sound ? leaf({ root: 'target', steps: [], text: 'target' }, 'glob', globs) : null;
+}
+
+/** Names of a closed list that some glob matches, in the list's order. */
+function resolve(
+  what: string,
+  globs: readonly string[],
+  names: readonly string[],
+  path: DataPath,
+  report: Reporter,
+): readonly string[] {
+  const found = new Set<string>();
+  for (const [index, glob] of globs.entries()) {
+    const compiled = compilePattern('glob', glob);
+    if (!compiled.ok) {
+      report.error('bad_pattern', [...path, index], compiled.message);
+      continue;
+    }
+    const before = found.size;
+    let matches = 0;
+    for (const name of names)
+      if (compiled.test(name)) {
+        found.add(name);
+        matches += 1;
+      }
+    if (before === found.size && matches === 0)
+      report.warning(
+        'matches_nothing',
+        [...path, index],
+        isGlob(glob) ? `'${glob}' matches no ${what}` : `There is no ${what} '${glob}'`,
+        didYouMean(glob, names),
+      );
+  }
+  return names.filter((name) => found.has(name));
+}
+
+function warnOfUnknown(
+  what: string,
+  wanted: readonly string[],
+  known: readonly string[],
+  path: DataPath,
+  report: Reporter,
+): void {
+  for (const [index, value] of wanted.entries())
+    if (!known.includes(value))
+      report.warning(
+        'matches_nothing',
+        [...path, index],
+        `No tool has the ${what} '${value}'`,
+        didYouMean(value, known),
+      );
+}

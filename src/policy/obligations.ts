@@ -1,0 +1,132 @@
+import { createHash } from 'node:crypto';
+import type { Json } from '../effects/json.ts';
+import type { Obligation } from '../effects/verdict.ts';
+import type { PolicyInput } from './input.ts';
+import { isScalar } from './operators.ts';
+import type { Bucketing, CompiledObligation, CompiledRule } from './policies.ts';
+import { renderName } from './template.ts';
+
+/** The obligations of a call, or why one of them cannot be made: then the call is refused. */
+export type Obligations =
+  | { readonly kind: 'made'; readonly obligations: readonly Obligation[] }
+  | { readonly kind: 'impossible'; readonly rule: CompiledRule; readonly message: string };
+
+/** Buckets longer than this are named by their digest. */
+const MAX_BUCKET = 256;
+
+/**
+ * What the matched rules ask, added up. Rules that name one budget hold it once, with the lowest limit and the larger
+ * amount; one pool once, with the larger number of units; one target once, `existing` before `call`.
+ */
+export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput): Obligations {
+  const made: Obligation[] = [];
+  for (const rule of rules)
+    for (const source of rule.obligations) {
+      const obligation = make(rule, source, input);
+      if (typeof obligation === 'string') return { kind: 'impossible', rule, message: obligation };
+      add(made, obligation);
+    }
+  return { kind: 'made', obligations: made };
+}
+
+/** The obligation, or a sentence saying why this call cannot have it. */
+function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput): Obligation | string {
+  switch (source.kind) {
+    case 'budget': {
+      const { budget } = source;
+      const bucket = bucketOf(budget.by, input);
+      if (bucket.kind === 'absent')
+        return `The budget ${budget.id} is kept by ${bucket.fact}, which this call does not have`;
+      const limit = budget.limit(input);
+      if (limit === null) return `The budget ${budget.id} has no limit for this call`;
+      return {
+        kind: 'budget',
+        rule: rule.id,
+        budget: budget.id,
+        unit: budget.unit,
+        bucket: bucket.text,
+        sharing: budget.by.sharing,
+        window: budget.windowAt(input.now),
+        limit,
+        amount: wholeAmount(source.amount(input)),
+      };
+    }
+    case 'rate_limit': {
+      const bucket = bucketOf(source.by, input);
+      if (bucket.kind === 'absent') return `The rate limit is kept by ${bucket.fact}, which this call does not have`;
+      const limit = source.limit(input);
+      if (limit === null) return 'The rate limit has no number for this call';
+      return {
+        kind: 'rate_limit',
+        rule: rule.id,
+        id: source.id,
+        bucket: bucket.text,
+        windowMs: source.windowMs,
+        limit,
+      };
+    }
+    case 'claim': {
+      const target = renderName(source.on, input);
+      if (target === null) return 'The target to claim cannot be made of the params of this call';
+      return { kind: 'claim', rule: rule.id, target, hold: source.hold };
+    }
+    case 'reserve': {
+      const pool = renderName(source.pool, input);
+      const capacity = pool === null ? undefined : source.pools.get(pool);
+      if (pool === null || capacity === undefined) return 'The pool to reserve from does not exist for this call';
+      const units = source.units(input);
+      if (units === null || units === 0) return `The units of the pool ${pool} have no number for this call`;
+      return { kind: 'reserve', rule: rule.id, pool, units, capacity };
+    }
+  }
+}
+
+function wholeAmount(value: Json | undefined): number | null {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
+}
+
+/** Values of `by` as one text: different values give different texts, `1` and `"1"` too. */
+function bucketOf(
+  by: Bucketing,
+  input: PolicyInput,
+): { readonly kind: 'bucket'; readonly text: string } | { readonly kind: 'absent'; readonly fact: string } {
+  const values: Json[] = [];
+  for (const fact of by.facts) {
+    const value = fact.read(input, undefined);
+    if (!isScalar(value)) return { kind: 'absent', fact: fact.text };
+    values.push(value);
+  }
+  const text = JSON.stringify(values);
+  // A list begins with '[', so a digest cannot be one.
+  return {
+    kind: 'bucket',
+    text: text.length <= MAX_BUCKET ? text : `sha256:${createHash('sha256').update(text).digest('hex')}`,
+  };
+}
+
+function add(made: Obligation[], obligation: Obligation): void {
+  const index = made.findIndex((known) => isSame(known, obligation));
+  const known = made[index];
+  if (known === undefined) made.push(obligation);
+  else made[index] = merged(known, obligation);
+}
+
+function isSame(a: Obligation, b: Obligation): boolean {
+  if (a.kind === 'budget') return b.kind === 'budget' && a.budget === b.budget && a.bucket === b.bucket;
+  if (a.kind === 'claim') return b.kind === 'claim' && a.target === b.target;
+  if (a.kind === 'reserve') return b.kind === 'reserve' && a.pool === b.pool;
+  return false;
+}
+
+/** The stricter of two obligations of one kind; named after the rule that comes first in the order of report. */
+function merged(known: Obligation, other: Obligation): Obligation {
+  if (known.kind === 'budget' && other.kind === 'budget') {
+    const amount = known.amount === null || other.amount === null ? null : Math.max(known.amount, other.amount);
+    return { ...known, limit: Math.min(known.limit, other.limit), amount };
+  }
+  if (known.kind === 'reserve' && other.kind === 'reserve')
+    return { ...known, units: Math.max(known.units, other.units) };
+  if (known.kind === 'claim' && other.kind === 'claim')
+    return { ...known, hold: known.hold === 'existing' ? 'existing' : other.hold };
+  return known;
+}

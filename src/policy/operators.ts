@@ -1,0 +1,298 @@
+import type { Json } from '../effects/json.ts';
+import { jsonEquals } from '../effects/state-fields.ts';
+import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
+
+/** Kleene's third value is `undefined`: it could not be judged. */
+export type Truth = boolean | undefined;
+
+/** Judges the value of a fact that is there (never `undefined` or `null`, but for `exists` and `type`). */
+export type Judge = (left: Json | undefined) => Truth;
+
+/** Canonical names: the engine's own where it has one. */
+export const OPERATOR_NAMES = [
+  'equal',
+  'notEqual',
+  'in',
+  'notIn',
+  'greaterThan',
+  'greaterThanInclusive',
+  'lessThan',
+  'lessThanInclusive',
+  'deepEqual',
+  'starts_with',
+  'ends_with',
+  'substring',
+  'glob',
+  'regex',
+  'regex_find',
+  'contains',
+  'contains_all',
+  'exists',
+  'type',
+] as const;
+
+export type OperatorName = (typeof OPERATOR_NAMES)[number];
+
+/** Short names, as maps of conditions write them. */
+export const SHORT_NAMES: ReadonlyMap<string, OperatorName> = new Map([
+  ['eq', 'equal'],
+  ['ne', 'notEqual'],
+  ['in', 'in'],
+  ['nin', 'notIn'],
+  ['gt', 'greaterThan'],
+  ['gte', 'greaterThanInclusive'],
+  ['lt', 'lessThan'],
+  ['lte', 'lessThanInclusive'],
+  ['equals', 'deepEqual'],
+  ['starts_with', 'starts_with'],
+  ['ends_with', 'ends_with'],
+  ['substring', 'substring'],
+  ['glob', 'glob'],
+  ['regex', 'regex'],
+  ['regex_find', 'regex_find'],
+  ['contains', 'contains'],
+  ['contains_all', 'contains_all'],
+  ['exists', 'exists'],
+  ['type', 'type'],
+]);
+
+/** Operators of the format that this version does not have. */
+export const LATER_OPERATORS = [
+  'before',
+  'after',
+  'older_than',
+  'newer_than',
+  'cidr_in',
+  'domain_in',
+  'email_in',
+  'url_in',
+  'path_in',
+  'during',
+  'outside',
+  'as',
+];
+
+/** Names that `type` knows. */
+const TYPE_NAMES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
+
+/** Lists of facts longer than this are unknown. */
+export const MAX_ELEMENTS = 10_000;
+
+type Scalar = string | number | boolean;
+
+/** Whether the operator has an answer for a value that is absent or null. */
+export function seesAbsence(name: OperatorName): boolean {
+  return name === 'exists' || name === 'type';
+}
+
+/** Whether the right side may come from a fact; patterns, type names and `exists` stand in the file. */
+export function takesFact(name: OperatorName): boolean {
+  switch (name) {
+    case 'glob':
+    case 'regex':
+    case 'regex_find':
+    case 'exists':
+    case 'type':
+      return false;
+    default:
+      return true;
+  }
+}
+
+/**
+ * What is wrong with a right side, or `null`. A literal that does not fit is an error at load, the value of a fact that
+ * does not fit makes the leaf unknown.
+ */
+export function rightSideFault(name: OperatorName, right: Json): string | null {
+  switch (name) {
+    case 'equal':
+    case 'notEqual':
+      return isScalar(right) ? null : 'needs a string, a number or true/false';
+    case 'in':
+    case 'notIn':
+    case 'contains_all':
+      return isScalarList(right) ? null : 'needs a list of strings, of numbers or of true/false, all of one type';
+    case 'greaterThan':
+    case 'greaterThanInclusive':
+    case 'lessThan':
+    case 'lessThanInclusive':
+      return isFiniteNumber(right) ? null : 'needs a number';
+    case 'deepEqual':
+      return right === null ? 'cannot be null; write exists: false' : null;
+    case 'starts_with':
+    case 'ends_with':
+    case 'substring':
+      return isTexts(right) ? null : 'needs a string or a list of strings, none of them empty';
+    case 'glob':
+    case 'regex':
+    case 'regex_find':
+      return isTexts(right) ? patternFault(name, textsOf(right)) : 'needs a pattern or a list of patterns';
+    case 'contains':
+      return isScalar(right) ? null : 'needs a string, a number or true/false';
+    case 'exists':
+      return typeof right === 'boolean' ? null : 'needs true or false';
+    case 'type':
+      return isTexts(right) && textsOf(right).every((text) => TYPE_NAMES.includes(text))
+        ? null
+        : `needs one or more of ${TYPE_NAMES.join(', ')}`;
+  }
+}
+
+function patternFault(kind: PatternKind, patterns: readonly string[]): string | null {
+  for (const pattern of patterns) {
+    const compiled = compilePattern(kind, pattern);
+    if (!compiled.ok) return `has a pattern that cannot be used: ${compiled.message}`;
+  }
+  return null;
+}
+
+/**
+ * The judgement of an operator with a right side that fits (see {@link rightSideFault}). Nothing is coerced: a value of
+ * another type than the right side asks for is unknown, for the negative operators too.
+ */
+export function judgement(name: OperatorName, right: Json): Judge {
+  switch (name) {
+    case 'equal':
+      return (left) => (isScalar(left) && typeof left === typeof right ? left === right : undefined);
+    case 'notEqual':
+      return (left) => (isScalar(left) && typeof left === typeof right ? left !== right : undefined);
+    case 'in':
+      return membership(right, true);
+    case 'notIn':
+      return membership(right, false);
+    case 'greaterThan':
+      return comparison(right, (a, b) => a > b);
+    case 'greaterThanInclusive':
+      return comparison(right, (a, b) => a >= b);
+    case 'lessThan':
+      return comparison(right, (a, b) => a < b);
+    case 'lessThanInclusive':
+      return comparison(right, (a, b) => a <= b);
+    case 'deepEqual':
+      return (left) => (left !== undefined && typeName(left) === typeName(right) ? jsonEquals(left, right) : undefined);
+    case 'starts_with':
+      return someText(right, (text, part) => text.startsWith(part));
+    case 'ends_with':
+      return someText(right, (text, part) => text.endsWith(part));
+    case 'substring':
+      return someText(right, (text, part) => text.includes(part));
+    case 'glob':
+    case 'regex':
+    case 'regex_find':
+      return patterns(name, textsOf(right));
+    case 'contains':
+      return (left) => (isList(left) ? hasElement(left, right) : undefined);
+    case 'contains_all': {
+      const wanted = isList(right) ? right : [];
+      return (left) => (isList(left) ? all(wanted, (value) => hasElement(left, value)) : undefined);
+    }
+    case 'exists':
+      return (left) => (left !== undefined && left !== null) === right;
+    case 'type': {
+      const names = new Set(textsOf(right));
+      return (left) =>
+        left !== undefined && (names.has(typeName(left)) || (Number.isInteger(left) && names.has('integer')));
+    }
+  }
+}
+
+/** Kleene's conjunction over a list. */
+function all(values: readonly Json[], judge: (value: Json) => Truth): Truth {
+  let result: Truth = true;
+  for (const value of values) {
+    const truth = judge(value);
+    if (truth === false) return false;
+    if (truth === undefined) result = undefined;
+  }
+  return result;
+}
+
+/** Strict membership, as `some` element `eq`: an element of another type could be what was meant, so it is unknown. */
+function hasElement(list: readonly Json[], wanted: Json): Truth {
+  if (list.length > MAX_ELEMENTS) return undefined;
+  let result: Truth = false;
+  for (const element of list) {
+    if (element === wanted) return true;
+    if (typeof element !== typeof wanted || element === null) result = undefined;
+  }
+  return result;
+}
+
+/** Sets of literal lists: rules that name one list share one. */
+const sets = new WeakMap<readonly Json[], ReadonlySet<Json>>();
+
+function setOf(list: readonly Json[]): ReadonlySet<Json> {
+  const known = sets.get(list);
+  if (known !== undefined) return known;
+  const made = new Set(list);
+  sets.set(list, made);
+  return made;
+}
+
+function membership(right: Json, whenMember: boolean): Judge {
+  const list = isList(right) ? right : [];
+  const members = setOf(list);
+  const type = typeof list[0];
+  // An empty list has no type: every scalar is known not to be in it.
+  return (left) =>
+    isScalar(left) && (typeof left === type || list.length === 0) ? members.has(left) === whenMember : undefined;
+}
+
+function comparison(right: Json, compare: (left: number, right: number) => boolean): Judge {
+  return (left) => (isFiniteNumber(left) && typeof right === 'number' ? compare(left, right) : undefined);
+}
+
+function someText(right: Json, test: (text: string, part: string) => boolean): Judge {
+  const parts = textsOf(right);
+  const [only, ...others] = parts;
+  if (only !== undefined && others.length === 0)
+    return (left) => (typeof left === 'string' ? test(left, only) : undefined);
+  return (left) => (typeof left === 'string' ? parts.some((part) => test(left, part)) : undefined);
+}
+
+function patterns(kind: PatternKind, texts: readonly string[]): Judge {
+  const tests: ((text: string) => boolean)[] = [];
+  for (const text of texts) {
+    const compiled = compilePattern(kind, text);
+    if (!compiled.ok) throw new Error(`pattern compiled at load and not now: ${text}`);
+    tests.push(compiled.test);
+  }
+  return (left) =>
+    typeof left === 'string' && left.length <= MAX_SUBJECT ? tests.some((test) => test(left)) : undefined;
+}
+
+function textsOf(right: Json): readonly string[] {
+  if (typeof right === 'string') return [right];
+  return isList(right) ? right.filter((text) => typeof text === 'string') : [];
+}
+
+function isTexts(right: Json): boolean {
+  if (typeof right === 'string') return right !== '';
+  return isList(right) && right.length > 0 && right.every((text) => typeof text === 'string' && text !== '');
+}
+
+/** Whether all elements are scalars of one type. */
+export function isScalarList(value: Json | undefined): value is readonly Scalar[] {
+  if (!isList(value)) return false;
+  const type = typeof value[0];
+  return value.every((element) => isScalar(element) && typeof element === type);
+}
+
+/** Whether a value is a string, a finite number or a boolean. */
+export function isScalar(value: Json | undefined): value is Scalar {
+  return typeof value === 'string' || typeof value === 'boolean' || isFiniteNumber(value);
+}
+
+function isFiniteNumber(value: Json | undefined): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+/** Whether a value is a list. `Array.isArray` does not narrow readonly arrays. */
+export function isList(value: Json | undefined): value is readonly Json[] {
+  return Array.isArray(value);
+}
+
+function typeName(value: Json): string {
+  if (value === null) return 'null';
+  return isList(value) ? 'array' : typeof value;
+}

@@ -1,0 +1,63 @@
+import type { JsonObject } from '../effects/json.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Verdict } from '../effects/verdict.ts';
+import { evaluatePolicies } from './evaluate.ts';
+import { compilePolicies } from './load.ts';
+import type { CompiledPolicies } from './policies.ts';
+import { inputOfTool } from './rules-by-tool.ts';
+
+/** A tool that no configuration declares: its name has a space. */
+const FORBIDDEN: Tool = {
+  name: 'self test.forbidden',
+  title: 'Self-test',
+  upstream: 'self test',
+  kind: 'write',
+  actionType: 'mcp.tool_call',
+  tags: [],
+  risk: null,
+  env: null,
+  request: { method: 'POST', path: '/', query: [], headers: {}, body: [] },
+  paramsSchema: null,
+  target: null,
+  timeoutMs: 1,
+  maxProcessingMs: 1,
+  idempotent: { kind: 'none' },
+  outcomes: { committed: [], failed: [], unknown: [], body: [] },
+  state: null,
+  digest: '',
+};
+
+const SYNTHETIC = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: self-test
+rules:
+  - { id: allow, effect: allow, match: { upstreams: ["self test"] } }
+  - { id: deny, effect: deny, match: { upstreams: ["self test"] }, when: { params.amount: { gt: 10 } } }
+`;
+
+/**
+ * Proves at start-up that this process refuses what is forbidden: by the loaded set a call of a tool that no rule can
+ * name, and by a synthetic set amounts that are too large, mistyped or absent, while a small one is permitted.
+ * @throws Error naming the call that came out wrong
+ */
+export function proveDenial(set: CompiledPolicies): void {
+  expectVerdict('a tool that is not declared', 'deny', judge(set, {}));
+  const { set: synthetic } = compilePolicies([{ file: 'self-test', text: SYNTHETIC, lists: new Map() }], {
+    tools: [FORBIDDEN],
+    upstreams: [FORBIDDEN.upstream],
+    pools: new Map(),
+    roles: [],
+  });
+  expectVerdict('an amount within the bound', 'permit', judge(synthetic, { amount: 10 }));
+  for (const params of [{ amount: 11 }, { amount: '5' }, { amount: null }, { amount: [5] }, {}])
+    expectVerdict(`the params ${JSON.stringify(params)}`, 'deny', judge(synthetic, params));
+}
+
+function judge(set: CompiledPolicies, params: JsonObject): Verdict {
+  return evaluatePolicies(set, { ...inputOfTool(FORBIDDEN), params });
+}
+
+function expectVerdict(what: string, expected: Verdict['kind'], { kind }: Verdict): void {
+  if (kind !== expected) throw new Error(`Policy self-test failed: ${what} should be a ${expected} and is a ${kind}`);
+}

@@ -1,0 +1,106 @@
+import type { DataPath } from '../diagnostics/yaml-source.ts';
+import type { Json } from '../effects/json.ts';
+import { isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
+import type { PolicyInput } from './input.ts';
+import { isScalar } from './operators.ts';
+import type { Reporter } from './reporter.ts';
+
+/** A text with `${path}` in it, parsed. */
+export interface Template {
+  readonly parts: readonly (string | Slot)[];
+}
+
+interface Slot {
+  readonly fact: string;
+  readonly read: ReadFact;
+  /** The value is the caller's word: quoted where people read it. */
+  readonly quoted: boolean;
+}
+
+/** Of one value in a text for people, and of the whole text. */
+const MAX_VALUE = 120;
+const MAX_TEXT = 1_000;
+/** Of a name that a template makes. */
+const MAX_NAME = 512;
+
+/** Controls, formatting marks (bidirectional, zero-width), line separators, private use, half characters. */
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
+
+/** Parses a template; a fault is reported. `$${` is the text `${`. */
+export function parseTemplate(text: string, path: DataPath, report: Reporter): Template | null {
+  const parts: (string | Slot)[] = [];
+  let sound = true;
+  let at = 0;
+  for (const found of text.matchAll(/\$\$\{|\$\{([^}]*)(\}?)/g)) {
+    parts.push(text.slice(at, found.index));
+    at = found.index + found[0].length;
+    if (found[0] === '$${') {
+      parts.push('${');
+      continue;
+    }
+    const parsed = parseFactPath((found[1] ?? '').trim(), 'rule');
+    if (found[2] !== '}' || isPathFault(parsed)) {
+      sound = false;
+      const fault = isPathFault(parsed) ? parsed : null;
+      report.error(fault?.code ?? 'bad_path', path, fault?.message ?? `'\${' is not closed`, fault?.hint ?? null);
+      continue;
+    }
+    parts.push({ fact: parsed.text, read: readerOf(parsed), quoted: isCallersWord(parsed) });
+  }
+  parts.push(text.slice(at));
+  return sound ? { parts: parts.filter((part) => part !== '') } : null;
+}
+
+/** The template's text where it has no `${…}`, else `null`. */
+export function constantText(template: Template): string | null {
+  const [only, ...others] = template.parts;
+  return typeof only === 'string' && others.length === 0 ? only : null;
+}
+
+/** For people: values of the caller quoted and capped, characters that could mislead a reader removed. */
+export function renderForPeople(template: Template, input: PolicyInput): string {
+  let text = '';
+  for (const part of template.parts) text += typeof part === 'string' ? part : shown(part, input);
+  return capped(text.replace(UNSAFE, ''), MAX_TEXT);
+}
+
+function shown(slot: Slot, input: PolicyInput): string {
+  const value = slot.read(input, undefined);
+  if (value === undefined || value === null) return '(absent)';
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+  const text = capped((typeof value === 'string' ? value : jsonText(value)).replace(UNSAFE, ''), MAX_VALUE);
+  return slot.quoted ? JSON.stringify(text) : text;
+}
+
+/** JSON of a list or map of the caller; deep nesting ends a serialiser's stack. */
+function jsonText(value: Json): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return '(too deep)';
+  }
+}
+
+function capped(text: string, limit: number): string {
+  if (text.length <= limit) return text;
+  // Not in the middle of a character.
+  return `${text.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
+
+/**
+ * A name (of a target, of a pool): values as they are, because it has to be equal to other names.
+ * @returns `null` where a value is absent, no scalar, or holds characters that a name must not have
+ */
+export function renderName(template: Template, input: PolicyInput): string | null {
+  let text = '';
+  for (const part of template.parts) {
+    if (typeof part === 'string') {
+      text += part;
+      continue;
+    }
+    const value = part.read(input, undefined);
+    if (!isScalar(value) || value === '') return null;
+    text += String(value);
+  }
+  return text.length <= MAX_NAME && text.search(UNSAFE) < 0 ? text : null;
+}

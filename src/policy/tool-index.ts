@@ -1,0 +1,147 @@
+import type { Json } from '../effects/json.ts';
+import type { Equality, Test } from './compiled-condition.ts';
+import type { ReadFact } from './fact-path.ts';
+import type { PolicyInput } from './input.ts';
+import type { CompiledRule } from './policies.ts';
+
+/** The rules that can apply to one tool, found by the values of a few facts. */
+export interface ToolIndex {
+  /** Rules that are asked for every call. */
+  readonly always: readonly CompiledRule[];
+  readonly keys: readonly KeyIndex[];
+  /** Whether some rule in force at some time could permit a call. */
+  readonly couldPermit: boolean;
+}
+
+interface KeyIndex {
+  readonly read: ReadFact;
+  /** Rules that ask for this very value. */
+  readonly byValue: ReadonlyMap<Json, readonly CompiledRule[]>;
+  /** Rules that match on unknown and ask for another type: a value of this type is unknown to them. */
+  readonly mistyped: Readonly<Record<ScalarType | 'other', readonly CompiledRule[]>>;
+}
+
+type ScalarType = 'string' | 'number' | 'boolean';
+
+/** A call reads at most so many facts to find its rules. */
+const MAX_KEYS = 8;
+/** A key that saves fewer rules than this is not worth its look-up. */
+const MIN_SAVED = 4;
+/** A rule that asks for more values than this is asked always: it would stand in too many places. */
+const MAX_VALUES = 64;
+
+const NONE: readonly CompiledRule[] = [];
+
+/** Builds the index of one tool over its rules. */
+export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
+  let rest = rules;
+  const keys: KeyIndex[] = [];
+  while (keys.length < MAX_KEYS) {
+    const key = bestKey(rest);
+    if (key === null) break;
+    keys.push(keyIndex(key.read, key.members));
+    const taken = new Set(key.members.map(({ rule }) => rule));
+    rest = rest.filter((rule) => !taken.has(rule));
+  }
+  return { always: rest, keys, couldPermit: couldPermit(rules) };
+}
+
+/** Calls `visit` with every rule that the call could match, and with few that it cannot. Each rule comes once. */
+export function candidates(index: ToolIndex, input: PolicyInput, visit: (rule: CompiledRule) => void): void {
+  for (const rule of index.always) visit(rule);
+  for (const key of index.keys) {
+    const value = key.read(input, undefined);
+    const type = scalarType(value);
+    if (value !== undefined && type !== 'other') for (const rule of key.byValue.get(value) ?? NONE) visit(rule);
+    for (const rule of key.mistyped[type]) visit(rule);
+  }
+}
+
+interface Member {
+  readonly rule: CompiledRule;
+  readonly equality: Equality;
+}
+
+/** The fact that spares a call most rules: covers many, and splits them into small groups. */
+function bestKey(
+  rules: readonly CompiledRule[],
+): { readonly read: ReadFact; readonly members: readonly Member[] } | null {
+  const byFact = new Map<string, Member[]>();
+  for (const rule of rules)
+    for (const equality of equalities(rule.perCall)) {
+      const members = byFact.get(equality.fact) ?? [];
+      // A rule with two equalities on one fact is placed by the first.
+      if (members.at(-1)?.rule !== rule) members.push({ rule, equality });
+      byFact.set(equality.fact, members);
+    }
+  let best: { readonly read: ReadFact; readonly members: readonly Member[] } | null = null;
+  let bestSaved = MIN_SAVED - 1;
+  for (const members of byFact.values()) {
+    const saved = members.length - largestGroup(members);
+    const [first] = members;
+    if (first === undefined || saved <= bestSaved) continue;
+    best = { read: first.equality.read, members };
+    bestSaved = saved;
+  }
+  return best;
+}
+
+/** Equalities that have to hold for the condition to hold. */
+function equalities(test: Test): readonly Equality[] {
+  if (test.kind === 'leaf')
+    return test.equality !== null && test.equality.values.length <= MAX_VALUES ? [test.equality] : [];
+  return test.kind === 'all' ? test.of.flatMap((part) => (part.kind === 'leaf' ? equalities(part) : [])) : [];
+}
+
+function largestGroup(members: readonly Member[]): number {
+  const sizes = new Map<Json, number>();
+  let largest = 0;
+  for (const { equality } of members)
+    for (const value of new Set(equality.values)) {
+      const size = (sizes.get(value) ?? 0) + 1;
+      sizes.set(value, size);
+      if (size > largest) largest = size;
+    }
+  return largest;
+}
+
+function keyIndex(read: ReadFact, members: readonly Member[]): KeyIndex {
+  const byValue = new Map<Json, CompiledRule[]>();
+  const mistyped: Record<ScalarType | 'other', CompiledRule[]> = { string: [], number: [], boolean: [], other: [] };
+  for (const { rule, equality } of members) {
+    for (const value of new Set(equality.values)) {
+      const bucket = byValue.get(value) ?? [];
+      bucket.push(rule);
+      byValue.set(value, bucket);
+    }
+    if (!rule.unknownIs) continue;
+    const type = scalarType(equality.values[0]);
+    for (const other of ['string', 'number', 'boolean', 'other'] as const)
+      if (other !== type) mistyped[other].push(rule);
+  }
+  return { read, byValue, mistyped };
+}
+
+function scalarType(value: Json | undefined): ScalarType | 'other' {
+  switch (typeof value) {
+    case 'string':
+      return 'string';
+    case 'number':
+      return Number.isFinite(value) ? 'number' : 'other';
+    case 'boolean':
+      return 'boolean';
+    default:
+      return 'other';
+  }
+}
+
+function couldPermit(rules: readonly CompiledRule[]): boolean {
+  const enforced = rules.filter((rule) => rule.mode === 'enforce');
+  const isAlways = (rule: CompiledRule): boolean =>
+    rule.perCall.kind === 'all' &&
+    rule.perCall.of.length === 0 &&
+    rule.from === Number.NEGATIVE_INFINITY &&
+    rule.until === Number.POSITIVE_INFINITY;
+  if (enforced.some((rule) => (rule.effect === 'deny' || rule.effect === 'pause') && isAlways(rule))) return false;
+  return enforced.some((rule) => rule.effect === 'allow' || rule.effect === 'require_approval');
+}
