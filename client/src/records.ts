@@ -134,6 +134,9 @@ export interface Preview {
   readonly obligations: readonly JsonObject[];
   readonly policies: readonly JsonObject[];
   readonly budgets: readonly Budget[];
+  readonly policyVersion?: string;
+  /** Policy only observes: what it would have decided. */
+  readonly observed?: { readonly would: string; readonly rule: string | null };
 }
 
 export interface ResolveInput {

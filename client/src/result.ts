@@ -44,7 +44,12 @@ export type Budget =
       /** RFC 3339; `null` for rolling windows. */
       readonly resetsAt: string | null;
     }
-  | { readonly budget: string; readonly unit: string; readonly level: 'ok' | 'low' | 'exhausted' };
+  | {
+      readonly budget: string;
+      readonly unit: string;
+      readonly level: 'ok' | 'low' | 'exhausted';
+      readonly resetsAt: string | null;
+    };
 
 /** A request for approval, as a waiting call shows it. */
 export interface PendingApproval {
@@ -74,6 +79,8 @@ interface Answer {
   readonly attempt: number;
   readonly reason: Reason;
   readonly didItHappen: 'yes' | 'no' | 'maybe';
+  /** Whether the same call with the same key may be sent again now. */
+  readonly safeToRetry: boolean;
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   /** Policy only observes: what it would have decided. */
   readonly observed?: { readonly would: string; readonly rule: string | null };
@@ -88,6 +95,7 @@ export interface Committed extends Answer {
   readonly status: 'committed';
   readonly receipt: Receipt;
   readonly result: Json;
+  readonly upstreamStatus?: number;
   /** The upstream has taken the action on and finishes it later. */
   readonly accepted: boolean;
   /** The upstream's answer was cut; the action happened all the same. */
@@ -149,13 +157,12 @@ export interface Failed extends Answer {
   readonly status: 'failed';
   /** What the upstream answered, where it did. */
   readonly result?: Json;
+  readonly upstreamStatus?: number;
 }
 
 /** Nobody knows whether it happened. Settle it with `svc.resolve`, or look at the upstream. */
 export interface UnknownEffect extends Answer {
   readonly status: 'unknown_effect';
-  /** Whether the same call with the same key may be sent again now. */
-  readonly safeToRetry: boolean;
 }
 
 /** What a call came to: a closed union on `status`. */

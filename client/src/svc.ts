@@ -136,7 +136,7 @@ export class Svc {
     /** @throws SvcError `claim_held` when another agent has the target */
     take: (input: { readonly target: string; readonly agentId?: string; readonly ttlS: number }): Promise<Claim> =>
       this.#post('/claims', snake(input), false),
-    renew: (id: string, input: { readonly ttlS: number }): Promise<Claim> =>
+    renew: (id: string, input: { readonly ttlS?: number } = {}): Promise<Claim> =>
       this.#post(`/claims/${encodeURIComponent(id)}/renew`, snake(input), true),
     release: (id: string): Promise<void> => this.#delete(`/claims/${encodeURIComponent(id)}`),
   };

@@ -4,7 +4,7 @@ import type { CallResult } from './result.ts';
 import { camel, isObject } from './wire.ts';
 
 /** Fields that every result has, where the gateway sent them. */
-const COMMON: Readonly<Record<string, undefined>> = {
+const COMMON: Readonly<Record<string, Json | undefined>> = {
   effectId: undefined,
   tool: undefined,
   target: undefined,
@@ -13,6 +13,7 @@ const COMMON: Readonly<Record<string, undefined>> = {
   attempt: undefined,
   reason: undefined,
   didItHappen: undefined,
+  safeToRetry: false,
   next: undefined,
   observed: undefined,
   budgets: undefined,
@@ -22,7 +23,14 @@ const COMMON: Readonly<Record<string, undefined>> = {
 
 /** What each status has beside them; the value stands in where the gateway sent nothing. */
 const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | undefined>>>> = {
-  committed: { receipt: undefined, result: null, accepted: false, responseTruncated: false, settlement: undefined },
+  committed: {
+    receipt: undefined,
+    result: null,
+    upstreamStatus: undefined,
+    accepted: false,
+    responseTruncated: false,
+    settlement: undefined,
+  },
   duplicate_blocked: { receipt: undefined, result: undefined, resultExpired: false },
   pending_approval: { approval: undefined },
   in_progress: {},
@@ -35,8 +43,8 @@ const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | 
   idempotency_conflict: {},
   denied_reservation: {},
   denied_paused: {},
-  failed: { result: undefined },
-  unknown_effect: { safeToRetry: false },
+  failed: { result: undefined, upstreamStatus: undefined },
+  unknown_effect: {},
 };
 
 /**
@@ -49,9 +57,12 @@ export function toResult(body: Json): CallResult {
   if (!isObject(answer)) throw new SvcError('bad_answer', 'The answer is not an object', { didItHappen: 'maybe' });
   const reason = answer['reason'];
   const drifted = isObject(reason) && reason['code'] === 'state_drift' && answer['next'] === 'replan';
-  const status = answer['decision'] === 'denied_claim' && drifted ? 'replan_required' : String(answer['decision']);
-  if (!Object.hasOwn(OWN, status))
-    throw new SvcError('bad_answer', `This client does not know the decision ${status}`, { didItHappen: 'maybe' });
+  const decision = answer['decision'];
+  const status = decision === 'denied_claim' && drifted ? 'replan_required' : decision;
+  if (typeof status !== 'string' || !Object.hasOwn(OWN, status))
+    throw new SvcError('bad_answer', `This client does not know the decision ${JSON.stringify(decision)}`, {
+      didItHappen: 'maybe',
+    });
   const out: Record<string, Json> = { status };
   const fields = { ...COMMON, ...OWN[status as CallResult['status']] };
   for (const [name, otherwise] of Object.entries(fields)) {

@@ -98,7 +98,7 @@ function problem(
       retryAfterMs,
     });
   const happened = body['did_it_happen'];
-  return new SvcError(body['code'], String(body['detail'] ?? body['title'] ?? body['code']), {
+  return new SvcError(body['code'], text(body['detail']) ?? text(body['title']) ?? body['code'], {
     ...details,
     status,
     retryAfterMs,
@@ -106,6 +106,10 @@ function problem(
     requestId: typeof body['request_id'] === 'string' ? body['request_id'] : null,
     ...(happened === 'yes' || happened === 'no' || happened === 'maybe' ? { didItHappen: happened } : {}),
   });
+}
+
+function text(value: Json | undefined): string | undefined {
+  return typeof value === 'string' ? value : undefined;
 }
 
 /** Resolves after `ms`, or at once when the caller gives up. */

@@ -9,7 +9,7 @@ export interface CliContext {
   readonly ports: CliPorts;
   readonly terminal: Terminal;
   /** Sets the exit code: 0 done, 1 the answer is "no" (findings, refused, invalid), 2 could not run. */
-  exit(code: 0 | 1 | 2): void;
+  readonly exit: (code: 0 | 1 | 2) => void;
 }
 
 /** Options of the commands that talk to a gateway. */

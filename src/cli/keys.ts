@@ -40,7 +40,9 @@ export function addKeys(program: Command, { ports, terminal }: CliContext): void
         name: options.name ?? null,
       });
       if (options.json) return terminal.out(json({ ...record, key }));
-      terminal.err(`${String(record['id'])}, a key of kind ${options.kind}; it is shown this once:`);
+      terminal.err(
+        `A key of kind ${options.kind} ${typeof record['id'] === 'string' ? record['id'] : ''}; it is shown this once:`,
+      );
       terminal.out(key);
     });
   withExitCodes(create, 'made', 'is not used', 'not made; why stands on standard error');

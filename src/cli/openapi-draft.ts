@@ -65,7 +65,9 @@ function draftTool(
   const parameters = [...list(item['parameters']), ...list(operation['parameters'])].map((one) =>
     resolve(document, one),
   );
-  const query = parameters.filter((one) => one['in'] === 'query').map((one) => String(one['name']));
+  const query = parameters.flatMap((one) =>
+    one['in'] === 'query' && typeof one['name'] === 'string' ? [one['name']] : [],
+  );
   const media = object(object(resolve(document, operation['requestBody'])['content'])['application/json']);
   const inBody = parameters.find((one) => one['in'] === 'body');
   const schema = resolve(document, inBody === undefined ? media['schema'] : inBody['schema']);
