@@ -49,7 +49,7 @@ describe('who a key belongs to', () => {
 
   it('asks the store once for many at a time', async () => {
     const { key } = shelve(shelf, 'account');
-    const all = await Promise.all(Array.from({ length: 200 }, () => authenticator.authenticate(key)));
+    const all = await Promise.all(Array.from({ length: 200 }, async () => authenticator.authenticate(key)));
     expect(new Set(all).size).toBe(1);
     expect(shelf.reads).toBe(1);
   });

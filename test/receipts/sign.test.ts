@@ -1,0 +1,217 @@
+import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, type JSONWebKeySet } from 'jose';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/approval.ts';
+import { canonicalJson } from '../../src/effects/canonical-json.ts';
+import { commit } from '../../src/receipts/commitment.ts';
+import type { ReceiptSigner } from '../../src/receipts/sign.ts';
+import { receiptView } from '../../src/receipts/view.ts';
+import { verifyReceipt } from '../../src/receipts/verify.ts';
+import { type Bench, keyBench, PARAMS, receiptInput, SALTS } from './facts.ts';
+
+let bench: Bench;
+let signer: ReceiptSigner;
+beforeEach(async () => {
+  bench = await keyBench();
+  signer = await bench.open();
+});
+afterEach(() => bench.close());
+
+const keySet = () => signer.jwks() as unknown as JSONWebKeySet;
+
+describe('a receipt', () => {
+  it('is a compact JWS that jose verifies with the published keys', async () => {
+    const { jws } = signer.issue(receiptInput());
+    const { payload, protectedHeader } = await compactVerify(jws, createLocalJWKSet(keySet()), {
+      algorithms: ['Ed25519'],
+    });
+    expect(protectedHeader).toEqual({ alg: 'Ed25519', kid: signer.kid(), typ: 'svc-receipt+jws' });
+    const text = Buffer.from(payload).toString('utf8');
+    expect(canonicalJson(JSON.parse(text))).toBe(text);
+    const [jwk] = keySet().keys;
+    expect(await calculateJwkThumbprint(jwk!)).toBe(signer.kid());
+    await expect(importJWK(jwk!, 'Ed25519')).resolves.toBeDefined();
+  });
+
+  it('says what happened, and shows no private value', async () => {
+    const { jws, id } = signer.issue(receiptInput());
+    const view = receiptView(jws);
+    expect(id).toBe('rcp_01j0000000000000000000000a');
+    await expect(
+      `${JSON.stringify({ ...view, jws: '…', svc: { version: '…', node: '…' } }, null, 2)}\n`,
+    ).toMatchFileSnapshot('golden/receipt.json');
+    expect(view['jws']).toBe(jws);
+    const text = JSON.stringify(view) + Buffer.from(jws.split('.')[1]!, 'base64url').toString();
+    for (const canary of ['pay_77', 'refund-canary-1', 're_9', 'customer:secret', ...Object.values(SALTS)])
+      expect(text).not.toContain(canary);
+  });
+
+  it('commits to each value under the salt of its field', () => {
+    const view = receiptView(signer.issue(receiptInput()).jws);
+    expect(view['action']).toMatchObject({
+      target: commit(SALTS['target']!, 'payment:pay_77'),
+      params: commit(SALTS['params']!, PARAMS),
+      idem: commit(SALTS['idem']!, 'refund-canary-1'),
+    });
+    expect(view['upstream']).toMatchObject({
+      response: commit(SALTS['response']!, { upstream_status: 201, result: { refund: 're_9' } }),
+      request: commit(SALTS['request']!, {
+        tool_pin: 'd1gest',
+        params: PARAMS,
+        upstream_key: 'eff_01j0000000000000000000000b.1',
+      }),
+    });
+    const [own, other] = view['claims'] as string[];
+    expect(own).toBe((view['action'] as Record<string, unknown>)['target']);
+    expect(other).not.toBe(own);
+  });
+
+  it('is the same bytes for the same input, also after a restart', async () => {
+    const first = signer.issue(receiptInput());
+    expect((await bench.open()).issue(receiptInput())).toEqual(first);
+  });
+
+  it('names its issuer: by the installation, or as configured', async () => {
+    const issuer = (of: ReceiptSigner) => receiptView(of.issue(receiptInput()).jws)['iss'];
+    expect(issuer(signer)).toBe('urn:svc-gateway:inst_1');
+    expect(issuer(await bench.open('https://gateway.example'))).toBe('https://gateway.example');
+  });
+
+  it('says who settled, without words and evidence in the clear', () => {
+    const settled = (settledBy: Parameters<typeof receiptInput>[0]) =>
+      receiptView(signer.issue(receiptInput(settledBy)).jws)['effect'] as Record<string, unknown>;
+    expect(settled({})['settled_by']).toEqual({ by: 'owner' });
+    expect(settled({ settledBy: { by: 'late_answer' } })['settled_by']).toEqual({ by: 'late_answer' });
+    const by = {
+      by: 'resolve',
+      keyId: 'key_1',
+      user: 'tom',
+      forced: true,
+      comment: 'saw it',
+      evidence: { a: 1 },
+    } as const;
+    expect(settled({ settledBy: by })['settled_by']).toEqual({
+      by: 'resolve',
+      key_id: 'key_1',
+      user: 'tom',
+      forced: true,
+      comment: commit(SALTS['comment']!, 'saw it'),
+      evidence: commit(SALTS['evidence']!, { a: 1 }),
+    });
+    expect(settled({ settledBy: { by: 'probe', evidence: { seen: true } } })['settled_by']).toEqual({
+      by: 'probe',
+      evidence: commit(SALTS['evidence']!, { seen: true }),
+    });
+  });
+
+  it('names the people who approved, and what', () => {
+    const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null) => ({
+      user,
+      verdict,
+      comment,
+      keyId: 'key_2',
+      at: Date.UTC(2026, 4, 6),
+      requirements: [0],
+    });
+    const approval: ApprovalRecord = {
+      id: 'apr_1',
+      workspace: 'demo',
+      effectId: 'eff_1',
+      digest: 'd',
+      tool: 'payments.refund',
+      target: 't',
+      requester: { agentId: 'support-bot', agentOwner: null, user: null, keyId: 'key_1', keyMadeBy: null },
+      requirements: [],
+      votes: [vote('maria', 'approve', 'fine by canary'), vote('zoe', 'reject', null), vote('tom', 'approve', null)],
+      status: 'used',
+      createdAt: 0,
+      expiresAt: 1,
+      decidedAt: 1,
+    };
+    const view = receiptView(signer.issue(receiptInput({ approval })).jws);
+    const params = commit(SALTS['params']!, PARAMS);
+    const at = '2026-05-06T00:00:00.000Z';
+    expect(view['approval']).toEqual([
+      { id: 'apr_1', by: 'maria', at, params, comment: commit(SALTS['comment']!, 'fine by canary') },
+      { id: 'apr_1', by: 'tom', at, params },
+    ]);
+    expect(JSON.stringify(view)).not.toContain('canary');
+  });
+
+  it('is still issued when the sealed values are gone, and then commits to nothing', () => {
+    const { jws } = signer.issue(receiptInput({ sealed: null, response: null }));
+    expect(receiptView(jws)['action']).toMatchObject({ target: null, params: null, idem: null });
+    expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: null }).verdict).toBe('VALID');
+  });
+
+  it('is still issued when the answer has no canonical form', () => {
+    const input = receiptInput();
+    const kept = {
+      status: 200,
+      headers: {},
+      body: { kind: 'text', value: 'half a pair \ud83d' },
+      truncated: true,
+    } as const;
+    const { jws } = signer.issue({ ...input, response: { ...input.response!, kept } });
+    expect(receiptView(jws)['upstream']).toMatchObject({ response: null, status: 201 });
+  });
+});
+
+describe('receipt keys', () => {
+  it('are made on first start, for their owner only, and found again', async () => {
+    const files = await readdir(bench.folder);
+    expect(files).toEqual([expect.stringMatching(new RegExp(`^receipt-\\d{13}-${signer.kid()}\\.pem$`))]);
+    expect((await stat(join(bench.folder, files[0]!))).mode & 0o777).toBe(0o600);
+    expect((await stat(bench.folder)).mode & 0o777).toBe(0o700);
+    expect((await bench.open()).kid()).toBe(signer.kid());
+  });
+
+  it('rotate: the new one signs, the old one still verifies, its private half is gone', async () => {
+    const before = signer.issue(receiptInput());
+    const old = signer.kid();
+    await signer.rotate();
+    await signer.rotate();
+    expect(signer.kid()).not.toBe(old);
+    const kids = keySet().keys.map(({ kid }) => kid);
+    expect(kids).toHaveLength(3);
+    expect(kids[0]).toBe(signer.kid());
+    const after = signer.issue(receiptInput());
+    for (const content of [before.jws, after.jws])
+      expect(verifyReceipt({ content, trust: signer.jwks(), disclosure: null }).verdict).toBe('VALID');
+    const again = await bench.open();
+    expect(again.jwks()).toEqual(signer.jwks());
+    const files = await readdir(bench.folder);
+    expect(files.filter((name) => name.endsWith('.pub.pem'))).toHaveLength(2);
+    const texts = await Promise.all(files.map((name) => readFile(join(bench.folder, name), 'utf8')));
+    expect(texts.filter((text) => text.includes('PRIVATE KEY'))).toHaveLength(1);
+  });
+
+  it('publish no private half', () => {
+    for (const key of keySet().keys) expect(Object.keys(key).sort()).toEqual(['alg', 'crv', 'kid', 'kty', 'use', 'x']);
+  });
+
+  it('are refused when others may read them, when they are damaged, or are not what their name says', async () => {
+    const [name = ''] = await readdir(bench.folder);
+    const file = join(bench.folder, name);
+    const pem = await readFile(file, 'utf8');
+    await chmod(file, 0o644);
+    await expect(bench.open()).rejects.toThrow(/chmod 600/);
+    await chmod(file, 0o600);
+    await writeFile(file, pem.slice(0, 60));
+    await expect(bench.open()).rejects.toThrow(/not a key in PEM form/);
+    await writeFile(file, '');
+    await expect(bench.open()).rejects.toThrow(/not a key in PEM form/);
+    const other = await keyBench();
+    await other.open();
+    const [foreign = ''] = await readdir(other.folder);
+    await writeFile(file, await readFile(join(other.folder, foreign), 'utf8'));
+    await expect(bench.open()).rejects.toThrow(/does not hold the key that its name says/);
+    await other.close();
+  });
+
+  it('leave other files in their folder alone', async () => {
+    await writeFile(join(bench.folder, 'master'), 'not a receipt key');
+    expect((await bench.open()).kid()).toBe(signer.kid());
+  });
+});
