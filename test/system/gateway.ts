@@ -4,11 +4,10 @@ import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { makeKey } from '../../src/identity/key-format.ts';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const launcher = join(root, 'bin', 'svc.mjs');
+/** Tests run from the root of the repository. */
+const launcher = join(process.cwd(), 'bin', 'svc.mjs');
 
 export interface TestFiles {
   /** Text of `gateway.yaml`; `store.path` must be `${SVC_TEST_DATA}`. */
@@ -30,7 +29,7 @@ export interface TestGateway {
   /** SIGTERM, then waits for the end. */
   stop(): Promise<void>;
   kill(signal: NodeJS.Signals): void;
-  /** Starts a gateway again on the same folder. */
+  /** Starts a gateway again on the same folder, at the same address. */
   restart(): Promise<TestGateway>;
   /** Stops it and removes the folder. */
   dispose(): Promise<void>;
@@ -47,18 +46,19 @@ export async function startGateway(
   for (const [name, text] of Object.entries(files.policies)) await writeFile(join(folder, 'policies', name), text);
   const { key } = makeKey('administrative');
   await writeFile(join(folder, 'admin.key'), key, { mode: 0o600 });
-  return boot(folder, key, options);
+  return boot(folder, key, '0', options);
 }
 
 async function boot(
   folder: string,
   administrativeKey: string,
+  port: string,
   options: { readonly env?: Record<string, string>; readonly entry?: string },
 ): Promise<TestGateway> {
   const configFile = join(folder, 'gateway.yaml');
   const dataFolder = join(folder, 'data');
   const policyFolder = join(folder, 'policies');
-  const child = spawn(process.execPath, [options.entry ?? launcher, 'start', '--config', configFile, '--port', '0'], {
+  const child = spawn(process.execPath, [options.entry ?? launcher, 'start', '--config', configFile, '--port', port], {
     cwd: folder,
     env: {
       ...process.env,
@@ -99,7 +99,7 @@ async function boot(
     kill: (signal) => void child.kill(signal),
     async restart() {
       if (child.exitCode === null && child.signalCode === null) await ended;
-      return boot(folder, administrativeKey, options);
+      return boot(folder, administrativeKey, new URL(url).port, options);
     },
     async dispose() {
       await stop();

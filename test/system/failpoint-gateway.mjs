@@ -1,0 +1,45 @@
+// A gateway for tests whose upstream port stops at named points: `failpoint:<name>` in any param of the call.
+// Built from the same parts as the product; the product itself has no failpoints.
+import { parseArgs } from 'node:util';
+import { startGateway } from '../../dist/gateway/start.js';
+
+const { values } = parseArgs({
+  args: process.argv.slice(3),
+  options: { config: { type: 'string' }, port: { type: 'string' } },
+});
+
+const FAILPOINTS = {
+  // Frozen between admission and dispatch; goes on when somebody continues the process.
+  freeze_before_send: async (send) => {
+    process.kill(process.pid, 'SIGSTOP');
+    return send();
+  },
+  die_before_send: async () => process.kill(process.pid, 'SIGKILL'),
+  die_after_send: async (send) => {
+    await send();
+    process.kill(process.pid, 'SIGKILL');
+  },
+  throw_after_send: async (send) => {
+    await send();
+    throw new Error('a fault of the gateway in the middle of an attempt');
+  },
+};
+
+const gateway = await startGateway(
+  { configFile: values.config, environment: {}, port: Number(values.port), log: 'stderr', firstKey: 'file' },
+  {
+    decorate: (ports) => ({
+      ...ports,
+      upstream: {
+        readState: (...args) => ports.upstream.readState(...args),
+        send(dispatch) {
+          const send = () => ports.upstream.send(dispatch);
+          const name = /failpoint:(\w+)/.exec(JSON.stringify(dispatch.params))?.[1];
+          return name === undefined ? send() : FAILPOINTS[name](send);
+        },
+      },
+    }),
+  },
+);
+process.stdout.write(`${JSON.stringify({ event: 'ready', url: gateway.url })}\n`);
+process.on('SIGTERM', () => gateway.close().then(() => process.exit(0)));
