@@ -2,38 +2,190 @@
 export interface Limit {
   /** What is limited, in words. */
   readonly what: string;
-  /** With its unit, as an operator would write it; a number where it is a count. */
+  /** As an operator would write it: a size, a duration, or a count. */
   readonly value: string | number;
   /** What happens beyond it. */
   readonly beyond: string;
-  /** `limits.<name>` of `gateway.yaml` sets it; otherwise where the constant stands, as `file#NAME`, or `null` for limits of a kind that no constant holds. */
-  readonly set: 'configuration' | `${string}#${string}` | null;
+  /**
+   * `configuration`: `limits.<name>` of `gateway.yaml` sets it. Otherwise it is fixed, and this is where the constant
+   * stands, `file#NAME` or `file#NAME.field` (a test compares the two); `null` where the form of a field says it.
+   */
+  readonly source: 'configuration' | `${string}#${string}` | null;
 }
 
 /** Every limit of the product, in one table; rendered as `docs/operating/limits.md`. */
 export const LIMITS = {
   body: {
-    what: 'Body of a request to the gateway or, on write routes, through it.',
+    what: 'Body of a request to the gateway and, on write routes, through it',
     value: '1MiB',
-    beyond: '413 too_large; nothing ran',
-    set: 'configuration',
+    beyond: '413 `too_large`; nothing ran',
+    source: 'configuration',
   },
   params_depth: {
-    what: 'Nesting of a JSON body.',
+    what: 'Nesting of a JSON body',
     value: 64,
-    beyond: '400 invalid_json; nothing ran',
-    set: 'configuration',
+    beyond: '400 `invalid_json`; nothing ran',
+    source: 'configuration',
   },
   response_kept: {
-    what: "Part of an upstream's answer that is kept for duplicates.",
+    what: "Part of an upstream's answer that is kept for duplicates",
     value: '64KiB',
-    beyond: 'the rest is not kept; the duplicate says so',
-    set: 'configuration',
+    beyond: 'the rest is not kept; the kept result says so',
+    source: 'configuration',
   },
   response: {
-    what: 'Answer of an upstream to a governed call that is read at all.',
+    what: "Part of an upstream's answer to a governed call that is read",
     value: '8MiB',
-    beyond: 'a success stays committed, with response_truncated',
-    set: 'configuration',
+    beyond: 'a success stays `committed`, with `response_truncated`',
+    source: 'configuration',
+  },
+  idempotency_key: {
+    what: 'Length of an idempotency key, visible ASCII characters',
+    value: 255,
+    beyond: '400 `invalid_request`',
+    source: null,
+  },
+  metadata: {
+    what: '`metadata` of a call, as JSON',
+    value: '4KiB',
+    beyond: '400 `invalid_request`',
+    source: 'src/api/effects.ts#METADATA_BYTES',
+  },
+  wait: {
+    what: 'Time that `Prefer: wait=n` may ask for',
+    value: '30s',
+    beyond: 'the answer comes after this time',
+    source: 'src/api/effects.ts#MAX_WAIT_S',
+  },
+  page: {
+    what: 'Items on a page of a list',
+    value: 200,
+    beyond: '400 `invalid_request`',
+    source: 'src/api/effects.ts#MAX_PAGE',
+  },
+  faults: {
+    what: 'Faults listed in one answer',
+    value: 100,
+    beyond: 'the rest is left out',
+    source: 'src/api/problem.ts#MAX_LISTED',
+  },
+  invalid_keys: {
+    what: 'Invalid keys that one address may show at once; 10 a second come back',
+    value: 500,
+    beyond: '429 `too_many_requests` with `Retry-After`',
+    source: 'src/api/invalid-key-limiter.ts#INVALID_KEY_LIMIT.burst',
+  },
+  event_loop_delay: {
+    what: 'Delay of the event loop',
+    value: '2s',
+    beyond: '503 `not_ready` with `Retry-After`, until it is below again',
+    source: 'src/api/server.ts#MAX_EVENT_LOOP_DELAY_MS',
+  },
+  connect: {
+    what: 'Time to connect to an upstream',
+    value: '3s',
+    beyond: '`failed`, `connect_failed`; nothing was sent',
+    source: 'src/upstreams/connections.ts#CONNECT_TIMEOUT_MS',
+  },
+  attempts: {
+    what: 'Attempts of one effect',
+    value: 10,
+    beyond: '`denied_policy`, `attempts_exhausted`',
+    source: 'src/effects/lifecycle.ts#MAX_ATTEMPTS',
+  },
+  pending_approvals: {
+    what: 'Effects of one agent that wait for approval',
+    value: 20,
+    beyond: '`denied_policy`, `too_many_pending`',
+    source: 'src/effects/admission.ts#MAX_PENDING',
+  },
+  rejection_cooldown: {
+    what: 'Time for which a rejected action is refused under any key',
+    value: '24h',
+    beyond: 'approval may be asked for again',
+    source: 'src/effects/voting.ts#REJECTION_COOLDOWN_MS',
+  },
+  claims: {
+    what: 'Claims of one agent at a time',
+    value: 20,
+    beyond: '409 `conflict`',
+    source: 'src/effects/holding.ts#MAX_CLAIMS',
+  },
+  budget_rows: {
+    what: 'Rows of one budget, over all its windows',
+    value: 10_000,
+    beyond: '`denied_budget`, `too_many_rows`',
+    source: 'src/effects/obligations.ts#MAX_BUDGET_ROWS',
+  },
+  amount: {
+    what: 'Amount of one call, and limit of a budget',
+    value: 9_007_199_254_740_991,
+    beyond: '`denied_budget`, `amount_invalid`',
+    source: null,
+  },
+  check_expressions: {
+    what: '`$regex` conditions in one request to `/state/verify` or `/outcomes/reconcile`',
+    value: 16,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/conditions.ts#REGEX_LIMITS.perRequest',
+  },
+  check_subject: {
+    what: 'Text that a `$regex` condition looks at, characters',
+    value: 4096,
+    beyond: 'the condition does not hold',
+    source: 'src/effects/conditions.ts#REGEX_LIMITS.subjectLength',
+  },
+  policy_pattern: {
+    what: 'Length of a pattern (`glob`, `regex`) in a policy',
+    value: 256,
+    beyond: 'the policy is not loaded',
+    source: 'src/policy/glob.ts#MAX_PATTERN',
+  },
+  policy_subject: {
+    what: 'Text that a pattern of a policy looks at, characters',
+    value: 65_536,
+    beyond: 'the condition is unknown',
+    source: 'src/policy/glob.ts#MAX_SUBJECT',
+  },
+  policy_elements: {
+    what: 'Elements of a list that a policy looks at',
+    value: 10_000,
+    beyond: 'the condition is unknown',
+    source: 'src/policy/operators.ts#MAX_ELEMENTS',
+  },
+  file_text: {
+    what: 'Size of a configuration or policy file, characters',
+    value: 16_777_216,
+    beyond: 'the file is not used',
+    source: 'src/diagnostics/yaml-source.ts#MAX_TEXT',
+  },
+  file_depth: {
+    what: 'Nesting of a configuration or policy file',
+    value: 64,
+    beyond: 'the file is not used',
+    source: 'src/diagnostics/yaml-source.ts#MAX_DEPTH',
+  },
+  settle: {
+    what: 'Time without changes after which changed files are read again',
+    value: '100ms',
+    beyond: 'they are read again',
+    source: 'src/config/watch.ts#SETTLE_MS',
   },
 } as const satisfies Readonly<Record<string, Limit>>;
+
+/** `docs/operating/limits.md`. */
+export function limitsMarkdown(): string {
+  const rows = Object.entries<Limit>(LIMITS).map(([name, { what, value, beyond, source }]) => {
+    const set = source === 'configuration' ? `\`limits.${name}\`` : 'fixed';
+    return `| ${what} | ${String(value)} | ${set} | ${beyond} |`;
+  });
+  return `# Limits
+
+Every limit of the gateway. Those that can be set stand under \`limits\` of \`gateway.yaml\`; the value here is their
+default. This page is made from \`src/config/limits.ts\`, and a test holds the two together.
+
+| what | limit | set by | beyond it |
+|---|---|---|---|
+${rows.join('\n')}
+`;
+}

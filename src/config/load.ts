@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import { inReadingOrder, InvalidFiles, type Finding } from '../diagnostics/finding.ts';
+import { inReadingOrder, InvalidFiles, type Finding, type Position } from '../diagnostics/finding.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../effects/canonical-json.ts';
@@ -138,10 +138,16 @@ async function judgeFile(
   );
   const everything = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
-  findings.push(...faults);
+  // What YAML or a reference has spoilt is told already; that the rest of it does not fit either is no news.
+  const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
+  findings.push(...faults.filter(({ code, at }) => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at))));
   if (file === null) return null;
   const judge = createJudge(source, pathOf, findings);
   return { ...(await resolveConfiguration(file, everything, judge)), digest: digestOf(file, source, pathOf) };
+}
+
+function placeOf(at: Position | null): string {
+  return at === null ? '' : `${at.line}:${at.column}`;
 }
 
 /** Values under `credentials` that are written out instead of taken from the environment. */

@@ -8,7 +8,7 @@ type RouteEntry = GatewayFile['routes'][number];
 type RuleEntry = RouteEntry['rules'][number];
 
 /** First segments of the gateway's own addresses. A route may not begin with one. */
-export const OWN_PREFIXES: readonly string[] = [
+const OWN_PREFIXES: readonly string[] = [
   '/v1',
   '/state',
   '/outcomes',
@@ -79,17 +79,19 @@ function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {
     const { prefix } = route;
     const refuse = (code: string, message: string, hint: string | null = null): void =>
       judge.error(code, route, ['prefix'], message, hint);
-    if (!/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
-      const own =
-        prefix === '/' || prefix === ''
-          ? "it would hide the gateway's own addresses"
-          : 'letters, digits and _ . ~ - in each segment, no slash at the end';
-      refuse(OWN_PREFIXES.includes(prefix) ? 'reserved_prefix' : 'bad_prefix', `'${prefix}' cannot be a prefix`, own);
+    const first = `/${prefix.split('/')[1] ?? ''}`.toLowerCase();
+    if (OWN_PREFIXES.includes(first)) {
+      refuse('reserved_prefix', `'${first}' is the gateway's own`, 'choose another first segment');
       continue;
     }
-    const first = `/${prefix.split('/')[1] ?? ''}`.toLowerCase();
-    if (OWN_PREFIXES.includes(first))
-      refuse('reserved_prefix', `'${first}' is the gateway's own`, 'choose another first segment');
+    if (!/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
+      const why =
+        first === '/'
+          ? "it would hide the gateway's own addresses"
+          : 'a slash before each segment, letters, digits and _ . ~ - in it, no slash at the end';
+      refuse('bad_prefix', `'${prefix}' cannot be a prefix`, why);
+      continue;
+    }
     const other = seen.find(
       (earlier) => `${prefix}/`.startsWith(`${earlier}/`) || `${earlier}/`.startsWith(`${prefix}/`),
     );

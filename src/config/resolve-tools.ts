@@ -106,7 +106,12 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
     );
   const fault = schemaFault(ajv, schema);
   if (fault !== null) {
-    judge.error('bad_params_schema', entry, ['params_schema'], `The params_schema does not hold: ${fault}`);
+    judge.error(
+      'bad_params_schema',
+      entry,
+      ['params_schema', ...fault.steps],
+      `The params_schema does not hold: ${fault.message}`,
+    );
     return null;
   }
   const properties = schema['properties'];
@@ -123,13 +128,23 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
 }
 
 /** Judges a schema as the catalog compiles it: strictly, with patterns that match in linear time. */
-function schemaFault(ajv: Ajv2020, schema: JsonObject): string | null {
+function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | number)[]; message: string } | null {
+  if (ajv.validateSchema(schema) !== true) {
+    const fault = ajv.errors?.[0];
+    const steps = (fault?.instancePath ?? '').split('/').slice(1);
+    return {
+      steps: steps.map((name) =>
+        /^[0-9]+$/.test(name) ? Number(name) : name.replaceAll('~1', '/').replaceAll('~0', '~'),
+      ),
+      message: `${steps.at(-1) ?? 'it'} ${fault?.message ?? 'is not JSON Schema'}`,
+    };
+  }
   try {
     ajv.compile(schema);
     return null;
   } catch (error) {
     const message = error instanceof Error ? error.message : 'it cannot be compiled';
-    return message.replace(/^strict mode: /, '');
+    return { steps: [], message: message.replace(/^strict mode: /, '') };
   }
 }
 

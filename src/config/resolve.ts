@@ -45,7 +45,7 @@ export async function resolveConfiguration(
     ...people,
     auth: resolveAuth(file, judge),
     workspaces: resolveWorkspaces(file, names.users, judge),
-    policies: await resolvePolicies(file, judge),
+    policies: await resolvePolicies(file, sections['policies'] !== undefined, judge),
     upstreams,
     tools,
     routes: resolveRoutes(file, tools, names, judge),
@@ -146,9 +146,9 @@ async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> 
   }
 }
 
-async function resolvePolicies(file: GatewayFile, judge: Judge): Promise<PolicySettings> {
+async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Judge): Promise<PolicySettings> {
   const { policies } = file;
-  if (policies.paths.length === 0)
+  if (!isWritten && file.tools.length > 0)
     judge.warn(
       'no_policies',
       policies,

@@ -81,15 +81,15 @@ function given<Value>(byDefault: Value | undefined): { default: Value } | Record
 }
 
 const slug = '^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$';
-const slugWords = "letters, digits, '_' and '-', at most 63";
+const slugWords = "a name of letters, digits, '_' and '-' (at most 63)";
 const personId = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
-const personWords = "letters, digits and '_ . @ : -', at most 128, a letter or digit first";
+const personWords = "an id of letters, digits and '_ . @ : -' (at most 128, a letter or digit first)";
 const roleName = '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$';
 const toolName = '^[A-Za-z0-9][A-Za-z0-9_-]*([./:][A-Za-z0-9_-]+)*$';
 const headerName = '^[A-Za-z0-9!#$%&*+.^_|~-]{1,100}$';
 const filePath = '^[^\\u0000]+$';
 
-const role = (description: string) => text(roleName, "a role: letters, digits and '_ . : -'", description);
+const role = (description: string) => text(roleName, "the name of a role (letters, digits and '_ . : -')", description);
 const path = (description: string) => text(filePath, 'a path', description);
 
 const server = section('server', 'Where the gateway listens, and under which names it is known.', {
@@ -213,7 +213,7 @@ const agent = record('an agent', 'An agent that may act in the workspace.', {
 const workspace = record('a workspace', 'A workspace: keys, budgets and effects of one do not meet those of another.', {
   id: text(
     '^[a-z0-9][a-z0-9_-]{0,62}$',
-    "lower-case letters, digits, '_' and '-', at most 63",
+    "an id of lower-case letters, digits, '_' and '-' (at most 63)",
     'Id, as in /v1/workspaces/{id}.',
   ),
   env: text(slug, slugWords, 'The fact env of its calls; an upstream may override it.', 'prod'),
@@ -401,15 +401,15 @@ const route = record('a route', "A part of the gateway's addresses that stands f
 });
 
 const pool = record('a pool', 'A resource of which only so many units may be in use at once.', {
-  id: text(roleName, "letters, digits and '_ . : -'", 'Id of the pool.'),
+  id: text(roleName, "an id of letters, digits and '_ . : -'", 'Id of the pool.'),
   units: integer('How many units there are.', 1, 1_000_000_000),
 });
 
 const limits = section('limits', 'Limits that can be set; all others are in limits.md.', {
-  body: size(LIMITS.body.what, { min: '1KiB', max: '64MiB' }, LIMITS.body.value),
-  params_depth: integer(LIMITS.params_depth.what, 1, 64, LIMITS.params_depth.value),
-  response_kept: size(LIMITS.response_kept.what, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
-  response: size(LIMITS.response.what, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
+  body: size(`${LIMITS.body.what}.`, { min: '1KiB', max: '64MiB' }, LIMITS.body.value),
+  params_depth: integer(`${LIMITS.params_depth.what}.`, 1, 64, LIMITS.params_depth.value),
+  response_kept: size(`${LIMITS.response_kept.what}.`, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
+  response: size(`${LIMITS.response.what}.`, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
 });
 
 const telemetry = section('telemetry', 'Logs.', {

@@ -213,14 +213,20 @@ function explain(
       // Several fields of one thing that is not there yet are one fault.
       const key = `${pointer(path.slice(0, -1))} ${later}`;
       if (!laterSaid.has(key))
-        add('not_yet_supported', `${label}: ${later} is not yet supported`, 'remove it', path, 'key');
+        add(
+          'not_yet_supported',
+          later === label ? `${label} is not yet supported` : `${label} is not yet supported (${later})`,
+          'remove it',
+          path,
+          'key',
+        );
       laterSaid.add(key);
       continue;
     }
     switch (error.keyword) {
       case 'additionalProperties': {
         const name = String(error.params['additionalProperty']);
-        const fields = isRecord(schema['properties']) ? Object.keys(schema['properties']) : [];
+        const fields = fieldsOf(schema);
         const where = typeof schema['x-name'] === 'string' ? schema['x-name'] : label;
         if (fields.length === 0)
           add('bad_name', `'${name}' cannot be a name in ${where}`, null, [...path, name], 'key');
@@ -293,6 +299,14 @@ function explain(
   return findings;
 }
 
+/** Names of the fields that can be written; those that come later are not suggested. */
+function fieldsOf(schema: Readonly<Record<string, unknown>>): string[] {
+  if (!isRecord(schema['properties'])) return [];
+  return Object.entries(schema['properties'])
+    .filter(([, field]) => !isRecord(field) || field['x-later'] === undefined)
+    .map(([name]) => name);
+}
+
 function laterOf(schema: Readonly<Record<string, unknown>>, data: unknown): string | null {
   if (typeof schema['x-later'] === 'string') return schema['x-later'];
   const words = schema['x-later-words'];
@@ -338,6 +352,8 @@ function typeHint(error: ErrorObject): string | null {
   const type: unknown = error.params['type'];
   if (type === 'boolean' && typeof error.data === 'string' && /^(yes|no|on|off)$/i.test(error.data))
     return 'YAML 1.2 knows true and false only';
+  const isMeasure = error.parentSchema?.['x-duration'] !== undefined || error.parentSchema?.['x-size'] !== undefined;
+  if (isMeasure && typeof error.data === 'number') return 'a number needs its unit';
   if (type === 'string' && (typeof error.data === 'number' || typeof error.data === 'boolean'))
     return 'write it in quotes';
   if (type === 'array') return 'write it as a list: [ … ]';

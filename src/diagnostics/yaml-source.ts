@@ -136,30 +136,33 @@ function compose(text: string, lines: LineCounter, report: Report): unknown {
     const { line } = lines.linePos(pos[0]);
     if (seenLines.has(line)) continue;
     seenLines.add(line);
-    const told = SYNTAX[code];
-    report(
-      'yaml_syntax',
-      Math.min(pos[0], Math.max(0, text.length - 1)),
-      told?.message ?? message,
-      told?.hint ?? syntaxHint(text, pos[0]),
-    );
+    const told = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
+    const offset = Math.min(pos[0], Math.max(0, text.length - 1));
+    report('yaml_syntax', offset, told?.[1] ?? message, syntaxHint(text, pos[0]) ?? told?.[2] ?? null);
   }
   return structure ? document.contents : null;
 }
 
-/** Words of our own for the parser's errors that people meet most. */
-const SYNTAX: Readonly<Record<string, { readonly message: string; readonly hint: string | null }>> = {
-  TAB_AS_INDENT: { message: 'A tab is used for indentation', hint: 'use spaces' },
-  BLOCK_AS_IMPLICIT_KEY: {
-    message: 'A mapping begins in the middle of a line',
-    hint: "check the indentation, and quote a value that holds ': '",
-  },
-  MULTILINE_IMPLICIT_KEY: {
-    message: 'A key goes over several lines',
-    hint: "check the indentation; is a ':' missing?",
-  },
-  BAD_SCALAR_START: { message: 'A value cannot begin with this character', hint: 'quote the value' },
-};
+/** Words of our own for the parser's errors that people meet most: form of code and message, message, hint. */
+const SYNTAX: readonly (readonly [RegExp, string, string | null])[] = [
+  [/^TAB_AS_INDENT/, 'A tab is used for indentation', 'use spaces'],
+  [
+    /^BLOCK_AS_IMPLICIT_KEY/,
+    'A mapping begins in the middle of a line',
+    "check the indentation, and quote a value that holds ': '",
+  ],
+  [/^MULTILINE_IMPLICIT_KEY/, 'A key goes over several lines', "check the indentation; is a ':' missing?"],
+  [/^BAD_SCALAR_START/, 'A value cannot begin with this character', 'quote the value'],
+  [/^MISSING_CHAR Implicit map keys/, "A ':' is missing after the key", null],
+  [/^MISSING_CHAR Missing closing (?:"|')quote/, 'A quote is not closed', null],
+  [/Flow sequence .* end with a \]/, "A list is not closed: ']' is missing", null],
+  [/Flow map .* end with a \}/, "A mapping is not closed: '}' is missing", null],
+  [
+    /^BAD_INDENT All (?:mapping|sequence) items/,
+    'This line begins in another column than its neighbours',
+    'check the indentation',
+  ],
+];
 
 function syntaxHint(text: string, offset: number): string | null {
   if (text.slice(0, offset).endsWith('$')) return 'quote a value with ${…} inside [ ] or { }';
