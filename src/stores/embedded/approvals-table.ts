@@ -1,0 +1,86 @@
+import type { ApprovalRecord } from '../../effects/approval.ts';
+import type { SqlDatabase } from './driver.ts';
+import { columnText, decode, integer, text } from './document.ts';
+
+/** A fingerprint that an approver rejected. */
+interface Rejection {
+  readonly effectId: string;
+  readonly until: number;
+}
+
+export interface ApprovalsTable {
+  get(workspace: string, id: string): ApprovalRecord | null;
+  pendingOf(workspace: string, agentId: string): number;
+  put(approval: ApprovalRecord): void;
+  /** Newest first. */
+  list(workspace: string, status: ApprovalRecord['status'] | null): readonly ApprovalRecord[];
+  granted(limit: number): readonly ApprovalRecord[];
+  /** Pending requests that nobody decided in time. */
+  overdue(now: number, limit: number): readonly ApprovalRecord[];
+  removeOf(effectId: string): void;
+  rejection(workspace: string, fingerprint: string, now: number): Rejection | null;
+  reject(workspace: string, fingerprint: string, rejection: Rejection): void;
+  sweepRejections(now: number): void;
+}
+
+/** Requests for approval, and the fingerprints that were rejected. */
+export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
+  const get = database.prepare('SELECT doc FROM approvals WHERE workspace = ? AND id = ?');
+  const pending = database.prepare(
+    "SELECT count(*) AS rows FROM approvals INDEXED BY approvals_status WHERE status = 'pending' AND workspace = ? AND agent = ?",
+  );
+  const put = database.prepare(
+    `INSERT INTO approvals (id, workspace, effect, agent, status, expires, doc) VALUES (?, ?, ?, ?, ?, ?, ?)
+     ON CONFLICT (workspace, id) DO UPDATE SET status = excluded.status, expires = excluded.expires, doc = excluded.doc`,
+  );
+  const listAll = database.prepare('SELECT doc FROM approvals WHERE workspace = ? ORDER BY n DESC');
+  const listBy = database.prepare('SELECT doc FROM approvals WHERE workspace = ? AND status = ? ORDER BY n DESC');
+  const granted = database.prepare("SELECT doc FROM approvals WHERE status = 'granted' ORDER BY expires LIMIT ?");
+  const overdue = database.prepare(
+    "SELECT doc FROM approvals WHERE status = 'pending' AND expires <= ? ORDER BY expires LIMIT ?",
+  );
+  const removeOf = database.prepare('DELETE FROM approvals WHERE effect = ?');
+  const rejection = database.prepare(
+    'SELECT effect, until FROM rejections WHERE workspace = ? AND fingerprint = ? AND until > ?',
+  );
+  const reject = database.prepare(
+    'INSERT OR REPLACE INTO rejections (workspace, fingerprint, effect, until) VALUES (?, ?, ?, ?)',
+  );
+  const sweepRejections = database.prepare('DELETE FROM rejections WHERE until <= ?');
+  const one = (row: ReturnType<typeof get.get>): ApprovalRecord | null =>
+    row === undefined ? null : decode<ApprovalRecord>(row['doc']);
+  const many = (rows: ReturnType<typeof get.all>): readonly ApprovalRecord[] =>
+    rows.map((row) => decode<ApprovalRecord>(row['doc']));
+  return {
+    get: (workspace, id) => one(get.get(columnText(workspace), columnText(id))),
+    pendingOf: (workspace, agentId) => integer(pending.get(columnText(workspace), columnText(agentId))?.['rows']),
+    put(approval) {
+      put.run(
+        columnText(approval.id),
+        columnText(approval.workspace),
+        columnText(approval.effectId),
+        columnText(approval.requester.agentId),
+        approval.status,
+        approval.expiresAt,
+        JSON.stringify(approval),
+      );
+    },
+    list: (workspace, status) =>
+      many(status === null ? listAll.all(columnText(workspace)) : listBy.all(columnText(workspace), status)),
+    granted: (limit) => many(granted.all(limit)),
+    overdue: (now, limit) => many(overdue.all(now, limit)),
+    removeOf(effectId) {
+      removeOf.run(columnText(effectId));
+    },
+    rejection(workspace, fingerprint, now) {
+      const row = rejection.get(columnText(workspace), columnText(fingerprint), now);
+      return row === undefined ? null : { effectId: text(row['effect']), until: integer(row['until']) };
+    },
+    reject(workspace, fingerprint, { effectId, until }) {
+      reject.run(columnText(workspace), columnText(fingerprint), effectId, until);
+    },
+    sweepRejections(now) {
+      sweepRejections.run(now);
+    },
+  };
+}

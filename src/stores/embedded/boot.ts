@@ -1,0 +1,132 @@
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { createStoreClock, type StoreClock, wrapClock } from './clock.ts';
+import type { OpenDatabase, SqlDatabase } from './driver.ts';
+import { makePrivateFile, makePrivateFolder } from './files.ts';
+import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
+import { configureConnection, ensureSchema } from './schema.ts';
+import { openSession, type Session } from './session.ts';
+import { loseLeases } from './sweep.ts';
+
+/** Effects that one transaction of the recovery declares unknown. */
+const RECOVERY_BATCH = 500;
+
+/** An open database file whose rows belong to this installation. */
+interface OpenStore {
+  readonly kind: 'open';
+  readonly database: SqlDatabase;
+  readonly session: Session;
+  readonly mark: InstallMark;
+  /** The store was made just now. */
+  readonly fresh: boolean;
+}
+
+/** The store is older than what is remembered beside it, or empty, or another's. Nothing may be built on it. */
+interface RolledBack {
+  readonly kind: 'rolled_back';
+  readonly installId: string;
+  readonly message: string;
+}
+
+export type Booted = (OpenStore & { readonly clock: StoreClock }) | RolledBack;
+
+/** Runs `work` in a transaction of its own. */
+export function inTransaction<T>(database: SqlDatabase, session: Session, now: number, work: () => T): T {
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    session.beginAt(now);
+    const result = work();
+    session.flush();
+    database.exec('COMMIT');
+    return result;
+  } catch (error) {
+    session.forget();
+    rollback(database);
+    throw error;
+  }
+}
+
+/** Ends a transaction without its writes. After some errors SQLite has done so already. */
+export function rollback(database: SqlDatabase): void {
+  try {
+    database.exec('ROLLBACK');
+  } catch {
+    // No transaction is open any more, which is what is asked for.
+  }
+}
+
+/**
+ * Opens the store's file, makes it where this is a new installation, and compares it with the mark beside it.
+ * Throws the driver's error for a file that cannot be opened.
+ */
+export function openStoreFile(path: string, open: OpenDatabase): OpenStore | RolledBack {
+  makePrivateFolder(path);
+  const beside = readInstallMark(path);
+  const file = join(path, 'store.db');
+  makePrivateFile(file);
+  const database = open(file);
+  try {
+    configureConnection(database);
+    ensureSchema(database);
+    const session = openSession(database);
+    const found = session.meta.find();
+    if (found === null && beside !== null) {
+      database.close();
+      return rolledBack(path, beside, 'is empty');
+    }
+    if (found === null) {
+      const installId = randomBytes(16).toString('hex');
+      inTransaction(database, session, Date.now(), () => {
+        // Another process may have made the store in between.
+        if (session.meta.find() === null) session.meta.create(installId, Date.now());
+      });
+    }
+    const { installId, epoch, commits } = session.meta.get();
+    if (beside !== null) {
+      if (installId !== beside.installId) {
+        database.close();
+        return rolledBack(path, beside, 'belongs to another installation');
+      }
+      if (epoch < beside.epoch || commits < beside.commits) {
+        database.close();
+        return rolledBack(path, beside, 'is older than this gateway has seen it');
+      }
+    }
+    // Where the mark is gone, nobody can tell whether the store is the newest there was: a new epoch.
+    const continued = beside === null && found !== null ? epoch + 1 : epoch;
+    return { kind: 'open', database, session, mark: { installId, epoch: continued, commits }, fresh: found === null };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+function rolledBack(path: string, { installId }: InstallMark, what: string): RolledBack {
+  return {
+    kind: 'rolled_back',
+    installId,
+    message: `The store in ${path} ${what}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one in a new epoch and accept the loss, delete ${join(path, 'install.json')}.`,
+  };
+}
+
+/**
+ * Opens the store for a gateway: what an earlier process left executing is unknown before anybody is answered.
+ * @param clock the caller's clock, for tests; `null` takes the machine's
+ */
+export function bootStore(path: string, open: OpenDatabase, clock: (() => number) | null): Booted {
+  const opened = openStoreFile(path, open);
+  if (opened.kind === 'rolled_back') return opened;
+  const { database, session, mark } = opened;
+  try {
+    const start = session.meta.get().clock;
+    const storeClock = clock === null ? createStoreClock(start) : wrapClock(start, clock);
+    inTransaction(database, session, storeClock(), () => session.meta.boot(mark.epoch));
+    const recover = (): number => loseLeases(session, null, RECOVERY_BATCH);
+    while (inTransaction(database, session, storeClock(), recover) > 0);
+    writeInstallMark(path, { ...mark, commits: session.meta.get().commits });
+    return { ...opened, clock: storeClock };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}

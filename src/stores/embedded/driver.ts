@@ -1,0 +1,131 @@
+/**
+ * The one SQL interface of this store, over two drivers: `node:sqlite` where Node has it (22.13 and later), `libsql`
+ * elsewhere. Both are synchronous. Rows are read by column name (libsql adds a member of its own to rows).
+ */
+
+export type SqlValue = string | number | null;
+
+export type SqlRow = Readonly<Record<string, SqlValue>>;
+
+export interface SqlStatement {
+  /** Runs a statement that changes rows; answers with the rowid of the last row inserted. */
+  run(...values: SqlValue[]): number;
+  get(...values: SqlValue[]): SqlRow | undefined;
+  all(...values: SqlValue[]): readonly SqlRow[];
+}
+
+export interface SqlDatabase {
+  prepare(sql: string): SqlStatement;
+  /** Runs statements without values and without rows. */
+  exec(sql: string): void;
+  close(): void;
+}
+
+/** Opens a database file; creates it where it is absent. Throws the driver's error, see {@link storageFailure}. */
+export type OpenDatabase = (file: string) => SqlDatabase;
+
+/** Primary result codes of SQLite that this store tells apart. */
+export const SQLITE_BUSY = 5;
+export const SQLITE_FULL = 13;
+
+/** What says that the file or the machine failed, and not the statement. */
+const STORAGE_CODES: ReadonlySet<number> = new Set([SQLITE_BUSY, 6, 7, 8, 10, 11, SQLITE_FULL, 14, 15, 22, 26]);
+
+/**
+ * The primary result code of SQLite behind an error of either driver where storage failed (busy, full, an I/O error,
+ * a damaged file, …); `null` for any other error, which is a fault of the step: a broken constraint, for example.
+ */
+export function storageFailure(error: unknown): number | null {
+  if (typeof error !== 'object' || error === null) return null;
+  const extended = 'errcode' in error ? error.errcode : 'rawCode' in error ? error.rawCode : null;
+  if (typeof extended !== 'number') return null;
+  const primary = extended & 0xff;
+  return STORAGE_CODES.has(primary) ? primary : null;
+}
+
+/** What is used of `node:sqlite`, which the types of Node 20 do not know. */
+interface NodeStatement {
+  run(...values: SqlValue[]): { readonly lastInsertRowid: number | bigint };
+  get(...values: SqlValue[]): SqlRow | undefined;
+  all(...values: SqlValue[]): readonly SqlRow[];
+}
+interface NodeSqlite {
+  readonly DatabaseSync: new (
+    file: string,
+  ) => {
+    prepare(sql: string): NodeStatement;
+    exec(sql: string): void;
+    close(): void;
+  };
+}
+
+/** The driver for this Node. */
+export async function loadDriver(): Promise<OpenDatabase> {
+  const builtin = loadNodeSqlite();
+  return builtin === null ? await loadLibsql() : openWithNode(builtin);
+}
+
+function isNodeSqlite(module: unknown): module is NodeSqlite {
+  return typeof module === 'object' && module !== null && 'DatabaseSync' in module;
+}
+
+/** Loading it warns on standard error that it is experimental; that stream carries JSON lines only. */
+function loadNodeSqlite(): NodeSqlite | null {
+  const emitWarning = process.emitWarning;
+  process.emitWarning = () => {};
+  try {
+    const module: unknown = process.getBuiltinModule('node:sqlite');
+    return isNodeSqlite(module) ? module : null;
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+function openWithNode({ DatabaseSync }: NodeSqlite): OpenDatabase {
+  return (file) => {
+    const database = new DatabaseSync(file);
+    return {
+      prepare(sql) {
+        const statement = database.prepare(sql);
+        return {
+          run: (...values) => Number(statement.run(...values).lastInsertRowid),
+          get: (...values) => statement.get(...values),
+          all: (...values) => statement.all(...values),
+        };
+      },
+      exec: (sql) => database.exec(sql),
+      close: () => database.close(),
+    };
+  };
+}
+
+/** What is used of `libsql`. A single array is taken as the list of values. */
+interface LibsqlStatement {
+  run(values: readonly SqlValue[]): { readonly lastInsertRowid: number | bigint };
+  get(values: readonly SqlValue[]): unknown;
+  all(values: readonly SqlValue[]): unknown;
+}
+
+async function loadLibsql(): Promise<OpenDatabase> {
+  const { default: Database } = await import('libsql');
+  return (file) => {
+    const database = new Database(file, {});
+    return {
+      prepare(sql) {
+        const statement: LibsqlStatement = database.prepare(sql);
+        return {
+          run: (...values) => Number(statement.run(values).lastInsertRowid),
+          // Rows of statements in this mode are objects by column name.
+          get: (...values) => statement.get(values) as SqlRow | undefined,
+          all: (...values) => statement.all(values) as readonly SqlRow[],
+        };
+      },
+      exec(sql) {
+        database.exec(sql);
+      },
+      close() {
+        database.close();
+      },
+    };
+  };
+}

@@ -1,0 +1,327 @@
+import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import { type Booted, bootStore, rollback } from './boot.ts';
+import type { StoreClock } from './clock.ts';
+import {
+  loadDriver,
+  type OpenDatabase,
+  SQLITE_FULL,
+  type SqlDatabase,
+  type SqlStatement,
+  storageFailure,
+} from './driver.ts';
+import { makePrivateFolder } from './files.ts';
+import { writeInstallMark } from './install.ts';
+import { acquireLock, type StoreLock } from './lock.ts';
+import type { Session } from './session.ts';
+
+/** Operations that one transaction takes at most: bounds how long an answer waits for its neighbours. */
+const MAX_BATCH = 512;
+
+/** How often writes of other processes are looked for, ms. */
+const WATCH_MS = 250;
+
+/** How often the mark beside the store is renewed, in watches. */
+const WATCHES_PER_MARK = 20;
+
+/** Waits between attempts to open a store that failed, ms. */
+const REOPEN_FIRST_MS = 100;
+const REOPEN_MOST_MS = 5000;
+
+/** One operation. Exactly one of `done` and `failed` is called, after the transaction has ended. */
+export interface Job {
+  /** Runs within the transaction; may be called again after a rollback. */
+  run(session: Session): void;
+  /** The transaction is durable. */
+  done(): void;
+  failed(error: Error): void;
+}
+
+export interface EngineListener {
+  onHealth(health: StoreHealth): void;
+  /** `null`: any key may have changed. */
+  onKeysChanged(handles: readonly string[] | null): void;
+  onPausesChanged(workspace: string): void;
+  /** The jobs of a transaction have had their answers. */
+  onBatch(): void;
+}
+
+export interface EngineOptions {
+  readonly path: string;
+  readonly lockWaitMs: number;
+  /** Instead of the machine's clock; for tests. */
+  readonly clock: (() => number) | null;
+}
+
+export interface Engine {
+  readonly installId: string;
+  now(): number;
+  health(): StoreHealth;
+  submit(job: Job): void;
+  close(): void;
+}
+
+interface OpenState {
+  readonly kind: 'open';
+  readonly database: SqlDatabase;
+  readonly session: Session;
+  readonly clock: StoreClock;
+  readonly dataVersion: SqlStatement;
+  seenVersion: unknown;
+  markedCommits: number;
+}
+
+type State = OpenState | { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
+
+/** A step failed after it had written: the transaction cannot be kept. */
+class TornStep extends Error {}
+
+/**
+ * Opens the store and runs jobs on it with group commit: all jobs of a turn of the event loop, and all that arrive
+ * while a commit runs, share one transaction. Rejects with {@link StoreUnavailable} when the store cannot be opened.
+ */
+export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
+  const { path } = options;
+  makePrivateFolder(path);
+  const open = await loadDriver();
+  const lock = await acquireLock(path, open, options.lockWaitMs);
+  let booted: Booted;
+  try {
+    booted = bootStore(path, open, options.clock);
+  } catch (error) {
+    lock.release();
+    throw new StoreUnavailable(describe(path, error));
+  }
+  return runEngine(options, listener, open, lock, booted);
+}
+
+function runEngine(
+  options: EngineOptions,
+  listener: EngineListener,
+  open: OpenDatabase,
+  lock: StoreLock,
+  first: Booted,
+): Engine {
+  const { path } = options;
+  const installId = first.kind === 'open' ? first.mark.installId : first.installId;
+  let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
+  let state: State = enter(first);
+  let lastNow = state.kind === 'open' ? state.clock() : Date.now();
+  let queue: Job[] = [];
+  let scheduled = false;
+  let watches = 0;
+  let reopenTimer: NodeJS.Timeout | null = null;
+  const watcher = setInterval(watch, WATCH_MS).unref();
+
+  function enter(booted: Booted): State {
+    if (booted.kind === 'rolled_back') {
+      health = { ...health, ready: false, problem: { code: 'store_rolled_back', message: booted.message } };
+      return { kind: 'failed', why: booted.message };
+    }
+    const { database, session, clock } = booted;
+    health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
+    const dataVersion = database.prepare('PRAGMA data_version');
+    const seenVersion = dataVersion.get()?.['data_version'];
+    const markedCommits = session.meta.get().commits;
+    return { kind: 'open', database, session, clock, dataVersion, seenVersion, markedCommits };
+  }
+
+  function schedule(): void {
+    if (scheduled) return;
+    scheduled = true;
+    setImmediate(commitQueue);
+  }
+
+  function commitQueue(): void {
+    scheduled = false;
+    const jobs = queue.slice(0, MAX_BATCH);
+    queue = queue.slice(MAX_BATCH);
+    if (queue.length > 0) schedule();
+    if (state.kind === 'open') commit(state, jobs);
+    else refuse(jobs, state);
+    listener.onBatch();
+  }
+
+  function refuse(jobs: readonly Job[], at: Exclude<State, OpenState>): void {
+    const why = at.kind === 'failed' ? at.why : 'The store is closed.';
+    for (const job of jobs) job.failed(new StoreUnavailable(why));
+  }
+
+  function commit(store: OpenState, jobs: readonly Job[]): void {
+    const failures = new Map<Job, Error>();
+    try {
+      transact(store, () => {
+        for (const job of jobs) attempt(store.session, job, failures);
+      });
+    } catch (error) {
+      if (!(error instanceof TornStep)) breakDown(store, jobs, error);
+      else commitSingly(store, jobs);
+      return;
+    }
+    publish(store);
+    for (const job of jobs) {
+      const failure = failures.get(job);
+      if (failure === undefined) job.done();
+      else job.failed(failure);
+    }
+  }
+
+  function transact(store: OpenState, work: () => void): void {
+    const { database, session } = store;
+    database.exec('BEGIN IMMEDIATE');
+    try {
+      notice(store);
+      const before = session.writes();
+      lastNow = store.clock();
+      session.beginAt(lastNow);
+      work();
+      if (session.writes() !== before) session.flush();
+      database.exec('COMMIT');
+    } catch (error) {
+      session.forget();
+      rollback(database);
+      throw error;
+    }
+  }
+
+  /** A step that fails before it writes fails alone. */
+  function attempt(session: Session, job: Job, failures: Map<Job, Error>): void {
+    const before = session.writes();
+    try {
+      job.run(session);
+    } catch (error) {
+      if (storageFailure(error) !== null) throw error;
+      if (session.writes() !== before) throw new TornStep();
+      failures.set(job, asError(error));
+    }
+  }
+
+  /** After a torn step: each job in a transaction of its own, so that only the faulty one fails. */
+  function commitSingly(store: OpenState, jobs: readonly Job[]): void {
+    for (const [index, job] of jobs.entries()) {
+      try {
+        transact(store, () => job.run(store.session));
+      } catch (error) {
+        if (storageFailure(error) !== null) {
+          breakDown(store, jobs.slice(index), error);
+          return;
+        }
+        job.failed(asError(error));
+        continue;
+      }
+      publish(store);
+      job.done();
+    }
+  }
+
+  /** Another process (`svc keys create`) wrote: nothing in memory holds, and keys may be new. */
+  function notice(store: OpenState): void {
+    const version = store.dataVersion.get()?.['data_version'];
+    if (version === store.seenVersion) return;
+    store.seenVersion = version;
+    store.session.forget();
+    listener.onKeysChanged(null);
+  }
+
+  function publish({ session }: OpenState): void {
+    const { keys, pauses } = session.changes;
+    if (keys.size > 0) listener.onKeysChanged([...keys]);
+    for (const workspace of pauses) listener.onPausesChanged(workspace);
+    keys.clear();
+    pauses.clear();
+  }
+
+  /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
+  function breakDown(store: OpenState, jobs: readonly Job[], error: unknown): void {
+    const why = describe(path, error);
+    try {
+      store.database.close();
+    } catch {
+      // The connection is given up either way.
+    }
+    fail(why, storageFailure(error));
+    for (const job of jobs) job.failed(new StoreUnavailable(why));
+    reopenAfter(REOPEN_FIRST_MS);
+  }
+
+  function fail(why: string, code: number | null): void {
+    state = { kind: 'failed', why };
+    const kind = code === SQLITE_FULL ? 'store_full' : 'store_unavailable';
+    health = { ...health, ready: false, problem: { code: kind, message: why } };
+    listener.onHealth(health);
+  }
+
+  function reopenAfter(waitMs: number): void {
+    reopenTimer = setTimeout(() => {
+      try {
+        state = enter(bootStore(path, open, options.clock));
+        listener.onHealth(health);
+        listener.onKeysChanged(null);
+      } catch (error) {
+        fail(describe(path, error), storageFailure(error));
+        reopenAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
+      }
+    }, waitMs).unref();
+  }
+
+  function watch(): void {
+    if (state.kind !== 'open') return;
+    try {
+      if (!scheduled) notice(state);
+      watches += 1;
+      if (watches % WATCHES_PER_MARK === 0) mark(state);
+    } catch (error) {
+      breakDown(state, [], error);
+      return;
+    }
+    if (state.session.throttle.pending()) schedule();
+  }
+
+  function mark(store: OpenState): void {
+    const { epoch, commits } = store.session.meta.get();
+    if (commits === store.markedCommits) return;
+    writeInstallMark(path, { installId, epoch, commits });
+    store.markedCommits = commits;
+  }
+
+  return {
+    installId,
+    now() {
+      if (state.kind === 'open') lastNow = state.clock();
+      return lastNow;
+    },
+    health: () => health,
+    submit(job) {
+      queue.push(job);
+      schedule();
+    },
+    close() {
+      if (state.kind === 'closed') return;
+      while (queue.length > 0) commitQueue();
+      clearInterval(watcher);
+      if (reopenTimer !== null) clearTimeout(reopenTimer);
+      if (state.kind === 'open') {
+        mark(state);
+        state.database.close();
+      }
+      state = { kind: 'closed' };
+      lock.release();
+    },
+  };
+}
+
+function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+/** What is wrong with the store, for people. */
+function describe(path: string, error: unknown): string {
+  switch (storageFailure(error)) {
+    case SQLITE_FULL:
+      return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
+    case 11:
+    case 26:
+      return `The file ${path}/store.db is damaged. Restore it from a backup.`;
+    default:
+      return `The store in ${path} cannot be used: ${asError(error).message}.`;
+  }
+}

@@ -1,0 +1,61 @@
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** What is remembered beside the store, so that a store that was emptied or set back is noticed. */
+export interface InstallMark {
+  readonly installId: string;
+  readonly epoch: number;
+  /** Transactions that the store had written when the mark was made; never more than it really has. */
+  readonly commits: number;
+}
+
+/**
+ * Reads `<path>/install.json`.
+ * @returns `null` where there is none
+ * @throws Error where it is there and cannot be read: nobody can tell then whether the store is whole
+ */
+export function readInstallMark(path: string): InstallMark | null {
+  const file = join(path, 'install.json');
+  let content: string;
+  try {
+    content = readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    throw error;
+  }
+  const mark = parseMark(content);
+  if (mark === null) {
+    throw new Error(
+      `${file} is damaged, so it cannot be told whether the store is complete. Restore it from a backup, or delete it to continue in a new epoch.`,
+    );
+  }
+  return mark;
+}
+
+function parseMark(content: string): InstallMark | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(content);
+  } catch {
+    return null;
+  }
+  if (typeof value !== 'object' || value === null) return null;
+  if (!('install_id' in value && 'epoch' in value && 'commits' in value)) return null;
+  const { install_id: installId, epoch, commits } = value;
+  if (typeof installId !== 'string' || typeof epoch !== 'number' || typeof commits !== 'number') return null;
+  return { installId, epoch, commits };
+}
+
+/** Writes the mark: whole or not at all, also over a loss of power. */
+export function writeInstallMark(path: string, { installId, epoch, commits }: InstallMark): void {
+  const file = join(path, 'install.json');
+  const draft = `${file}.new`;
+  const descriptor = openSync(draft, 'w', 0o600);
+  try {
+    writeSync(descriptor, `${JSON.stringify({ install_id: installId, epoch, commits })}\n`);
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+  renameSync(draft, file);
+}

@@ -1,0 +1,74 @@
+import type { KeyRecord } from '../../effects/controls.ts';
+import type { LedgerActor } from '../../effects/ledger.ts';
+import type { EffectStore } from '../../effects/store.ts';
+import type { Session } from './session.ts';
+
+/** `lastUsedAt` of a key is written at most this often, ms. */
+const TOUCH_EVERY_MS = 60_000;
+
+/** Ledger of what belongs to no workspace: administrative keys. */
+const NO_WORKSPACE = '';
+
+/** Puts a key, new or changed. */
+export function putKey(
+  session: Session,
+  { key, actor }: { readonly key: KeyRecord; readonly actor: LedgerActor },
+): null {
+  const isNew = session.keys.get(key.id) === null;
+  session.keys.put(key);
+  session.changes.keys.add(key.handle);
+  if (!isNew) return null;
+  session.append(key.workspace ?? NO_WORKSPACE, [
+    {
+      kind: 'key.created',
+      effectId: null,
+      actor,
+      data: {
+        key_id: key.id,
+        kind: key.kind,
+        name: key.name,
+        user: key.user,
+        agent_id: key.agentId,
+        profile: key.profile,
+        expires_at: key.expiresAt === null ? null : new Date(key.expiresAt).toISOString(),
+      },
+    },
+  ]);
+  return null;
+}
+
+/** Revokes a key, or lets its successor take over. A key that was ended before stays as it is. */
+export function endKey(
+  session: Session,
+  request: { readonly id: string; readonly end: Parameters<EffectStore['endKey']>[1]; readonly actor: LedgerActor },
+): KeyRecord | null {
+  const { id, end, actor } = request;
+  const key = session.keys.get(id);
+  if (key === null || key.revokedAt !== null) return key;
+  const { now } = session.view;
+  const ended: KeyRecord =
+    end.kind === 'revoked'
+      ? { ...key, revokedAt: now }
+      : { ...key, replacedBy: end.by, expiresAt: Math.min(key.expiresAt ?? Infinity, now + end.overlapMs) };
+  session.keys.put(ended);
+  session.changes.keys.add(key.handle);
+  session.append(key.workspace ?? NO_WORKSPACE, [
+    end.kind === 'revoked'
+      ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }
+      : { kind: 'key.rotated', effectId: null, actor, data: { key_id: id, replaced_by: end.by } },
+  ]);
+  return ended;
+}
+
+/** Notes that keys were used. */
+export function touchKeys(
+  session: Session,
+  { ids, at }: { readonly ids: readonly string[]; readonly at: number },
+): null {
+  for (const id of ids) {
+    const key = session.keys.get(id);
+    if (key === null || (key.lastUsedAt !== null && at - key.lastUsedAt < TOUCH_EVERY_MS)) continue;
+    session.keys.put({ ...key, lastUsedAt: at });
+  }
+  return null;
+}

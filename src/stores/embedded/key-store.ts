@@ -1,0 +1,72 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { KeyRecord } from '../../effects/controls.ts';
+import type { LedgerActor } from '../../effects/ledger.ts';
+import { type EffectStore, StoreUnavailable } from '../../effects/store.ts';
+import { inTransaction, openStoreFile } from './boot.ts';
+import { loadDriver } from './driver.ts';
+import { writeInstallMark } from './install.ts';
+import { endKey, putKey } from './key-operations.ts';
+import { isLocked } from './lock.ts';
+
+/** Keys of a store, for a process beside the gateway. Each write is one short transaction; the gateway notices it. */
+export interface KeyStore {
+  readonly installId: string;
+  putKey(key: KeyRecord, actor: LedgerActor): void;
+  keys(user: string | null): readonly KeyRecord[];
+  /** See {@link EffectStore.endKey}. */
+  endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): KeyRecord | null;
+  close(): void;
+}
+
+/**
+ * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
+ * @throws StoreUnavailable for a store that was set back or emptied
+ */
+export async function openKeyStore(path: string): Promise<KeyStore> {
+  const opened = openStoreFile(path, await loadDriver());
+  if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
+  const { database, session, mark } = opened;
+  if (opened.fresh) writeInstallMark(path, mark);
+  const write = <T>(work: () => T): T => {
+    session.forget();
+    return inTransaction(database, session, Math.max(Date.now(), session.meta.get().clock), work);
+  };
+  return {
+    installId: mark.installId,
+    putKey(key, actor) {
+      write(() => putKey(session, { key, actor }));
+    },
+    keys: (user) => session.keys.list(user),
+    endKey: (id, end, actor) => write(() => endKey(session, { id, end, actor })),
+    close: () => database.close(),
+  };
+}
+
+/** A store as one finds it. */
+export type StoreGlance =
+  | { readonly state: 'absent' }
+  | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
+  | {
+      readonly state: 'ready';
+      readonly durability: string;
+      /** A gateway holds the lock. */
+      readonly inUse: boolean;
+      readonly keys: readonly KeyRecord[];
+    };
+
+/** Looks at a store without making or changing it, also while a gateway runs on it. */
+export async function glanceAtStore(path: string): Promise<StoreGlance> {
+  if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
+  const open = await loadDriver();
+  const inUse = isLocked(path, open);
+  try {
+    const opened = openStoreFile(path, open);
+    if (opened.kind === 'rolled_back') return { state: 'broken', message: opened.message, inUse };
+    const keys = opened.session.keys.list(null);
+    opened.database.close();
+    return { state: 'ready', durability: 'fsync', inUse, keys };
+  } catch (error) {
+    return { state: 'broken', message: error instanceof Error ? error.message : String(error), inUse };
+  }
+}

@@ -1,0 +1,68 @@
+import { join } from 'node:path';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
+import { makePrivateFile } from './files.ts';
+
+/** How often a taken lock is tried again, ms. */
+const RETRY_MS = 50;
+
+export interface StoreLock {
+  release(): void;
+}
+
+/**
+ * Keeps a second gateway out: an exclusive transaction that stays open for the life of the process. The operating
+ * system ends it with the process, however that ends.
+ * @throws StoreUnavailable when another process still has it after `waitMs`
+ */
+export async function acquireLock(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
+  const deadline = performance.now() + waitMs;
+  const database = openLockFile(path, open);
+  for (;;) {
+    if (tryLock(database)) {
+      return {
+        release() {
+          database.exec('ROLLBACK');
+          database.close();
+        },
+      };
+    }
+    if (performance.now() >= deadline) {
+      database.close();
+      throw new StoreUnavailable(
+        `Another gateway uses the store in ${path} (waited ${waitMs / 1000} s for its lock). Stop it, or give this one a store.path of its own.`,
+      );
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+/** Whether a gateway holds the lock now. */
+export function isLocked(path: string, open: OpenDatabase): boolean {
+  const database = openLockFile(path, open);
+  try {
+    if (!tryLock(database)) return true;
+    database.exec('ROLLBACK');
+    return false;
+  } finally {
+    database.close();
+  }
+}
+
+function openLockFile(path: string, open: OpenDatabase): SqlDatabase {
+  const file = join(path, 'lock.db');
+  makePrivateFile(file);
+  const database = open(file);
+  database.prepare('PRAGMA busy_timeout = 0').all();
+  return database;
+}
+
+function tryLock(database: SqlDatabase): boolean {
+  try {
+    database.exec('BEGIN EXCLUSIVE');
+    return true;
+  } catch (error) {
+    if (storageFailure(error) === SQLITE_BUSY) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,172 @@
+import type { SqlDatabase } from './driver.ts';
+import { integer } from './document.ts';
+
+/** Version of the tables below; `PRAGMA user_version` of the file. */
+const SCHEMA_VERSION = 1;
+
+/**
+ * One row per effect with its record as a document and only the searched columns beside it; one ledger row per step.
+ * `effects.key` is the idempotency key while it is bound to the row, else NULL. `effects.at` is the end of the lease
+ * while the effect executes, else the time at which it was settled.
+ * `tallies` are budget rows and rates; a rolling one is the sum of its `slots`.
+ */
+const TABLES = `
+CREATE TABLE meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  install_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  boots INTEGER NOT NULL,
+  clock INTEGER NOT NULL,
+  commits INTEGER NOT NULL,
+  policy TEXT NOT NULL
+);
+CREATE TABLE effects (
+  n INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  workspace TEXT NOT NULL,
+  key TEXT,
+  state TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  created INTEGER NOT NULL,
+  doc TEXT NOT NULL
+);
+CREATE UNIQUE INDEX effects_id ON effects (id);
+CREATE UNIQUE INDEX effects_key ON effects (workspace, key) WHERE key IS NOT NULL;
+CREATE INDEX effects_state ON effects (state, at);
+CREATE INDEX effects_created ON effects (workspace, created);
+CREATE INDEX effects_agent ON effects (workspace, agent);
+CREATE INDEX effects_tool ON effects (workspace, tool);
+CREATE TABLE ledger (
+  n INTEGER PRIMARY KEY,
+  workspace TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  effect TEXT,
+  at INTEGER NOT NULL,
+  events TEXT NOT NULL
+);
+CREATE UNIQUE INDEX ledger_seq ON ledger (workspace, seq);
+CREATE INDEX ledger_effect ON ledger (effect) WHERE effect IS NOT NULL;
+CREATE TABLE approvals (
+  n INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  workspace TEXT NOT NULL,
+  effect TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  status TEXT NOT NULL,
+  expires INTEGER NOT NULL,
+  doc TEXT NOT NULL
+);
+CREATE UNIQUE INDEX approvals_id ON approvals (workspace, id);
+CREATE INDEX approvals_effect ON approvals (effect);
+CREATE INDEX approvals_status ON approvals (status, expires);
+CREATE TABLE rejections (
+  workspace TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  effect TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  PRIMARY KEY (workspace, fingerprint)
+) WITHOUT ROWID;
+CREATE TABLE claims (
+  workspace TEXT NOT NULL,
+  target TEXT NOT NULL,
+  id TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  running INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  doc TEXT NOT NULL,
+  PRIMARY KEY (workspace, target)
+) WITHOUT ROWID;
+CREATE INDEX claims_id ON claims (id);
+CREATE INDEX claims_agent ON claims (workspace, agent);
+CREATE TABLE reservations (
+  workspace TEXT NOT NULL,
+  id TEXT NOT NULL,
+  pool TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  doc TEXT NOT NULL,
+  PRIMARY KEY (workspace, id)
+) WITHOUT ROWID;
+CREATE INDEX reservations_pool ON reservations (workspace, pool);
+CREATE TABLE uses (
+  workspace TEXT NOT NULL,
+  effect TEXT NOT NULL,
+  pool TEXT NOT NULL,
+  until INTEGER,
+  doc TEXT NOT NULL,
+  PRIMARY KEY (workspace, effect, pool)
+) WITHOUT ROWID;
+CREATE INDEX uses_pool ON uses (workspace, pool);
+CREATE TABLE pauses (
+  workspace TEXT NOT NULL,
+  id TEXT NOT NULL,
+  until INTEGER,
+  doc TEXT NOT NULL,
+  PRIMARY KEY (workspace, id)
+) WITHOUT ROWID;
+CREATE TABLE pause_versions (workspace TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE tallies (
+  n INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  workspace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  budget TEXT NOT NULL,
+  doc TEXT NOT NULL,
+  ceiling INTEGER NOT NULL,
+  spent INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  ends INTEGER NOT NULL,
+  pruned INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX tallies_name ON tallies (workspace, name);
+CREATE INDEX tallies_budget ON tallies (workspace, kind, budget);
+CREATE INDEX tallies_ends ON tallies (ends) WHERE held = 0;
+CREATE TABLE slots (tally INTEGER NOT NULL, slot INTEGER NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (tally, slot)) WITHOUT ROWID;
+CREATE TABLE budget_definitions (budget TEXT PRIMARY KEY, unit TEXT NOT NULL, window TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE keys (id TEXT PRIMARY KEY, handle TEXT NOT NULL UNIQUE, owner TEXT, doc TEXT NOT NULL);
+CREATE TABLE workspaces (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE agents (workspace TEXT NOT NULL, id TEXT NOT NULL, doc TEXT NOT NULL, PRIMARY KEY (workspace, id)) WITHOUT ROWID;
+`;
+
+/** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */
+export function configureConnection(database: SqlDatabase): void {
+  database.prepare('PRAGMA busy_timeout = 5000').all();
+  database.prepare('PRAGMA page_size = 8192').all();
+  database.prepare('PRAGMA journal_mode = WAL').all();
+  database.prepare('PRAGMA synchronous = FULL').all();
+  database.prepare('PRAGMA cache_size = -32768').all();
+  database.prepare('PRAGMA wal_autocheckpoint = 4000').all();
+}
+
+/**
+ * Makes the tables where the file has none.
+ * @returns whether they were made
+ * @throws Error for a file of a later version of this product
+ */
+export function ensureSchema(database: SqlDatabase): boolean {
+  const version = integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
+  if (version === SCHEMA_VERSION) return false;
+  if (version !== 0) {
+    throw new Error(
+      `the store has the format ${version}, this program knows ${SCHEMA_VERSION}: it was written by a later version; use that version`,
+    );
+  }
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    // Another process (`svc keys create`) may have been faster.
+    const raced = integer(database.prepare('PRAGMA user_version').get()?.['user_version']) === SCHEMA_VERSION;
+    if (!raced) {
+      database.exec(TABLES);
+      database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
+    }
+    database.exec('COMMIT');
+    return !raced;
+  } catch (error) {
+    database.exec('ROLLBACK');
+    throw error;
+  }
+}

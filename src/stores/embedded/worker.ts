@@ -1,0 +1,66 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { type CallMessage, decodeForStore, encodeReply, type StoreThreadData, type ToGateway } from './channel.ts';
+import { type Engine, startEngine } from './engine.ts';
+import { type OperationName, runOperation } from './operations.ts';
+
+/** The thread of the store: the engine, and batches of operations and answers over the port. */
+
+const { path, lockWaitMs }: StoreThreadData = workerData;
+let replies: string[] = [];
+
+function post(message: ToGateway): void {
+  parentPort?.postMessage(JSON.stringify(message));
+}
+
+function postReplies(engine: Engine): void {
+  if (replies.length === 0) return;
+  parentPort?.postMessage(`{"kind":"replies","now":${engine.now()},"replies":[${replies.join(',')}]}`);
+  replies = [];
+}
+
+function submit<Name extends OperationName>(engine: Engine, [id, name, request]: CallMessage<Name>): void {
+  let reply = '';
+  engine.submit({
+    run(session) {
+      reply = encodeReply(id, runOperation(session, name, request), session.effects.documentOf);
+    },
+    done() {
+      replies.push(reply);
+    },
+    failed(error) {
+      const kind = error instanceof StoreUnavailable ? 'unavailable' : 'fault';
+      replies.push(JSON.stringify([id, null, kind, error.message]));
+    },
+  });
+}
+
+function serve(engine: Engine): void {
+  parentPort?.on('message', (message: string) => {
+    const calls = decodeForStore(message);
+    if (calls === null) {
+      engine.close();
+      postReplies(engine);
+      post({ kind: 'closed' });
+      parentPort?.close();
+      return;
+    }
+    for (const call of calls) submit(engine, call);
+  });
+}
+
+try {
+  const engine: Engine = await startEngine(
+    { path, lockWaitMs, clock: null },
+    {
+      onHealth: (health) => post({ kind: 'health', health }),
+      onKeysChanged: (handles) => post({ kind: 'keys', handles }),
+      onPausesChanged: (workspace) => post({ kind: 'pauses', workspace }),
+      onBatch: () => postReplies(engine),
+    },
+  );
+  serve(engine);
+  post({ kind: 'open', installId: engine.installId, now: engine.now(), health: engine.health() });
+} catch (error) {
+  post({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
+}
