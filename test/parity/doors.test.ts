@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type Answer, send } from '../system/gateway.ts';
+import { freshKey, startWorld, type World } from '../system/world.ts';
+import { seededRandom } from '../torture/harness.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld();
+});
+afterAll(() => world.close());
+
+interface GeneratedCall {
+  readonly tool: 'payments.refund' | 'payments.charge' | 'notes.add' | 'deploy.start';
+  readonly params: Record<string, unknown>;
+  readonly key: 'bot' | 'otherBot' | 'account' | 'readonly' | 'stranger';
+  readonly agentId: string | null;
+}
+
+const random = seededRandom(20_261_121);
+
+function pick<T>(values: readonly T[]): T {
+  const value = values[Math.floor(random() * values.length)];
+  if (value === undefined) throw new Error('nothing to pick from');
+  return value;
+}
+
+function generate(index: number): GeneratedCall {
+  const key = pick(['bot', 'bot', 'bot', 'otherBot', 'account', 'readonly'] as const);
+  const agentId = key === 'account' ? pick(['bot', 'other-bot', 'nobody']) : null;
+  const tool = pick(['payments.refund', 'payments.refund', 'payments.charge', 'notes.add', 'deploy.start'] as const);
+  // Few large ones: at most 20 actions of an agent wait for approval.
+  const amount = index % 25 === 0 ? 60_000 : pick<unknown>([1, 5, 100, 0, -1, 1.5, '100', null]);
+  switch (tool) {
+    case 'payments.refund':
+      return {
+        tool,
+        key,
+        agentId,
+        params: {
+          payment_id: `pay_${index}`,
+          amount,
+          currency: pick<unknown>(['EUR', 'USD', 'JPY', 'eur', 7]),
+          ...(random() < 0.2 ? { note: 'x' } : {}),
+        },
+      };
+    case 'payments.charge':
+      return { tool, key, agentId, params: { amount } };
+    case 'notes.add':
+      return {
+        tool,
+        key,
+        agentId,
+        params:
+          random() < 0.3
+            ? {}
+            : { text: pick(['hello', 'mode:refuse', 'mode:accepted', 'mode:error_after', 'mode:redirect']) },
+      };
+    case 'deploy.start':
+      return { tool, key, agentId, params: { service: pick(['api', 'web']) } };
+  }
+}
+
+/** The part of an answer that must not depend on the door. */
+function essence({ status, body }: Answer): unknown {
+  if (body.decision === undefined) return { status, code: body.code };
+  return { status, decision: body.decision, code: body.reason.code, rule: body.reason.rule ?? null };
+}
+
+async function throughProxy(call: GeneratedCall, idempotencyKey: string): Promise<Answer> {
+  const { payment_id: paymentId, ...rest } = call.params;
+  const paths = {
+    'payments.refund': `/v1/payments/${String(paymentId)}/refunds`,
+    'payments.charge': '/v1/charges',
+    'notes.add': '/v1/notes',
+    'deploy.start': '/v1/deployments',
+  };
+  const answer = await send(
+    world.gateway.url,
+    world.keys[call.key],
+    'POST',
+    `/payments${paths[call.tool]}`,
+    call.tool === 'payments.refund' ? rest : call.params,
+    {
+      'idempotency-key': idempotencyKey,
+      ...(call.agentId === null ? {} : { 'svc-agent-id': call.agentId }),
+    },
+  );
+  // What ran is answered by the upstream itself; the decision is in the headers.
+  const decision = answer.headers.get('svc-decision');
+  if (decision === 'committed') return { ...answer, status: 200, body: { decision, reason: { code: 'committed' } } };
+  if (decision === 'failed')
+    return { ...answer, status: 502, body: { decision, reason: { code: 'upstream_refused' } } };
+  return answer;
+}
+
+it('effects API, proxy and preview give 240 generated calls the same decision, code and rule', async () => {
+  const seen = new Map<string, number>();
+  for (let index = 0; index < 240; index += 1) {
+    const call = generate(index);
+    const body = { tool: call.tool, params: call.params, ...(call.agentId === null ? {} : { agent_id: call.agentId }) };
+    const key = world.keys[call.key];
+    const preview = await send(world.gateway.url, key, 'POST', '/v1/workspaces/demo/effects/preview', {
+      ...body,
+      idempotency_key: freshKey(),
+    });
+    const run = await world.run({ ...body, idempotency_key: freshKey() }, key);
+    const proxied = await throughProxy(call, freshKey());
+    expect(essence(proxied), `proxy, call ${index}: ${JSON.stringify(call)} ${JSON.stringify(proxied.body)}`).toEqual(
+      essence(run),
+    );
+    const decision = run.body.decision ?? run.body.code;
+    seen.set(decision, (seen.get(decision) ?? 0) + 1);
+    if (call.key === 'readonly') {
+      expect(preview.body.code).toBe('insufficient_scope');
+      continue;
+    }
+    // A preview cannot know what the upstream will answer: that it would be sent is what it says.
+    const sent = ['committed', 'failed', 'unknown_effect'].includes(String(decision));
+    expect(preview.body.would ?? preview.body.code, `preview, call ${index}: ${JSON.stringify(call)}`).toBe(
+      sent ? 'committed' : decision,
+    );
+    if (!sent && run.body.decision !== undefined) {
+      expect(preview.body.reason.code).toBe(run.body.reason.code);
+      expect(preview.body.reason.rule ?? null).toBe(run.body.reason.rule ?? null);
+    }
+  }
+  for (const decision of [
+    'committed',
+    'failed',
+    'unknown_effect',
+    'pending_approval',
+    'denied_policy',
+    'denied_identity',
+    'denied_permission',
+    'denied_budget',
+    'invalid_request',
+  ]) {
+    expect(seen.get(decision) ?? 0, decision).toBeGreaterThan(0);
+  }
+});
+
+it('the same key through another door is the same action', async () => {
+  const key = freshKey();
+  const params = { payment_id: `pay_${key}`, amount: 7, currency: 'EUR' };
+  const run = await world.run({ tool: 'payments.refund', params, idempotency_key: key });
+  expect(run.body.decision).toBe('committed');
+  const proxied = await throughProxy({ tool: 'payments.refund', params, key: 'bot', agentId: null }, key);
+  expect(proxied.body).toMatchObject({
+    decision: 'duplicate_blocked',
+    effect_id: run.body.effect_id,
+    receipt: run.body.receipt,
+  });
+});
