@@ -77,7 +77,8 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         config: { endpoint: 'approvals.decide' },
         schema: {
           operationId: verdict === 'approve' ? 'approve' : 'reject',
-          summary: verdict === 'approve' ? 'Approve; the last approval needed runs the action' : 'Reject; binds the key',
+          summary:
+            verdict === 'approve' ? 'Approve; the last approval needed runs the action' : 'Reject; binds the key',
           description: 'Nobody decides on a request of their own, and no key without a user decides at all.',
           tags: ['approvals'],
           params: WithId,

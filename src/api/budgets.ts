@@ -1,6 +1,8 @@
 import type { BudgetRow } from '../effects/controls.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import { type Json, type JsonObject } from '../effects/json.ts';
 import { budgetToWire } from '../effects/render.ts';
+import type { Agent } from '../effects/principal.ts';
+import type { CompiledBudget, CompiledPolicies } from '../policy/policies.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
@@ -29,9 +31,10 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
       if (view.kind !== 'own') return { budgets: rows.map((row) => rowToWire(row)) };
       const agent = ports.directory.agent(ws, view.agentId);
       if (agent === null) return { budgets: [] };
+      const { set } = ports.policies();
       const budgets: Json[] = [];
       for (const row of rows) {
-        const sharing = ports.budgetView(row, agent);
+        const sharing = sharingWith(agent, row, set);
         if (sharing === 'own') budgets.push(rowToWire(row));
         else if (sharing === 'shared') budgets.push(budgetToWire({ row, sharing }, true));
       }
@@ -42,4 +45,45 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
 
 function rowToWire(row: BudgetRow): JsonObject {
   return { ...budgetToWire({ row, sharing: 'own' }, false), bucket: row.bucket, window: row.window };
+}
+
+/**
+ * How an agent may see a row: `own` where the budget is kept by agent and the row is this one's, `shared` where what
+ * the row is kept by fits the agent, else not at all (a row of a budget that no rule names any more, too).
+ */
+function sharingWith(agent: Agent, row: BudgetRow, set: CompiledPolicies): 'own' | 'shared' | 'hidden' {
+  const budget = budgetOf(row.budget, set);
+  const values = bucketValues(row.bucket);
+  if (budget === null || values === null) return 'hidden';
+  const fits = budget.by.facts.every(({ text }, index) => {
+    if (!text.startsWith('agent.')) return true;
+    const value = values[index];
+    switch (text) {
+      case 'agent.id':
+        return value === agent.id;
+      case 'agent.team':
+        return value === agent.team;
+      case 'agent.owner':
+        return value === agent.owner;
+      default: {
+        const attribute = text.slice('agent.'.length).replace(/^attributes\./, '');
+        return Object.hasOwn(agent.attributes, attribute) && value === agent.attributes[attribute];
+      }
+    }
+  });
+  return fits ? budget.by.sharing : 'hidden';
+}
+
+function budgetOf(id: string, set: CompiledPolicies): CompiledBudget | null {
+  for (const { obligations } of set.rules)
+    for (const obligation of obligations)
+      if (obligation.kind === 'budget' && obligation.budget.id === id) return obligation.budget;
+  return null;
+}
+
+/** The values that a bucket's name holds; `null` where it holds their digest only. */
+function bucketValues(bucket: string): readonly Json[] | null {
+  if (!bucket.startsWith('[')) return null;
+  const values: Json = JSON.parse(bucket);
+  return Array.isArray(values) ? values : null;
 }

@@ -27,8 +27,7 @@ export function identifyCaller(
     const started = performance.now();
     const query = queryOf(request);
     const credentials = keyFromRequest({ headers: request.headers, query }, ports.settings().queryKey);
-    if (credentials.kind === 'missing')
-      throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
+    if (credentials.kind === 'missing') throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
     if (credentials.kind === 'key' && credentials.viaQuery) {
       reply.header('deprecation', QUERY_KEY_DEPRECATED);
       reply.header('link', `<${ports.settings().publicUrl}/docs/errors/missing_key>; rel="deprecation"`);

@@ -28,7 +28,8 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'takeClaim',
         summary: 'Take an exclusive right on a target, for a time',
-        description: 'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`.',
+        description:
+          'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`.',
         tags: ['claims'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -157,13 +158,14 @@ function noSuchClaim() {
 /** Whether some tool that the key and policy leave open to the agent has a target of this form. */
 function isTargetOfCallable(target: string, caller: Caller, ports: ApiPorts): boolean {
   const { allowedTools } = caller.principal;
+  const { set } = ports.policies();
   return ports
     .catalog()
     .tools()
     .some(
       (tool) =>
         (allowedTools === null || allowedTools.includes(tool.name)) &&
-        ports.couldPermit(tool.name) &&
+        set.couldPermit(tool.name) &&
         (target === tool.name || tool.target === null || fitsTemplate(tool.target, target)),
     );
 }

@@ -9,9 +9,7 @@ export interface EffectWatch {
 }
 
 /** Waits for effects on behalf of many callers: whoever waits for the same effect shares one series of reads. */
-export function createEffectWatch(
-  read: (workspace: string, id: string) => Promise<EffectRecord | null>,
-): EffectWatch {
+export function createEffectWatch(read: (workspace: string, id: string) => Promise<EffectRecord | null>): EffectWatch {
   const waiting = new Map<string, Set<(settled: boolean) => void>>();
 
   const look = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {

@@ -2,18 +2,19 @@ import { type Static, Type } from 'typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { StateCheck } from '../effects/action-call.ts';
 import { conditionFaults } from '../effects/conditions.ts';
-import { DECISIONS, statusOf } from '../effects/decision.ts';
+import { DECISIONS } from '../effects/decision.ts';
 import type { EffectRecord } from '../effects/effect.ts';
 import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
 import { ledgerEventToWire } from '../effects/ledger.ts';
 import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/render.ts';
+import type { Preview } from '../effects/preview-effect.ts';
 import type { RequestFault, RunRequest } from '../effects/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, stageToWire } from './effect-wire.ts';
-import type { ApiPorts, PreviewResult } from './ports.ts';
+import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import {
   AgentId,
@@ -80,7 +81,9 @@ const ListQuery = Type.Object(
     agent_id: Type.Optional(AgentId),
     since: Type.Optional(Time),
     until: Type.Optional(Time),
-    limit: Type.Optional(Type.String({ pattern: '^[0-9]{1,3}$', description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.` })),
+    limit: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,3}$', description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.` }),
+    ),
     cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
   },
   { additionalProperties: false },
@@ -146,7 +149,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
           202: Decided('pending_approval'),
           402: Decided('denied_budget'),
           403: Decided('denied_permission, denied_policy or denied_identity'),
-          409: Decided('duplicate_blocked, in_progress, denied_claim, idempotency_conflict, or unknown_effect seen again'),
+          409: Decided(
+            'duplicate_blocked, in_progress, denied_claim, idempotency_conflict, or unknown_effect seen again',
+          ),
           423: Decided('denied_reservation or denied_paused'),
           502: Decided('failed'),
           504: Decided('unknown_effect'),
@@ -180,7 +185,8 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'previewEffect',
         summary: 'Say what the action would get now',
-        description: 'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
+        description:
+          'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
         tags: ['effects'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -472,12 +478,12 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
   };
 }
 
-function previewToWire(preview: Extract<PreviewResult, { kind: 'preview' }>, caller: Caller): JsonObject {
+function previewToWire(preview: Preview, caller: Caller): JsonObject {
   const forAgent = caller.view.kind === 'own';
   const { code, message, policy, rule } = preview.reason;
   return {
     would: preview.would,
-    http_status: preview.httpStatus ?? statusOf(preview.would, false),
+    http_status: preview.httpStatus,
     reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
     tool: preview.tool,
     target: preview.target,
@@ -493,9 +499,7 @@ function previewToWire(preview: Extract<PreviewResult, { kind: 'preview' }>, cal
     })),
     policy_version: preview.policyVersion,
     budgets: preview.budgets.map((budget) => budgetToWire(budget, forAgent)),
-    ...(preview.observed === null
-      ? {}
-      : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
+    ...(preview.observed === null ? {} : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
   };
 }
 

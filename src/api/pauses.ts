@@ -5,7 +5,18 @@ import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, Time, WithId, answers, optionalTimeToWire, timeFromWire, timeToWire } from './schema.ts';
+import {
+  AgentId,
+  AnyObject,
+  InWorkspace,
+  NoQuery,
+  Time,
+  WithId,
+  answers,
+  optionalTimeToWire,
+  timeFromWire,
+  timeToWire,
+} from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 const Record = AnyObject('A pause.');
@@ -18,7 +29,12 @@ const Scope = Type.Object(
     upstream: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
     key: Type.Optional(Type.String({ pattern: '^key_[0-9A-Za-z]{12}$' })),
   },
-  { additionalProperties: false, minProperties: 1, maxProperties: 1, description: 'What is stopped: exactly one of these.' },
+  {
+    additionalProperties: false,
+    minProperties: 1,
+    maxProperties: 1,
+    description: 'What is stopped: exactly one of these.',
+  },
 );
 
 /** `…/pauses`: set, list, lift. */

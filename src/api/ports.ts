@@ -1,17 +1,17 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { BudgetRow, KeyRecord } from '../effects/controls.ts';
-import type { Decision, Reason } from '../effects/decision.ts';
-import type { EffectRecord } from '../effects/effect.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
-import type { RunResult, ShownBudget } from '../effects/outcome.ts';
-import type { Agent, Principal } from '../effects/principal.ts';
-import type { Problem, RunRequest } from '../effects/run-request.ts';
+import type { KeyRecord } from '../effects/controls.ts';
+import type { ApprovalCall, ApprovalResult } from '../effects/decide-approval.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { RunResult } from '../effects/outcome.ts';
+import type { PreviewResult } from '../effects/preview-effect.ts';
+import type { Principal } from '../effects/principal.ts';
+import type { ResolveCall, ResolveResult } from '../effects/resolve-effect.ts';
+import type { RunRequest } from '../effects/run-request.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
-import type { ApprovalRequirement, MatchedRule, Obligation, Observed } from '../effects/verdict.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
+import type { CompiledPolicies } from '../policy/policies.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
@@ -28,7 +28,8 @@ export interface ApiPorts {
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   readonly directory: Directory;
   readonly catalog: () => ApiCatalog;
-  readonly policies: () => PolicyListing;
+  /** The active policy set. */
+  readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
   /** Shipped and configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
@@ -45,10 +46,6 @@ export interface ApiPorts {
   };
   /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
-  /** Whether some rule could let an agent call the tool: claims are taken only on targets of such tools. */
-  readonly couldPermit: (tool: string) => boolean;
-  /** How an agent may see a budget row: figures of its own, a level of one that it shares, others not at all. */
-  readonly budgetView: (row: BudgetRow, agent: Agent) => 'own' | 'shared' | 'hidden';
   readonly settings: () => ApiSettings;
   /** A fresh id: the prefix, `_` and a ULID in lower case. */
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;
@@ -70,69 +67,7 @@ export interface ApiSettings {
   readonly depthLimit: number;
 }
 
-/** The preview of a call: what would be decided, and why. */
-export type PreviewResult =
-  | {
-      readonly kind: 'preview';
-      readonly would: Decision;
-      /** Status that the run request would get. */
-      readonly httpStatus: number;
-      readonly reason: Reason;
-      readonly tool: string;
-      readonly target: string;
-      readonly agentId: string;
-      readonly obligations: readonly Obligation[];
-      readonly approvals: readonly ApprovalRequirement[];
-      readonly matched: readonly MatchedRule[];
-      readonly policyVersion: string;
-      readonly budgets: readonly ShownBudget[];
-      readonly observed: Observed | null;
-    }
-  | { readonly kind: 'problem'; readonly problem: Problem };
-
-export interface ResolveCall {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly effectId: string;
-  readonly outcome: 'happened' | 'not_happened';
-  readonly evidence: Json;
-  readonly comment: string | null;
-  readonly force: boolean;
-}
-
-export type ResolveResult =
-  | { readonly kind: 'resolved'; readonly effect: EffectRecord }
-  | { readonly kind: 'problem'; readonly problem: Problem };
-
-export interface ApprovalCall {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly approvalId: string;
-  readonly verdict: 'approve' | 'reject';
-  readonly comment: string | null;
-}
-
-/** The vote counted. Where it was the last one needed, `effect` is what the effect has become by now. */
-export type ApprovalResult =
-  | { readonly kind: 'decided'; readonly approval: ApprovalRecord; readonly effect: EffectRecord | null }
-  | { readonly kind: 'problem'; readonly problem: Problem };
-
 export interface ApiCatalog {
   tool(name: string): Tool | null;
   tools(): readonly Tool[];
-}
-
-/** The active policy set, for reading. */
-export interface PolicyListing {
-  readonly version: string;
-  readonly mode: 'enforce' | 'observe';
-  readonly rules: readonly {
-    /** Full id, `set/rule`. */
-    readonly id: string;
-    readonly effect: MatchedRule['effect'];
-    readonly description: string | null;
-    readonly mode: 'enforce' | 'shadow';
-    readonly file: string | null;
-    readonly line: number | null;
-  }[];
 }

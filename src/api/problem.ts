@@ -114,20 +114,19 @@ function didItHappen(status: number, context: ProblemContext): 'no' | 'maybe' {
 }
 
 function nextStep(code: Code, status: number): NextStep {
-  switch (code) {
-    case 'claim_held':
-    case 'pool_full':
-    case 'too_early':
-      return 'wait';
-    case 'too_many_requests':
-    case 'store_unavailable':
-    case 'not_ready':
-      return 'retry';
-    case 'not_unknown':
-      return 'proceed';
-    default:
-      return status === 400 || status === 404 || status === 409 || status === 413 || status === 415
-        ? 'replan'
-        : 'block';
-  }
+  return NEXT[code] ?? (REPLAN.includes(status) ? 'replan' : 'block');
 }
+
+/** Steps that do not follow from the status. */
+const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
+  claim_held: 'wait',
+  pool_full: 'wait',
+  too_early: 'wait',
+  too_many_requests: 'retry',
+  store_unavailable: 'retry',
+  not_ready: 'retry',
+  not_unknown: 'proceed',
+};
+
+/** Statuses of requests that another request may mend. */
+const REPLAN: readonly number[] = [400, 404, 405, 409, 413, 415];

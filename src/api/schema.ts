@@ -15,7 +15,10 @@ export const AgentId = Type.String({
   examples: ['support-bot'],
 });
 
-export const UserId = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$', description: 'Id of a user.' });
+/** Form of a user's and an agent's id. */
+export const USER_ID = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
+
+export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.' });
 
 export const WorkspaceId = Type.String({
   pattern: '^[a-z0-9][a-z0-9_-]{0,62}$',
@@ -80,7 +83,9 @@ export function answers(given: Readonly<Record<string, TSchema>>): Answers {
     description: 'A problem.',
     content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
   });
-  const typed = Object.entries(given).map(([status, schema]) => [status, Type.Unsafe<JsonObject | string>(schema)] as const);
+  const typed = Object.entries(given).map(
+    ([status, schema]) => [status, Type.Unsafe<JsonObject | string>(schema)] as const,
+  );
   return { ...Object.fromEntries(typed), '4xx': problem, '5xx': problem };
 }
 

@@ -13,7 +13,7 @@ import { isKnownHost, isKnownOrigin } from './host-check.ts';
 import type { ApiSettings } from './ports.ts';
 import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
-import { type ValidatedPart, validationFaults } from './validation-faults.ts';
+import { validationFaults } from './validation-faults.ts';
 
 /** Event-loop delay beyond which requests are shed, ms. */
 const MAX_EVENT_LOOP_DELAY_MS = 2_000;
@@ -42,10 +42,24 @@ export function createServer(options: ServerOptions): ApiApp {
     return503OnClosing: true,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512, caseSensitive: true },
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: true } },
+    ajv: {
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allErrors: true,
+        verbose: true,
+      },
+    },
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (_error, request, reply) => {
-      answer(reply, request, { code: 'invalid_request', detail: 'The path of the request cannot be read.', errors: [], retryAfterMs: null }, {}, settings());
+      answer(
+        reply,
+        request,
+        { code: 'invalid_request', detail: 'The path of the request cannot be read.', errors: [], retryAfterMs: null },
+        {},
+        settings(),
+      );
     },
   }).withTypeProvider<TypeBoxTypeProvider>();
 
@@ -58,7 +72,13 @@ export function createServer(options: ServerOptions): ApiApp {
     maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
     pressureHandler: (request, reply) => {
       if (isProbe(request)) return;
-      answer(reply, request, { code: 'not_ready', detail: 'The gateway is overloaded. Nothing was done.', errors: [], retryAfterMs: 1_000 }, {}, settings());
+      answer(
+        reply,
+        request,
+        { code: 'not_ready', detail: 'The gateway is overloaded. Nothing was done.', errors: [], retryAfterMs: 1_000 },
+        {},
+        settings(),
+      );
     },
   });
 
@@ -67,7 +87,12 @@ export function createServer(options: ServerOptions): ApiApp {
     const { localAddress } = request.socket;
     const { origin, host } = request.headers;
     if (!isKnownHost(host, localAddress, settings())) {
-      done(refuse('host_not_allowed', 'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.'));
+      done(
+        refuse(
+          'host_not_allowed',
+          'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.',
+        ),
+      );
     } else if (origin !== undefined && !isKnownOrigin(origin, localAddress, settings())) {
       done(refuse('origin_not_allowed', 'Requests from pages of other origins are refused.'));
     } else {
@@ -98,7 +123,13 @@ export function createServer(options: ServerOptions): ApiApp {
     if (methods.length === 0)
       return answer(reply, request, simple('not_found', 'There is nothing at this path.'), {}, settings());
     reply.header('allow', methods.join(', '));
-    return answer(reply, request, simple('method_not_allowed', `This path takes ${methods.join(', ')}.`), {}, settings());
+    return answer(
+      reply,
+      request,
+      simple('method_not_allowed', `This path takes ${methods.join(', ')}.`),
+      {},
+      settings(),
+    );
   });
 
   return app;
@@ -110,7 +141,11 @@ function simple(code: Code, detail: string): Problem {
 
 /** Health and metrics answer under load too: that is when they are wanted. */
 function isProbe(request: FastifyRequest): boolean {
-  return request.routeOptions.url === '/livez' || request.routeOptions.url === '/readyz' || request.routeOptions.url === '/metrics';
+  return (
+    request.routeOptions.url === '/livez' ||
+    request.routeOptions.url === '/readyz' ||
+    request.routeOptions.url === '/metrics'
+  );
 }
 
 function answer(
@@ -135,10 +170,15 @@ function problemOf(error: FastifyError): Problem {
   if (error instanceof StoreUnavailable)
     return { ...simple('store_unavailable', 'The store cannot be reached; nothing was sent.'), retryAfterMs: 1_000 };
   if (error.validation !== undefined) {
-    const part = partOf(error.validationContext);
-    const errors = validationFaults(error.validation, part, []);
-    const keyOnly = errors.length === 1 && errors[0]?.path === '/idempotency_key' && errors[0].message === 'is required';
-    return { code: keyOnly ? 'idempotency_key_required' : 'invalid_request', detail: faultSummary(errors), errors, retryAfterMs: null };
+    const errors = validationFaults(error.validation, error.validationContext ?? 'body');
+    const keyOnly =
+      errors.length === 1 && errors[0]?.path === '/idempotency_key' && errors[0].message === 'is required';
+    return {
+      code: keyOnly ? 'idempotency_key_required' : 'invalid_request',
+      detail: faultSummary(errors),
+      errors,
+      retryAfterMs: null,
+    };
   }
   switch (error.code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
@@ -150,10 +190,6 @@ function problemOf(error: FastifyError): Problem {
   return status >= 400 && status < 500
     ? simple('invalid_request', 'The request cannot be read.')
     : simple('internal', 'Something went wrong inside the gateway. The request id is in its log.');
-}
-
-function partOf(context: string | undefined): ValidatedPart {
-  return context === 'querystring' || context === 'params' || context === 'headers' ? context : 'body';
 }
 
 /** Methods that some route has for a path; asked only where none was found. */

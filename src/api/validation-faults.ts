@@ -3,34 +3,31 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import { escapePointer } from '../effects/conditions.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 
-/** The part of a request that was validated. */
-export type ValidatedPart = 'body' | 'querystring' | 'params' | 'headers';
-
 /**
  * The validator's findings as faults for people: each with a JSON Pointer, unknown fields named with the field that
  * was probably meant.
- * @param known names of the fields that the part may have, for the hint
+ * @param part as Fastify names it: `body`, `querystring`, `params`, `headers`
+ * @param errors of an Ajv with `verbose`, so that each says the schema it comes from
  */
 export function validationFaults(
   errors: readonly FastifySchemaValidationError[],
-  part: ValidatedPart,
-  known: readonly string[],
+  part: string,
 ): readonly RequestFault[] {
   const faults: RequestFault[] = [];
   for (const error of errors) {
-    const fault = faultOf(error, part, known);
+    const fault = faultOf(error, part);
     if (!faults.some(({ path, message }) => path === fault.path && message === fault.message)) faults.push(fault);
   }
   return faults;
 }
 
-function faultOf(error: FastifySchemaValidationError, part: ValidatedPart, known: readonly string[]): RequestFault {
+function faultOf(error: FastifySchemaValidationError, part: string): RequestFault {
   const at = part === 'body' ? error.instancePath : `/${part === 'querystring' ? 'query' : part}${error.instancePath}`;
   const { params } = error;
   switch (error.keyword) {
     case 'additionalProperties': {
       const name = text(params['additionalProperty']);
-      const hint = error.instancePath === '' ? didYouMean(name, known) : null;
+      const hint = didYouMean(name, knownFields(error));
       return {
         path: `${at}/${escapePointer(name)}`,
         message: `unknown field "${name.slice(0, 100)}"${hint === null ? '' : `; ${hint}`}`,
@@ -49,7 +46,10 @@ function faultOf(error: FastifySchemaValidationError, part: ValidatedPart, known
     case 'pattern':
       return { path: at, message: `must match ${text(params['pattern'])}` };
     case 'minLength':
-      return { path: at, message: params['limit'] === 1 ? 'must not be empty' : `must have at least ${text(params['limit'])} characters` };
+      return {
+        path: at,
+        message: params['limit'] === 1 ? 'must not be empty' : `must have at least ${text(params['limit'])} characters`,
+      };
     case 'maxLength':
       return { path: at, message: `must have at most ${text(params['limit'])} characters` };
     case 'minProperties':
@@ -68,4 +68,10 @@ function text(value: unknown): string {
 
 function list(values: unknown): string {
   return Array.isArray(values) ? values.map((value) => JSON.stringify(value)).join(', ') : '';
+}
+
+/** Names that the object in question may have. */
+function knownFields(error: object): readonly string[] {
+  const { parentSchema } = error as { readonly parentSchema?: { readonly properties?: object } };
+  return Object.keys(parentSchema?.properties ?? {});
 }

@@ -1,0 +1,78 @@
+import type { FastifyRequest } from 'fastify';
+import { addApprovalRoutes } from './approvals.ts';
+import type { ApiApp } from './app.ts';
+import { addBudgetRoutes } from './budgets.ts';
+import { checkQuery, identifyCaller } from './caller.ts';
+import { addCatalogRoutes } from './catalog.ts';
+import { addCheckRoutes } from './checks.ts';
+import { addClaimRoutes } from './claims.ts';
+import { addDocsPages } from './docs-pages.ts';
+import { addEffectRoutes } from './effects.ts';
+import { addHealthRoutes } from './health.ts';
+import { createInvalidKeyLimiter } from './invalid-key-limiter.ts';
+import { acceptStrictJson } from './json-body.ts';
+import { addKeyProfileRoutes } from './key-profiles.ts';
+import { addKeyRoutes } from './keys.ts';
+import { addOpenApi } from './openapi.ts';
+import { addPauseRoutes } from './pauses.ts';
+import type { ApiPorts } from './ports.ts';
+import { addReservationRoutes } from './reservations.ts';
+import { addWellKnownRoutes } from './well-known.ts';
+import { addWorkspaceRoutes } from './workspaces.ts';
+
+/**
+ * Adds the control plane to the server, within a scope of its own: its hooks and parsers are not those of other doors.
+ * @param version of the product, for the OpenAPI document
+ */
+export async function addControlPlane(server: ApiApp, ports: ApiPorts, version: string): Promise<void> {
+  await server.register(async (scope) => {
+    const app: ApiApp = scope;
+    acceptStrictJson(app, () => ports.settings().depthLimit);
+    const limiter = createInvalidKeyLimiter(() => performance.now());
+    app.addHook('onRequest', identifyCaller(ports, limiter));
+    app.addHook('onRequest', checkQuery);
+    app.addHook('preValidation', absentBodyIsEmpty);
+    app.addHook('onResponse', logRequest);
+
+    await addOpenApi(app, () => ports.settings().publicUrl, version);
+    addEffectRoutes(app, ports);
+    addApprovalRoutes(app, ports);
+    addClaimRoutes(app, ports);
+    addReservationRoutes(app, ports);
+    addPauseRoutes(app, ports);
+    addBudgetRoutes(app, ports);
+    addKeyRoutes(app, ports);
+    addKeyProfileRoutes(app, ports);
+    addWorkspaceRoutes(app, ports);
+    addCatalogRoutes(app, ports);
+    addCheckRoutes(app);
+    addWellKnownRoutes(app, ports);
+    addHealthRoutes(app, ports);
+    addDocsPages(app);
+  });
+}
+
+/** Where nothing was sent, what is missing is named field by field. */
+async function absentBodyIsEmpty(request: FastifyRequest): Promise<void> {
+  if (request.method === 'POST') request.body ??= {};
+}
+
+/** One line per request: never the query, never a key; health checks only when they fail. */
+async function logRequest(
+  request: FastifyRequest,
+  reply: { readonly statusCode: number; readonly elapsedTime: number; getHeader(name: string): unknown },
+): Promise<void> {
+  const level =
+    reply.statusCode >= 500 ? 'error' : request.routeOptions.config.endpoint === undefined ? 'debug' : 'info';
+  request.log[level](
+    {
+      method: request.method,
+      path: request.url.split('?', 1)[0],
+      status: reply.statusCode,
+      ms: Math.round(reply.elapsedTime * 100) / 100,
+      key_id: request.caller?.principal.keyId ?? null,
+      decision: reply.getHeader('svc-decision') ?? null,
+    },
+    'request',
+  );
+}

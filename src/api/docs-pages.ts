@@ -1,0 +1,109 @@
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import type { FastifyReply } from 'fastify';
+import { CODES } from '../effects/codes.ts';
+import type { ApiApp } from './app.ts';
+import { markdownToHtml } from './markdown.ts';
+import { refuse } from './problem.ts';
+
+/** The folder of pages about codes, beside `src/` and `dist/` alike. */
+const ERROR_PAGES = new URL('../../docs/errors/', import.meta.url);
+
+/** Nothing from any other host, no inline script, no frame. */
+const CSP = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data: blob:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  "worker-src 'self' blob:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const REFERENCE_PAGE = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>svc-gateway API</title></head>
+<body><div id="app"><noscript>The same reference as JSON: <a href="/openapi.json">/openapi.json</a></noscript></div>
+<script src="/docs/reference.js"></script><script src="/docs/start.js"></script></body>
+</html>
+`;
+
+/** Everything that would reach for another host is off; the policy above would stop it as well. */
+const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
+  url: '/openapi.json',
+  withDefaultFonts: false,
+  telemetry: false,
+  hideClientButton: true,
+  showDeveloperTools: 'never',
+  agent: { disabled: true },
+  mcp: { disabled: true },
+  persistAuth: false,
+})});
+`;
+
+/** `/docs`: the reference, which works offline, and a page for every code. Read when asked for, never kept. */
+export function addDocsPages(app: ApiApp): void {
+  for (const path of ['/docs', '/docs/']) app.get(path, async (_request, reply) => sendPage(reply, REFERENCE_PAGE));
+  app.get('/docs/start.js', async (_request, reply) =>
+    secured(reply).type('text/javascript; charset=utf-8').send(START_SCRIPT),
+  );
+  app.get('/docs/reference.js', async (_request, reply) => {
+    const file = new URL('js/standalone.js', import.meta.resolve('@scalar/fastify-api-reference'));
+    const { size } = await stat(file);
+    return secured(reply)
+      .type('text/javascript; charset=utf-8')
+      .header('content-length', size)
+      .header('cache-control', 'public, max-age=3600')
+      .send(createReadStream(file));
+  });
+
+  app.get('/docs/errors', async (_request, reply) => {
+    const rows = Object.entries(CODES).map(([code, { title }]) => `- [\`${code}\`](/docs/errors/${code}) ${title}`);
+    return sendPage(reply, page('Codes', markdownToHtml(`# Codes\n\n${rows.join('\n')}\n`)));
+  });
+  app.get<{ Params: { code: string } }>('/docs/errors/:code', async (request, reply) => {
+    const { code } = request.params;
+    if (!Object.hasOwn(CODES, code)) throw refuse('not_found', 'There is no such code.');
+    const text = await pageOf(code);
+    if (/\btext\/markdown\b/i.test(request.headers.accept ?? ''))
+      return secured(reply).type('text/markdown; charset=utf-8').send(text);
+    return sendPage(reply, page(code, markdownToHtml(text)));
+  });
+}
+
+/** The page of a code; where the installation has no pages, its title. */
+async function pageOf(code: string): Promise<string> {
+  const title = Object.entries(CODES).find(([name]) => name === code)?.[1].title ?? code;
+  try {
+    return await readFile(fileURLToPath(new URL(`${code}.md`, ERROR_PAGES)), 'utf8');
+  } catch {
+    return `# ${code}\n\n${title}.\n`;
+  }
+}
+
+function page(title: string, content: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${title} · svc-gateway</title>
+<style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto;padding:.75rem;border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:6px}code{font-size:.92em}table{border-collapse:collapse}td,th{border:1px solid color-mix(in srgb,currentColor 25%,transparent);padding:.3rem .6rem;text-align:left}</style></head>
+<body><main>${content}</main><footer><a href="/docs/errors">All codes</a> · <a href="/docs">API reference</a></footer></body>
+</html>
+`;
+}
+
+function sendPage(reply: FastifyReply, html: string): FastifyReply {
+  return secured(reply).type('text/html; charset=utf-8').send(html);
+}
+
+function secured(reply: FastifyReply): FastifyReply {
+  return reply.headers({
+    'content-security-policy': CSP,
+    'x-content-type-options': 'nosniff',
+    'referrer-policy': 'no-referrer',
+    'cross-origin-opener-policy': 'same-origin',
+  });
+}

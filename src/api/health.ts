@@ -1,0 +1,65 @@
+import type { Json } from '../effects/json.ts';
+import type { ApiApp } from './app.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse } from './problem.ts';
+import { AnyObject, answers } from './schema.ts';
+
+/** `/livez`, `/readyz`, `/metrics`: need no key and take no store round trip. */
+export function addHealthRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'impediments' | 'metrics'>): void {
+  app.get(
+    '/livez',
+    {
+      schema: {
+        operationId: 'live',
+        summary: 'The process answers',
+        tags: ['health'],
+        security: [],
+        response: answers({ 200: AnyObject('`status`.') }),
+      },
+    },
+    async () => ({ status: 'ok' }),
+  );
+
+  app.get(
+    '/readyz',
+    {
+      schema: {
+        operationId: 'ready',
+        summary: 'The gateway takes calls; if not, what keeps it from it',
+        tags: ['health'],
+        security: [],
+        response: answers({ 200: AnyObject('`ready`, and the durability in force.') }),
+      },
+    },
+    async () => {
+      const { ready, problem, durability, epoch } = ports.store.health();
+      const parts: { readonly part: string; readonly code?: string; readonly message: string }[] = [];
+      if (!ready)
+        parts.push({
+          part: 'store',
+          code: problem?.code ?? 'store_unavailable',
+          message: problem?.message ?? 'The store is not ready.',
+        });
+      parts.push(...ports.impediments());
+      if (parts.length > 0) {
+        const named: Json[] = parts.map(({ part, code, message }) => ({
+          part,
+          ...(code === undefined ? {} : { code }),
+          message,
+        }));
+        const detail = `Not ready: ${parts.map(({ part }) => part).join(', ')}.`;
+        throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts: named } });
+      }
+      return { ready: true, store: { durability, epoch } };
+    },
+  );
+
+  app.get(
+    '/metrics',
+    { schema: { operationId: 'metrics', summary: 'Prometheus metrics', tags: ['health'], security: [] } },
+    async (_request, reply) => {
+      const { contentType, text } = await ports.metrics();
+      return reply.type(contentType).send(text);
+    },
+  );
+}

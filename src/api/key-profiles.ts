@@ -1,0 +1,47 @@
+import { Type } from 'typebox';
+import { SCOPES } from '../effects/principal.ts';
+import type { ApiApp } from './app.ts';
+import type { ApiPorts } from './ports.ts';
+import { NoQuery, answers } from './schema.ts';
+
+const Profiles = Type.Object({
+  profiles: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      description: Type.String(),
+      scopes: Type.Array(Type.Enum([...SCOPES])),
+      allowed_tools: Type.Unsafe({
+        type: ['array', 'null'],
+        items: { type: 'string' },
+        description: '`null` is no limit.',
+      }),
+      read_only: Type.Boolean(),
+    }),
+  ),
+});
+
+/** `GET /v1/mcp/key-profiles`. */
+export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
+  app.get(
+    '/v1/mcp/key-profiles',
+    {
+      config: { endpoint: 'key_profiles.read' },
+      schema: {
+        operationId: 'listKeyProfiles',
+        summary: 'The profiles that a key can be made with',
+        tags: ['keys'],
+        querystring: NoQuery,
+        response: answers({ 200: Profiles }),
+      },
+    },
+    async () => ({
+      profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
+        name,
+        description,
+        scopes,
+        allowed_tools: allowedTools,
+        read_only: readOnly,
+      })),
+    }),
+  );
+}

@@ -1,0 +1,75 @@
+import swagger from '@fastify/swagger';
+import { Type } from 'typebox';
+import type { ApiApp } from './app.ts';
+import { ProblemDocument } from './schema.ts';
+
+/**
+ * Collects the schemas of routes that are added after it into the OpenAPI document, and serves it at `/openapi.json`.
+ * The document is made on the first request for it, and kept.
+ * @param version of the product
+ */
+export async function addOpenApi(app: ApiApp, publicUrl: () => string, version: string): Promise<void> {
+  app.addSchema(ProblemDocument);
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'svc-gateway',
+        version,
+        description:
+          'Runs the tool calls of agents as effects that happen at most once, within budget and policy, and can be proven afterwards. Every answer that is not 2xx carries `x-should-retry`, and says whether the action happened and what to do next.',
+      },
+      tags: TAGS,
+      components: {
+        securitySchemes: {
+          apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+          bearer: { type: 'http', scheme: 'bearer' },
+          queryKey: { type: 'apiKey', in: 'query', name: 'api_key', description: 'Deprecated.' },
+        },
+      },
+      security: [{ apiKey: [] }, { bearer: [] }, { queryKey: [] }],
+    },
+    refResolver: {
+      buildLocalReference: (schema, _base, _fragment, index) =>
+        typeof schema['$id'] === 'string' ? schema['$id'] : `schema-${index}`,
+    },
+    // Routes of other doors have no operation id and are no part of this document.
+    transform: ({ schema, url }) => ({
+      schema: { ...schema, ...(schema?.operationId === undefined ? { hide: true } : {}) },
+      url,
+    }),
+  });
+
+  let text: string | null = null;
+  app.get(
+    '/openapi.json',
+    {
+      schema: {
+        operationId: 'openapi',
+        summary: 'This document',
+        tags: ['health'],
+        security: [],
+        querystring: Type.Object({}, { additionalProperties: false }),
+      },
+    },
+    async (_request, reply) => {
+      text ??= JSON.stringify({ ...app.swagger(), servers: [{ url: publicUrl() }] });
+      return reply.type('application/json; charset=utf-8').send(text);
+    },
+  );
+}
+
+const TAGS = [
+  { name: 'effects', description: 'Actions run by the gateway.' },
+  { name: 'approvals', description: 'What waits for people.' },
+  { name: 'claims', description: 'Exclusive rights on targets.' },
+  { name: 'reservations', description: 'Units of pools, set aside.' },
+  { name: 'pauses', description: 'Stop switches.' },
+  { name: 'budgets', description: 'What is spent, held and left.' },
+  { name: 'checks', description: 'State verification and outcome reconciliation, standing alone.' },
+  { name: 'keys', description: 'Keys and their profiles.' },
+  { name: 'workspaces', description: 'Workspaces and agents.' },
+  { name: 'catalog', description: 'Tools and policies.' },
+  { name: 'receipts', description: 'Keys that receipts are checked with.' },
+  { name: 'health', description: 'For operators.' },
+];

@@ -1,0 +1,147 @@
+import { Type } from 'typebox';
+import type { JsonObject } from '../effects/json.ts';
+import type { Agent } from '../effects/principal.ts';
+import { permit } from '../identity/permissions.ts';
+import type { ApiApp } from './app.ts';
+import { callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse } from './problem.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, UserId, WorkspaceId, answers } from './schema.ts';
+
+const WORKSPACES = '/v1/workspaces';
+const Name = Type.String({ minLength: 1, maxLength: 100 });
+
+const AgentBody = Type.Object(
+  {
+    id: AgentId,
+    owner: Type.Optional(UserId),
+    team: Type.Optional(Name),
+    roles: Type.Optional(Type.Array(Name, { maxItems: 100 })),
+    attributes: Type.Optional(
+      Type.Unsafe<Readonly<Record<string, string | number | boolean>>>({
+        type: 'object',
+        maxProperties: 100,
+        additionalProperties: { type: ['string', 'number', 'boolean'] },
+        description: 'Facts for policies.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+/** `/v1/workspaces`: make, list; `…/agents`: register, list. */
+export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
+  const { store, directory } = ports;
+
+  app.post(
+    WORKSPACES,
+    {
+      config: { endpoint: 'workspaces.manage' },
+      schema: {
+        operationId: 'createWorkspace',
+        summary: 'Make a workspace',
+        tags: ['workspaces'],
+        querystring: NoQuery,
+        body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
+        response: answers({ 201: AnyObject('The workspace.') }),
+      },
+    },
+    async (request, reply) => {
+      const { id } = request.body;
+      const exists = () => refuse('conflict', `There is a workspace ${id} already.`);
+      if (directory.workspaceExists(id)) throw exists();
+      const made = await store.putWorkspace(id, ledgerActor(callerOf(request).principal));
+      await directory.refresh();
+      if (!made) throw exists();
+      return reply.code(201).send({ id });
+    },
+  );
+
+  app.get(
+    WORKSPACES,
+    {
+      config: { endpoint: 'workspaces.manage' },
+      schema: {
+        operationId: 'listWorkspaces',
+        summary: 'List workspaces',
+        tags: ['workspaces'],
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`workspaces`.') }),
+      },
+    },
+    async () => ({ workspaces: directory.workspaces().map((id) => ({ id })) }),
+  );
+
+  app.post(
+    `${WORKSPACES}/:ws/agents`,
+    {
+      config: { endpoint: 'agents.register' },
+      schema: {
+        operationId: 'registerAgent',
+        summary: 'Register an agent',
+        description: 'Team, roles and attributes, on which policies rest, are for administrative keys only.',
+        tags: ['workspaces'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: AgentBody,
+        response: answers({ 201: AnyObject('The agent.') }),
+      },
+    },
+    async (request, reply) => {
+      const { ws } = request.params;
+      const { body } = request;
+      const { principal } = callerOf(request);
+      if (body.team !== undefined || body.roles !== undefined || body.attributes !== undefined) {
+        const permission = permit(principal, 'agents.describe', ws);
+        if (!permission.ok)
+          throw refuse(permission.code, 'Only an administrative key may give an agent team, roles or attributes.');
+      }
+      if (directory.agent(ws, body.id) !== null) throw refuse('conflict', `There is an agent ${body.id} already.`);
+      const agent: Agent = {
+        id: body.id,
+        workspace: ws,
+        disabled: false,
+        team: body.team ?? null,
+        // The people behind an agent cannot decide on what it asks for: who registers it is one of them.
+        owner: body.owner ?? principal.user,
+        roles: body.roles ?? [],
+        attributes: body.attributes ?? {},
+      };
+      await store.putAgent(agent, ledgerActor(principal));
+      await directory.refresh();
+      return reply.code(201).send(agentToWire(agent));
+    },
+  );
+
+  app.get(
+    `${WORKSPACES}/:ws/agents`,
+    {
+      config: { endpoint: 'agents.read' },
+      schema: {
+        operationId: 'listAgents',
+        summary: 'List registered agents',
+        tags: ['workspaces'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`agents`.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const agents = directory.agents(request.params.ws).filter(({ id }) => mayBeSeen(caller, id));
+      return { agents: agents.map(agentToWire) };
+    },
+  );
+}
+
+function agentToWire(agent: Agent): JsonObject {
+  return {
+    id: agent.id,
+    workspace: agent.workspace,
+    disabled: agent.disabled,
+    team: agent.team,
+    owner: agent.owner,
+    roles: agent.roles,
+    attributes: agent.attributes,
+  };
+}

@@ -1,0 +1,120 @@
+import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+import type { Decision } from '../effects/decision.ts';
+import type { EffectStore } from '../effects/store.ts';
+
+/** Most effects that are counted for one gauge: a scrape must not read without bound. */
+const MAX_COUNTED = 2_000;
+const COUNT_PAGE = 200;
+
+export interface Metrics {
+  /** A decision was answered. `code` is `reason.code`. */
+  decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
+  /** A stage of a run took so long, ms. */
+  stage(stage: string, durationMs: number): void;
+  /** An HTTP request was answered. `route` is the pattern, never the path. */
+  answered(route: string, method: string, status: number, durationMs: number): void;
+  /** Something that people have to look at. */
+  alerted(what: string): void;
+  /** Prometheus text of everything. */
+  render(): Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+/**
+ * The metrics of one gateway.
+ * @param watched what is read when metrics are asked for: the store, and the workspaces to look into
+ */
+export function createMetrics(watched: {
+  readonly store: Pick<EffectStore, 'health' | 'effects' | 'approvals'>;
+  readonly workspaces: () => readonly string[];
+}): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry, prefix: 'svc_' });
+
+  const decisions = new Counter({
+    name: 'svc_decisions_total',
+    help: 'Decisions answered, by decision, reason code and door',
+    labelNames: ['decision', 'code', 'via'] as const,
+    registers,
+  });
+  const stages = new Histogram({
+    name: 'svc_stage_seconds',
+    help: 'Time that a stage of a run took',
+    labelNames: ['stage'] as const,
+    buckets: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    registers,
+  });
+  const requests = new Histogram({
+    name: 'svc_http_request_seconds',
+    help: 'Time from request to answer, by route',
+    labelNames: ['route', 'method', 'status'] as const,
+    buckets: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    registers,
+  });
+  const alerts = new Counter({
+    name: 'svc_alerts_total',
+    help: 'Contradictions, foreign reuse of keys, spilled settlements',
+    labelNames: ['what'] as const,
+    registers,
+  });
+  new Gauge({
+    name: 'svc_store_ready',
+    help: '1 when the store takes steps',
+    registers,
+    collect() {
+      this.set(watched.store.health().ready ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: 'svc_effects_unknown',
+    help: `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,
+    labelNames: ['workspace'] as const,
+    registers,
+    async collect() {
+      this.reset();
+      for (const workspace of watched.workspaces())
+        this.set({ workspace }, await countUnknown(watched.store, workspace));
+    },
+  });
+  new Gauge({
+    name: 'svc_approvals_pending',
+    help: 'Requests for approval that nobody has decided',
+    labelNames: ['workspace'] as const,
+    registers,
+    async collect() {
+      this.reset();
+      for (const workspace of watched.workspaces())
+        this.set({ workspace }, (await watched.store.approvals(workspace, 'pending')).length);
+    },
+  });
+
+  return {
+    decided: (decision, code, via) => decisions.inc({ decision, code, via }),
+    stage: (stage, durationMs) => stages.observe({ stage }, durationMs / 1000),
+    answered: (route, method, status, durationMs) => requests.observe({ route, method, status }, durationMs / 1000),
+    alerted: (what) => alerts.inc({ what }),
+    async render() {
+      return { contentType: registry.contentType, text: await registry.metrics() };
+    },
+  };
+}
+
+async function countUnknown(store: Pick<EffectStore, 'effects'>, workspace: string): Promise<number> {
+  let count = 0;
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<EffectStore['effects']>> = await store.effects(workspace, {
+      state: 'unknown',
+      decision: null,
+      tool: null,
+      agentId: null,
+      since: null,
+      until: null,
+      limit: COUNT_PAGE,
+      cursor,
+    });
+    count += page.items.length;
+    cursor = page.next;
+  } while (cursor !== null && count < MAX_COUNTED);
+  return count;
+}
