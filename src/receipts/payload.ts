@@ -27,10 +27,10 @@ export interface Issuer {
 }
 
 /**
- * The payload of a receipt, in its wire form. What could be private is a salted commitment. `log` is where the
- * transparency log's head stands once there is one.
+ * The payload of a receipt as the text that is signed: the canonical form (RFC 8785) of its JSON. What could be private
+ * is a salted commitment. `log` is where the transparency log's head stands once there is one.
  */
-export function receiptPayload(input: ReceiptInput, issuer: Issuer): JsonObject {
+export function receiptPayload(input: ReceiptInput, issuer: Issuer): string {
   const { effect, approval, evidence, response, sealed } = input;
   const { action, actor, trace } = effect;
   const committed: Committed = (field, value) => {
@@ -39,25 +39,16 @@ export function receiptPayload(input: ReceiptInput, issuer: Issuer): JsonObject 
   };
   const target = committed('target', action.target);
   const params = sealed === null ? null : committed('params', sealed.params);
-  return {
-    v: 1,
-    id: input.id,
-    iss: issuer.iss,
-    ws: effect.workspace,
-    iat: time(input.issuedAt),
-    effect: {
-      id: effect.id,
-      decision: 'committed',
-      attempt: effect.attempt,
-      settled_by: settledByToWire(input.settledBy, committed),
-    },
+  // All names stand in the order of RFC 8785, here and in the functions below, so that writing them down as they come
+  // is the canonical form (a third of the time that sorting takes). A test compares the two.
+  const payload: JsonObject = {
     action: {
-      type: action.type,
-      tool: action.tool,
-      target,
-      tool_pin: action.toolDigest,
-      params,
       idem: committed('idem', effect.idempotencyKey),
+      params,
+      target,
+      tool: action.tool,
+      tool_pin: action.toolDigest,
+      type: action.type,
     },
     actor: {
       agent_id: actor.agentId,
@@ -66,31 +57,45 @@ export function receiptPayload(input: ReceiptInput, issuer: Issuer): JsonObject 
       user: actor.user,
       via: actor.via,
     },
+    approval: approval === null ? [] : approvalToWire(approval, params, committed),
+    budget: effect.holds.map(({ budget, unit, amount }) => ({ id: budget, posted: amount, unit })),
+    // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
+    claims: effect.claims.map((claim) => (claim === action.target ? target : committed('target', claim))),
+    durability: issuer.durability(),
+    effect: {
+      attempt: effect.attempt,
+      decision: 'committed',
+      id: effect.id,
+      settled_by: settledByToWire(input.settledBy, committed),
+    },
+    iat: time(input.issuedAt),
+    id: input.id,
+    iss: issuer.iss,
+    ledger: { epoch: input.ledger.epoch, seq: input.ledger.seq },
+    log: null,
     policy: {
-      version: trace.policyVersion,
-      matched: trace.matched.map(({ rule, effect: ruled }) => ({ rule, effect: ruled })),
+      matched: trace.matched.map(({ rule, effect: ruled }) => ({ effect: ruled, rule })),
       outcome: trace.observed === null ? 'permit' : 'observe',
-      unknown: trace.matched.filter((rule) => rule.unknown.length > 0).map(({ rule, unknown }) => ({ rule, unknown })),
+      unknown: trace.matched
+        .filter((rule) => rule.unknown.length > 0)
+        .map(({ rule, unknown }) => ({ paths: unknown, rule })),
+      version: trace.policyVersion,
       ...(trace.observed === null ? {} : { would: trace.observed.would, would_rule: trace.observed.rule }),
     },
-    approval: approval === null ? [] : approvalToWire(approval, params, committed),
-    budget: effect.holds.map(({ budget, unit, amount }) => ({ id: budget, unit, posted: amount })),
-    // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
-    claims: effect.claims.map((claim) => committed('target', claim)),
     reservations: effect.uses.map(({ pool, units }) => ({ pool, units })),
+    svc: { node: issuer.node, version: issuer.version },
     upstream: {
+      ended: time(evidence.endedAt),
       name: action.upstream,
-      status: evidence.status,
       request: sealed === null ? null : committed('request', requestContent(effect, sealed.params)),
       response: response === null ? null : responseCommitment(response.kept, committed),
       started: time(evidence.startedAt),
-      ended: time(evidence.endedAt),
+      status: evidence.status,
     },
-    ledger: { epoch: input.ledger.epoch, seq: input.ledger.seq },
-    log: null,
-    durability: issuer.durability(),
-    svc: { version: issuer.version, node: issuer.node },
+    v: 1,
+    ws: effect.workspace,
   };
+  return JSON.stringify(payload);
 }
 
 /** What was sent: the request that the pinned tool makes of the params, under the key that the upstream got. */
@@ -122,11 +127,11 @@ function settledByToWire(settledBy: SettledBy, committed: Committed): JsonObject
     case 'resolve':
       return {
         by: 'resolve',
-        key_id: settledBy.keyId,
-        user: settledBy.user,
-        forced: settledBy.forced,
         comment: committed('comment', settledBy.comment),
         evidence: committed('evidence', settledBy.evidence),
+        forced: settledBy.forced,
+        key_id: settledBy.keyId,
+        user: settledBy.user,
       };
   }
 }
@@ -136,11 +141,11 @@ function approvalToWire(approval: ApprovalRecord, params: string | null, committ
   return approval.votes
     .filter((vote) => vote.verdict === 'approve')
     .map((vote) => ({
-      id: approval.id,
-      by: vote.user,
       at: time(vote.at),
-      params,
+      by: vote.user,
       ...(vote.comment === null ? {} : { comment: committed('comment', vote.comment) }),
+      id: approval.id,
+      params,
     }));
 }
 

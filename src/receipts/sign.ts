@@ -73,7 +73,7 @@ export async function openSigner(options: {
     kid: () => ring.current.kid,
     issue(input) {
       const { key, head } = ring.current;
-      const signed = head + Buffer.from(canonicalJson(receiptPayload(input, issuer))).toString('base64url');
+      const signed = head + Buffer.from(receiptPayload(input, issuer)).toString('base64url');
       return { id: input.id, jws: `${signed}.${sign(null, Buffer.from(signed), key).toString('base64url')}` };
     },
     jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),

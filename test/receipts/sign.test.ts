@@ -1,8 +1,10 @@
 import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, type JSONWebKeySet } from 'jose';
+import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/approval.ts';
+import type { SettledBy } from '../../src/effects/effect.ts';
 import { canonicalJson } from '../../src/effects/canonical-json.ts';
 import { commit } from '../../src/receipts/commitment.ts';
 import type { ReceiptSigner } from '../../src/receipts/sign.ts';
@@ -155,6 +157,75 @@ describe('a receipt', () => {
     } as const;
     const { jws } = signer.issue({ ...input, response: { ...input.response!, kept } });
     expect(receiptView(jws)['upstream']).toMatchObject({ response: null, status: 201 });
+  });
+});
+
+describe('the signed text', () => {
+  const word = fc.string({ unit: 'binary', maxLength: 12 });
+  const maybe = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: null });
+  const settledBy: fc.Arbitrary<SettledBy> = fc.oneof(
+    fc.constant({ by: 'owner' } as const),
+    fc.record({ by: fc.constant('probe' as const), evidence: fc.constant({ b: 1, a: 2 }) }),
+    fc.record({
+      by: fc.constant('resolve' as const),
+      keyId: word,
+      user: maybe(word),
+      forced: fc.boolean(),
+      comment: maybe(word),
+      evidence: fc.constantFrom(null, { z: 1, y: [] }),
+    }),
+  );
+
+  it('is the canonical form, whatever the effect holds', () => {
+    const base = receiptInput();
+    fc.assert(
+      fc.property(
+        fc.record({
+          agentId: word,
+          user: maybe(word),
+          rules: fc.array(fc.record({ rule: word, unknown: fc.array(word, { maxLength: 2 }) }), { maxLength: 3 }),
+          observed: maybe(fc.record({ would: fc.constant('denied_policy' as const), rule: maybe(word) })),
+          votes: fc.array(fc.record({ user: word, comment: maybe(word) }), { maxLength: 3 }),
+          claims: fc.array(word, { maxLength: 2 }),
+          erased: fc.boolean(),
+          settledBy,
+        }),
+        ({ agentId, user, rules, observed, votes, claims, erased, settledBy: by }) => {
+          const input = receiptInput({
+            settledBy: by,
+            ...(erased ? { sealed: null } : {}),
+            approval: {
+              id: 'apr_1',
+              workspace: 'demo',
+              effectId: 'eff_1',
+              digest: 'd',
+              tool: 't',
+              target: 't',
+              requester: { agentId, agentOwner: null, user, keyId: 'key_1', keyMadeBy: null },
+              requirements: [],
+              votes: votes.map((vote) => ({ ...vote, verdict: 'approve', keyId: 'k', at: 1, requirements: [] })),
+              status: 'used',
+              createdAt: 0,
+              expiresAt: 1,
+              decidedAt: 1,
+            },
+            effect: {
+              ...base.effect,
+              actor: { ...base.effect.actor, agentId, user },
+              claims,
+              trace: {
+                ...base.effect.trace,
+                matched: rules.map((rule) => ({ ...rule, effect: 'allow' })),
+                observed,
+              },
+            },
+          });
+          const text = Buffer.from(signer.issue(input).jws.split('.')[1]!, 'base64url').toString('utf8');
+          expect(canonicalJson(JSON.parse(text))).toBe(text);
+        },
+      ),
+      { numRuns: 300 },
+    );
   });
 });
 
