@@ -6,7 +6,7 @@ import { Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { loadConfiguration } from '../config/load.ts';
 import { type CliContext, toPort, withExitCodes } from './command.ts';
-import type { CliPorts, RunningGateway, RunningServer } from './ports.ts';
+import type { CliPorts, DemoUpstream, RunningGateway } from './ports.ts';
 import { styled, type Terminal } from './terminal.ts';
 import { playTour } from './tour.ts';
 
@@ -24,7 +24,7 @@ interface DemoKeys {
 
 interface Demo {
   readonly gateway: RunningGateway;
-  readonly upstream: RunningServer;
+  readonly upstream: DemoUpstream;
   readonly keys: DemoKeys;
   /** For {@link CliPorts}: the configuration and what it takes from the environment. */
   readonly store: { readonly configFile: string; readonly environment: Readonly<Record<string, string>> };
@@ -186,10 +186,15 @@ async function tour(ports: CliPorts, terminal: Terminal): Promise<void> {
       };
       const approver = await key('maria');
       const operator = await key('ada');
-      await playTour(
-        { url: demo.gateway.url, workspace: WORKSPACE, agentKey: demo.keys.agent, approver, operator },
-        terminal,
-      );
+      const stage = {
+        url: demo.gateway.url,
+        workspace: WORKSPACE,
+        agentKey: demo.keys.agent,
+        approver,
+        operator,
+        loseNextAnswer: demo.upstream.loseNextAnswer,
+      };
+      await playTour(stage, terminal);
     } finally {
       await stopDemo(demo);
     }

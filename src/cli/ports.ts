@@ -14,7 +14,7 @@ export interface CliPorts {
   /** Looks at the store of a configuration without changing it, also while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /** The demo's upstream, on loopback, in this process. */
-  startDemoUpstream(): Promise<RunningServer>;
+  startDemoUpstream(): Promise<DemoUpstream>;
 }
 
 interface StoreOptions {
@@ -40,6 +40,11 @@ export interface RunningServer {
   readonly url: string;
   /** Stops accepting, lets what is under way end, releases files. */
   close(): Promise<void>;
+}
+
+/** `loseNextAnswer`: the next write happens, and its answer is lost on the way. */
+export interface DemoUpstream extends RunningServer {
+  loseNextAnswer(): void;
 }
 
 export interface RunningGateway extends RunningServer {

@@ -1,0 +1,43 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { CODES } from '../../src/effects/codes.ts';
+import { DECISIONS } from '../../src/effects/decision.ts';
+
+const FOLDER = 'docs/errors';
+const pages = readdirSync(FOLDER).filter((file) => file !== 'README.md');
+const page = (code: string): string => readFileSync(join(FOLDER, `${code}.md`), 'utf8');
+
+test('every page has a code and every code a page', () => {
+  expect(Object.keys(CODES).length).toBeGreaterThan(50);
+  expect(pages.map((file) => file.replace(/\.md$/, '')).sort()).toEqual(Object.keys(CODES).sort());
+});
+
+describe.each(Object.entries(CODES))('%s', (code, { status, title }) => {
+  test('has the title of the table', () => {
+    expect(page(code).split('\n')[0]).toBe(`# \`${code}\`: ${title}`);
+  });
+
+  test('says what it means, whether it happened, what to do, in this order', () => {
+    const headings = [...page(code).matchAll(/^## (.*)$/gm)].map(([, text]) => text);
+    expect(headings).toEqual(['What it means', 'Did it happen?', 'What to do', 'Example']);
+  });
+
+  test('its example is an answer with this code', () => {
+    const [, http = '', json = ''] = /```http\n(.*?)```\n\n```json\n(.*?)```/s.exec(page(code)) ?? [];
+    const body: Record<string, unknown> = JSON.parse(json);
+    const stated = Number(/^HTTP\/1\.1 (\d+)/.exec(http)?.[1]);
+    expect(page(code)).toContain(`\nHTTP ${stated}`);
+    if (status === null) {
+      expect(body).toMatchObject({ reason: { code } });
+      expect(DECISIONS).toContain(body['decision']);
+    } else {
+      expect(stated).toBe(status);
+      expect(body).toMatchObject({ code, status, title });
+    }
+  });
+
+  test('stands in the list', () => {
+    expect(readFileSync(join(FOLDER, 'README.md'), 'utf8')).toContain(`| [\`${code}\`](${code}.md) |`);
+  });
+});
