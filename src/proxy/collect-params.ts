@@ -1,0 +1,58 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import type { RequestFault } from '../effects/run-request.ts';
+import { parseStrictJson } from '../effects/strict-json.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Catalog } from '../upstreams/catalog.ts';
+import { placeOf, planOf } from '../upstreams/request-template.ts';
+import { mayBeNamed } from './headers.ts';
+
+/** The params that a proxied request carries. */
+export type CollectedParams =
+  | { readonly ok: true; readonly params: JsonObject }
+  | { readonly ok: false; readonly code: 'invalid_json' | 'invalid_request'; readonly faults: readonly RequestFault[] };
+
+/**
+ * Reads a tool's params out of a request: path, query, the headers that the tool names, and a JSON body. All that goes
+ * on and is not transport becomes a param, and a param is taken from its own place only: what policy sees is what the
+ * upstream sees. The params are not checked against the schema here.
+ */
+export function collectParams(
+  catalog: Catalog,
+  tool: Tool,
+  request: {
+    readonly pathParams: Readonly<Record<string, string>>;
+    readonly query: ReadonlyMap<string, string>;
+    readonly headers: IncomingHttpHeaders;
+    readonly body: Buffer | null;
+  },
+  depthLimit: number,
+): CollectedParams {
+  const plan = planOf(tool.request);
+  const params: Record<string, Json> = {};
+  const faults: RequestFault[] = [];
+  for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
+  for (const [name, text] of request.query) {
+    if (placeOf(plan, name)?.in === 'query') params[name] = catalog.textParam(tool, name, text);
+    else faults.push({ path: `/query/${name}`, message: `is not in the query of the tool ${tool.name}` });
+  }
+  for (const [name, header] of plan.headers) {
+    const value = request.headers[header];
+    if (typeof value === 'string' && mayBeNamed(header)) params[name] = catalog.textParam(tool, name, value);
+  }
+  if (request.body !== null) {
+    const parsed = parseStrictJson(request.body, { depth: depthLimit });
+    if (!parsed.ok) {
+      const where = parsed.at === null ? '' : `line ${parsed.at.line}, column ${parsed.at.column}: `;
+      return { ok: false, code: 'invalid_json', faults: [{ path: '/body', message: `${where}${parsed.message}` }] };
+    }
+    if (!isJsonObject(parsed.value)) faults.push({ path: '/body', message: 'must be a JSON object' });
+    else {
+      for (const [name, value] of Object.entries(parsed.value)) {
+        if (placeOf(plan, name)?.in === 'body') params[name] = value;
+        else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });
+      }
+    }
+  }
+  return faults.length === 0 ? { ok: true, params } : { ok: false, code: 'invalid_request', faults };
+}

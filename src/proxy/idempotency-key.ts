@@ -1,0 +1,18 @@
+/** What a request says in `Idempotency-Key`. */
+export type ReadKey =
+  | { readonly kind: 'key'; readonly key: string }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'invalid'; readonly message: string };
+
+/**
+ * Reads `Idempotency-Key`. The quoted form of the IETF draft and the bare one that is in use name the same key.
+ * @param header as Node gives it; several headers arrive joined, and are refused as one that has a space
+ */
+export function readIdempotencyKey(header: string | readonly string[] | undefined): ReadKey {
+  if (header === undefined) return { kind: 'absent' };
+  if (typeof header !== 'string') return { kind: 'invalid', message: 'stands more than once' };
+  const quoted = /^"((?:[^"\\]|\\["\\])*)"$/.exec(header)?.[1];
+  const key = quoted === undefined ? header : quoted.replaceAll(/\\(["\\])/g, '$1');
+  if (/^[\x21-\x7e]{1,255}$/.test(key) && (quoted !== undefined || !key.startsWith('"'))) return { kind: 'key', key };
+  return { kind: 'invalid', message: 'must be 1 to 255 visible ASCII characters, bare or in double quotes' };
+}

@@ -1,0 +1,94 @@
+import type { Dispatcher } from 'undici';
+import type { Route } from '../config/configuration.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { LedgerDraft } from '../effects/ledger.ts';
+import type { RunResult } from '../effects/outcome.ts';
+import type { Principal } from '../effects/principal.ts';
+import type { Problem, RunRequest } from '../effects/run-request.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Catalog } from '../upstreams/catalog.ts';
+
+/**
+ * What the data plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
+ * function, asked on each request.
+ */
+export interface ProxyPorts {
+  /** The routes in force; the same array as long as they do not change. */
+  readonly routes: () => readonly Route[];
+  readonly catalog: () => Catalog;
+  /** Who a key is, with the limit on invalid keys by address applied; a promise only when the key is not in the cache. */
+  readonly identify: (key: string, address: string) => Identified | Promise<Identified>;
+  /**
+   * Judges a read without a store round trip: permission and identity, policy, pauses, and whether the gateway's view
+   * of keys and pauses is fresh enough.
+   */
+  readonly evaluateRead: (call: ReadCall) => ReadVerdict;
+  readonly run: (request: RunRequest) => Promise<RunResult>;
+  /** Appends events that belong to no step. */
+  readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
+  /** Reads stream through this; `null` where no upstream is declared by that id. */
+  readonly stream: (upstream: string) => Dispatcher | null;
+  /** Origin, time-out and credentials of an upstream. */
+  readonly upstream: (id: string) => ProxiedUpstream | null;
+  readonly receiptView: (jws: string) => JsonObject;
+  /** A problem as an answer. */
+  readonly renderProblem: (
+    problem: Problem,
+    request: { readonly id: string; readonly method: string },
+  ) => RenderedAnswer;
+  readonly settings: () => ProxySettings;
+  /** The store's time, ms since the epoch. */
+  readonly now: () => number;
+  readonly newId: (prefix: 'eff') => string;
+  /** Calls back whenever keys or pauses may have changed. Gives a function that ends it. */
+  readonly onAccessChanged: (listener: () => void) => () => void;
+}
+
+export type Identified =
+  | { readonly kind: 'principal'; readonly principal: Principal }
+  | { readonly kind: 'problem'; readonly problem: Problem };
+
+/** A read as a route matched it. */
+export interface ReadCall {
+  readonly principal: Principal;
+  /** The key's workspace; empty where it has none. */
+  readonly workspace: string;
+  /** The agent that the request names; `null` when it names none. */
+  readonly agentId: string | null;
+  /** `null`: no rule declares the route, and it passes reads through. Policy has nothing to say; pauses do. */
+  readonly tool: Tool | null;
+  readonly upstream: string;
+  readonly target: string;
+  readonly params: JsonObject;
+  readonly requestIp: string | null;
+}
+
+export type ReadVerdict =
+  /** It may pass as it is. `rule` is the full id of the rule that allows it, where one does. */
+  | { readonly kind: 'stream'; readonly agentId: string; readonly policyVersion: string; readonly rule: string | null }
+  /** It is refused, or has obligations: the core decides, with a record. */
+  | { readonly kind: 'govern' }
+  | { readonly kind: 'problem'; readonly problem: Problem };
+
+export interface ProxiedUpstream {
+  /** Origin, no trailing slash. */
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly credentials: { readonly header: string; readonly value: string } | null;
+}
+
+export interface RenderedAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: JsonObject;
+}
+
+export interface ProxySettings {
+  /** Origin of links, no trailing slash. */
+  readonly publicUrl: string;
+  readonly queryKey: 'allow' | 'refuse';
+  /** Bytes of a body that is inspected. */
+  readonly bodyLimit: number;
+  /** Levels of JSON nesting. */
+  readonly depthLimit: number;
+}

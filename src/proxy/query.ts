@@ -1,0 +1,62 @@
+import type { RequestFault } from '../effects/run-request.ts';
+
+/** A query, read strictly. */
+export interface ReadQuery {
+  /** Decoded values by decoded name, without `api_key`. */
+  readonly params: ReadonlyMap<string, string>;
+  /** Keys in the query, for authentication. */
+  readonly keys: readonly string[];
+  /** What goes on: the bytes as they came, without `api_key`, and without a `?` where nothing is left. */
+  readonly forwarded: string;
+  /** What is ambiguous about it. */
+  readonly faults: readonly RequestFault[];
+}
+
+const NOTHING: ReadQuery = { params: new Map(), keys: [], forwarded: '', faults: [] };
+
+/**
+ * Reads the query of a request line. A name may stand once, whatever its case: servers differ in which of two they take.
+ * @param text without the `?`; `null` where there is none
+ */
+export function readQuery(text: string | null): ReadQuery {
+  if (text === null || text === '') return NOTHING;
+  const params = new Map<string, string>();
+  const folded = new Set<string>();
+  const keys: string[] = [];
+  const kept: string[] = [];
+  const faults: RequestFault[] = [];
+  const add = (name: string, message: string): void => {
+    faults.push({ path: `/query/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`, message });
+  };
+  if (!/^[\x21-\x7e]*$/.test(text) || text.includes('#'))
+    add('', 'the query has a character that must be percent-encoded');
+  for (const pair of text.split('&')) {
+    const equals = pair.indexOf('=');
+    const name = decode(equals === -1 ? pair : pair.slice(0, equals));
+    const value = equals === -1 ? '' : decode(pair.slice(equals + 1));
+    if (name?.toLowerCase() === 'api_key') {
+      if (name === 'api_key' && value !== null) keys.push(value);
+      continue;
+    }
+    kept.push(pair);
+    if (pair === '') continue;
+    if (name === null || value === null) add('', 'a name or value of the query is not percent-encoded UTF-8');
+    else if (pair.includes(';')) add(name, 'has a ";", which some servers take for a separator; percent-encode it');
+    else if (name === '' || name === '__proto__') add(name, 'is not a name');
+    else if (folded.has(name.toLowerCase())) add(name, 'stands more than once');
+    else {
+      folded.add(name.toLowerCase());
+      params.set(name, value);
+    }
+  }
+  return { params, keys, forwarded: kept.join('&'), faults };
+}
+
+function decode(text: string): string | null {
+  if (!/[%+]/.test(text)) return text;
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,90 @@
+import type { Route, RouteRule } from '../config/configuration.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Catalog } from '../upstreams/catalog.ts';
+import { matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
+
+/** What a request matches. */
+export type RouteMatch =
+  | {
+      readonly kind: 'rule';
+      readonly route: Route;
+      readonly rule: RouteRule;
+      readonly tool: Tool;
+      /** Params of the path, as texts. */
+      readonly pathParams: Readonly<Record<string, string>>;
+    }
+  /** The route is there, no rule of it matches. */
+  | { readonly kind: 'undeclared'; readonly route: Route }
+  | { readonly kind: 'none' };
+
+/** The routes of a configuration, compiled. */
+export interface RouteTable {
+  /** The route whose prefix a raw path has, with the rest of the path, as it will be sent. */
+  locate(path: string): { readonly route: CompiledRoute; readonly rest: string } | null;
+  /** The rule that fits. HEAD follows GET, for reads. */
+  match(route: CompiledRoute, method: string, segments: readonly string[]): RouteMatch;
+}
+
+export interface CompiledRoute {
+  readonly route: Route;
+  readonly rules: ReadonlyMap<string, readonly CompiledRule[]>;
+}
+
+interface CompiledRule {
+  readonly rule: RouteRule;
+  readonly tool: Tool;
+  readonly pattern: readonly PatternSegment[];
+}
+
+/**
+ * Compiles routes.
+ * @throws Error on a rule that the configuration should have refused
+ */
+export function createRouteTable(routes: readonly Route[], catalog: Catalog): RouteTable {
+  const compiled = routes.map((route) => compileRoute(route, catalog));
+  return {
+    locate: (path) => {
+      for (const route of compiled) {
+        const { prefix } = route.route;
+        if (!path.startsWith(prefix)) continue;
+        const rest = path.slice(prefix.length);
+        if (rest === '' || rest.startsWith('/')) return { route, rest: rest === '' ? '/' : rest };
+      }
+      return null;
+    },
+    match: (compiledRoute, method, segments) => {
+      const found = find(compiledRoute, method, segments);
+      if (found !== null) return found;
+      if (method === 'HEAD') {
+        const read = find(compiledRoute, 'GET', segments);
+        if (read?.kind === 'rule' && read.tool.kind === 'read') return read;
+      }
+      return { kind: 'undeclared', route: compiledRoute.route };
+    },
+  };
+}
+
+function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
+  // Rules of one method and length; the configuration has seen to it that at most one of them fits.
+  for (const { rule, tool, pattern } of rules.get(`${method} ${segments.length}`) ?? []) {
+    const pathParams = matchPattern(pattern, segments);
+    if (pathParams !== null) return { kind: 'rule', route, rule, tool, pathParams };
+  }
+  return null;
+}
+
+function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
+  const rules = new Map<string, CompiledRule[]>();
+  for (const rule of route.rules) {
+    const pattern = readPattern(rule.path);
+    const tool = catalog.tool(rule.tool);
+    if (pattern === null || tool === null) {
+      throw new Error(`the rule ${rule.method} ${rule.path} of ${route.prefix} cannot be used`);
+    }
+    const key = `${rule.method} ${pattern.length}`;
+    const same = rules.get(key);
+    if (same === undefined) rules.set(key, [{ rule, tool, pattern }]);
+    else same.push({ rule, tool, pattern });
+  }
+  return { route, rules };
+}
