@@ -9,8 +9,10 @@ export interface TourStage {
   readonly agentKey: string;
   /** A finance lead: may approve large refunds. */
   readonly approver: Svc;
-  /** Holds an account key: may pause. */
+  /** Holds an account key: may pause and resolve. */
   readonly operator: Svc;
+  /** The payments API does the next write and loses its answer. */
+  readonly loseNextAnswer: () => void;
 }
 
 interface Scene {
@@ -18,8 +20,8 @@ interface Scene {
   readonly result: CallResult;
 }
 
-/** More refunds than any day's budget holds: the play ends before. */
-const MOST_REFUNDS = 40;
+/** More than the budget of the day holds, and as many as four payments can give back. */
+const MOST_REFUNDS = 20;
 
 /** Plays an agent that makes mistakes, prints what became of each call, and checks a receipt without the gateway. */
 export async function playTour(stage: TourStage, terminal: Terminal): Promise<void> {
@@ -69,12 +71,24 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
   played('refund while paused', await agent.call(refund('pay_5', 500)));
   await stage.operator.pauses.lift(pause.id);
 
+  say(
+    'The payments API does a refund and dies before it answers. Nobody knows; the gateway says so, and does not guess.',
+  );
+  stage.loseNextAnswer();
+  const doubtful = refund('pay_5', 700, { idempotencyKey: 'tour-lost' });
+  const lost = played('refund, the API dies', await agent.call(doubtful));
+  played('the same again', await agent.call(doubtful));
+  say('Ada looks at the payment, sees the refund, and settles it. Now it has a receipt.');
+  const finding = { outcome: 'happened', comment: 'the refund is there' } as const;
+  played('… resolved by ada', await stage.operator.resolve(lost.effectId, finding));
+
   say('Then it runs away, refunding 500.00 EUR over and over, until its budget for the day is used up.');
-  let runaway = await agent.call(refund('pay_6', 50_000));
-  let done = 0;
-  for (; runaway.status === 'committed' && done < MOST_REFUNDS; done++)
-    runaway = await agent.call(refund('pay_6', 50_000));
-  played(`refund 500 EUR, no. ${done + 1}`, runaway);
+  for (let number = 1; number <= MOST_REFUNDS; number++) {
+    const result = await agent.call(refund(`pay_${6 + (number % 4)}`, 50_000));
+    if (result.status === 'committed') continue;
+    played(`refund 500 EUR, no. ${number}`, result);
+    break;
+  }
 
   say('What became of it:\n');
   terminal.out(
