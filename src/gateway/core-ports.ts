@@ -1,0 +1,82 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { monotonicFactory } from 'ulid';
+import type { EffectPorts } from '../effects/ports.ts';
+import type { EffectStore } from '../effects/store.ts';
+import type { UpstreamPort } from '../effects/upstream.ts';
+import { authorize } from '../identity/authorize.ts';
+import type { Directory } from '../identity/directory.ts';
+import { evaluatePolicies } from '../policy/evaluate.ts';
+import type { ReceiptSigner } from '../receipts/sign.ts';
+import type { Secrets } from '../secrets/vault.ts';
+import type { SpillJournal } from '../stores/journal/spill.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { InForce } from './in-force.ts';
+import type { LivePauseView } from './pause-view.ts';
+
+/** How long after its admission a call may still be sent, ms (effects.md, A1). */
+const DISPATCH_WINDOW_MS = 2000;
+
+const ulid = monotonicFactory();
+
+/** A fresh id: the prefix, `_` and a ULID in lower case. */
+export function newId<Prefix extends string>(prefix: Prefix): string {
+  return `${prefix}_${ulid().toLowerCase()}`;
+}
+
+/**
+ * ms that never stand still: each step is the larger of what the monotonic and the wall clock say has passed, because
+ * the first may stop while the machine sleeps and the second may be set back.
+ */
+export function createElapsed(): () => number {
+  let monotonic = performance.now();
+  let wall = Date.now();
+  let total = 0;
+  return () => {
+    const [monotonicNow, wallNow] = [performance.now(), Date.now()];
+    total += Math.max(monotonicNow - monotonic, wallNow - wall);
+    [monotonic, wall] = [monotonicNow, wallNow];
+    return total;
+  };
+}
+
+/** Wires the rooms into what the core asks for. */
+export function corePorts(parts: {
+  readonly store: EffectStore;
+  readonly upstream: UpstreamPort;
+  readonly current: () => InForce;
+  readonly directory: Directory;
+  readonly pauses: LivePauseView;
+  readonly secrets: Secrets;
+  readonly signer: ReceiptSigner;
+  readonly spill: SpillJournal;
+  readonly metrics: Metrics;
+  readonly alert: (what: string, effectId: string) => void;
+}): EffectPorts {
+  const { store, current, directory, pauses, secrets, signer } = parts;
+  return {
+    store,
+    upstream: parts.upstream,
+    catalog: () => current().catalog,
+    authorize: (principal, request) => authorize(directory, principal, request),
+    judge: (input) => {
+      const { policies, configuration, upstreamEnv } = current();
+      const env = input.tool.env ?? upstreamEnv.get(input.tool.upstream) ?? directory.envOf(input.workspace);
+      return evaluatePolicies(policies, { ...input, env, mode: configuration.policies.mode });
+    },
+    policyVersion: () => current().policies.version,
+    pauses,
+    refresh: (workspace) => pauses.refresh(workspace),
+    secrets,
+    issueReceipt: (facts) => signer.issue(facts),
+    spill: (request) => parts.spill.write(request),
+    newId,
+    newNonce: () => randomBytes(12).toString('base64url'),
+    elapsed: createElapsed(),
+    owner: randomUUID(),
+    settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: false }),
+    alert: (what, effectId) => {
+      parts.metrics.alerted(what);
+      parts.alert(what, effectId);
+    },
+  };
+}

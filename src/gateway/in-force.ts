@@ -1,0 +1,71 @@
+import { InvalidFiles } from '../diagnostics/finding.ts';
+import type { Configuration } from '../config/configuration.ts';
+import { loadConfiguration } from '../config/load.ts';
+import type { EffectStore } from '../effects/store.ts';
+import { loadPolicySets } from '../policy/load.ts';
+import type { CompiledPolicies } from '../policy/policies.ts';
+import { proveDenial } from '../policy/self-test.ts';
+import { type Catalog, createCatalog } from '../upstreams/catalog.ts';
+
+/** What the files say, checked and compiled: swapped in as a whole, or not at all. */
+export interface InForce {
+  readonly configuration: Configuration;
+  readonly policies: CompiledPolicies;
+  readonly catalog: Catalog;
+  /** Units by pool. */
+  readonly pools: ReadonlyMap<string, number>;
+  /** The fact `env` of an upstream's tools, where the upstream says. */
+  readonly upstreamEnv: ReadonlyMap<string, string>;
+  /** Everything that has to be watched. */
+  readonly files: readonly string[];
+  /** Findings that leave the files usable, for the log. */
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Reads configuration and policies, compiles them, and proves that a forbidden call is denied.
+ * @param environment laid over the process's own when `${NAME}` is expanded
+ * @throws InvalidFiles with every fault of the configuration, or of the policies
+ */
+export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
+  const { configuration, warnings, files } = await loadConfiguration(configFile, { environment });
+  const pools = new Map(configuration.pools.map(({ id, units }) => [id, units]));
+  const loaded = await loadPolicySets({
+    paths: configuration.policies.paths,
+    tools: configuration.tools,
+    upstreams: configuration.upstreams.map(({ id }) => id),
+    pools,
+    roles: configuration.roles,
+  });
+  proveDenial(loaded.set);
+  return {
+    configuration,
+    policies: loaded.set,
+    catalog: createCatalog(configuration.tools),
+    pools,
+    upstreamEnv: new Map(configuration.upstreams.flatMap(({ id, env }) => (env === null ? [] : [[id, env] as const]))),
+    files: [...files, ...loaded.files],
+    warnings: [...warnings, ...loaded.warnings].map(({ at, message }) =>
+      at === null ? message : `${at.file}:${at.line}:${at.column} ${message}`,
+    ),
+  };
+}
+
+/**
+ * Makes the policies the ones that admissions must have seen.
+ * @throws InvalidFiles when a budget would change its unit or window without `reset: true`
+ */
+export async function activate(store: EffectStore, { policies }: InForce): Promise<void> {
+  const activation = await store.activatePolicy(policies.version, policies.budgets);
+  if (activation.kind === 'active') return;
+  throw new InvalidFiles(
+    activation.budgets.map(({ budget, was, is }) => ({
+      code: 'budget_redefined',
+      severity: 'error',
+      message: `Budget ${budget} has rows counted as "${was}"; the file says "${is}"`,
+      hint: 'give the budget another id, or write reset: true to begin at zero',
+      at: null,
+    })),
+    new Map(),
+  );
+}

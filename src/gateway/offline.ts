@@ -1,0 +1,81 @@
+import { loadConfiguration } from '../config/load.ts';
+import { type CliPorts, CommandFailure } from '../cli/ports.ts';
+import { KEY_KINDS } from '../effects/principal.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import { createKeyRecord, keyState, keyToWire } from '../identity/key-record.ts';
+import { allProfiles } from '../identity/profiles.ts';
+import { openSecrets } from '../secrets/vault.ts';
+import { glanceAtStore, openKeyStore } from '../stores/embedded/key-store.ts';
+
+/** Makes a key directly in the store, also while a gateway runs on it; the gateway notices within a moment. */
+export const createKey: CliPorts['createKey'] = async (options) => {
+  const { configuration } = await loadConfiguration(options.configFile, { environment: options.environment });
+  const secrets = await openSecrets(configuration.secrets);
+  const store = await openKeyStore(configuration.store.path).catch((error: unknown) => {
+    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+  });
+  try {
+    const workspaces = configuration.workspaces.map(({ id }) => id);
+    const needsWorkspace = options.kind === 'account' || options.kind === 'agent';
+    const only = workspaces.length === 1 ? (workspaces[0] ?? null) : null;
+    const made = createKeyRecord(
+      {
+        user: options.user,
+        madeBy: null,
+        name: options.name ?? `${options.kind} key`,
+        kind: options.kind,
+        profile: options.profile,
+        workspace: options.workspace ?? (needsWorkspace ? only : null),
+        agentId: options.agent,
+        scopes: null,
+        allowedTools: null,
+        expiresInMs: null,
+      },
+      {
+        pepper: secrets.keyPepper,
+        now: Date.now(),
+        profiles: allProfiles(configuration.auth.profiles),
+        workspaces,
+        defaultExpiryMs: configuration.auth.defaultExpiryMs,
+      },
+    );
+    if (made.kind === 'refused')
+      throw new CommandFailure(made.faults.map(({ path, message }) => `--${flagOf(path)}: ${message}`).join('\n'));
+    store.putKey(made.record, { type: 'gateway', id: 'command-line' });
+    return { record: keyToWire(made.record), key: made.key };
+  } finally {
+    store.close();
+  }
+};
+
+function flagOf(path: string): string {
+  const name = path.slice(1);
+  return name === 'agent_id' ? 'agent' : name === 'user_id' ? 'user' : name;
+}
+
+/** Looks at a store without changing it, also while a gateway runs on it. */
+export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const glance = await glanceAtStore(configuration.store.path);
+  switch (glance.state) {
+    case 'absent':
+      return { state: 'absent', problem: null, durability: null, inUse: false, keys: null };
+    case 'broken':
+      return {
+        state: 'broken',
+        problem: {
+          message: glance.message,
+          remedy: `Look at ${configuration.store.path}; restore a backup, or start with another store.path.`,
+        },
+        durability: null,
+        inUse: glance.inUse,
+        keys: null,
+      };
+    case 'ready': {
+      const keys = { account: 0, agent: 0, administrative: 0, profile: 0 };
+      for (const kind of KEY_KINDS)
+        keys[kind] = glance.keys.filter((key) => key.kind === kind && keyState(key, Date.now()) === 'active').length;
+      return { state: 'ready', problem: null, durability: glance.durability, inUse: glance.inUse, keys };
+    }
+  }
+};

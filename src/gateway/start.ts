@@ -1,0 +1,309 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { addControlPlane } from '../api/control-plane.ts';
+import { createServer } from '../api/server.ts';
+import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
+import { unchangeable } from '../config/changes.ts';
+import { readEnvironment } from '../config/environment.ts';
+import { watchFiles } from '../config/watch.ts';
+import { InvalidFiles } from '../diagnostics/finding.ts';
+import { decideApproval, type People } from '../effects/decide-approval.ts';
+import type { RunResult } from '../effects/outcome.ts';
+import type { EffectPorts } from '../effects/ports.ts';
+import { previewEffect } from '../effects/preview-effect.ts';
+import { resolveEffect } from '../effects/resolve-effect.ts';
+import { runEffect } from '../effects/run-effect.ts';
+import type { RunRequest } from '../effects/run-request.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { createAuthenticator } from '../identity/authenticate.ts';
+import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
+import { createDirectory, type Directory } from '../identity/directory.ts';
+import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
+import { allProfiles } from '../identity/profiles.ts';
+import { openSigner } from '../receipts/sign.ts';
+import { receiptView } from '../receipts/view.ts';
+import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
+import { openSecrets } from '../secrets/vault.ts';
+import { openEmbeddedStore } from '../stores/embedded/open.ts';
+import { openSpillJournal } from '../stores/journal/spill.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { createMetrics } from '../telemetry/metrics.ts';
+import { createUpstreams } from '../upstreams/upstreams.ts';
+import { VERSION } from '../version.ts';
+import { corePorts, newId } from './core-ports.ts';
+import { activate, type InForce, readFiles } from './in-force.ts';
+import { createPauseView } from './pause-view.ts';
+import { startSweeper } from './sweeper.ts';
+
+/** Ledger of what belongs to no workspace. */
+const INSTALLATION = '_';
+const SWEEP_EVERY_MS = 1000;
+
+/** For tests that stop or break the gateway at a point of their choice. */
+export interface GatewayHooks {
+  readonly decorate: (ports: EffectPorts) => EffectPorts;
+}
+
+/**
+ * Starts a gateway in this process; resolves when it accepts requests. The order is that of trust: files, secrets,
+ * store (recovery included), policies, and only then the port.
+ * @throws InvalidFiles, CommandFailure
+ */
+export async function startGateway(
+  options: GatewayOptions,
+  hooks: GatewayHooks = { decorate: (ports) => ports },
+): Promise<RunningGateway> {
+  let inForce = await readFiles(options.configFile, options.environment);
+  const { configuration } = inForce;
+  const current = (): InForce => inForce;
+  const logger = createLogger({ level: options.log === 'none' ? 'silent' : configuration.telemetry.logLevel });
+  for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
+
+  const secrets = await mendable(openSecrets(configuration.secrets));
+  const store = await mendable(
+    openEmbeddedStore({
+      path: configuration.store.path,
+      lockWaitMs: configuration.store.lockWaitMs,
+      retention: configuration.retention,
+      worker: 'auto',
+    }),
+  );
+  const signer = await mendable(
+    openSigner({
+      keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
+      issuer: configuration.receipts.issuer,
+      installId: store.installId,
+      version: VERSION,
+      durability: () => store.health().durability,
+    }),
+  );
+  const spill = await openSpillJournal(join(configuration.store.path, 'spill'));
+  const isUsable = store.health().ready;
+  if (isUsable) await activate(store, inForce);
+  const directory = createDirectory(configuration, store);
+  if (isUsable) await directory.refresh();
+  const pauses = createPauseView(store);
+  const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
+  const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  const ports = hooks.decorate(
+    corePorts({
+      store,
+      upstream: upstreams,
+      current,
+      directory,
+      pauses,
+      secrets,
+      signer,
+      spill,
+      metrics,
+      alert: (what, effectId) => logger.error({ alert: what, effect_id: effectId }, 'somebody has to look at this'),
+    }),
+  );
+  const people = peopleOf(directory, store);
+  const authenticator = createAuthenticator({
+    store,
+    peppers: [secrets.keyPepper, ...secrets.previousPeppers],
+    elapsed: () => performance.now(),
+  });
+  const run = async (request: RunRequest): Promise<RunResult> => {
+    const result = await runEffect(ports, request);
+    if (result.kind === 'outcome') metrics.decided(result.outcome.decision, result.outcome.reason.code, request.via);
+    return result;
+  };
+
+  let origin = configuration.server.publicUrl ?? '';
+  let isDraining = false;
+  const settings = () => {
+    const { server, auth, limits } = inForce.configuration;
+    return {
+      publicUrl: server.publicUrl ?? origin,
+      allowedHosts: server.allowedHosts,
+      queryKey: auth.queryKey,
+      depthLimit: limits.paramsDepth,
+    };
+  };
+  const keyContext = () => ({
+    pepper: secrets.keyPepper,
+    now: store.now(),
+    profiles: allProfiles(inForce.configuration.auth.profiles),
+    workspaces: directory.workspaces(),
+    defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
+  });
+  const server = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+  await addControlPlane(
+    server,
+    {
+      store,
+      authenticate: (key) => authenticator.authenticate(key),
+      run,
+      preview: (request) => previewEffect(ports, request),
+      resolve: (call) => resolveEffect(ports, call),
+      decideApproval: (call) => decideApproval(ports, people, call),
+      directory,
+      catalog: () => inForce.catalog,
+      policies: () => ({ set: inForce.policies, mode: inForce.configuration.policies.mode }),
+      profiles: () => allProfiles(inForce.configuration.auth.profiles),
+      keys: {
+        create: (request) => createKeyRecord(request, keyContext()),
+        successor: (record) => successorOf(record, keyContext()),
+      },
+      receipts: { view: receiptView, jwks: () => signer.jwks() },
+      pools: () => inForce.pools,
+      settings,
+      newId,
+      impediments: () => (isDraining ? [{ part: 'gateway', message: 'It is shutting down.' }] : []),
+      metrics: () => metrics.render(),
+    },
+    VERSION,
+  );
+
+  const administrativeKey = await bootstrap(store, secrets.keyPepper, options, configuration.store.path);
+  const listening = await listen(server, configuration.server.host, options.port ?? configuration.server.port);
+  if (origin === '') origin = listening;
+  const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
+    logger.error({ err: error }, 'sweeping failed'),
+  );
+
+  /** Takes on what the files say now; what is broken leaves everything as it was. */
+  let reloading = Promise.resolve();
+  const reload = async (): Promise<void> => {
+    try {
+      const next = await readFiles(options.configFile, options.environment);
+      if (
+        next.configuration.digest === inForce.configuration.digest &&
+        next.policies.version === inForce.policies.version
+      )
+        return;
+      for (const name of unchangeable(inForce.configuration, next.configuration))
+        logger.warn({ setting: name }, 'changes at the next start only');
+      await activate(store, next);
+      inForce = next;
+      upstreams.update(next.configuration.upstreams, next.configuration.limits);
+      directory.update(next.configuration);
+      for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
+      logger.info(
+        { policy_version: next.policies.version, rules: next.policies.rules.length },
+        'configuration and policies reloaded',
+      );
+      await store.append(INSTALLATION, [
+        {
+          kind: 'policy.loaded',
+          effectId: null,
+          actor: { type: 'gateway', id: ports.owner },
+          data: { version: next.policies.version },
+        },
+      ]);
+    } catch (error) {
+      const message =
+        error instanceof InvalidFiles || error instanceof StoreUnavailable ? error.message : 'it could not be read';
+      logger.error({ detail: message }, 'the new configuration is not in force; the last good one is');
+      metrics.alerted('configuration_rejected');
+      await store
+        .append(INSTALLATION, [
+          {
+            kind: 'policy.rejected',
+            effectId: null,
+            actor: { type: 'gateway', id: ports.owner },
+            data: { in_force: inForce.policies.version },
+          },
+        ])
+        .catch(() => undefined);
+    }
+  };
+  const watch = watchFiles(
+    () => inForce.files,
+    () => {
+      reloading = reloading.then(reload);
+    },
+  );
+  logger.info(
+    {
+      url: listening,
+      version: VERSION,
+      policy_version: inForce.policies.version,
+      durability: store.health().durability,
+    },
+    'ready',
+  );
+
+  return {
+    url: listening,
+    administrativeKey,
+    async close() {
+      isDraining = true;
+      await watch.close();
+      await server.close();
+      await sweeper.stop();
+      await reloading;
+      await authenticator.close();
+      await upstreams.close();
+      await store.close();
+    },
+  };
+}
+
+/** What a person can mend is said as such. */
+async function mendable<T>(opening: Promise<T>): Promise<T> {
+  try {
+    return await opening;
+  } catch (error) {
+    if (error instanceof StoreUnavailable || error instanceof KeyFileFault) throw new CommandFailure(error.message);
+    throw error;
+  }
+}
+
+function peopleOf(directory: Directory, store: EffectStore): People {
+  return {
+    rolesOf: (user) => directory.rolesOf(user),
+    agent: (workspace, id) => directory.agent(workspace, id),
+    async key(keyId) {
+      const record = await store.key(keyId.slice('key_'.length));
+      // A key that was rotated or has expired since was good when it asked; one that was revoked may not act any more.
+      return record === null || keyState(record, store.now()) === 'revoked' ? null : { profile: record.profile };
+    },
+  };
+}
+
+async function bootstrap(
+  store: EffectStore,
+  pepper: Buffer,
+  options: GatewayOptions,
+  storePath: string,
+): Promise<RunningGateway['administrativeKey']> {
+  const file = join(storePath, 'admin.key');
+  const { bootstrapAdminKeyFile } = readEnvironment();
+  const provided =
+    bootstrapAdminKeyFile === null
+      ? null
+      : await readFile(bootstrapAdminKeyFile, 'utf8').catch(() => failToRead(bootstrapAdminKeyFile));
+  const made = await bootstrapAdministrativeKey({ store, pepper, provided }).catch((error: unknown) => {
+    throw new CommandFailure(error instanceof Error ? error.message : String(error));
+  });
+  if (made.key === null) return (await readKeyFile(file)) === null ? null : { file };
+  if (options.firstKey === 'shown') return { key: made.key };
+  await makeKeyFile(file, `${made.key}\n`);
+  return { file };
+}
+
+function failToRead(file: string): never {
+  throw new CommandFailure(`SVC_BOOTSTRAP_ADMIN_KEY_FILE names ${file}, which cannot be read.`);
+}
+
+async function listen(
+  server: { listen(at: { host: string; port: number }): Promise<string> },
+  host: string,
+  port: number,
+): Promise<string> {
+  try {
+    return await server.listen({ host, port });
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : null;
+    if (code === 'EADDRINUSE')
+      throw new CommandFailure(
+        `Port ${port} on ${host} is taken. Stop what uses it, or start with --port N (0 lets the system choose).`,
+      );
+    if (code === 'EACCES' || code === 'EADDRNOTAVAIL')
+      throw new CommandFailure(`The gateway may not listen on ${host}:${port}.`);
+    throw error;
+  }
+}
