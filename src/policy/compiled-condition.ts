@@ -145,6 +145,8 @@ function judgeOfLeaf(
   };
   if (isJson(right)) {
     const judge = judgement(name, right);
+    // Most leaves: no function in between.
+    if (!negated && ifAbsent === null) return { judge: (input, item) => judge(read(input, item)), fixed: true };
     return { judge: (input, item) => judged(read(input, item), judge), fixed: true };
   }
   const reference = referenceOf(right) ?? '';

@@ -5,7 +5,7 @@ import type { PolicyInput } from './input.ts';
 import { obligationsOf } from './obligations.ts';
 import type { CompiledPolicies, CompiledRule } from './policies.ts';
 import { renderForPeople } from './template.ts';
-import { candidates } from './tool-index.ts';
+import { matchingRules } from './tool-index.ts';
 
 export type { PolicyInput } from './input.ts';
 export type { CompiledPolicies } from './policies.ts';
@@ -19,35 +19,49 @@ const MAX_MATCHED = 64;
  * could change an answer, and does not throw, whatever the params are.
  */
 export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Verdict {
-  const matched: CompiledRule[] = [];
-  const shadow: CompiledRule[] = [];
   const index = set.byTool.get(input.tool.name);
-  if (index !== undefined)
-    candidates(index, input, (rule) => {
-      if (input.now < rule.from || input.now >= rule.until) return;
-      if (!holds(rule.perCall, input, undefined, rule.unknownIs)) return;
-      (rule.mode === 'shadow' ? shadow : matched).push(rule);
-    });
-  if (matched.length > 1) matched.sort(byRank);
+  let matched: readonly CompiledRule[] = index === undefined ? NO_RULES : inOrder(matchingRules(index, input));
+  let shadow = NO_NAMES;
+  if (matched.some(isShadow)) {
+    shadow = shadowRefusals(matched);
+    matched = matched.filter((rule) => !isShadow(rule));
+  }
   const trace: VerdictTrace = {
     policyVersion: set.version,
-    matched: matched.length === 0 ? NO_MATCHES : tracedRules(matched, input),
-    shadow: shadow.length === 0 ? NO_NAMES : shadowRefusals(shadow),
+    matched: tracedRules(matched, input),
+    shadow,
     observed: null,
   };
   const verdict = combine(matched, input, trace);
   return input.mode === 'observe' ? observed(verdict) : verdict;
 }
 
-const NO_MATCHES: readonly MatchedRule[] = [];
+const NO_RULES: readonly CompiledRule[] = [];
 const NO_NAMES: readonly string[] = [];
 
-function byRank(a: CompiledRule, b: CompiledRule): number {
-  return a.rank - b.rank;
+/** Sorts by rank in place, by insertion: the lists are short, and rules of one bucket are in order already. */
+function inOrder(rules: CompiledRule[]): CompiledRule[] {
+  if (rules.length > MAX_MATCHED) return rules.sort((a, b) => a.rank - b.rank);
+  for (let to = 1; to < rules.length; to += 1) {
+    const rule = rules[to];
+    if (rule === undefined) break;
+    let at = to;
+    for (let before = rules[at - 1]; before !== undefined && before.rank > rule.rank; before = rules[at - 1]) {
+      rules[at] = before;
+      at -= 1;
+    }
+    rules[at] = rule;
+  }
+  return rules;
+}
+
+function isShadow(rule: CompiledRule): boolean {
+  return rule.mode === 'shadow';
 }
 
 function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readonly MatchedRule[] {
-  return rules.slice(0, MAX_MATCHED).map((rule) => {
+  const named = rules.length > MAX_MATCHED ? rules.slice(0, MAX_MATCHED) : rules;
+  return named.map((rule) => {
     // True without help: nothing that is unknown has decided.
     if (!rule.unknownIs || holds(rule.perCall, input, undefined, false)) return rule.plainMatch;
     return { ...rule.plainMatch, unknown: unknownFacts(rule.perCall, input) };
@@ -56,11 +70,13 @@ function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readon
 
 function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
   return rules
-    .filter((rule) => rule.effect === 'pause' || rule.effect === 'deny' || rule.effect === 'require_approval')
-    .sort(byRank)
+    .filter((rule) => isShadow(rule) && REFUSING.has(rule.effect))
     .slice(0, MAX_MATCHED)
     .map((rule) => rule.id);
 }
+
+/** Effects that keep a call from running at once. */
+const REFUSING: ReadonlySet<CompiledRule['effect']> = new Set(['pause', 'deny', 'require_approval']);
 
 /** The lattice. Rules come in the order of report, so that the first refusal is the one to name. */
 function combine(matched: readonly CompiledRule[], input: PolicyInput, trace: VerdictTrace): Verdict {

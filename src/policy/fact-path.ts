@@ -199,6 +199,7 @@ function keyReader(name: string | number | undefined): ReadFact {
       return (input) => input.key.profile;
     case 'user':
       return (input) => input.key.user;
+    case undefined:
     default:
       return absent;
   }
@@ -216,6 +217,7 @@ function agentReader(name: string | number | undefined, rest: readonly (string |
       return (input) => follow(input.agent.roles, rest);
     case 'attributes':
       return (input) => follow(input.agent.attributes, rest);
+    case undefined:
     default:
       return absent;
   }
@@ -237,6 +239,7 @@ function toolReader(name: string | number | undefined, rest: readonly (string | 
       return (input) => input.tool.actionType;
     case 'param_names':
       return (input) => declaredParams(input.tool.paramsSchema);
+    case undefined:
     default:
       return absent;
   }

@@ -13,6 +13,8 @@ export type Obligations =
 
 /** Buckets longer than this are named by their digest. */
 const MAX_BUCKET = 256;
+/** Characters that JSON writes as they are. */
+const PLAIN = /^[ !#-[\]-~]*$/;
 
 /**
  * What the matched rules ask, added up. Rules that name one budget hold it once, with the lowest limit and the larger
@@ -90,6 +92,11 @@ function bucketOf(
   by: Bucketing,
   input: PolicyInput,
 ): { readonly kind: 'bucket'; readonly text: string } | { readonly kind: 'absent'; readonly fact: string } {
+  const [first, second] = by.facts;
+  const only = first !== undefined && second === undefined ? first.read(input, undefined) : undefined;
+  // Most buckets are one plain name, which needs no serialiser.
+  if (typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only))
+    return { kind: 'bucket', text: `["${only}"]` };
   const values: Json[] = [];
   for (const fact of by.facts) {
     const value = fact.read(input, undefined);
@@ -105,10 +112,17 @@ function bucketOf(
 }
 
 function add(made: Obligation[], obligation: Obligation): void {
-  const index = made.findIndex((known) => isSame(known, obligation));
-  const known = made[index];
-  if (known === undefined) made.push(obligation);
-  else made[index] = merged(known, obligation);
+  // Attempts of one rule are counted once, and those of two are not alike.
+  if (made.length === 0 || obligation.kind === 'rate_limit') {
+    made.push(obligation);
+    return;
+  }
+  for (const [index, known] of made.entries())
+    if (isSame(known, obligation)) {
+      made[index] = merged(known, obligation);
+      return;
+    }
+  made.push(obligation);
 }
 
 function isSame(a: Obligation, b: Obligation): boolean {

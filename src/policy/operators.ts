@@ -5,7 +5,7 @@ import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 /** Kleene's third value is `undefined`: it could not be judged. */
 export type Truth = boolean | undefined;
 
-/** Judges the value of a fact that is there (never `undefined` or `null`, but for `exists` and `type`). */
+/** Judges the value of a fact. Absent and null are unknown, but for `exists` and `type`. */
 export type Judge = (left: Json | undefined) => Truth;
 
 /** Canonical names: the engine's own where it has one. */
@@ -85,18 +85,11 @@ export function seesAbsence(name: OperatorName): boolean {
   return name === 'exists' || name === 'type';
 }
 
+const LITERAL_ONLY: readonly OperatorName[] = ['glob', 'regex', 'regex_find', 'exists', 'type'];
+
 /** Whether the right side may come from a fact; patterns, type names and `exists` stand in the file. */
 export function takesFact(name: OperatorName): boolean {
-  switch (name) {
-    case 'glob':
-    case 'regex':
-    case 'regex_find':
-    case 'exists':
-    case 'type':
-      return false;
-    default:
-      return true;
-  }
+  return !LITERAL_ONLY.includes(name);
 }
 
 /**
@@ -151,9 +144,13 @@ function patternFault(kind: PatternKind, patterns: readonly string[]): string | 
  * another type than the right side asks for is unknown, for the negative operators too.
  */
 export function judgement(name: OperatorName, right: Json): Judge {
+  const bound = typeof right === 'number' ? right : Number.NaN;
   switch (name) {
     case 'equal':
-      return (left) => (isScalar(left) && typeof left === typeof right ? left === right : undefined);
+      return (left) => {
+        if (left === right) return true;
+        return typeof left === typeof right && isScalar(left) ? false : undefined;
+      };
     case 'notEqual':
       return (left) => (isScalar(left) && typeof left === typeof right ? left !== right : undefined);
     case 'in':
@@ -161,13 +158,13 @@ export function judgement(name: OperatorName, right: Json): Judge {
     case 'notIn':
       return membership(right, false);
     case 'greaterThan':
-      return comparison(right, (a, b) => a > b);
+      return (left) => (isFiniteNumber(left) ? left > bound : undefined);
     case 'greaterThanInclusive':
-      return comparison(right, (a, b) => a >= b);
+      return (left) => (isFiniteNumber(left) ? left >= bound : undefined);
     case 'lessThan':
-      return comparison(right, (a, b) => a < b);
+      return (left) => (isFiniteNumber(left) ? left < bound : undefined);
     case 'lessThanInclusive':
-      return comparison(right, (a, b) => a <= b);
+      return (left) => (isFiniteNumber(left) ? left <= bound : undefined);
     case 'deepEqual':
       return (left) => (left !== undefined && typeName(left) === typeName(right) ? jsonEquals(left, right) : undefined);
     case 'starts_with':
@@ -236,10 +233,6 @@ function membership(right: Json, whenMember: boolean): Judge {
   // An empty list has no type: every scalar is known not to be in it.
   return (left) =>
     isScalar(left) && (typeof left === type || list.length === 0) ? members.has(left) === whenMember : undefined;
-}
-
-function comparison(right: Json, compare: (left: number, right: number) => boolean): Judge {
-  return (left) => (isFiniteNumber(left) && typeof right === 'number' ? compare(left, right) : undefined);
 }
 
 function someText(right: Json, test: (text: string, part: string) => boolean): Judge {

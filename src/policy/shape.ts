@@ -184,6 +184,7 @@ function described(shape: Shape): string {
       return 'a whole number';
     case 'number':
       return 'a number';
+    case undefined:
     default:
       return 'true or false';
   }

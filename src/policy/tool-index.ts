@@ -1,5 +1,5 @@
 import type { Json } from '../effects/json.ts';
-import type { Equality, Test } from './compiled-condition.ts';
+import { type Equality, holds, type Test } from './compiled-condition.ts';
 import type { ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import type { CompiledRule } from './policies.ts';
@@ -30,8 +30,6 @@ const MIN_SAVED = 4;
 /** A rule that asks for more values than this is asked always: it would stand in too many places. */
 const MAX_VALUES = 64;
 
-const NONE: readonly CompiledRule[] = [];
-
 /** Builds the index of one tool over its rules. */
 export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
   let rest = rules;
@@ -46,14 +44,24 @@ export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
   return { always: rest, keys, couldPermit: couldPermit(rules) };
 }
 
-/** Calls `visit` with every rule that the call could match, and with few that it cannot. Each rule comes once. */
-export function candidates(index: ToolIndex, input: PolicyInput, visit: (rule: CompiledRule) => void): void {
-  for (const rule of index.always) visit(rule);
+/** The rules that match a call, in no order. Few others are asked. */
+export function matchingRules(index: ToolIndex, input: PolicyInput): CompiledRule[] {
+  const matching: CompiledRule[] = [];
+  addMatching(index.always, input, matching);
   for (const key of index.keys) {
     const value = key.read(input, undefined);
     const type = scalarType(value);
-    if (value !== undefined && type !== 'other') for (const rule of key.byValue.get(value) ?? NONE) visit(rule);
-    for (const rule of key.mistyped[type]) visit(rule);
+    const bucket = value === undefined || type === 'other' ? undefined : key.byValue.get(value);
+    if (bucket !== undefined) addMatching(bucket, input, matching);
+    addMatching(key.mistyped[type], input, matching);
+  }
+  return matching;
+}
+
+function addMatching(rules: readonly CompiledRule[], input: PolicyInput, matching: CompiledRule[]): void {
+  for (const rule of rules) {
+    if (input.now < rule.from || input.now >= rule.until) continue;
+    if (holds(rule.perCall, input, undefined, rule.unknownIs)) matching.push(rule);
   }
 }
 
@@ -123,16 +131,9 @@ function keyIndex(read: ReadFact, members: readonly Member[]): KeyIndex {
 }
 
 function scalarType(value: Json | undefined): ScalarType | 'other' {
-  switch (typeof value) {
-    case 'string':
-      return 'string';
-    case 'number':
-      return Number.isFinite(value) ? 'number' : 'other';
-    case 'boolean':
-      return 'boolean';
-    default:
-      return 'other';
-  }
+  const type = typeof value;
+  if (type === 'string' || type === 'boolean') return type;
+  return Number.isFinite(value) ? 'number' : 'other';
 }
 
 function couldPermit(rules: readonly CompiledRule[]): boolean {
