@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto';
+import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from './canonical-json.ts';
 import type { JsonObject } from './json.ts';
 
@@ -16,7 +16,7 @@ export interface FingerprintedAction {
  * The fingerprint of an action: HMAC-SHA-256 over its canonical form, under a key of the workspace (a bare hash of
  * params falls to a dictionary). `fp1:` names the version of the form.
  */
-export function fingerprint(key: Buffer, action: FingerprintedAction): string {
+export function fingerprint(key: KeyObject, action: FingerprintedAction): string {
   const canonical = canonicalJson({
     v: 1,
     workspace: action.workspace,
@@ -34,6 +34,6 @@ export function fingerprint(key: Buffer, action: FingerprintedAction): string {
  * same window is the same call. Windows begin at whole multiples of `windowMs`; a repeat in the next one is a new call.
  * @param now ms since the epoch, store time
  */
-export function deriveKey(key: Buffer, action: FingerprintedAction, windowMs: number, now: number): string {
+export function deriveKey(key: KeyObject, action: FingerprintedAction, windowMs: number, now: number): string {
   return `derived:${windowMs}:${Math.floor(now / windowMs)}:${fingerprint(key, action)}`;
 }

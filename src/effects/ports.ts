@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { StateCheck } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { Reason } from './decision.ts';
@@ -113,7 +114,7 @@ export interface EffectPorts {
   /** Brings policy and pauses up to what the store has in force. */
   readonly refresh: (workspace: string) => Promise<void>;
   readonly secrets: {
-    fingerprintKey(workspace: string): Buffer;
+    fingerprintKey(workspace: string): KeyObject;
     newSalts(): Readonly<Record<string, string>>;
     seal(content: SealedParams, bound: SealBinding): string;
     open(sealed: string, bound: SealBinding): SealedParams | null;

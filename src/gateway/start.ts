@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { addControlPlane } from '../api/control-plane.ts';
@@ -266,7 +267,7 @@ function peopleOf(directory: Directory, store: EffectStore): People {
 
 async function bootstrap(
   store: EffectStore,
-  pepper: Buffer,
+  pepper: KeyObject,
   options: GatewayOptions,
   storePath: string,
 ): Promise<RunningGateway['administrativeKey']> {

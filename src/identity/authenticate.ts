@@ -1,4 +1,4 @@
-import { timingSafeEqual } from 'node:crypto';
+import { type KeyObject, timingSafeEqual } from 'node:crypto';
 import type { KeyRecord } from '../effects/controls.ts';
 import type { Principal } from '../effects/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
@@ -45,7 +45,7 @@ type KeyStore = Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>
  */
 export function createAuthenticator(options: {
   readonly store: KeyStore;
-  readonly peppers: readonly [Buffer, ...Buffer[]];
+  readonly peppers: readonly [KeyObject, ...KeyObject[]];
   /** Monotonic ms. */
   readonly elapsed: () => number;
 }): Authenticator {

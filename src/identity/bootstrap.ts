@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { EffectStore } from '../effects/store.ts';
 import { makeKey, parseKey } from './key-format.ts';
 import { recordOf } from './key-record.ts';
@@ -16,7 +17,7 @@ export type Bootstrap =
  */
 export async function bootstrapAdministrativeKey(options: {
   readonly store: Pick<EffectStore, 'keys' | 'putKey' | 'now' | 'health'>;
-  readonly pepper: Buffer;
+  readonly pepper: KeyObject;
   readonly provided: string | null;
 }): Promise<Bootstrap> {
   const { store, pepper } = options;

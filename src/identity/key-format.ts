@@ -1,4 +1,4 @@
-import { createHmac, randomBytes } from 'node:crypto';
+import { createHmac, type KeyObject, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { KeyKind } from '../effects/principal.ts';
 
@@ -43,7 +43,7 @@ export function parseKey(text: string): ParsedKey | null {
 }
 
 /** What is stored of a key: HMAC-SHA-256 of the whole key under the pepper. */
-export function hashKey(pepper: Buffer, key: string): Buffer {
+export function hashKey(pepper: KeyObject, key: string): Buffer {
   return createHmac('sha256', pepper).update(key).digest();
 }
 

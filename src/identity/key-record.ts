@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { KeyRecord } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { KeyKind, Scope } from '../effects/principal.ts';
@@ -23,7 +24,7 @@ export interface KeyRequest {
 
 /** What a request for a key is judged by. */
 export interface KeyContext {
-  readonly pepper: Buffer;
+  readonly pepper: KeyObject;
   /** ms since the epoch, the store's time. */
   readonly now: number;
   readonly profiles: readonly KeyProfile[];

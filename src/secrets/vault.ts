@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto';
 import { inspect } from 'node:util';
 import type { SealedParams } from '../effects/ports.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
@@ -16,16 +23,16 @@ export interface SealBinding {
 /** The secrets of an installation. Printing or serialising it shows nothing. */
 export interface Secrets {
   /** Key of the HMAC under which API keys are stored. */
-  readonly keyPepper: Buffer;
+  readonly keyPepper: KeyObject;
   /** Peppers of masters that are being rotated out: keys made under them stay valid. */
-  readonly previousPeppers: readonly Buffer[];
+  readonly previousPeppers: readonly KeyObject[];
   /** Key for signed, expiring links. */
-  readonly linkKey: Buffer;
+  readonly linkKey: KeyObject;
   /**
    * Key of a workspace's fingerprints. While a master is being rotated out this is still the oldest one's: a repeat
    * must find the fingerprint that its first call left, or it would be a conflict.
    */
-  fingerprintKey(workspace: string): Buffer;
+  fingerprintKey(workspace: string): KeyObject;
   /** Encrypts (AES-256-GCM, a key of its own for each seal). */
   seal(plain: SealedParams, bound: SealBinding): string;
   /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
@@ -46,7 +53,7 @@ const SALT_BYTES = 16;
 
 interface SealKey {
   readonly id: Buffer;
-  readonly key: Buffer;
+  readonly key: KeyObject;
 }
 
 /**
@@ -68,7 +75,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
   const current = sealKeyOf(master);
   const sealKeys = [current, ...previous.map(sealKeyOf)];
   const oldest = previous.at(-1) ?? master;
-  const fingerprintKeys = new Map<string, Buffer>();
+  const fingerprintKeys = new Map<string, KeyObject>();
   const hidden = (): string => '[secrets]';
 
   return {
@@ -91,13 +98,16 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
 }
 
 function sealKeyOf(master: Buffer): SealKey {
-  return { id: deriveKey(master, 'seal-id', '').subarray(0, KEY_ID_BYTES), key: deriveKey(master, 'seal', '') };
+  return {
+    id: deriveKey(master, 'seal-id', '').export().subarray(0, KEY_ID_BYTES),
+    key: deriveKey(master, 'seal', ''),
+  };
 }
 
 // Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each seal has
 // a key of its own, derived from a second nonce.
-function subkey(key: Buffer, nonce: Buffer): Buffer {
-  return createHmac('sha256', key).update(nonce).digest();
+function subkey(key: KeyObject, nonce: Buffer): KeyObject {
+  return createSecretKey(createHmac('sha256', key).update(nonce).digest());
 }
 
 function associated(bound: SealBinding): Buffer {

@@ -1,10 +1,11 @@
+import { createSecretKey } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type Authenticator, createAuthenticator } from '../../src/identity/authenticate.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { type KeyShelf, keyShelf, PEPPER, shelve } from './key-shelf.ts';
 
-const OLD_PEPPER = Buffer.alloc(32, 6);
+const OLD_PEPPER = createSecretKey(Buffer.alloc(32, 6));
 
 let shelf: KeyShelf;
 let authenticator: Authenticator;

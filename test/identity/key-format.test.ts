@@ -1,3 +1,4 @@
+import { createSecretKey } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -73,7 +74,7 @@ describe('key format', () => {
 
   it('hashes the whole key under the pepper', () => {
     const { key } = makeKey('agent');
-    const [one, two] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
+    const [one, two] = [createSecretKey(Buffer.alloc(32, 1)), createSecretKey(Buffer.alloc(32, 2))];
     expect(hashKey(one, key)).toHaveLength(32);
     expect(hashKey(one, key)).toEqual(hashKey(one, key));
     expect(hashKey(one, key)).not.toEqual(hashKey(two, key));

@@ -1,3 +1,4 @@
+import { createSecretKey } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { parseKey } from '../../src/identity/key-format.ts';
 import {
@@ -14,7 +15,7 @@ const DAY = 86_400_000;
 const NOW = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
 
 const context: KeyContext = {
-  pepper: Buffer.alloc(32, 9),
+  pepper: createSecretKey(Buffer.alloc(32, 9)),
   now: NOW,
   profiles: allProfiles([
     {

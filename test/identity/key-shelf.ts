@@ -1,3 +1,4 @@
+import { createSecretKey } from 'node:crypto';
 import type { KeyRecord } from '../../src/effects/controls.ts';
 import type { KeyKind } from '../../src/effects/principal.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
@@ -54,7 +55,7 @@ export function keyShelf(): KeyShelf {
   return shelf;
 }
 
-export const PEPPER = Buffer.alloc(32, 5);
+export const PEPPER = createSecretKey(Buffer.alloc(32, 5));
 
 /** A key on the shelf. */
 export function shelve(

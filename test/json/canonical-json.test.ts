@@ -1,3 +1,4 @@
+import { createSecretKey } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { canonicalJson } from '../../src/effects/canonical-json.ts';
@@ -76,7 +77,7 @@ describe('canonical JSON', () => {
 });
 
 describe('fingerprint', () => {
-  const key = Buffer.alloc(32, 7);
+  const key = createSecretKey(Buffer.alloc(32, 7));
   const action = {
     workspace: 'demo',
     agentId: 'bot',
@@ -99,7 +100,7 @@ describe('fingerprint', () => {
       { ...action, params: { amount: 2, note: 'x' } },
       { ...action, params: { amount: 1 } },
     ].map((other) => fingerprint(key, other));
-    expect(new Set([base, fingerprint(Buffer.alloc(32, 8), action), ...others]).size).toBe(9);
+    expect(new Set([base, fingerprint(createSecretKey(Buffer.alloc(32, 8)), action), ...others]).size).toBe(9);
   });
 
   test('a derived key lasts for its window', () => {
