@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { PauseRecord, PauseScope } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
+import { compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
@@ -65,6 +66,9 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
     async (request, reply) => {
       const { scope, reason, until } = request.body;
       const { principal } = callerOf(request);
+      const pattern = scope.tool === undefined ? null : compilePattern('glob', scope.tool);
+      if (pattern !== null && !pattern.ok)
+        throw refuseFaults([{ path: '/scope/tool', message: `is no glob: ${pattern.message}` }]);
       const end = until === undefined ? null : timeFromWire(until);
       if (until !== undefined && (end === null || end <= store.now()))
         throw refuseFaults([{ path: '/until', message: 'must be a time that is still to come' }]);

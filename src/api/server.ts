@@ -2,7 +2,13 @@ import type { Socket } from 'node:net';
 import { STATUS_CODES } from 'node:http';
 import underPressure from '@fastify/under-pressure';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import Fastify, { type FastifyBaseLogger, type FastifyError, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, {
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
 import { ulid } from 'ulid';
 import type { Code } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
@@ -34,7 +40,9 @@ export function createServer(options: ServerOptions): ApiApp {
   const { settings } = options;
   const app: ApiApp = Fastify({
     loggerInstance: options.logger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
+    // What was answered is what is sent: no serializer may drop members that a schema does not list.
+    schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
     genReqId: () => `req_${ulid().toLowerCase()}`,
@@ -63,8 +71,6 @@ export function createServer(options: ServerOptions): ApiApp {
     },
   }).withTypeProvider<TypeBoxTypeProvider>();
 
-  // What was checked is what is sent: no serializer may drop members that a schema does not list.
-  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.decorateRequest('caller', null);
   const allowed = allowedMethods(app);
 

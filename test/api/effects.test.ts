@@ -1,0 +1,281 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Rig, refund, startRig } from './rig.ts';
+
+const EFFECTS = '/v1/workspaces/demo/effects';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+describe('run', () => {
+  it('commits, and answers a repeat with the same receipt', async () => {
+    const body = refund();
+    const first = await rig.send('POST', EFFECTS, { body });
+    expect(first.json).toMatchObject({ decision: 'committed', agent_id: 'bot', did_it_happen: 'yes' });
+    expect(first.status).toBe(200);
+    expect(first.headers['svc-effect-id']).toBe(first.json['effect_id']);
+    const again = await rig.send('POST', EFFECTS, { body });
+    expect(again.status).toBe(409);
+    expect(again.headers['x-should-retry']).toBe('false');
+    expect(again.json).toMatchObject({ decision: 'duplicate_blocked', effect_id: first.json['effect_id'] });
+    expect(again.json['receipt']).toEqual(first.json['receipt']);
+  });
+
+  it('takes the key from the header too, quoted or not, and refuses two that disagree', async () => {
+    const { idempotency_key: key, ...body } = refund();
+    const first = await rig.send('POST', EFFECTS, { body, headers: { 'idempotency-key': String(key) } });
+    expect(first.json['decision']).toBe('committed');
+    const again = await rig.send('POST', EFFECTS, { body, headers: { 'idempotency-key': `"${String(key)}"` } });
+    expect(again.json['decision']).toBe('duplicate_blocked');
+    const both = await rig.send('POST', EFFECTS, {
+      body: { ...body, idempotency_key: 'another' },
+      headers: { 'idempotency-key': String(key) },
+    });
+    expect(both.status).toBe(400);
+    expect(both.json['errors']).toEqual([expect.objectContaining({ path: '/idempotency_key' })]);
+  });
+
+  it('asks for an idempotency key by a code of its own', async () => {
+    const { idempotency_key: _, ...body } = refund();
+    const answer = await rig.send('POST', EFFECTS, { body });
+    expect(answer.status).toBe(400);
+    expect(answer.json).toMatchObject({ code: 'idempotency_key_required', did_it_happen: 'no' });
+  });
+
+  it('lists every fault at once, names unknown fields and what was probably meant', async () => {
+    const answer = await rig.send('POST', EFFECTS, {
+      body: {
+        agentid: 'bot',
+        tool: '',
+        params: [],
+        idempotency_key: 'has space',
+        state_check: { intent: 1, on_mismatch: 'stop' },
+      },
+    });
+    expect(answer.status).toBe(400);
+    const errors = answer.json['errors'] as unknown as { path: string; message: string }[];
+    expect(errors.map(({ path }) => path).toSorted()).toEqual([
+      '/agentid',
+      '/idempotency_key',
+      '/params',
+      '/state_check/assumed_state',
+      '/state_check/conditions',
+      '/state_check/intent',
+      '/state_check/on_mismatch',
+      '/state_check/required_fields',
+      '/tool',
+    ]);
+    expect(errors.find(({ path }) => path === '/agentid')?.message).toContain("did you mean 'agent_id'");
+  });
+
+  it('refuses metadata over 4 KiB and conditions with unknown operators', async () => {
+    const answer = await rig.send('POST', EFFECTS, {
+      body: refund({
+        metadata: { note: 'x'.repeat(5000) },
+        state_check: {
+          intent: 'i',
+          required_fields: [],
+          assumed_state: {},
+          conditions: { amount: { $near: 1 } },
+          on_mismatch: 'replan',
+        },
+      }),
+    });
+    expect(answer.status).toBe(400);
+    const errors = answer.json['errors'] as unknown as { path: string }[];
+    expect(errors.map(({ path }) => path)).toEqual(['/state_check/conditions/amount/$near', '/metadata']);
+  });
+
+  it.each([
+    ['an administrative key', 'admin', 'wrong_key_kind'],
+    ['a read-only profile', 'readonly', 'insufficient_scope'],
+    ['a key of another workspace', 'stranger', 'wrong_workspace'],
+    ['a key that may not call the tool', 'restricted', 'tool_not_allowed'],
+  ] as const)('makes a decision of %s', async (_what, key, code) => {
+    const answer = await rig.send('POST', EFFECTS, { key: rig.keys[key], body: refund() });
+    expect(answer.status).toBe(403);
+    expect(answer.json).toMatchObject({ decision: 'denied_permission', reason: { code }, did_it_happen: 'no' });
+    expect(answer.headers['x-should-retry']).toBe('false');
+  });
+
+  it.each([
+    ['bad fields', { body: { tool: 7 } }],
+    ['bad JSON', { raw: '{"tool":' }],
+    ['another content type', { raw: 'a=b', headers: { 'content-type': 'text/plain' } }],
+    ['too much', { raw: JSON.stringify({ pad: 'x'.repeat(300_000) }) }],
+  ])('judges permission before the body: %s', async (_what, options) => {
+    const answer = await rig.send('POST', EFFECTS, { key: rig.keys.admin, ...options });
+    expect(answer.status).toBe(403);
+    expect(answer.json).toMatchObject({ decision: 'denied_permission', reason: { code: 'wrong_key_kind' } });
+  });
+
+  it.each([
+    ['no agent named', { agent_id: undefined }, 400, { code: 'invalid_request' }],
+    ['an unknown agent', { agent_id: 'nobody' }, 403, { decision: 'denied_identity' }],
+    ['a disabled agent', { agent_id: 'retired' }, 403, { decision: 'denied_identity' }],
+    ['a target that the params do not name', { target: 'payment:pay_2' }, 400, { code: 'target_mismatch' }],
+    ['params that do not fit', { params: { payment_id: 'pay_1' } }, 400, { code: 'invalid_request' }],
+    ['an undeclared tool', { tool: 'payments.steal' }, 403, { decision: 'denied_policy' }],
+    [
+      'a tool that no rule allows',
+      { tool: 'deploy.start', params: { service: 'a' } },
+      403,
+      { decision: 'denied_policy' },
+    ],
+  ])('%s', async (_what, change, status, shape) => {
+    const answer = await rig.send('POST', EFFECTS, { body: refund(change) });
+    expect(answer.json).toMatchObject(shape);
+    expect(answer.status).toBe(status);
+  });
+
+  it('waits for a running twin where the caller prefers to', async () => {
+    const body = refund();
+    const [first, second] = await Promise.all([
+      rig.send('POST', EFFECTS, { body }),
+      rig.send('POST', EFFECTS, { body, headers: { prefer: 'respond-async, wait=5' } }),
+    ]);
+    expect(first.json['decision']).toBe('committed');
+    expect(second.json['decision']).toBe('duplicate_blocked');
+  });
+});
+
+describe('preview', () => {
+  it('says what the call would get and writes nothing', async () => {
+    const body = refund();
+    const preview = await rig.send('POST', `${EFFECTS}/preview`, { body });
+    expect(preview.status).toBe(200);
+    expect(preview.json).toMatchObject({
+      would: 'committed',
+      http_status: 200,
+      policies: [{ rule: 'rig/refund', effect: 'allow' }],
+    });
+    expect((await rig.send('POST', EFFECTS, { body })).json['decision']).toBe('committed');
+    const { json } = await rig.send('POST', `${EFFECTS}/preview`, { body });
+    expect(json).toMatchObject({ would: 'duplicate_blocked', http_status: 409 });
+  });
+
+  it('needs no idempotency key', async () => {
+    const { idempotency_key: _, ...body } = refund();
+    expect((await rig.send('POST', `${EFFECTS}/preview`, { body })).json['would']).toBe('committed');
+  });
+
+  it('is a problem for a key that may not preview', async () => {
+    const answer = await rig.send('POST', `${EFFECTS}/preview`, { key: rig.keys.readonly, body: refund() });
+    expect(answer.status).toBe(403);
+    expect(answer.json['code']).toBe('insufficient_scope');
+    expect(answer.headers['content-type']).toContain('application/problem+json');
+  });
+});
+
+describe('reading effects', () => {
+  it('shows the effect, its ledger, its receipt and its stages', async () => {
+    const run = await rig.send('POST', EFFECTS, { body: refund({ metadata: { ticket: 7 } }) });
+    const id = String(run.json['effect_id']);
+    const { json } = await rig.send('GET', `${EFFECTS}/${id}`);
+    expect(json['effect']).toMatchObject({
+      id,
+      effect_id: id,
+      state: 'committed',
+      decision: 'committed',
+      metadata: { ticket: 7 },
+      receipt: run.json['receipt'],
+    });
+    const ledger = json['ledger'] as unknown as { kind: string; seq: number; effect_id: string }[];
+    expect(ledger.map(({ kind }) => kind)).toContain('receipt.issued');
+    expect(ledger.map(({ seq }) => seq)).toEqual(ledger.map(({ seq }) => seq).toSorted((a, b) => a - b));
+    const receipt = await rig.send('GET', `${EFFECTS}/${id}/receipt`);
+    expect(receipt.json).toEqual(run.json['receipt']);
+    const bare = await rig.send('GET', `${EFFECTS}/${id}/receipt`, { headers: { accept: 'application/jose' } });
+    expect(bare.headers['content-type']).toContain('application/jose');
+    expect(bare.text).toBe(receipt.json['jws']);
+    const stages = (await rig.send('GET', `${EFFECTS}/${id}/run`)).json['stages'] as unknown as { stage: string }[];
+    expect(stages.map(({ stage }) => stage)).toEqual(expect.arrayContaining(['authenticate', 'policy', 'execute']));
+  });
+
+  it('hides the effects of other agents and workspaces as if there were none', async () => {
+    const run = await rig.send('POST', EFFECTS, { body: refund() });
+    const id = String(run.json['effect_id']);
+    for (const path of [`${EFFECTS}/${id}`, `${EFFECTS}/${id}/receipt`, `${EFFECTS}/${id}/run`]) {
+      expect((await rig.send('GET', path, { key: rig.keys.agent })).status).toBe(200);
+      const other = await rig.send('GET', path, { key: rig.keys.otherAgent });
+      expect([other.status, other.json['code']]).toEqual([404, 'not_found']);
+    }
+    const abroad = await rig.send('GET', `/v1/workspaces/elsewhere/effects/${id}`, { key: rig.keys.stranger });
+    expect(abroad.status).toBe(404);
+    const mine = await rig.send('GET', EFFECTS, { key: rig.keys.otherAgent });
+    expect(mine.json['effects']).toEqual([]);
+    const asked = await rig.send('GET', `${EFFECTS}?agent_id=bot`, { key: rig.keys.otherAgent });
+    expect(asked.json).toEqual({ effects: [], next_cursor: null });
+  });
+
+  it('has no receipt for what was refused, and says so', async () => {
+    const run = await rig.send('POST', EFFECTS, { body: refund({ tool: 'deploy.start', params: { service: 'a' } }) });
+    const answer = await rig.send('GET', `${EFFECTS}/${String(run.json['effect_id'])}/receipt`);
+    expect([answer.status, answer.json['code']]).toEqual([404, 'receipt_not_issued']);
+    expect((await rig.send('GET', `${EFFECTS}/eff_nothing/receipt`)).json['code']).toBe('not_found');
+  });
+
+  it('pages through a list and filters it', async () => {
+    for (let index = 0; index < 3; index += 1) await rig.send('POST', EFFECTS, { body: refund() });
+    const first = await rig.send('GET', `${EFFECTS}?limit=2&state=committed&tool=payments.refund`);
+    const page = first.json['effects'] as unknown as { id: string; state: string }[];
+    expect(page).toHaveLength(2);
+    const next = await rig.send(
+      'GET',
+      `${EFFECTS}?limit=2&state=committed&cursor=${String(first.json['next_cursor'])}`,
+    );
+    const ids = (next.json['effects'] as unknown as { id: string }[]).map(({ id }) => id);
+    expect(ids.length).toBeGreaterThan(0);
+    expect(page.some(({ id }) => ids.includes(id))).toBe(false);
+    const none = await rig.send('GET', `${EFFECTS}?since=2999-01-01T00:00:00Z`);
+    expect(none.json['effects']).toEqual([]);
+  });
+
+  it.each([
+    ['limit=0', '/query/limit'],
+    ['limit=201', '/query/limit'],
+    ['limit=ten', '/query/limit'],
+    ['state=done', '/query/state'],
+    ['since=yesterday', '/query/since'],
+    ['until=2026-02-31T00:00:00Z', '/query/until'],
+    ['stat=unknown', '/query/stat'],
+    ['tool=a&tool=b', '/query/tool'],
+  ])('refuses the query %s', async (query, path) => {
+    const answer = await rig.send('GET', `${EFFECTS}?${query}`);
+    expect(answer.status).toBe(400);
+    expect((answer.json['errors'] as unknown as { path: string }[])[0]?.path).toBe(path);
+  });
+});
+
+describe('resolve', () => {
+  it('settles an unknown outcome once; too early, twice and the other way are told apart', async () => {
+    rig.loseNextAnswer();
+    const run = await rig.send('POST', EFFECTS, { body: refund() });
+    expect(run.status).toBe(504);
+    expect(run.json).toMatchObject({ decision: 'unknown_effect', safe_to_retry: false, next: 'resolve' });
+    const path = `${EFFECTS}/${String(run.json['effect_id'])}/resolve`;
+    const early = await rig.send('POST', path, { body: { outcome: 'not_happened' } });
+    expect([early.status, early.json['code'], early.json['next']]).toEqual([409, 'too_early', 'wait']);
+    expect(Number(early.headers['retry-after'])).toBeGreaterThan(0);
+    expect((await rig.send('POST', path, { key: rig.keys.agent, body: { outcome: 'happened' } })).status).toBe(403);
+    const bad = await rig.send('POST', path, { body: { outcome: 'perhaps' } });
+    expect(bad.status).toBe(400);
+    const done = await rig.send('POST', path, { body: { outcome: 'happened', comment: 'seen in the books' } });
+    expect(done.json['effect']).toMatchObject({
+      state: 'committed',
+      settled_by: { by: 'resolve', user: 'ops', comment: 'seen in the books' },
+    });
+    expect((await rig.send('POST', path, { body: { outcome: 'happened' } })).status).toBe(200);
+    expect((await rig.send('POST', path, { body: { outcome: 'not_happened' } })).json['code']).toBe('already_resolved');
+  });
+
+  it('is for unknown outcomes only', async () => {
+    const run = await rig.send('POST', EFFECTS, { body: refund({ tool: 'deploy.start', params: { service: 'a' } }) });
+    const path = `${EFFECTS}/${String(run.json['effect_id'])}/resolve`;
+    expect((await rig.send('POST', path, { body: { outcome: 'happened' } })).json['code']).toBe('not_unknown');
+    const none = await rig.send('POST', `${EFFECTS}/eff_none/resolve`, { body: { outcome: 'happened' } });
+    expect(none.status).toBe(404);
+  });
+});

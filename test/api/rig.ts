@@ -1,0 +1,347 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import type { InjectOptions } from 'fastify';
+import { ulid } from 'ulid';
+import type { ApiApp } from '../../src/api/app.ts';
+import { addControlPlane } from '../../src/api/control-plane.ts';
+import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
+import { createServer } from '../../src/api/server.ts';
+import { loadConfiguration } from '../../src/config/load.ts';
+import { decideApproval } from '../../src/effects/decide-approval.ts';
+import type { EffectPorts } from '../../src/effects/ports.ts';
+import { previewEffect } from '../../src/effects/preview-effect.ts';
+import type { KeyKind, Scope } from '../../src/effects/principal.ts';
+import { resolveEffect } from '../../src/effects/resolve-effect.ts';
+import { runEffect } from '../../src/effects/run-effect.ts';
+import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { createAuthenticator } from '../../src/identity/authenticate.ts';
+import { authorize } from '../../src/identity/authorize.ts';
+import { createDirectory } from '../../src/identity/directory.ts';
+import { createKeyRecord, successorOf } from '../../src/identity/key-record.ts';
+import { allProfiles } from '../../src/identity/profiles.ts';
+import { evaluatePolicies } from '../../src/policy/evaluate.ts';
+import { loadPolicySets } from '../../src/policy/load.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import { receiptView } from '../../src/receipts/view.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
+import { openSecrets } from '../../src/secrets/vault.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { createUpstreams } from '../../src/upstreams/upstreams.ts';
+import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+
+/** What a test sees of an answer. */
+export interface Seen {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | number | undefined>>;
+  readonly text: string;
+  // Bodies are asserted on by the tests, member by member.
+  readonly json: Record<string, never> & { readonly [name: string]: unknown };
+}
+
+export type Keys = Readonly<
+  Record<
+    | 'account'
+    | 'approver'
+    | 'agent'
+    | 'otherAgent'
+    | 'admin'
+    | 'readonly'
+    | 'operator'
+    | 'runner'
+    | 'stranger'
+    | 'restricted',
+    string
+  >
+>;
+
+export interface Rig {
+  readonly app: ApiApp;
+  readonly ports: ApiPorts;
+  readonly keys: Keys;
+  readonly logs: () => string;
+  readonly loseNextAnswer: () => void;
+  send(method: InjectOptions['method'], path: string, options?: SendOptions): Promise<Seen>;
+  close(): Promise<void>;
+}
+
+export interface SendOptions {
+  readonly key?: string | null;
+  readonly body?: unknown;
+  /** Sent as it is, instead of `body`. */
+  readonly raw?: string | Buffer;
+  readonly headers?: Record<string, string>;
+}
+
+const CONFIG = (url: string, folder: string) => `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "${folder}/store" }
+users: [ { id: maria, roles: [finance-lead] }, { id: olga, roles: [] } ]
+roles: { finance-lead: {} }
+workspaces:
+  - id: demo
+    agents: [ { id: bot, team: support, owner: olga }, { id: other-bot, team: support }, { id: retired, disabled: true } ]
+  - { id: elsewhere, agents: [ { id: stranger } ] }
+policies: { paths: ["${folder}/policy.yaml"] }
+upstreams: [ { id: payments, url: "${url}", timeout: 5s } ]
+tools:
+  - name: payments.refund
+    title: Refund
+    upstream: payments
+    kind: write
+    request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency, reason] }
+    params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
+    target: "payment:{payment_id}"
+    timeout: 5s
+    max_processing: 100ms
+    state: { request: { method: GET, path: "/v1/payments/{payment_id}" } }
+  - name: deploy.start
+    title: Deploy
+    upstream: payments
+    kind: write
+    request: { method: POST, path: /v1/deployments, body: [service] }
+    params_schema: { type: object, required: [service], properties: { service: { type: string } }, additionalProperties: false }
+    target: "service:{service}"
+pools: [ { id: deploy-slot, units: 2 } ]
+`;
+
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: rig
+owner: team-test
+budgets:
+  agent-day: { unit: EUR-cent, by: [agent.id], per: year, limit: 100000 }
+  team-day: { unit: EUR-cent, by: [agent.team], per: year, limit: 1000000 }
+rules:
+  - id: refund
+    effect: allow
+    match: { tools: [payments.refund] }
+    when: { params.amount: { lte: 50000 } }
+    obligations: [ { budget: { use: agent-day, amount: params.amount } }, { budget: { use: team-day, amount: params.amount } } ]
+  - id: refund-large
+    effect: require_approval
+    match: { tools: [payments.refund] }
+    when: { params.amount: { gt: 50000 } }
+    approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Refund \${params.amount}" }
+`;
+
+/** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
+export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
+  const upstream = await startPaymentsUpstream({ port: 0 });
+  await writeFile(join(folder, 'gateway.yaml'), CONFIG(upstream.url, folder));
+  await writeFile(join(folder, 'policy.yaml'), POLICY);
+  const { configuration } = await loadConfiguration(join(folder, 'gateway.yaml'));
+  const store = await openEmbeddedStore({
+    path: join(folder, 'store'),
+    lockWaitMs: 1000,
+    retention: { keysMs: null, effectsMs: 86_400_000, denialsMs: 86_400_000 },
+    worker: 'never',
+  });
+  const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
+  const signer = await openSigner({
+    keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
+    issuer: null,
+    installId: store.installId,
+    version: '0.0.0-test',
+    durability: () => store.health().durability,
+  });
+  const pools = new Map(configuration.pools.map(({ id, units }) => [id, units]));
+  const { set } = await loadPolicySets({
+    paths: configuration.policies.paths,
+    tools: configuration.tools,
+    upstreams: configuration.upstreams.map(({ id }) => id),
+    pools,
+    roles: configuration.roles,
+  });
+  await store.activatePolicy(set.version, set.budgets);
+  const directory = createDirectory(configuration, store);
+  await directory.refresh();
+  const catalog = createCatalog(configuration.tools);
+  const upstreams = createUpstreams(configuration.upstreams, {
+    responseBytes: 1_000_000,
+    responseKeptBytes: 65_536,
+  });
+  const pauses = createPauseView(store);
+  const elapsed = () => performance.now();
+  const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed });
+  const newId = (prefix: string) => `${prefix}_${ulid().toLowerCase()}`;
+  const core: EffectPorts = {
+    store,
+    upstream: upstreams,
+    catalog: () => catalog,
+    authorize: (principal, request) => authorize(directory, principal, request),
+    judge: (input) => evaluatePolicies(set, { ...input, env: directory.envOf(input.workspace), mode: 'enforce' }),
+    policyVersion: () => set.version,
+    pauses,
+    refresh: (workspace) => pauses.refresh(workspace),
+    secrets,
+    issueReceipt: (facts) => signer.issue(facts),
+    spill: async () => undefined,
+    newId,
+    newNonce: () => ulid(),
+    elapsed,
+    owner: 'rig',
+    settings: () => ({ dispatchWindowMs: 2000, allowForce: false }),
+    alert: () => undefined,
+  };
+  const people = {
+    rolesOf: directory.rolesOf,
+    agent: directory.agent,
+    key: async () => ({ profile: null }),
+  };
+  const profiles = allProfiles(configuration.auth.profiles);
+  const keyContext = () => ({
+    pepper: secrets.keyPepper,
+    now: store.now(),
+    profiles,
+    workspaces: directory.workspaces(),
+    defaultExpiryMs: { account: null, agent: null, administrative: null, profile: null },
+  });
+  const settings: ApiSettings = {
+    publicUrl: 'http://127.0.0.1:8080',
+    allowedHosts: [],
+    queryKey: 'allow',
+    depthLimit: 64,
+    ...change,
+  };
+  const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  const ports: ApiPorts = {
+    store,
+    authenticate: (key) => authenticator.authenticate(key),
+    run: (request) => runEffect(core, request),
+    preview: (request) => previewEffect(core, request),
+    resolve: (call) => resolveEffect(core, call),
+    decideApproval: (call) => decideApproval(core, people, call),
+    directory,
+    catalog: () => catalog,
+    policies: () => ({ set, mode: 'enforce' }),
+    profiles: () => profiles,
+    keys: {
+      create: (request) => createKeyRecord(request, keyContext()),
+      successor: (of) => successorOf(of, keyContext()),
+    },
+    receipts: { view: receiptView, jwks: () => signer.jwks() },
+    pools: () => pools,
+    settings: () => settings,
+    newId,
+    impediments: () => [],
+    metrics: () => metrics.render(),
+  };
+
+  let written = '';
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      written += chunk.toString();
+      done();
+    },
+  });
+  const app = createServer({
+    logger: createLogger({ level: 'debug', sink }),
+    settings: () => settings,
+    bodyLimit: 256 * 1024,
+  });
+  await addControlPlane(app, ports, '0.0.0-test');
+  await app.ready();
+
+  const actor = { type: 'gateway', id: 'rig' } as const;
+  const makeKey = async (
+    kind: KeyKind,
+    more: {
+      user?: string;
+      workspace?: string;
+      agentId?: string;
+      profile?: string;
+      scopes?: Scope[];
+      allowedTools?: string[];
+    } = {},
+  ): Promise<string> => {
+    const made = createKeyRecord(
+      {
+        user: more.user ?? null,
+        madeBy: null,
+        name: kind,
+        kind,
+        profile: more.profile ?? null,
+        workspace: more.workspace ?? null,
+        agentId: more.agentId ?? null,
+        scopes: more.scopes ?? null,
+        allowedTools: more.allowedTools ?? null,
+        expiresInMs: null,
+      },
+      keyContext(),
+    );
+    if (made.kind === 'refused') throw new Error(JSON.stringify(made.faults));
+    await store.putKey(made.record, actor);
+    return made.key;
+  };
+  const demo = { workspace: 'demo' };
+  const keys: Keys = {
+    account: await makeKey('account', { ...demo, user: 'ops' }),
+    approver: await makeKey('account', { ...demo, user: 'maria' }),
+    agent: await makeKey('agent', { ...demo, agentId: 'bot' }),
+    otherAgent: await makeKey('agent', { ...demo, agentId: 'other-bot' }),
+    admin: await makeKey('administrative', { user: 'root' }),
+    readonly: await makeKey('profile', { ...demo, profile: 'mcp_readonly' }),
+    operator: await makeKey('profile', { ...demo, profile: 'mcp_operator' }),
+    runner: await makeKey('profile', { ...demo, profile: 'mcp_agent', agentId: 'bot' }),
+    stranger: await makeKey('account', { workspace: 'elsewhere', user: 'ops' }),
+    restricted: await makeKey('agent', { ...demo, agentId: 'bot', allowedTools: ['deploy.start'] }),
+  };
+
+  return {
+    app,
+    ports,
+    keys,
+    logs: () => written,
+    loseNextAnswer: () => upstream.loseNextAnswer(),
+    async send(method, path, { key = keys.account, body, raw, headers = {} } = {}) {
+      const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+      const answer = await app.inject({
+        ...(method === undefined ? {} : { method }),
+        url: path,
+        headers: {
+          host: '127.0.0.1:8080',
+          ...(key === null ? {} : { 'x-api-key': key }),
+          ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(payload === undefined ? {} : { payload }),
+      });
+      const isJson = String(answer.headers['content-type'] ?? '').includes('json');
+      return {
+        status: answer.statusCode,
+        headers: answer.headers,
+        text: answer.body,
+        json: isJson && answer.body !== '' ? answer.json() : {},
+      };
+    },
+    async close() {
+      await app.close();
+      await authenticator.close();
+      await upstreams.close();
+      await upstream.close();
+      await store.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+let counter = 0;
+
+/** A refund that is in order, with a key of its own. */
+export function refund(change: Record<string, unknown> = {}): Record<string, unknown> {
+  counter += 1;
+  return {
+    tool: 'payments.refund',
+    params: { payment_id: 'pay_1', amount: 100, currency: 'EUR' },
+    agent_id: 'bot',
+    idempotency_key: `key-${counter}`,
+    ...change,
+  };
+}
