@@ -99,14 +99,14 @@ function typeOf(schema: JsonObject): string {
   const expected = text(schema['x-expected']);
   if (schema['x-duration'] !== undefined) return bounded('duration', schema['x-duration']);
   if (schema['x-size'] !== undefined) return bounded('size', schema['x-size']);
-  if (type === 'integer') return `integer, ${String(schema['minimum'])} to ${String(schema['maximum'])}`;
+  if (type === 'integer') return `integer, ${Number(schema['minimum'])} to ${Number(schema['maximum'])}`;
   if (type === 'boolean') return '`true`, `false`';
   if (Array.isArray(type)) return type.join(', ');
   return type === undefined ? 'any value' : expected.replace('a duration such as 30d', 'duration') || 'text';
 }
 
 function bounded(word: string, bounds: Json | undefined): string {
-  return isJsonObject(bounds) ? `${word}, ${String(bounds['min'])} to ${String(bounds['max'])}` : word;
+  return isJsonObject(bounds) ? `${word}, ${text(bounds['min'])} to ${text(bounds['max'])}` : word;
 }
 
 function defaultOf(schema: JsonObject): string {

@@ -1,19 +1,18 @@
 import { createHash, type Hash } from 'node:crypto';
-import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { watch } from 'chokidar';
 
 /** A change is told when nothing has moved for so long: writers that write in pieces are waited for. */
 const SETTLE_MS = 100;
+/** In a folder that never rests they are looked at after this long all the same. */
+const LONGEST_MS = 1_000;
 /** File systems without notices (network mounts, some container mounts) are looked at this often. */
 const LOOK_MS = 10_000;
 /** Folders are looked into this deep. */
 const MAX_DEPTH = 8;
 
 export interface FileWatch {
-  /** Fulfilled when notices of the file system are heard; changes before that are found as well, but later. */
-  readonly ready: Promise<void>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /**
@@ -23,74 +22,82 @@ export interface FileWatch {
  * @param paths files and folders; asked again after each change, because a new configuration may name others
  */
 export function watchFiles(paths: () => readonly string[], onChange: () => void): FileWatch {
-  let known = contentOf(paths());
-  let folders = foldersOf(paths());
-  let settling: NodeJS.Timeout | null = null;
-  let isClosed = false;
+  const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
+  let settling: { readonly timer: NodeJS.Timeout; readonly since: number } | null = null;
 
-  const watcher = watch([...folders], {
-    ignoreInitial: true,
-    depth: 0,
-    followSymlinks: false,
-    ignorePermissionErrors: true,
-  });
+  const wait = (): void => {
+    const now = performance.now();
+    const since = settling?.since ?? now;
+    if (settling !== null) clearTimeout(settling.timer);
+    const left = Math.max(0, since + LONGEST_MS - now);
+    settling = { timer: setTimeout(look, Math.min(SETTLE_MS, left)).unref(), since };
+  };
   const look = (): void => {
     settling = null;
-    if (isClosed) return;
     const found = contentOf(paths());
     const isChanged = found !== known;
     known = found;
     if (isChanged) onChange();
-    follow();
+    // What happened in a new folder before it was watched has to be looked for.
+    if (follow()) wait();
   };
-  const follow = (): void => {
-    const wanted = foldersOf(paths());
-    watcher.add([...wanted].filter((folder) => !folders.has(folder)));
-    const gone = [...folders].filter((folder) => !wanted.has(folder));
-    if (gone.length > 0) watcher.unwatch(gone);
-    folders = wanted;
+  /** Watches the folders that matter now, and no others; a folder that was made anew is another one. */
+  const follow = (): boolean => {
+    const folders = foldersOf(paths());
+    for (const [folder, { inode, watcher }] of watched) {
+      if (folders.get(folder) === inode) continue;
+      watcher.close();
+      watched.delete(folder);
+    }
+    let isNew = false;
+    for (const [folder, inode] of folders) {
+      if (watched.has(folder)) continue;
+      const watcher = attempt(() => watch(folder, { persistent: false }, wait));
+      // A folder that cannot be watched (gone again, no watches left) is looked at from time to time.
+      if (watcher === null) continue;
+      watcher.on('error', wait);
+      watched.set(folder, { inode, watcher });
+      isNew = true;
+    }
+    return isNew;
   };
-  const wait = (): void => {
-    if (isClosed) return;
-    if (settling !== null) clearTimeout(settling);
-    settling = setTimeout(look, SETTLE_MS);
-  };
-  // `raw` too: what the system says of a swapped link does not always become an event of its own.
-  watcher.on('all', wait).on('raw', wait).on('error', wait);
-  const looking = setInterval(() => settling ?? wait(), LOOK_MS).unref();
-  const ready = new Promise<void>((done) => {
-    watcher.once('ready', () => {
-      wait();
-      done();
-    });
-  });
+
+  follow();
+  let known = contentOf(paths());
+  const looking = setInterval(() => {
+    if (settling === null) look();
+  }, LOOK_MS).unref();
 
   return {
-    ready,
-    close: async () => {
-      isClosed = true;
+    close: () => {
       clearInterval(looking);
-      if (settling !== null) clearTimeout(settling);
-      await watcher.close();
+      if (settling !== null) clearTimeout(settling.timer);
+      for (const { watcher } of watched.values()) watcher.close();
+      watched.clear();
     },
   };
 }
 
-/** The folders in which a change of the paths would be noticed: their own, and those that links lead to. */
-function foldersOf(paths: readonly string[]): Set<string> {
-  const folders = new Set<string>();
+/** The folders (with inode) in which a change of the paths would be noticed: their own, and those that links lead to. */
+function foldersOf(paths: readonly string[]): Map<string, number> {
+  const folders = new Map<string, number>();
   for (const path of paths) {
-    folders.add(dirname(resolve(path)));
+    addFolder(dirname(resolve(path)), folders);
     const real = attempt(() => realpathSync(path));
     if (real === null) continue;
-    folders.add(dirname(real));
+    addFolder(dirname(real), folders);
     if (attempt(() => statSync(real).isDirectory()) === true) addTree(real, folders, 0);
   }
   return folders;
 }
 
-function addTree(folder: string, folders: Set<string>, depth: number): void {
-  folders.add(folder);
+function addFolder(folder: string, folders: Map<string, number>): void {
+  const inode = attempt(() => statSync(folder).ino);
+  if (inode !== null) folders.set(folder, inode);
+}
+
+function addTree(folder: string, folders: Map<string, number>, depth: number): void {
+  addFolder(folder, folders);
   if (depth >= MAX_DEPTH) return;
   for (const entry of attempt(() => readdirSync(folder, { withFileTypes: true })) ?? [])
     if (entry.isDirectory()) addTree(join(folder, entry.name), folders, depth + 1);

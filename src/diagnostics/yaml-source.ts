@@ -128,14 +128,16 @@ function compose(text: string, lines: LineCounter, report: Report): unknown {
   if (document.directives.yaml.explicit === true && document.directives.yaml.version !== '1.2')
     report('yaml_version', 0, 'The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2');
   let structure = true;
-  const seenLines = new Set<number>();
+  let lastLine = Number.NEGATIVE_INFINITY;
   for (const { code, pos, message } of document.errors) {
-    // An empty alias is reported with its own words below; one broken line often gives several errors.
+    // An empty alias is reported with its own words below.
     if (code === 'BAD_ALIAS') continue;
     structure = false;
+    // What is said of the lines right below a fault is mostly its echo.
     const { line } = lines.linePos(pos[0]);
-    if (seenLines.has(line)) continue;
-    seenLines.add(line);
+    const isEcho = line <= lastLine + 1;
+    lastLine = Math.max(lastLine, line);
+    if (isEcho) continue;
     const told = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
     const offset = Math.min(pos[0], Math.max(0, text.length - 1));
     report('yaml_syntax', offset, told?.[1] ?? message, syntaxHint(text, pos[0]) ?? told?.[2] ?? null);
