@@ -8,7 +8,7 @@ type RouteEntry = GatewayFile['routes'][number];
 type RuleEntry = RouteEntry['rules'][number];
 
 /** First segments of the gateway's own addresses. A route may not begin with one. */
-const OWN_PREFIXES: readonly string[] = [
+export const OWN_PREFIXES: readonly string[] = [
   '/v1',
   '/state',
   '/outcomes',
