@@ -192,7 +192,7 @@ async function tour(ports: CliPorts, terminal: Terminal): Promise<void> {
         agentKey: demo.keys.agent,
         approver,
         operator,
-        loseNextAnswer: demo.upstream.loseNextAnswer,
+        loseNextAnswer: () => demo.upstream.loseNextAnswer(),
       };
       await playTour(stage, terminal);
     } finally {

@@ -1,0 +1,42 @@
+# Three stages: build with all dependencies, keep what runs, copy it onto an image without a shell.
+# Build arguments let a local base stand in where there is no registry.
+ARG NODE_IMAGE=docker.io/library/node:24-bookworm-slim
+ARG RUN_IMAGE=gcr.io/distroless/nodejs24-debian12:nonroot
+
+FROM ${NODE_IMAGE} AS build
+WORKDIR /build
+COPY package.json package-lock.json .npmrc ./
+COPY client/package.json client/
+RUN npm ci --ignore-scripts
+COPY tsconfig.json tsconfig.build.json ./
+COPY client client
+COPY src src
+RUN npm run build
+
+FROM ${NODE_IMAGE} AS dependencies
+WORKDIR /build
+COPY package.json package-lock.json .npmrc ./
+COPY client/package.json client/
+RUN npm ci --ignore-scripts --omit=dev
+
+FROM ${RUN_IMAGE}
+WORKDIR /srv
+COPY --from=dependencies --chown=0:0 /build/node_modules node_modules
+COPY --from=build --chown=0:0 /build/dist dist
+COPY --from=build --chown=0:0 /build/client/dist client/dist
+COPY --chown=0:0 client/package.json client/
+COPY --chown=0:0 package.json ./
+COPY --chown=0:0 bin bin
+COPY --chown=0:0 docs/errors docs/errors
+COPY --chown=0:0 schemas schemas
+COPY --chown=0:0 config config
+COPY --chown=0:0 policies policies
+# The root file system may be read-only: everything that is written is under /data (store, secrets, receipt keys).
+# Mount a volume there that belongs to 65532, and the configuration at /config/gateway.yaml.
+USER 65532:65532
+VOLUME /data
+EXPOSE 8080
+ENV NODE_ENV=production
+HEALTHCHECK --interval=10s --timeout=3s --start-period=15s CMD ["/nodejs/bin/node", "-e", "fetch('http://127.0.0.1:8080/livez').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["/nodejs/bin/node", "/srv/bin/svc.mjs"]
+CMD ["start", "--config", "/config/gateway.yaml"]
