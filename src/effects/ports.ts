@@ -70,7 +70,8 @@ interface SealBinding {
 export interface ReceiptFacts {
   readonly id: string;
   readonly effect: EffectRecord;
-  readonly sealed: SealedParams;
+  /** `null` where the seal no longer opens: the receipt then commits to nothing that it does not have. */
+  readonly sealed: SealedParams | null;
   readonly settledBy: SettledBy;
   readonly evidence: Evidence;
   readonly response: UpstreamResponse | null;

@@ -108,13 +108,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
   return ports.issueReceipt({
     id: ports.newId('rcp'),
     effect,
-    sealed: opened ?? {
-      params: {},
-      salts: ports.secrets.newSalts(),
-      stateCheck: null,
-      claimId: null,
-      reservationId: null,
-    },
+    sealed: opened,
     settledBy,
     evidence:
       life.state === 'unknown'

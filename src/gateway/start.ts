@@ -21,7 +21,7 @@ import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
-import { openSigner } from '../receipts/sign.ts';
+import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { openSecrets } from '../secrets/vault.ts';
@@ -248,7 +248,8 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
   try {
     return await opening;
   } catch (error) {
-    if (error instanceof StoreUnavailable || error instanceof KeyFileFault) throw new CommandFailure(error.message);
+    if (error instanceof StoreUnavailable || error instanceof KeyFileFault || error instanceof ReceiptKeyFault)
+      throw new CommandFailure(error.message);
     throw error;
   }
 }

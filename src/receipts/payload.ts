@@ -7,14 +7,6 @@ import { commit } from './commitment.ts';
 /** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
 type SaltedField = 'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence';
 
-/**
- * What a receipt is made of; nothing here is assigned by settle. `sealed` is `null` once it was erased: the receipt
- * then commits to nothing that it does not have.
- */
-export type ReceiptInput = Omit<ReceiptFacts, 'sealed'> & {
-  readonly sealed: Pick<ReceiptFacts['sealed'], 'params' | 'salts'> | null;
-};
-
 /** Who issues: the same in every receipt of a gateway. */
 export interface Issuer {
   readonly iss: string;
@@ -30,7 +22,7 @@ export interface Issuer {
  * The payload of a receipt as the text that is signed: the canonical form (RFC 8785) of its JSON. What could be private
  * is a salted commitment. `log` is where the transparency log's head stands once there is one.
  */
-export function receiptPayload(input: ReceiptInput, issuer: Issuer): string {
+export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const { effect, approval, evidence, response, sealed } = input;
   const { action, actor, trace } = effect;
   const committed: Committed = (field, value) => {

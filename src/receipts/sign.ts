@@ -1,22 +1,28 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import { mkdir, readdir, unlink } from 'node:fs/promises';
+import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canonicalJson } from '../effects/canonical-json.ts';
 import type { SignedReceipt } from '../effects/effect.ts';
 import type { JsonObject } from '../effects/json.ts';
+import type { ReceiptFacts } from '../effects/ports.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
-import { type Issuer, type ReceiptInput, receiptPayload } from './payload.ts';
+import { type Issuer, receiptPayload } from './payload.ts';
 
 /** Signs receipts with the newest key of a folder, and knows the public halves of all. */
 export interface ReceiptSigner {
   /** RFC 7638 thumbprint of the key in use. */
   kid(): string;
   /** Builds and signs a receipt; synchronous, about 50 µs. The same input gives the same bytes. */
-  issue(input: ReceiptInput): SignedReceipt;
+  issue(input: ReceiptFacts): SignedReceipt;
   /** All receipt keys, the one in use first, retired ones too (RFC 7517). */
   jwks(): JsonObject;
   /** Makes a new key and signs with it from now on; of the old one only the public half is kept. */
   rotate(): Promise<void>;
+}
+
+/** A receipt key cannot be used. The message names the file, never the content. */
+export class ReceiptKeyFault extends Error {
+  override readonly name = 'ReceiptKeyFault';
 }
 
 /** Where the key files are kept, and how one is read and made (`secrets/key-file.ts`: mode 0600, atomic, never replaced). */
@@ -48,7 +54,7 @@ interface Ring<Current> {
 /**
  * Opens the receipt keys of a fleet; makes the first one.
  * @param options.issuer `null` takes `urn:svc-gateway:<install id>`
- * @throws Error when a key file is not an Ed25519 key, or as the folder's functions throw
+ * @throws ReceiptKeyFault when a key file is not an Ed25519 key; or as the folder's functions throw
  */
 export async function openSigner(options: {
   readonly keys: KeyFolder;
@@ -65,7 +71,6 @@ export async function openSigner(options: {
     node: process.versions.node,
     durability: options.durability,
   };
-  await mkdir(keys.path, { recursive: true, mode: 0o700 });
   const found = await readRing(keys);
   let ring = found.current === null ? await renew(keys, found) : { ...found, current: found.current };
 
@@ -92,7 +97,7 @@ async function renew(keys: KeyFolder, before: Ring<SigningKey | null>): Promise<
   const file = join(keys.path, `receipt-${String(madeAt).padStart(13, '0')}-${publicJwk(publicKey).kid}.pem`);
   await keys.make(file, privateKey.export({ type: 'pkcs8', format: 'pem' }).toString());
   const { current, ...rest } = await readRing(keys);
-  if (current === null) throw new Error(`${file} was made as receipt key, and is gone.`);
+  if (current === null) throw new ReceiptKeyFault(`${file} was made as receipt key, and is gone.`);
   return { ...rest, current };
 }
 
@@ -104,7 +109,7 @@ async function retire(keys: KeyFolder, retired: SigningKey): Promise<void> {
 }
 
 async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
-  const names = (await readdir(keys.path)).filter((name) => FILE_NAME.test(name)).sort();
+  const names = (await namesIn(keys.path)).filter((name) => FILE_NAME.test(name)).sort();
   const newestAt = Number(FILE_NAME.exec(names.at(-1) ?? '')?.[1] ?? 0);
   let current: SigningKey | null = null;
   const known = new Map<string, JsonObject>();
@@ -113,8 +118,9 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
     const pem = await keys.read(file);
     if (pem === null) continue;
     const key = parsePem(file, pem);
+    if (key.asymmetricKeyType !== 'ed25519') throw new ReceiptKeyFault(`${file} is not an Ed25519 key.`);
     const { kid, jwk } = publicJwk(key.type === 'private' ? createPublicKey(key) : key);
-    if (!name.includes(kid)) throw new Error(`${file} does not hold the key that its name says.`);
+    if (!name.includes(kid)) throw new ReceiptKeyFault(`${file} does not hold the key that its name says.`);
     known.set(kid, jwk);
     if (current === null && key.type === 'private')
       current = { file, kid, jwk, key, head: `${encode({ alg: RECEIPT_ALG, kid, typ: RECEIPT_TYP })}.` };
@@ -123,11 +129,21 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
   return { current, others: [...known.values()], newestAt };
 }
 
+async function namesIn(folder: string): Promise<readonly string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error';
+    if (code === 'ENOENT') return [];
+    throw new ReceiptKeyFault(`${folder}, where the receipt keys are kept, cannot be read (${code}).`);
+  }
+}
+
 function parsePem(file: string, pem: string): KeyObject {
   try {
     return pem.includes('PRIVATE KEY') ? createPrivateKey(pem) : createPublicKey(pem);
   } catch {
-    throw new Error(`${file} is not a key in PEM form.`);
+    throw new ReceiptKeyFault(`${file} is not a key in PEM form. Restore it, or move it away and a new one is made.`);
   }
 }
 

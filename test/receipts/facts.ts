@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ReceiptInput } from '../../src/receipts/payload.ts';
+import type { ReceiptFacts } from '../../src/effects/ports.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 
@@ -18,7 +18,7 @@ export const SALTS: Readonly<Record<string, string>> = Object.fromEntries(
 export const PARAMS = { payment_id: 'pay_77', amount: 5000, currency: 'EUR' };
 
 /** A refund that happened, with everything a receipt can tell. */
-export function receiptInput(change: Partial<ReceiptInput> = {}): ReceiptInput {
+export function receiptInput(change: Partial<ReceiptFacts> = {}): ReceiptFacts {
   return {
     id: 'rcp_01j0000000000000000000000a',
     issuedAt: T + 42,
@@ -78,7 +78,7 @@ export function receiptInput(change: Partial<ReceiptInput> = {}): ReceiptInput {
       metadata: null,
       sealed: 'sealed',
     },
-    sealed: { params: PARAMS, salts: SALTS },
+    sealed: { params: PARAMS, salts: SALTS, stateCheck: null, claimId: null, reservationId: null },
     settledBy: { by: 'owner' },
     evidence: { code: 'http_status', message: 'HTTP 201', status: 201, startedAt: T + 5, endedAt: T + 40 },
     response: {

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, type JSONWebKeySet } from 'jose';
@@ -7,9 +8,10 @@ import type { ApprovalRecord } from '../../src/effects/approval.ts';
 import type { SettledBy } from '../../src/effects/effect.ts';
 import { canonicalJson } from '../../src/effects/canonical-json.ts';
 import { commit } from '../../src/receipts/commitment.ts';
-import type { ReceiptSigner } from '../../src/receipts/sign.ts';
+import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { type Bench, keyBench, PARAMS, receiptInput, SALTS } from './facts.ts';
 
 let bench: Bench;
@@ -273,12 +275,23 @@ describe('receipt keys', () => {
     await expect(bench.open()).rejects.toThrow(/not a key in PEM form/);
     await writeFile(file, '');
     await expect(bench.open()).rejects.toThrow(/not a key in PEM form/);
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    await writeFile(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    await expect(bench.open()).rejects.toThrow(/not an Ed25519 key/);
     const other = await keyBench();
     await other.open();
     const [foreign = ''] = await readdir(other.folder);
     await writeFile(file, await readFile(join(other.folder, foreign), 'utf8'));
     await expect(bench.open()).rejects.toThrow(/does not hold the key that its name says/);
     await other.close();
+  });
+
+  it('say so when their folder is none', async () => {
+    const file = join(bench.folder, 'file');
+    await writeFile(file, '');
+    const keys = { path: file, read: readKeyFile, make: makeKeyFile };
+    const opening = openSigner({ keys, issuer: null, installId: 'i', version: '0', durability: () => 'fsync' });
+    await expect(opening).rejects.toThrow(`${file}, where the receipt keys are kept, cannot be read (ENOTDIR).`);
   });
 
   it('leave other files in their folder alone', async () => {
