@@ -1,7 +1,7 @@
 import type { AdmitRequest, Admission } from './store.ts';
 import type { BudgetRow } from './controls.ts';
 import type { Reason } from './decision.ts';
-import type { EffectRecord, Tombstone } from './effect.ts';
+import type { EffectRecord, Hold, Tombstone } from './effect.ts';
 import type { RunOutcome, ShownBudget } from './outcome.ts';
 import type { Verdict } from './verdict.ts';
 
@@ -32,6 +32,26 @@ export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): read
       if (obligation.kind === 'budget' && obligation.sharing === 'own') own.add(obligation.budget);
   }
   return rows.map((row) => ({ row, sharing: own.has(row.budget) ? 'own' : 'shared' }));
+}
+
+/** Budgets as they stand once an attempt's holds are posted or given back: what admission saw, moved on by them. */
+export function settledBudgets(
+  rows: readonly BudgetRow[],
+  holds: readonly Hold[],
+  decision: RunOutcome['decision'],
+): readonly BudgetRow[] {
+  // An outcome that nobody knows keeps its holds.
+  if (decision === 'unknown_effect') return rows;
+  return rows.map((row) => {
+    const amount = holds.reduce(
+      (sum, hold) =>
+        hold.budget === row.budget && hold.bucket === row.bucket && hold.window === row.window
+          ? sum + hold.amount
+          : sum,
+      0,
+    );
+    return { ...row, held: row.held - amount, spent: decision === 'committed' ? row.spent + amount : row.spent };
+  });
 }
 
 /** The outcome of a request whose effect was there before it: the effect's present decision. */

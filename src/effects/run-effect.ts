@@ -1,5 +1,5 @@
 import { denialRequest } from './admit-request.ts';
-import { outcomeOfAdmission, shownBudgets } from './answer.ts';
+import { outcomeOfAdmission, settledBudgets, shownBudgets } from './answer.ts';
 import { checkCall } from './check-call.ts';
 import { executeAttempt } from './execute.ts';
 import { evaluate, govern, type GovernedCall } from './governed-call.ts';
@@ -49,7 +49,8 @@ export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall
     ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
   const outcome = await executeAttempt(ports, governed, admission, sentAt);
-  return { ...outcome, budgets: shownBudgets(admission.budgets, request.verdict), observed: admission.observed };
+  const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome.decision);
+  return { ...outcome, budgets: shownBudgets(budgets, request.verdict), observed: admission.observed };
 }
 
 type Settled = Exclude<Admission, { kind: 'stale' }>;
