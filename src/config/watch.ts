@@ -12,7 +12,8 @@ const LOOK_MS = 10_000;
 const MAX_DEPTH = 8;
 
 export interface FileWatch {
-  close(): void;
+  /** Nothing is told from here on. */
+  close(): Promise<void>;
 }
 
 /**
@@ -69,7 +70,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void)
   }, LOOK_MS).unref();
 
   return {
-    close: () => {
+    close: async () => {
       clearInterval(looking);
       if (settling !== null) clearTimeout(settling.timer);
       for (const { watcher } of watched.values()) watcher.close();

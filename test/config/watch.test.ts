@@ -20,8 +20,8 @@ let watching: FileWatch | null = null;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'svc-watch-'));
 });
-afterEach(() => {
-  watching?.close();
+afterEach(async () => {
+  await watching?.close();
   rmSync(folder, { recursive: true });
 });
 
@@ -171,7 +171,7 @@ describe('changes that are none', () => {
     const [file, other] = [join(folder, 'one.yaml'), join(folder, 'two.yaml')];
     writeFileSync(file, '1');
     const closed = watch(() => [file]);
-    watching?.close();
+    await watching?.close();
     const open = watch(() => [other]);
     writeFileSync(file, '2');
     writeFileSync(other, '2');
