@@ -6,7 +6,7 @@ import { hashKey, parseKey } from './key-format.ts';
 import { keyState } from './key-record.ts';
 
 /** A key that is not valid. Callers learn no more than that; `why` is for logs and metrics. */
-export interface InvalidKey {
+interface InvalidKey {
   readonly failure: 'invalid_key';
   readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked';
 }

@@ -300,7 +300,7 @@ export function permit(principal: Principal, endpoint: EndpointId, workspace: st
 }
 
 /** How much a key sees of what it may see at all. */
-export function viewOf(principal: Principal): View {
+function viewOf(principal: Principal): View {
   switch (principal.kind) {
     case 'account':
       return { kind: 'workspace', workspace: principal.workspace };

@@ -65,7 +65,7 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
 }
 
 /** Makes what happened to the names in a folder survive a power cut. */
-export async function syncFolder(folder: string): Promise<void> {
+async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
     await handle.sync();

@@ -14,7 +14,7 @@ import { deriveKey, openMaster, readMaster } from './master.ts';
  * What a seal belongs to; it opens for nothing else. The fingerprint covers the params, so that a seal needs no
  * generation: all attempts of an effect share the params and the salts of the first one.
  */
-export interface SealBinding {
+interface SealBinding {
   readonly workspace: string;
   readonly effectId: string;
   readonly fingerprint: string;
