@@ -1,5 +1,6 @@
 import type { Dispatcher } from 'undici';
 import type { Route } from '../config/configuration.ts';
+import type { DeniedDecision, Reason } from '../effects/decision.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { LedgerDraft } from '../effects/ledger.ts';
 import type { RunResult } from '../effects/outcome.ts';
@@ -28,7 +29,7 @@ export interface ProxyPorts {
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
   /** Reads stream through this; `null` where no upstream is declared by that id. */
   readonly stream: (upstream: string) => Dispatcher | null;
-  /** Origin, time-out and credentials of an upstream. */
+  /** Origin, network and credentials of an upstream. */
   readonly upstream: (id: string) => ProxiedUpstream | null;
   readonly receiptView: (jws: string) => JsonObject;
   /** A problem as an answer. */
@@ -66,14 +67,20 @@ export interface ReadCall {
 export type ReadVerdict =
   /** It may pass as it is. `rule` is the full id of the rule that allows it, where one does. */
   | { readonly kind: 'stream'; readonly agentId: string; readonly policyVersion: string; readonly rule: string | null }
-  /** It is refused, or has obligations: the core decides, with a record. */
-  | { readonly kind: 'govern' }
+  /**
+   * It is refused, or has obligations or approvals: the core decides, with a record. `denied` is the refusal, `null`
+   * where the call is permitted under obligations; an upgrade, which the core cannot run, is refused either way.
+   */
+  | {
+      readonly kind: 'govern';
+      readonly denied: { readonly decision: DeniedDecision; readonly reason: Reason } | null;
+    }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
 export interface ProxiedUpstream {
   /** Origin, no trailing slash. */
   readonly url: string;
-  readonly timeoutMs: number;
+  readonly network: 'any' | 'public';
   readonly credentials: { readonly header: string; readonly value: string } | null;
 }
 

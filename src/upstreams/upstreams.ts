@@ -1,3 +1,4 @@
+import type { Dispatcher, Pool } from 'undici';
 import type { UpstreamPort } from '../effects/upstream.ts';
 import { createConnections } from './connections.ts';
 import {
@@ -7,11 +8,14 @@ import {
   type UpstreamLimits,
   type UpstreamSettings,
 } from './http-upstream.ts';
+import { createStream } from './streams.ts';
 
 /** The services behind the gateway, as the configuration in force declares them. */
 export interface Upstreams extends UpstreamPort {
   /** Settings of an upstream; `null` where none is declared by that id. */
   settings(id: string): UpstreamSettings | null;
+  /** Where reads of an upstream stream through; `null` where none is declared by that id. */
+  stream(id: string): Dispatcher | null;
   /** Takes on another configuration. What runs, ends on the connections that it has. */
   update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
   /** Lets running requests end, then closes all connections. */
@@ -28,11 +32,12 @@ export function createUpstreams(
   now: () => number = Date.now,
 ): Upstreams {
   let current = new Map<string, HttpUpstream>();
+  let streams = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();
 
-  const retire = (upstream: HttpUpstream): void => {
-    const closed = upstream.connections.close().finally(() => closing.delete(closed));
-    closing.add(closed);
+  const retire = (closed: Promise<void>): void => {
+    const done = closed.finally(() => closing.delete(done));
+    closing.add(done);
   };
   const update = (next: readonly UpstreamSettings[], nextLimits: UpstreamLimits): void => {
     const made = new Map<string, HttpUpstream>();
@@ -44,8 +49,17 @@ export function createUpstreams(
       made.set(settings.id, { settings, connections, limits: nextLimits, now });
     }
     for (const [id, upstream] of current) {
-      if (made.get(id)?.connections !== upstream.connections) retire(upstream);
+      if (made.get(id)?.connections !== upstream.connections) retire(upstream.connections.close());
     }
+    const keptStreams = new Map<string, Pool>();
+    for (const [id, stream] of streams) {
+      const before = current.get(id)?.settings;
+      const after = made.get(id)?.settings;
+      const same = before !== undefined && after !== undefined && sameConnections(before, after);
+      if (same && before.timeoutMs === after.timeoutMs) keptStreams.set(id, stream);
+      else retire(stream.close());
+    }
+    streams = keptStreams;
     current = made;
   };
   update(configured, limits);
@@ -67,10 +81,21 @@ export function createUpstreams(
       return readToolState(upstream, tool, params);
     },
     settings: (id) => current.get(id)?.settings ?? null,
+    stream: (id) => {
+      const open = streams.get(id);
+      if (open !== undefined) return open;
+      const settings = current.get(id)?.settings;
+      if (settings === undefined) return null;
+      const stream = createStream(settings);
+      streams.set(id, stream);
+      return stream;
+    },
     update,
     close: async () => {
-      for (const upstream of current.values()) retire(upstream);
+      for (const upstream of current.values()) retire(upstream.connections.close());
+      for (const stream of streams.values()) retire(stream.close());
       current = new Map();
+      streams = new Map();
       await Promise.all(closing);
     },
   };

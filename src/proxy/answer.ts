@@ -1,0 +1,113 @@
+import type { KeptResult } from '../effects/effect.ts';
+import type { RunOutcome, RunResult } from '../effects/outcome.ts';
+import type { Principal } from '../effects/principal.ts';
+import { renderOutcome } from '../effects/render.ts';
+import type { Problem } from '../effects/run-request.ts';
+import type { UpstreamResponse } from '../effects/upstream.ts';
+import { returnedHeaders } from './headers.ts';
+import type { ProxyPorts } from './ports.ts';
+
+/** What the caller gets. */
+export interface ProxyAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly body: Buffer | string;
+}
+
+/** Where an answer comes from and to whom it goes. */
+export interface AnswerContext {
+  readonly request: { readonly id: string; readonly method: string };
+  readonly principal: Principal;
+  readonly prefix: string;
+  readonly upstream: string;
+  readonly setCookie: boolean;
+  readonly onDuplicate: 'conflict' | 'replay';
+}
+
+type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
+
+/** A problem as an answer. */
+export function problemAnswer(ports: Ports, problem: Problem, request: AnswerContext['request']): ProxyAnswer {
+  const { status, headers, body } = ports.renderProblem(problem, request);
+  return { status, headers, body: JSON.stringify(body) };
+}
+
+/**
+ * What became of a governed call, as an answer: the upstream's own where it committed or refused, with the gateway's
+ * headers added; the decision's where the call did not run, or nobody knows.
+ */
+export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
+  if (result.kind === 'problem') return problemAnswer(ports, result.problem, context.request);
+  const { outcome } = result;
+  const rendered = renderOutcome(outcome, {
+    publicUrl: ports.settings().publicUrl,
+    receiptView: ports.receiptView,
+    forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
+  });
+  const own = { ...rendered.headers, ...outcomeHeaders(ports, outcome) };
+  if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.response !== null) {
+    const { response } = outcome;
+    // Headers of the decision go with its own status; here the status is the upstream's.
+    if (response.status < 300) delete own['x-should-retry'];
+    else own['x-should-retry'] ??= 'false';
+    return {
+      status: response.status,
+      headers: { ...upstreamHeaders(ports, response, context), ...own },
+      body: response.body,
+    };
+  }
+  if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
+    const replayed = replay(outcome.result);
+    if (replayed !== null) {
+      const { 'x-should-retry': _, ...kept } = own;
+      return { ...replayed, headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' } };
+    }
+  }
+  return {
+    status: rendered.status,
+    headers: { 'content-type': 'application/json; charset=utf-8', ...own },
+    body: JSON.stringify(rendered.body),
+  };
+}
+
+function outcomeHeaders(ports: Ports, outcome: RunOutcome): Record<string, string> {
+  const headers: Record<string, string> = {};
+  if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') {
+    headers['svc-receipt'] =
+      `${ports.settings().publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}/receipt`;
+  }
+  if (outcome.observed !== null) headers['svc-observed'] = outcome.observed.would;
+  if ('settlement' in outcome && outcome.settlement === 'pending') headers['svc-settlement'] = 'pending';
+  if (outcome.decision === 'committed' && outcome.responseTruncated) headers['svc-response-truncated'] = 'true';
+  return headers;
+}
+
+function upstreamHeaders(
+  ports: Ports,
+  response: UpstreamResponse,
+  context: AnswerContext,
+): Record<string, string | string[]> {
+  const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
+  const headers = returnedHeaders(response.headers, {
+    setCookie: context.setCookie,
+    prefix: context.prefix,
+    upstreamUrl,
+  });
+  // The body is as long as it was read; it may have been cut.
+  delete headers['content-length'];
+  return headers;
+}
+
+/** A stored answer, as it was given; `null` where only a part of it is kept. */
+function replay(result: KeptResult): ProxyAnswer | null {
+  if (result.truncated) return null;
+  const { body } = result;
+  switch (body.kind) {
+    case 'json':
+      return { status: result.status, headers: result.headers, body: JSON.stringify(body.value) };
+    case 'text':
+      return { status: result.status, headers: result.headers, body: body.value };
+    case 'base64':
+      return { status: result.status, headers: result.headers, body: Buffer.from(body.value, 'base64') };
+  }
+}

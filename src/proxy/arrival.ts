@@ -1,0 +1,131 @@
+import type { IncomingMessage } from 'node:http';
+import { OWN_PREFIXES } from '../config/resolve-routes.ts';
+import type { Code } from '../effects/codes.ts';
+import type { Principal } from '../effects/principal.ts';
+import type { Problem, RequestFault } from '../effects/run-request.ts';
+import { keyFromRequest } from '../identity/credentials.ts';
+import { readPath } from '../upstreams/path.ts';
+import type { Identified, ProxyPorts } from './ports.ts';
+import { type ReadQuery, readQuery } from './query.ts';
+import type { RouteMatch, RouteTable } from './route-table.ts';
+
+/** A request whose sender is known and whose path and query have one meaning. */
+export interface Arrived {
+  readonly kind: 'arrived';
+  readonly principal: Principal;
+  /** The key in the clear, to look again whether it still holds. */
+  readonly key: string;
+  /** The key came in the query, which is deprecated. */
+  readonly viaQuery: boolean;
+  /** The key's workspace; empty where it has none. */
+  readonly workspace: string;
+  /** The agent that the request names. */
+  readonly agentId: string | null;
+  readonly match: RouteMatch;
+  /** The path that is sent: exactly the one that was matched. */
+  readonly path: string;
+  readonly query: ReadQuery;
+  readonly address: string;
+  /** ms, store time, and how long authentication took. */
+  readonly authenticatedAt: number;
+  readonly authenticatedInMs: number;
+}
+
+export type Arrival =
+  /** The path is one of the gateway's own. */
+  | { readonly kind: 'own' }
+  | { readonly kind: 'problem'; readonly problem: Problem; readonly viaQuery: boolean }
+  | Arrived;
+
+/**
+ * Receives a request: who sends it, then whether its framing, path and query have one meaning, then what it matches.
+ * A promise only where the key is not in the cache.
+ */
+export function receive(
+  ports: ProxyPorts,
+  table: RouteTable,
+  request: IncomingMessage,
+  address: string,
+): Arrival | Promise<Arrival> {
+  const began = performance.now();
+  const url = request.url ?? '/';
+  const mark = url.indexOf('?');
+  const path = mark === -1 ? url : url.slice(0, mark);
+  if (isOwn(path)) return { kind: 'own' };
+  const query = readQuery(mark === -1 ? null : url.slice(mark + 1));
+  const { keys } = query;
+  const credentials = keyFromRequest(
+    { headers: request.headers, query: keys.length === 0 ? {} : { api_key: keys } },
+    ports.settings().queryKey,
+  );
+  const viaQuery = keys.length > 0;
+  if (credentials.kind === 'missing')
+    return problem('missing_key', 'Send an API key in the header X-API-Key.', viaQuery);
+  if (credentials.kind === 'invalid') return problem('invalid_key', credentials.detail, viaQuery);
+  const { key } = credentials;
+  const identified = (who: Identified): Arrival => {
+    if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
+    const authenticatedInMs = performance.now() - began;
+    const fault = framingFault(request) ?? queryFault(query);
+    if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
+    const located = table.locate(path);
+    const plain = readPath(located?.rest ?? path);
+    if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery);
+    const { principal } = who;
+    return {
+      kind: 'arrived',
+      principal,
+      key,
+      viaQuery,
+      workspace: principal.kind === 'administrative' ? '' : (principal.workspace ?? ''),
+      agentId: agentOf(request),
+      match: located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments),
+      path: located?.rest ?? path,
+      query,
+      address,
+      authenticatedAt: ports.now() - authenticatedInMs,
+      authenticatedInMs,
+    };
+  };
+  const who = ports.identify(key, address);
+  return who instanceof Promise ? who.then(identified) : identified(who);
+}
+
+/** A problem that a door found. */
+export function problemOf(code: Code, detail: string, errors: readonly RequestFault[] = []): Problem {
+  return { code, detail, errors, retryAfterMs: null };
+}
+
+function problem(code: Code, detail: string, viaQuery: boolean): Arrival {
+  return { kind: 'problem', problem: problemOf(code, detail), viaQuery };
+}
+
+function isOwn(path: string): boolean {
+  const slash = path.indexOf('/', 1);
+  return OWN_PREFIXES.includes(slash === -1 ? path : path.slice(0, slash));
+}
+
+/** Node's parser refuses what contradicts itself; what it lets through must still be the one framing we know. */
+function framingFault(request: IncomingMessage): Problem | null {
+  const { headers } = request;
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || headers['content-length'] !== undefined)) {
+    return problemOf('invalid_request', 'The framing of the body is ambiguous: send Content-Length, or chunked alone.');
+  }
+  const bodyless = request.method === 'GET' || request.method === 'HEAD';
+  if (bodyless && (coding !== undefined || Number(headers['content-length'] ?? 0) > 0)) {
+    return problemOf('invalid_request', `A ${request.method} has no body here.`);
+  }
+  return null;
+}
+
+function queryFault(query: ReadQuery): Problem | null {
+  return query.faults.length === 0
+    ? null
+    : problemOf('invalid_request', 'The query does not have one meaning for every server.', query.faults);
+}
+
+function agentOf(request: IncomingMessage): string | null {
+  const named = request.headers['svc-agent-id'];
+  return typeof named === 'string' && named !== '' ? named : null;
+}

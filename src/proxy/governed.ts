@@ -1,0 +1,165 @@
+import type { IncomingMessage } from 'node:http';
+import { ulid } from 'ulid';
+import type { RouteRule } from '../config/configuration.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { Problem, RunRequest } from '../effects/run-request.ts';
+import { planOf } from '../upstreams/request-template.ts';
+import { type Arrived, problemOf } from './arrival.ts';
+import { collectParams } from './collect-params.ts';
+import { forwardedHeaders } from './headers.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
+import type { ProxyPorts } from './ports.ts';
+import { readBody } from './read-body.ts';
+import type { RouteMatch } from './route-table.ts';
+
+type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
+
+/** A request that was read whole: what policy sees of it, and the bytes that go on. */
+export type ReadRequest =
+  | { readonly kind: 'read'; readonly params: JsonObject; readonly body: Buffer | null }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+  | { readonly kind: 'gone' };
+
+/** Whether a request carries a body, by its framing. */
+export function hasBody(request: IncomingMessage): boolean {
+  return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
+}
+
+/** Reads params, and the body where there is one, strictly. Nothing is checked against the tool's schema. */
+export async function readRequest(
+  ports: ProxyPorts,
+  arrived: Arrived,
+  match: RuleMatch,
+  request: IncomingMessage,
+): Promise<ReadRequest> {
+  if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
+  const type = bodyTypeFault(request);
+  if (type !== null) return { kind: 'problem', problem: type };
+  const { bodyLimit } = ports.settings();
+  const read = await readBody(request, bodyLimit);
+  switch (read.kind) {
+    case 'gone':
+      return { kind: 'gone' };
+    case 'too_large':
+      return {
+        kind: 'problem',
+        problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
+      };
+    case 'body':
+      return paramsOf(ports, arrived, match, request, read.bytes);
+  }
+}
+
+/** The same for a request without a body, at once. */
+export function paramsOf(
+  ports: ProxyPorts,
+  arrived: Arrived,
+  match: RuleMatch,
+  request: IncomingMessage,
+  body: Buffer | null,
+): ReadRequest {
+  const collected = collectParams(
+    ports.catalog(),
+    match.tool,
+    { pathParams: match.pathParams, query: arrived.query.params, headers: request.headers, body },
+    ports.settings().depthLimit,
+  );
+  if (collected.ok) return { kind: 'read', params: collected.params, body };
+  const [first] = collected.faults;
+  const detail =
+    collected.code === 'invalid_json'
+      ? `The body is not strict JSON: ${first?.message ?? ''}.`
+      : `The request does not fit the tool ${match.tool.name}.`;
+  return { kind: 'problem', problem: problemOf(collected.code, detail, collected.faults) };
+}
+
+/** The run request that a governed request stands for, or what is wrong with it. */
+export function runRequestOf(
+  arrived: Arrived,
+  match: RuleMatch,
+  request: IncomingMessage,
+  read: Extract<ReadRequest, { kind: 'read' }>,
+): RunRequest | { readonly kind: 'problem'; readonly problem: Problem } {
+  const { principal } = arrived;
+  const boundTo = principal.kind === 'agent' || principal.kind === 'profile' ? principal.agentId : null;
+  if (principal.kind !== 'administrative' && boundTo === null && arrived.agentId === null) {
+    const fault = { path: '/headers/svc-agent-id', message: 'is required: this key belongs to no agent' };
+    return {
+      kind: 'problem',
+      problem: problemOf('invalid_request', 'Name the agent that acts in Svc-Agent-Id.', [fault]),
+    };
+  }
+  const key = keyOf(match.rule, request);
+  if (typeof key === 'object' && 'problem' in key) return { kind: 'problem', problem: key.problem };
+  const { forwarded } = arrived.query;
+  return {
+    principal,
+    via: 'proxy',
+    workspace: arrived.workspace,
+    agentId: arrived.agentId,
+    actionType: null,
+    tool: match.tool.name,
+    target: null,
+    params: read.params,
+    idempotencyKey: key,
+    stateCheck: null,
+    claimId: null,
+    reservationId: null,
+    metadata: null,
+    proxied: {
+      method: request.method ?? match.rule.method,
+      pathAndQuery: forwarded === '' ? arrived.path : `${arrived.path}?${forwarded}`,
+      headers: forwardedHeaders(request.headers, planOf(match.tool.request).headers, false),
+      body: read.body,
+      setCookie: match.route.setCookie,
+    },
+    requestIp: arrived.address,
+    stages: [
+      {
+        stage: 'authenticate',
+        status: 'passed',
+        startedAt: arrived.authenticatedAt,
+        durationMs: arrived.authenticatedInMs,
+        detail: null,
+      },
+    ],
+  };
+}
+
+function keyOf(
+  rule: RouteRule,
+  request: IncomingMessage,
+): RunRequest['idempotencyKey'] | { readonly problem: Problem } {
+  const read = readIdempotencyKey(request.headers['idempotency-key']);
+  if (read.kind === 'key') return read.key;
+  if (read.kind === 'invalid') {
+    const fault = { path: '/headers/idempotency-key', message: read.message };
+    return { problem: problemOf('invalid_request', 'The header Idempotency-Key cannot be used.', [fault]) };
+  }
+  switch (rule.idempotency.kind) {
+    case 'required': {
+      const fault = { path: '/headers/idempotency-key', message: 'is required on this route' };
+      return { problem: problemOf('idempotency_key_required', 'Send the header Idempotency-Key.', [fault]) };
+    }
+    case 'derive':
+      return { deriveWindowMs: rule.idempotency.windowMs };
+    case 'none':
+      return `once:${ulid().toLowerCase()}`;
+  }
+}
+
+function bodyTypeFault(request: IncomingMessage): Problem | null {
+  const type = request.headers['content-type'] ?? '';
+  const [media = '', ...parameters] = type.split(';').map((part) => part.trim().toLowerCase());
+  if (!/^application\/(?:[\w.+-]+\+)?json$/.test(media)) {
+    return problemOf('unsupported_media_type', 'This route inspects bodies: send application/json.');
+  }
+  if (request.headers['content-encoding'] !== undefined) {
+    return problemOf('unsupported_media_type', 'This route inspects bodies: send them without Content-Encoding.');
+  }
+  const charset = parameters.find((parameter) => parameter.startsWith('charset='));
+  if (charset !== undefined && !/^charset="?utf-8"?$/.test(charset)) {
+    return problemOf('invalid_request', 'JSON is UTF-8; send no other charset.');
+  }
+  return null;
+}

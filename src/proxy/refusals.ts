@@ -1,0 +1,115 @@
+import type { DeniedDecision, Reason } from '../effects/decision.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { LedgerDraft } from '../effects/ledger.ts';
+import type { RunResult } from '../effects/outcome.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import { type Arrived, problemOf } from './arrival.ts';
+import type { ProxyPorts } from './ports.ts';
+
+/** What a door refuses with. */
+export interface DoorRefusal {
+  readonly decision: DeniedDecision;
+  readonly reason: Reason;
+}
+
+/** Refusals that the door itself decides: the core never sees what no rule declares. */
+export interface Refusals {
+  /** Refuses a request, with an effect id and an event of its own. */
+  refuse(arrived: Arrived, method: string, refusal: DoorRefusal): Promise<RunResult>;
+  /** Writes what was only counted so far. */
+  close(): Promise<void>;
+}
+
+/** Refusals of one agent and code that get an event each, a second; what comes beyond is one counted event. */
+const EVENTS_PER_SECOND = 10;
+
+interface Burst {
+  readonly workspace: string;
+  readonly event: LedgerDraft;
+  events: number;
+  counted: number;
+}
+
+export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Refusals {
+  let bursts = new Map<string, Burst>();
+  let timer: NodeJS.Timeout | null = null;
+
+  const flush = async (): Promise<void> => {
+    timer = null;
+    const over = bursts;
+    bursts = new Map();
+    for (const { workspace, event, counted } of over.values()) {
+      if (counted === 0) continue;
+      const data: JsonObject = { ...event.data, count: counted };
+      // A count that cannot be written is lost: each of these callers was refused all the same.
+      await ports.append(workspace, [{ ...event, effectId: null, data }]).catch(() => {});
+    }
+  };
+  const takesEvent = (workspace: string, event: LedgerDraft, code: string): boolean => {
+    const key = `${workspace}\n${event.actor.id}\n${code}`;
+    let burst = bursts.get(key);
+    if (burst === undefined) {
+      burst = { workspace, event, events: 0, counted: 0 };
+      bursts.set(key, burst);
+      timer ??= setTimeout(() => void flush(), 1000).unref();
+    }
+    if (burst.events < EVENTS_PER_SECOND) {
+      burst.events += 1;
+      return true;
+    }
+    burst.counted += 1;
+    return false;
+  };
+  return {
+    refuse: async (arrived, method, { decision, reason }) => {
+      const { match, principal } = arrived;
+      const effectId = ports.newId('eff');
+      const tool = match.kind === 'rule' ? match.tool.name : '';
+      const agentId = agentOf(arrived);
+      const workspace = arrived.workspace === '' ? '_' : arrived.workspace;
+      const upstream = match.kind === 'none' ? null : match.route.upstream;
+      const event: LedgerDraft = {
+        kind: 'effect.denied',
+        effectId,
+        actor: agentId === '' ? { type: 'key', id: principal.keyId } : { type: 'agent', id: agentId },
+        data: { decision, code: reason.code, method, path: arrived.path, upstream, tool, key_id: principal.keyId },
+      };
+      try {
+        if (takesEvent(workspace, event, reason.code)) await ports.append(workspace, [event]);
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error;
+        const problem = problemOf('store_unavailable', 'The store cannot be reached, so nothing was sent.');
+        return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
+      }
+      return {
+        kind: 'outcome',
+        outcome: {
+          decision,
+          mismatches: [],
+          workspace,
+          effectId,
+          tool,
+          target: `${method} ${arrived.path}`,
+          agentId,
+          idempotencyKey: '',
+          attempt: 0,
+          reason,
+          budgets: [],
+          observed: null,
+          repeat: false,
+          retryAfterMs: null,
+          next: null,
+        },
+      };
+    },
+    close: async () => {
+      if (timer !== null) clearTimeout(timer);
+      await flush();
+    },
+  };
+}
+
+function agentOf({ principal, agentId }: Arrived): string {
+  if (principal.kind === 'agent') return principal.agentId;
+  return (principal.kind === 'profile' ? principal.agentId : null) ?? agentId ?? '';
+}

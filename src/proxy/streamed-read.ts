@@ -1,0 +1,97 @@
+import type { IncomingMessage } from 'node:http';
+import type { Problem } from '../effects/run-request.ts';
+import { planOf } from '../upstreams/request-template.ts';
+import { type Arrived, problemOf } from './arrival.ts';
+import type { ReadRequest } from './governed.ts';
+import { forwardedHeaders } from './headers.ts';
+import type { LiveConnection } from './live.ts';
+import type { ProxiedUpstream, ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
+import type { PassedRead } from './read-ledger.ts';
+import type { RouteMatch } from './route-table.ts';
+
+/** A read on its way through. */
+export interface StreamedRead {
+  readonly upstreamId: string;
+  readonly upstream: ProxiedUpstream;
+  /** Path that is sent. */
+  readonly path: string;
+  /** Query that is sent, without the `?`. */
+  readonly query: string;
+  readonly headers: Record<string, string>;
+  readonly body: Buffer | null;
+  readonly prefix: string;
+  readonly setCookie: boolean;
+  readonly passed: Omit<PassedRead, 'status'>;
+  readonly live: LiveConnection;
+}
+
+export type JudgedRead =
+  | { readonly kind: 'stream'; readonly read: StreamedRead }
+  | Exclude<ReadVerdict, { kind: 'stream' }>;
+
+/** Checks and judges a read by its own rule, or on an undeclared route; makes of it what streams. */
+export function judgeRead(
+  ports: ProxyPorts,
+  arrived: Arrived,
+  match: Exclude<RouteMatch, { kind: 'none' }>,
+  request: IncomingMessage,
+  read: Extract<ReadRequest, { kind: 'read' }>,
+  cut: () => void,
+): JudgedRead {
+  const tool = match.kind === 'rule' ? match.tool : null;
+  const catalog = ports.catalog();
+  if (tool !== null) {
+    const faults = catalog.check(tool, read.params);
+    if (faults.length > 0) {
+      return {
+        kind: 'problem',
+        problem: problemOf('invalid_request', `The call does not fit the tool ${tool.name}.`, faults),
+      };
+    }
+  }
+  const { principal, workspace } = arrived;
+  const upstreamId = match.route.upstream;
+  const call: ReadCall = {
+    principal,
+    workspace,
+    agentId: arrived.agentId,
+    tool,
+    upstream: upstreamId,
+    target: tool === null ? upstreamId : (catalog.target(tool, read.params) ?? tool.name),
+    params: read.params,
+    requestIp: arrived.address,
+  };
+  const verdict = ports.evaluateRead(call);
+  if (verdict.kind !== 'stream') return verdict;
+  const upstream = ports.upstream(upstreamId);
+  if (upstream === null) return { kind: 'problem', problem: noUpstream() };
+  const headers = forwardedHeaders(request.headers, tool === null ? [] : planOf(tool.request).headers, true);
+  if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;
+  return {
+    kind: 'stream',
+    read: {
+      upstreamId,
+      upstream,
+      path: arrived.path,
+      query: arrived.query.forwarded,
+      headers,
+      body: read.body,
+      prefix: match.route.prefix,
+      setCookie: match.route.setCookie,
+      passed: {
+        workspace,
+        agentId: verdict.agentId,
+        keyId: principal.keyId,
+        tool: tool?.name ?? null,
+        upstream: upstreamId,
+        rule: verdict.rule,
+        policyVersion: verdict.policyVersion,
+      },
+      live: { key: arrived.key, address: arrived.address, call, cut },
+    },
+  };
+}
+
+function noUpstream(): Problem {
+  return { ...problemOf('not_ready', 'The upstream of this route is not there.'), retryAfterMs: 1000 };
+}

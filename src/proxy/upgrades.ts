@@ -1,0 +1,223 @@
+import { Agent as HttpAgent, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import type { Duplex } from 'node:stream';
+import httpProxy from 'http-proxy';
+import { guardedConnector } from '../upstreams/connect.ts';
+import { CONNECT_TIMEOUT_MS } from '../upstreams/connections.ts';
+import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
+import { type Arrived, problemOf, receive } from './arrival.ts';
+import { paramsOf } from './governed.ts';
+import { returnedHeaders } from './headers.ts';
+import type { Live } from './live.ts';
+import type { ProxyPorts } from './ports.ts';
+import type { ReadLedger } from './read-ledger.ts';
+import type { Refusals } from './refusals.ts';
+import type { RouteTable } from './route-table.ts';
+import { judgeRead, type StreamedRead } from './streamed-read.ts';
+
+export interface UpgradeParts {
+  readonly ports: ProxyPorts;
+  readonly table: () => RouteTable;
+  readonly refusals: Refusals;
+  readonly live: Live;
+  readonly reads: ReadLedger;
+}
+
+/** Headers of the handshake itself (RFC 6455). */
+const HANDSHAKE = [
+  'sec-websocket-key',
+  'sec-websocket-version',
+  'sec-websocket-protocol',
+  'sec-websocket-extensions',
+] as const;
+
+/**
+ * Tunnels WebSocket upgrades where a rule says `frames: ungoverned`, after the same checks as any read; everything
+ * else that asks for an upgrade is refused. What is open is cut when its key or a pause no longer lets it.
+ */
+export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): void } {
+  const tunnel = createTunnel(parts);
+  const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    socket.on('error', () => socket.destroy());
+    handshake(parts, request, socket)
+      .then((read) => {
+        if (read !== null) tunnel(request, socket, head, read);
+      })
+      .catch(() => socket.destroy());
+  };
+  server.on('upgrade', onUpgrade);
+  return { close: () => void server.off('upgrade', onUpgrade) };
+}
+
+/** Judges an upgrade. Answers on the socket and gives `null` where it may not pass. */
+async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
+  const { ports, table, refusals } = parts;
+  const context = { id: 'upgrade', method: request.method ?? 'GET' };
+  const address = request.socket.remoteAddress ?? '';
+  const arrival = await receive(ports, table(), request, address);
+  if (arrival.kind === 'own') {
+    const problem = problemOf('invalid_request', 'This path does not take upgrades.');
+    return answer(socket, problemAnswer(ports, problem, context));
+  }
+  if (arrival.kind === 'problem') return answer(socket, problemAnswer(ports, arrival.problem, context));
+  const { match } = arrival;
+  if (match.kind !== 'rule' || match.rule.frames !== 'ungoverned' || !isWebSocket(request)) {
+    return refuse(parts, arrival, request, socket, {
+      decision: 'denied_policy',
+      reason: {
+        code: 'route_not_declared',
+        message: 'No rule of the gateway’s configuration lets an upgrade pass here.',
+      },
+    });
+  }
+  const read = paramsOf(ports, arrival, match, request, null);
+  if (read.kind !== 'read') {
+    const problem =
+      read.kind === 'problem' ? read.problem : problemOf('invalid_request', 'The request cannot be read.');
+    return answer(socket, problemAnswer(ports, problem, context));
+  }
+  const judged = judgeRead(ports, arrival, match, request, read, () => socket.destroy());
+  switch (judged.kind) {
+    case 'stream':
+      return judged.read;
+    case 'problem':
+      return answer(socket, problemAnswer(ports, judged.problem, context));
+    case 'govern':
+      return refuse(parts, arrival, request, socket, judged.denied ?? TOO_MUCH);
+  }
+
+  async function refuse(
+    _parts: UpgradeParts,
+    arrived: Arrived,
+    incoming: IncomingMessage,
+    to: Duplex,
+    denied: Pick<typeof TOO_MUCH, 'reason'> & { readonly decision: Parameters<Refusals['refuse']>[2] },
+  ): Promise<null> {
+    const result = await refusals.refuse(arrived, incoming.method ?? 'GET', denied.decision, denied.reason);
+    return answer(to, outcomeAnswer(ports, result, answerContext(arrived, context)));
+  }
+}
+
+const TOO_MUCH = {
+  decision: 'denied_policy',
+  reason: {
+    code: 'rule_denied',
+    message: 'A rule asks for more than a tunnel can be held to (a budget, a claim, an approval).',
+  },
+} as const;
+
+function answerContext(arrived: Arrived, request: AnswerContext['request']): AnswerContext {
+  const { match } = arrived;
+  return {
+    request,
+    principal: arrived.principal,
+    prefix: match.kind === 'none' ? '' : match.route.prefix,
+    upstream: match.kind === 'none' ? '' : match.route.upstream,
+    setCookie: false,
+    onDuplicate: 'conflict',
+  };
+}
+
+function isWebSocket(request: IncomingMessage): boolean {
+  return request.method === 'GET' && request.headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+/** Writes an answer on a socket that never became a tunnel, and ends it. */
+function answer(socket: Duplex, { status, headers, body }: ProxyAnswer): null {
+  const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
+  for (const [name, value] of Object.entries({ 'x-should-retry': 'false', ...headers })) {
+    for (const each of typeof value === 'string' ? [value] : value) lines.push(`${name}: ${each}`);
+  }
+  lines.push(`content-length: ${Buffer.byteLength(body)}`, 'connection: close', '', '');
+  socket.write(lines.join('\r\n'));
+  socket.end(body);
+  return null;
+}
+
+type Tunnel = (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead) => void;
+
+function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
+  const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
+  const open = new WeakMap<IncomingMessage, StreamedRead>();
+  // Runs before http-proxy's own listeners, so that what they copy is what may pass.
+  proxy.on('proxyReqWs', (proxyRequest, request, socket) => {
+    const read = open.get(request);
+    const clean = (response: IncomingMessage): void => {
+      const { connection, upgrade } = response.headers;
+      const kept = returnedHeaders(response.headers, {
+        setCookie: read?.setCookie ?? false,
+        prefix: read?.prefix ?? '',
+        upstreamUrl: read?.upstream.url ?? '',
+      });
+      const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
+      response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
+      if (read !== undefined) reads.record({ ...read.passed, status: response.statusCode ?? null });
+    };
+    proxyRequest.on('response', clean);
+    proxyRequest.on('upgrade', (response, upstreamSocket) => {
+      clean(response);
+      // Either end takes the other with it, however it ends.
+      socket.once('close', () => upstreamSocket.destroy());
+      upstreamSocket.once('close', () => socket.destroy());
+    });
+    socket.once('close', () => proxyRequest.destroy());
+  });
+  return (request, socket, head, read) => {
+    open.set(request, read);
+    live.add(read.live);
+    socket.once('close', () => live.remove(read.live));
+    const { protocol, hostname, port } = new URL(read.upstream.url);
+    const { headers } = request;
+    const forwarded: Record<string, string> = { ...read.headers, connection: 'Upgrade', upgrade: 'websocket' };
+    for (const name of HANDSHAKE) {
+      const value = headers[name];
+      // A key that is also offered as a subprotocol stays here.
+      if (typeof value === 'string' && !value.includes(read.live.key)) forwarded[name] = value;
+    }
+    request.headers = forwarded;
+    request.url = read.query === '' ? read.path : `${read.path}?${read.query}`;
+    const settings = ports.upstream(read.upstreamId);
+    const target = { protocol, host: hostname, hostname, port: port || (protocol === 'https:' ? '443' : '80') };
+    const agent = guardedAgent(protocol, settings?.network ?? 'public');
+    quietly(() =>
+      proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, () => {
+        if (!socket.writable) return;
+        answer(socket, {
+          status: 502,
+          headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },
+          body: JSON.stringify({ decision: 'failed', reason: { code: 'connect_failed' }, did_it_happen: 'no' }),
+        });
+      }),
+    );
+  };
+}
+
+/** An agent for one tunnel that connects only where an upstream may be. */
+function guardedAgent(protocol: string, network: 'any' | 'public'): HttpAgent {
+  const agent = protocol === 'https:' ? new HttpsAgent() : new HttpAgent();
+  const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS }, () => {});
+  return Object.assign(agent, {
+    createConnection: (
+      options: { readonly host?: string; readonly port?: number | string },
+      created: (error: Error | null, socket?: Duplex) => void,
+    ): void => {
+      const host = options.host ?? '';
+      connect({ hostname: host, host, protocol, port: String(options.port ?? '') }, (error, socket) => {
+        if (error === null && socket !== null) created(null, socket);
+        else created(error);
+      });
+    },
+  });
+}
+
+/** http-proxy uses an old function of Node's, which would warn on standard error, where logs are JSON lines. */
+function quietly<T>(act: () => T): T {
+  const before = process.noDeprecation;
+  process.noDeprecation = true;
+  try {
+    return act();
+  } finally {
+    if (before === undefined) Reflect.deleteProperty(process, 'noDeprecation');
+    else process.noDeprecation = before;
+  }
+}
