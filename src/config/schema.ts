@@ -461,17 +461,31 @@ export const GATEWAY_FILE = Type.Object(
 /** `gateway.yaml` after expansion and defaults, before names are looked up. */
 export type GatewayFile = Static<typeof GATEWAY_FILE>;
 
-/** The JSON Schema for editors: fields with a default are optional, annotations of our own are left out. */
+/**
+ * The JSON Schema for editors: fields with a default are optional, annotations of our own are left out, and wherever a
+ * form is asked for a reference to the environment will do as well.
+ */
 export function gatewayJsonSchema(): JsonObject {
   return {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     ...forEditors(JSON.parse(JSON.stringify(GATEWAY_FILE))),
+    $defs: { reference: { type: 'string', pattern: '\\$\\{', description: 'From the environment: ${NAME}.' } },
   };
 }
 
 function forEditors(schema: JsonObject): JsonObject {
-  const entries = Object.entries(schema).filter(([keyword]) => !keyword.startsWith('x-'));
-  return Object.fromEntries(entries.map(([keyword, value]) => [keyword, editorValue(schema, keyword, value)]));
+  const keywords = Object.entries(schema)
+    .filter(([keyword]) => !keyword.startsWith('x-'))
+    .map(([keyword, value]): [string, Json] => [keyword, editorValue(schema, keyword, value)]);
+  const asksForForm =
+    schema['pattern'] !== undefined ||
+    schema['enum'] !== undefined ||
+    schema['type'] === 'integer' ||
+    schema['type'] === 'boolean';
+  if (!asksForForm) return Object.fromEntries(keywords);
+  const isNote = ([keyword]: [string, Json]): boolean => keyword === 'description' || keyword === 'default';
+  const form = Object.fromEntries(keywords.filter((entry) => !isNote(entry)));
+  return { ...Object.fromEntries(keywords.filter(isNote)), anyOf: [form, { $ref: '#/$defs/reference' }] };
 }
 
 function editorValue(schema: JsonObject, keyword: string, value: Json): Json {

@@ -1,9 +1,12 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it } from 'vitest';
 import { LIMITS, limitsMarkdown, type Limit } from '../../src/config/limits.ts';
 import { configurationMarkdown } from '../../src/config/reference.ts';
 import { gatewayJsonSchema } from '../../src/config/schema.ts';
+import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
+import { policyJsonSchema } from '../../src/policy/schema.ts';
 import { parseDuration, parseSize } from '../../src/config/units.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -15,12 +18,67 @@ describe('generated files agree with the code', () => {
     await expect(text).toMatchFileSnapshot(join(ROOT, 'schemas', 'gateway.schema.json'));
   });
 
+  it('schemas/policy-v1.schema.json', async () => {
+    const text = `${JSON.stringify(policyJsonSchema(), null, 2)}\n`;
+    await expect(text).toMatchFileSnapshot(join(ROOT, 'schemas', 'policy-v1.schema.json'));
+  });
+
   it('docs/operating/limits.md', async () => {
     await expect(limitsMarkdown()).toMatchFileSnapshot(join(ROOT, 'docs', 'operating', 'limits.md'));
   });
 
   it('docs/operating/configuration.md', async () => {
     await expect(configurationMarkdown()).toMatchFileSnapshot(join(ROOT, 'docs', 'operating', 'configuration.md'));
+  });
+});
+
+describe('schemas for editors', () => {
+  const check = (schema: object) => new Ajv2020({ strict: false, allErrors: true }).compile(schema);
+  const gateway = check(gatewayJsonSchema());
+  const policy = check(policyJsonSchema());
+  const yamlIn = (folder: string) =>
+    readdirSync(join(ROOT, folder))
+      .filter((name) => name.endsWith('.yaml'))
+      .map((name) => ({
+        name: join(folder, name),
+        data: readYamlSource(name, readFileSync(join(ROOT, folder, name), 'utf8')).value,
+      }));
+  const shipped = [...yamlIn('config'), ...yamlIn('policies')].filter(({ name }) => !name.endsWith('.test.yaml'));
+
+  it.each(shipped)('accept $name', ({ name, data }) => {
+    const validate = /policy|policies/.test(name) ? policy : gateway;
+    expect(validate(data), JSON.stringify(validate.errors)).toBe(true);
+  });
+
+  it.each<[string, unknown, boolean]>([
+    ['a misspelt field', { server: { prot: 1 } }, false],
+    ['a misspelt section', { sever: {} }, false],
+    ['what comes later', { webhooks: [] }, false],
+    ['a wrong port', { server: { port: 70_000 } }, false],
+    ['a port from the environment', { server: { port: '${PORT}' } }, true],
+    ['a port in words', { server: { port: 'eighty' } }, false],
+    ['a word from the environment', { policies: { mode: '${MODE:-enforce}' } }, true],
+    ['a wrong word', { policies: { mode: 'enforced' } }, false],
+    ['a missing id', { workspaces: [{ env: 'prod' }] }, false],
+    ['left out defaults', { workspaces: [{ id: 'a' }], store: {} }, true],
+  ])('%s', (_what, data, isRight) => {
+    expect(gateway(data)).toBe(isRight);
+  });
+
+  it('describe every field', () => {
+    const bare: string[] = [];
+    const look = (schema: unknown, path: string): void => {
+      if (typeof schema !== 'object' || schema === null) return;
+      const fields: unknown = Reflect.get(schema, 'properties');
+      for (const [name, field] of Object.entries(fields ?? {})) {
+        const description: unknown =
+          typeof field === 'object' && field !== null ? Reflect.get(field, 'description') : '';
+        if (typeof description !== 'string' || description.length < 5) bare.push(`${path}/${name}`);
+      }
+      for (const [name, inner] of Object.entries(schema)) look(inner, `${path}/${name}`);
+    };
+    look(gatewayJsonSchema(), '');
+    expect(bare).toEqual([]);
   });
 });
 
