@@ -9,7 +9,7 @@ import { returnedHeaders } from './headers.ts';
 import { createLive } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
-import { createRefusals } from './refusals.ts';
+import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
 import { judgeRead, type StreamedRead } from './streamed-read.ts';
 import { attachUpgrades } from './upgrades.ts';
@@ -115,7 +115,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         return null;
       case 'govern':
         if (match.kind === 'rule') return runGoverned(request, reply, arrived, match, read);
-        return refuse(request, reply, arrived, judged.denied);
+        return refuse(request, reply, arrived, judged.denied ?? NOT_DECLARED);
     }
   };
 
@@ -123,10 +123,9 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     request: FastifyRequest,
     reply: FastifyReply,
     arrived: Arrived,
-    denied: Parameters<typeof denialOf>[0],
+    refusal: DoorRefusal,
   ): Promise<void> => {
-    const { decision, reason } = denialOf(denied);
-    sendResult(request, reply, arrived, await refusals.refuse(arrived, request.method, decision, reason));
+    sendResult(request, reply, arrived, await refusals.refuse(arrived, request.method, refusal));
   };
 
   const proceed = (
@@ -164,9 +163,9 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         if (match.route.undeclared === 'passthrough_reads' && isRead) {
           return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null }, done);
         }
-        return refuse(request, reply, arrival, null);
+        return refuse(request, reply, arrival, NOT_DECLARED);
       case 'none':
-        return refuse(request, reply, arrival, null);
+        return refuse(request, reply, arrival, NOT_DECLARED);
     }
   };
 
@@ -226,7 +225,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       onError: (reply, { error }) => {
         const { streamed } = reply.request;
         if (streamed !== null) reads.record({ ...streamed.passed, status: null });
-        void sendFailedRead(ports, reply, error);
+        const answer = failedRead(ports, streamed, error);
+        void reply.code(answer.status).headers(answer.headers).send(answer.body);
       },
       // The default repeats a GET that was answered 503 up to ten times.
       retryDelay: () => null,
@@ -251,25 +251,16 @@ function currentTable(ports: ProxyPorts): () => RouteTable {
   };
 }
 
-function denialOf(denied: { readonly decision: Denied['decision']; readonly reason: Denied['reason'] } | null): Denied {
-  return (
-    denied ?? {
-      decision: 'denied_policy',
-      reason: {
-        code: 'route_not_declared',
-        message: 'No rule of the gateway’s configuration matches this method and path.',
-      },
-    }
-  );
-}
-
-type Denied = Pick<Extract<RunResult, { kind: 'outcome' }>['outcome'], 'reason'> & {
-  readonly decision: Parameters<ReturnType<typeof createRefusals>['refuse']>[2];
+const NOT_DECLARED: DoorRefusal = {
+  decision: 'denied_policy',
+  reason: {
+    code: 'route_not_declared',
+    message: 'No rule of the gateway’s configuration matches this method and path.',
+  },
 };
 
 /** A read that came to nothing. It changed nothing, and is no effect. */
-function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Error): FastifyReply {
-  const { streamed } = reply.request;
+function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
   const connect =
     /connect/i.test(error.message) || (error.cause instanceof Error && error.cause.name === 'ConnectFailed');
   const reason = connect
@@ -285,14 +276,15 @@ function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Error): F
     next: 'retry',
     links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
   };
-  return reply
-    .code(502)
-    .headers({
+  return {
+    status: 502,
+    headers: {
       'content-type': 'application/json; charset=utf-8',
       'svc-decision': 'failed',
       'x-should-retry': 'true',
-    })
-    .send(JSON.stringify(body));
+    },
+    body: JSON.stringify(body),
+  };
 }
 
 /** A host name that stands for an upstream's id between here and {@link streamThrough}; it is never resolved. */

@@ -11,7 +11,7 @@ import { returnedHeaders } from './headers.ts';
 import type { Live } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
-import type { Refusals } from './refusals.ts';
+import type { DoorRefusal, Refusals } from './refusals.ts';
 import type { RouteTable } from './route-table.ts';
 import { judgeRead, type StreamedRead } from './streamed-read.ts';
 
@@ -61,14 +61,12 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
   }
   if (arrival.kind === 'problem') return answer(socket, problemAnswer(ports, arrival.problem, context));
   const { match } = arrival;
+  const refuse = async (refusal: DoorRefusal): Promise<null> => {
+    const result = await refusals.refuse(arrival, context.method, refusal);
+    return answer(socket, outcomeAnswer(ports, result, answerContext(arrival, context)));
+  };
   if (match.kind !== 'rule' || match.rule.frames !== 'ungoverned' || !isWebSocket(request)) {
-    return refuse(parts, arrival, request, socket, {
-      decision: 'denied_policy',
-      reason: {
-        code: 'route_not_declared',
-        message: 'No rule of the gateway’s configuration lets an upgrade pass here.',
-      },
-    });
+    return refuse(NO_UPGRADE);
   }
   const read = paramsOf(ports, arrival, match, request, null);
   if (read.kind !== 'read') {
@@ -83,28 +81,22 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
     case 'problem':
       return answer(socket, problemAnswer(ports, judged.problem, context));
     case 'govern':
-      return refuse(parts, arrival, request, socket, judged.denied ?? TOO_MUCH);
-  }
-
-  async function refuse(
-    _parts: UpgradeParts,
-    arrived: Arrived,
-    incoming: IncomingMessage,
-    to: Duplex,
-    denied: Pick<typeof TOO_MUCH, 'reason'> & { readonly decision: Parameters<Refusals['refuse']>[2] },
-  ): Promise<null> {
-    const result = await refusals.refuse(arrived, incoming.method ?? 'GET', denied.decision, denied.reason);
-    return answer(to, outcomeAnswer(ports, result, answerContext(arrived, context)));
+      return refuse(judged.denied ?? TOO_MUCH);
   }
 }
 
-const TOO_MUCH = {
+const NO_UPGRADE: DoorRefusal = {
+  decision: 'denied_policy',
+  reason: { code: 'route_not_declared', message: 'No rule of the gateway’s configuration lets an upgrade pass here.' },
+};
+
+const TOO_MUCH: DoorRefusal = {
   decision: 'denied_policy',
   reason: {
     code: 'rule_denied',
     message: 'A rule asks for more than a tunnel can be held to (a budget, a claim, an approval).',
   },
-} as const;
+};
 
 function answerContext(arrived: Arrived, request: AnswerContext['request']): AnswerContext {
   const { match } = arrived;
