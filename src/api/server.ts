@@ -9,9 +9,9 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { ulid } from 'ulid';
 import type { Code } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
+import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
@@ -45,7 +45,7 @@ export function createServer(options: ServerOptions): ApiApp {
     schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
-    genReqId: () => `req_${ulid().toLowerCase()}`,
+    genReqId: () => newId('req'),
     requestIdHeader: false,
     return503OnClosing: true,
     forceCloseConnections: 'idle',
@@ -57,6 +57,7 @@ export function createServer(options: ServerOptions): ApiApp {
         useDefaults: false,
         allErrors: true,
         verbose: true,
+        allowUnionTypes: true,
       },
     },
     clientErrorHandler: answerBrokenRequest,
@@ -167,7 +168,10 @@ function answer(
     run: request.routeOptions.config?.endpoint === 'effects.run',
     changes: request.method !== 'GET' && request.method !== 'HEAD',
   });
-  return reply.code(rendered.status).headers(rendered.headers).send(JSON.stringify(rendered.body));
+  return reply
+    .code(rendered.status)
+    .headers({ ...rendered.headers, 'x-request-id': request.id })
+    .send(JSON.stringify(rendered.body));
 }
 
 /** Whatever was thrown, as a problem. What is not known is `internal`, and says nothing of itself. */

@@ -1,6 +1,6 @@
-import { randomBytes, randomUUID } from 'node:crypto';
-import { monotonicFactory } from 'ulid';
+import { randomUUID } from 'node:crypto';
 import type { EffectPorts } from '../effects/ports.ts';
+import { newId, randomPooled } from '../effects/random.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { UpstreamPort } from '../effects/upstream.ts';
 import { authorize } from '../identity/authorize.ts';
@@ -15,13 +15,6 @@ import type { LivePauseView } from './pause-view.ts';
 
 /** How long after its admission a call may still be sent, ms (effects.md, A1). */
 const DISPATCH_WINDOW_MS = 2000;
-
-const ulid = monotonicFactory();
-
-/** A fresh id: the prefix, `_` and a ULID in lower case. */
-export function newId<Prefix extends string>(prefix: Prefix): string {
-  return `${prefix}_${ulid().toLowerCase()}`;
-}
 
 /**
  * ms that never stand still: each step is the larger of what the monotonic and the wall clock say has passed, because
@@ -70,7 +63,7 @@ export function corePorts(parts: {
     issueReceipt: (facts) => signer.issue(facts),
     spill: (request) => parts.spill.write(request),
     newId,
-    newNonce: () => randomBytes(12).toString('base64url'),
+    newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),
     owner: randomUUID(),
     settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: false }),

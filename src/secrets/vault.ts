@@ -1,13 +1,7 @@
-import {
-  createCipheriv,
-  createDecipheriv,
-  createHmac,
-  createSecretKey,
-  type KeyObject,
-  randomBytes,
-} from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { SealedParams } from '../effects/ports.ts';
+import { randomPooled } from '../effects/random.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 
 /**
@@ -115,7 +109,7 @@ function associated(bound: SealBinding): Buffer {
 }
 
 function seal(current: SealKey, plain: SealedParams, bound: SealBinding): string {
-  const nonces = randomBytes(SUBKEY_NONCE_BYTES + IV_BYTES);
+  const nonces = randomPooled(SUBKEY_NONCE_BYTES + IV_BYTES);
   const subkeyNonce = nonces.subarray(0, SUBKEY_NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', subkey(current.key, subkeyNonce), nonces.subarray(SUBKEY_NONCE_BYTES));
   cipher.setAAD(associated(bound));
@@ -149,7 +143,7 @@ function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): Sea
 }
 
 function newSalts(): Readonly<Record<string, string>> {
-  const bytes = randomBytes(SALT_BYTES * 7);
+  const bytes = randomPooled(SALT_BYTES * 7);
   const salt = (index: number): string => bytes.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
   return {
     target: salt(0),
