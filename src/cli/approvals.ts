@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Approval } from '@svc-gateway/client';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
-import { json, table } from './terminal.ts';
+import { json, table, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly status: Approval['status'];
@@ -24,7 +24,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
     .action(async (options: ListOptions) => {
       const svc = await connect(options);
       const { approvals: found } = await svc.approvals.list({ status: options.status });
-      if (options.json) return terminal.out(json({ approvals: found }));
+      if (options.json) return terminal.out(json(wire({ approvals: found })));
       if (found.length === 0) return terminal.out('None.');
       const rows = found.map((one) => [one.id, one.tool, one.target, one.status, one.expiresAt, one.effectId]);
       terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'effect'], rows));
@@ -38,7 +38,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
         const svc = await connect(options);
         const answer = await svc.approvals[verb](id, options.comment === undefined ? {} : { comment: options.comment });
         const done = verb === 'approve' ? 'Approved' : 'Rejected';
-        terminal.out(options.json ? json(answer) : `${done}: ${id}. The effect: svc effects show <effect>`);
+        terminal.out(options.json ? json(wire(answer)) : `${done}: ${id}. The effect: svc effects show <effect>`);
       });
   }
 }

@@ -1,7 +1,7 @@
 import type { Effect, EffectFilter, Json } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { json, styled, table, type Terminal } from './terminal.ts';
+import { json, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly state?: NonNullable<EffectFilter['state']>;
@@ -49,7 +49,7 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
         ...(until && { until }),
         ...(cursor && { cursor }),
       });
-      if (options.json) return terminal.out(json(page));
+      if (options.json) return terminal.out(json(wire(page)));
       if (page.effects.length === 0) return terminal.out('No effects.');
       terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
       if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
@@ -60,7 +60,7 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     .action(async (id: string, options: GatewayAccess) => {
       const svc = await connect(options);
       const [{ effect, ledger }, { stages }] = await Promise.all([svc.effects.get(id), svc.effects.run(id)]);
-      if (options.json) return terminal.out(json({ effect, ledger, stages }));
+      if (options.json) return terminal.out(json(wire({ effect, ledger, stages })));
       showEffect(terminal, effect);
       terminal.out(`\n${styled(terminal, 'bold', 'Stages')}`);
       terminal.out(
@@ -97,7 +97,9 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
         ...(evidence !== undefined && { evidence }),
         ...(force && { force }),
       });
-      terminal.out(options.json ? json(result) : `${result.effectId} is ${result.status}: ${result.reason.message}`);
+      terminal.out(
+        options.json ? json(wire(result)) : `${result.effectId} is ${result.status}: ${result.reason.message}`,
+      );
     });
 }
 

@@ -52,7 +52,6 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
 export function policyFile(choices: InitChoices, draft: Draft, schema: string): string {
   const writes = draft.tools.filter((tool) => tool.kind === 'write');
   const deletes = writes.filter((tool) => tool.method === 'DELETE');
-  const names = writes.length > 0 ? writes.map((tool) => tool.name) : [`${choices.upstream}.**`];
   const lines = [
     `# yaml-language-server: $schema=${schema}`,
     '# Written by `svc init`. What no rule allows is denied; while gateway.yaml says `mode: observe`, that is only recorded.',
@@ -71,7 +70,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     '    match:',
     `      agents: { id: [${choices.agent}] }`,
     '      kinds: [write]',
-    `      tools: [${names.map(quoted).join(', ')}]`,
+    ...(writes.length > 0 ? [`      tools: [${writes.map((tool) => quoted(tool.name)).join(', ')}]`] : []),
     '',
     '  - id: write-rate',
     '    description: A loop that runs away stops here',
@@ -84,7 +83,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     lines.push(
       '',
       '  - id: deletes',
-      '    description: Take away `mode: shadow` and deleting needs a person',
+      '    description: "Without mode: shadow, deleting needs a person"',
       '    effect: require_approval',
       '    mode: shadow                             # judged and counted, never in force',
       `    match: { tools: [${deletes.map((tool) => quoted(tool.name)).join(', ')}] }`,

@@ -82,7 +82,10 @@ function draftTool(
   const title = operation['summary'];
   return {
     name: `${upstream}.${toolWord(operation, method, segments)}`,
-    title: typeof title === 'string' && title.trim() !== '' ? title.trim().slice(0, 80) : `${method} ${path}`,
+    title:
+      typeof title === 'string' && title.trim() !== ''
+        ? title.trim().replace(/\s+/g, ' ').slice(0, 80)
+        : `${method} ${path}`,
     kind: method === 'GET' ? 'read' : 'write',
     method,
     path: template,

@@ -2,7 +2,7 @@ import type { PauseScope } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { CommandFailure } from './ports.ts';
-import { json, table } from './terminal.ts';
+import { json, table, wire } from './terminal.ts';
 
 interface PauseOptions extends GatewayAccess {
   readonly all?: true;
@@ -40,7 +40,7 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
       const until = options.for === undefined ? options.until : new Date(Date.now() + options.for).toISOString();
       const svc = await connect(options);
       const pause = await svc.pauses.set({ scope, reason: options.reason, ...(until !== undefined && { until }) });
-      if (options.json) return terminal.out(json(pause));
+      if (options.json) return terminal.out(json(wire(pause)));
       terminal.out(`Paused, ${pause.until === null ? 'until it is resumed' : `until ${pause.until}`}: ${pause.id}`);
     });
 
@@ -51,7 +51,7 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
       const svc = await connect(options);
       const { pauses } = await svc.pauses.list();
       if (id === undefined && !options.all) {
-        if (options.json) return terminal.out(json({ pauses }));
+        if (options.json) return terminal.out(json(wire({ pauses })));
         if (pauses.length === 0) return terminal.out('Nothing is paused.');
         exit(1);
         const rows = pauses.map((pause) => [pause.id, JSON.stringify(pause.scope), pause.until ?? '', pause.reason]);

@@ -67,6 +67,21 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
     .join('\n');
 }
 
+/** Content whose names are the caller's, the upstream's or a signature's: left as they are. */
+const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
+
+/** What the client read, in the spelling of the wire again: scripts see the names that the HTTP interface documents. */
+export function wire(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(wire);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, item]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      FOREIGN.has(name) ? item : wire(item),
+    ]),
+  );
+}
+
 /** JSON for people and programs alike; strings inside are escaped by JSON itself, bidi and the like beside it. */
 export function json(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(

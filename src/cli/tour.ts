@@ -29,7 +29,7 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
   const played = (what: string, result: CallResult): CallResult => {
     scenes.push({ what, result });
     terminal.out(
-      `  ${styled(terminal, 'bold', result.status.padEnd(18))} ${styled(terminal, 'dim', result.reason.message)}`,
+      `  ${styled(terminal, 'bold', result.status.padEnd(20))} ${styled(terminal, 'dim', result.reason.message)}`,
     );
     return result;
   };
