@@ -133,8 +133,8 @@ function refuseFaulty(request: FastifyRequest): void {
   const ofShape = error === undefined ? [] : validationFaults(error.validation, error.validationContext ?? 'body');
   const faults = [...ofShape, ...ofConditions];
   if (faults.length === 0) return;
-  const [only] = faults;
-  if (faults.length === 1 && only?.path === '/outcome' && isJsonObject(body) && body['outcome'] !== undefined)
+  const onlyOutcome = faults.every(({ path }) => path === '/outcome');
+  if (onlyOutcome && isJsonObject(body) && body['outcome'] !== undefined)
     throw refuse('outcome_not_unknown', 'Only the outcome UNKNOWN can be reconciled; any other is known already.', {
       errors: faults,
     });

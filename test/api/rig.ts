@@ -191,8 +191,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     alert: () => undefined,
   };
   const people = {
-    rolesOf: directory.rolesOf,
-    agent: directory.agent,
+    rolesOf: (user: string) => directory.rolesOf(user),
+    agent: (workspace: string, id: string) => directory.agent(workspace, id),
     key: async () => ({ profile: null }),
   };
   const profiles = allProfiles(configuration.auth.profiles);

@@ -1,0 +1,151 @@
+import { existsSync } from 'node:fs';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { markdownToHtml } from '../../src/api/markdown.ts';
+import { CODES } from '../../src/effects/codes.ts';
+import { ENDPOINTS } from '../../src/identity/permissions.ts';
+import { type Rig, refund, startRig } from './rig.ts';
+
+interface Operation {
+  readonly operationId: string;
+  readonly security?: readonly unknown[];
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
+  readonly responses: Readonly<
+    Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>
+  >;
+}
+interface Document {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, object>> };
+}
+
+let rig: Rig;
+let document: Document;
+beforeAll(async () => {
+  rig = await startRig();
+  document = (await rig.send('GET', '/openapi.json', { key: null })).json as unknown as Document;
+});
+afterAll(() => rig.close());
+
+describe('the OpenAPI document', () => {
+  it('has every route of the permission table, and marks those that need no key', () => {
+    expect(document.openapi).toMatch(/^3\.1/);
+    const table = Object.values(ENDPOINTS)
+      .flatMap(({ routes }): readonly string[] => routes)
+      .filter((route) => route.includes('/') && !route.endsWith(' /v1/mcp'));
+    const inDocument = Object.entries(document.paths).flatMap(([path, operations]) =>
+      Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    for (const route of table) expect(inDocument).toContain(route);
+    const open = inDocument.filter((route) => !table.includes(route));
+    expect(open.toSorted()).toEqual(
+      ['GET /.well-known/jwks.json', 'GET /livez', 'GET /metrics', 'GET /openapi.json', 'GET /readyz'].toSorted(),
+    );
+    for (const route of open) {
+      const [method = '', path = ''] = route.split(' ');
+      expect(document.paths[path]?.[method.toLowerCase()]?.security).toEqual([]);
+    }
+  });
+
+  it('names each operation once, declares its path parameters, and problems for all that goes wrong', () => {
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.values(methods).map((operation) => ({ path, operation })),
+    );
+    const ids = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const { path, operation } of operations) {
+      const declared = (operation.parameters ?? []).filter((one) => one.in === 'path').map(({ name }) => name);
+      expect(declared.toSorted()).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted());
+      if (operation.security === undefined)
+        expect(Object.keys(operation.responses['4XX']?.content ?? {})).toEqual(['application/problem+json']);
+    }
+  });
+
+  it('holds schemas that compile, and that real bodies and problems fit', async () => {
+    const ajv = new Ajv2020({ strict: false });
+    ajv.addSchema({ ...document, $id: 'https://gateway.invalid/openapi' });
+    const at = (...names: readonly string[]) => ({
+      $ref: `https://gateway.invalid/openapi#/${names.map((name) => encodeURIComponent(name.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}`,
+    });
+    for (const [path, methods] of Object.entries(document.paths))
+      for (const [method, operation] of Object.entries(methods))
+        if (operation.requestBody !== undefined) {
+          const schema = at('paths', path, method, 'requestBody', 'content', 'application/json', 'schema');
+          expect(() => ajv.compile(schema)).not.toThrow();
+        }
+    const run = ['paths', '/v1/workspaces/{ws}/effects', 'post'] as const;
+    const body = refund();
+    const answer = await rig.send('POST', '/v1/workspaces/demo/effects', { body });
+    expect(ajv.validate(at(...run, 'requestBody', 'content', 'application/json', 'schema'), body)).toBe(true);
+    expect(ajv.validate(at(...run, 'requestBody', 'content', 'application/json', 'schema'), { tool: 1 })).toBe(false);
+    expect(ajv.validate(at(...run, 'responses', '200', 'content', 'application/json', 'schema'), answer.json)).toBe(
+      true,
+    );
+    const problem = await rig.send('GET', '/nowhere');
+    const problems = at(...run, 'responses', '4XX', 'content', 'application/problem+json', 'schema');
+    expect(ajv.validate(problems, problem.json)).toBe(true);
+    expect(ajv.validate(problems, {})).toBe(false);
+  });
+});
+
+describe('pages', () => {
+  it('every code has a page here, and none other', async () => {
+    for (const [code, { title }] of Object.entries(CODES)) {
+      const page = await rig.send('GET', `/docs/errors/${code}`, { key: null });
+      expect(page.status).toBe(200);
+      expect(page.headers['content-type']).toBe('text/html; charset=utf-8');
+      expect(page.text).toContain(code);
+      expect(existsSync(new URL(`../../docs/errors/${code}.md`, import.meta.url)) || page.text.includes(title)).toBe(
+        true,
+      );
+    }
+    const index = await rig.send('GET', '/docs/errors', { key: null });
+    for (const code of Object.keys(CODES)) expect(index.text).toContain(`/docs/errors/${code}`);
+    expect((await rig.send('GET', '/docs/errors/..%2f..%2fpackage', { key: null })).status).toBe(404);
+    expect((await rig.send('GET', '/docs/errors/constructor', { key: null })).status).toBe(404);
+  });
+
+  it('the reference works without any other host', async () => {
+    const page = await rig.send('GET', '/docs', { key: null });
+    expect(page.status).toBe(200);
+    const policy = String(page.headers['content-security-policy']);
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("connect-src 'self'");
+    expect(policy).not.toMatch(/https?:|\*|unsafe-eval|script-src[^;]*unsafe-inline/);
+    const loaded = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, url = '']) => url);
+    expect(loaded).toEqual(['/openapi.json', '/docs/reference.js', '/docs/start.js']);
+    for (const url of loaded) expect((await rig.send('GET', url, { key: null })).status).toBe(200);
+    const start = await rig.send('GET', '/docs/start.js', { key: null });
+    expect(start.text).toContain('"telemetry":false');
+    expect(start.text).not.toMatch(/https?:/);
+    const reference = await rig.send('GET', '/docs/reference.js', { key: null });
+    expect(reference.text.length).toBeGreaterThan(1_000_000);
+    expect(reference.headers['content-security-policy']).toBe(policy);
+  });
+});
+
+describe('markdown', () => {
+  it.each([
+    ['# A & B', '<h1>A &amp; B</h1>'],
+    ['a\nb\n\nc', '<p>a b</p>\n<p>c</p>'],
+    ['- x\n- y\n  z', '<ul><li>x</li><li>y z</li></ul>'],
+    ['1. x\n2. y', '<ol><li>x</li><li>y</li></ol>'],
+    ['```json\n{"a": "<b>"}\n```', '<pre><code>{&quot;a&quot;: &quot;&lt;b&gt;&quot;}</code></pre>'],
+    [
+      '| a | b |\n|---|---|\n| `c` | d |',
+      '<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td><code>c</code></td><td>d</td></tr></tbody></table>',
+    ],
+    ['**b** *e* `<c> *x*`', '<p><strong>b</strong> <em>e</em> <code>&lt;c&gt; *x*</code></p>'],
+    [
+      '[p](not_found.md) [h](https://x.example/) [bad](javascript:alert) [b](//evil)',
+      '<p><a href="/docs/errors/not_found">p</a> <a href="https://x.example/">h</a> bad b</p>',
+    ],
+    ['<script>alert(1)</script>', '<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>'],
+    ['-x\n#y', '<p>-x #y</p>'],
+    ['- ', '<ul><li></li></ul>'],
+  ])('%j', (markdown, html) => {
+    expect(markdownToHtml(markdown)).toBe(html);
+  });
+});

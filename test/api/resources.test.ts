@@ -1,0 +1,292 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Rig, refund, startRig } from './rig.ts';
+
+const WS = '/v1/workspaces/demo';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+const list = (value: unknown) => value as { readonly id: string; readonly [name: string]: unknown }[];
+
+describe('claims', () => {
+  it('are taken, seen by whom they concern, renewed and released', async () => {
+    const body = { target: 'payment:pay_7', ttl_s: 60 };
+    const made = await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body });
+    expect(made.status).toBe(201);
+    expect(made.json).toMatchObject({ target: 'payment:pay_7', agent_id: 'bot' });
+    const id = String(made.json['id']);
+    expect(id).toMatch(/^clm_[0-9a-z]{26}$/);
+    const held = await rig.send('POST', `${WS}/claims`, { key: rig.keys.otherAgent, body });
+    expect([held.status, held.json['code'], held.json['next']]).toEqual([409, 'claim_held', 'wait']);
+    expect(held.text).not.toContain('"bot"');
+    expect(list((await rig.send('GET', `${WS}/claims`, { key: rig.keys.otherAgent })).json['claims'])).toEqual([]);
+    expect(list((await rig.send('GET', `${WS}/claims`)).json['claims']).map((claim) => claim.id)).toContain(id);
+    const path = `${WS}/claims/${id}`;
+    expect((await rig.send('POST', `${path}/renew`, { key: rig.keys.otherAgent })).status).toBe(404);
+    const renewed = await rig.send('POST', `${path}/renew`, { key: rig.keys.agent, body: { ttl_s: 600 } });
+    expect(Date.parse(String(renewed.json['expires_at']))).toBeGreaterThan(Date.parse(String(made.json['expires_at'])));
+    expect((await rig.send('DELETE', path, { key: rig.keys.otherAgent })).status).toBe(404);
+    expect((await rig.send('DELETE', path, { key: rig.keys.agent })).status).toBe(200);
+    expect((await rig.send('DELETE', path, { key: rig.keys.agent })).status).toBe(404);
+  });
+
+  it.each([
+    ['a target of no tool', { target: 'moon:1', ttl_s: 60 }, '/target'],
+    ['a tool that policy leaves to nobody', { target: 'service:api', ttl_s: 60 }, '/target'],
+    ['more than an hour', { target: 'payment:pay_1', ttl_s: 3601 }, '/ttl_s'],
+    ['no time', { target: 'payment:pay_1', ttl_s: 0 }, '/ttl_s'],
+    ['a fraction', { target: 'payment:pay_1', ttl_s: 1.5 }, '/ttl_s'],
+    ['another agent', { target: 'payment:pay_1', ttl_s: 60, agent_id: 'other-bot' }, '/agent_id'],
+  ])('refuses %s', async (_what, body, path) => {
+    const answer = await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body });
+    expect(answer.status).toBe(400);
+    expect(list(answer.json['errors'])[0]?.['path']).toBe(path);
+  });
+
+  it('asks an account key which agent it is for', async () => {
+    const body = { target: 'payment:pay_8', ttl_s: 60 };
+    expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);
+    expect((await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'nobody' } })).status).toBe(400);
+    expect((await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'bot' } })).status).toBe(201);
+  });
+});
+
+describe('reservations', () => {
+  it('set units aside until the pool is full', async () => {
+    const body = { pool: 'deploy-slot', units: 2, ttl_s: 60 };
+    const made = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
+    expect([made.status, made.json['units']]).toEqual([201, 2]);
+    const full = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
+    expect([full.status, full.json['code'], full.json['free']]).toEqual([423, 'pool_full', 0]);
+    const path = `${WS}/reservations/${String(made.json['id'])}`;
+    expect((await rig.send('DELETE', path, { key: rig.keys.otherAgent })).status).toBe(404);
+    expect((await rig.send('DELETE', path, { key: rig.keys.agent })).status).toBe(200);
+    const again = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
+    expect(again.status).toBe(201);
+  });
+
+  it('says which pool was probably meant', async () => {
+    const body = { pool: 'deploy-slots', units: 1, ttl_s: 60 };
+    const answer = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
+    expect(list(answer.json['errors'])[0]?.['message']).toContain("did you mean 'deploy-slot'");
+  });
+});
+
+describe('pauses', () => {
+  it('stop calls until they are lifted; those of an administrative key by one only', async () => {
+    const set = await rig.send('POST', `${WS}/pauses`, {
+      key: rig.keys.admin,
+      body: { scope: { agent: 'other-bot' }, reason: 'incident' },
+    });
+    expect(set.status).toBe(201);
+    const run = await rig.send('POST', `${WS}/effects`, {
+      key: rig.keys.otherAgent,
+      body: refund({ agent_id: undefined }),
+    });
+    expect([run.status, run.json['decision']]).toEqual([423, 'denied_paused']);
+    const path = `${WS}/pauses/${String(set.json['id'])}`;
+    expect(list((await rig.send('GET', `${WS}/pauses`, { key: rig.keys.agent })).json['pauses'])).toEqual([]);
+    expect(list((await rig.send('GET', `${WS}/pauses`, { key: rig.keys.otherAgent })).json['pauses'])).toHaveLength(1);
+    expect((await rig.send('DELETE', path)).json['code']).toBe('wrong_key_kind');
+    expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(200);
+    expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(404);
+  });
+
+  it.each([
+    [{ scope: {}, reason: 'x' }],
+    [{ scope: { agent: 'bot', tool: '**' }, reason: 'x' }],
+    [{ scope: { workspace: false }, reason: 'x' }],
+    [{ scope: { tool: 'a{b' }, reason: 'x' }],
+    [{ scope: { workspace: true } }],
+    [{ scope: { workspace: true }, reason: 'x', until: '2020-01-01T00:00:00Z' }],
+    [{ scope: { workspace: true }, reason: 'x', until: 'tomorrow' }],
+  ])('refuses %j', async (body) => {
+    expect((await rig.send('POST', `${WS}/pauses`, { body })).status).toBe(400);
+  });
+
+  it('are for no agent, and for an administrative key in workspaces that exist', async () => {
+    const body = { scope: { workspace: true }, reason: 'x' };
+    expect((await rig.send('POST', `${WS}/pauses`, { key: rig.keys.agent, body })).status).toBe(403);
+    const nowhere = await rig.send('POST', '/v1/workspaces/nowhere/pauses', { key: rig.keys.admin, body });
+    expect(nowhere.status).toBe(404);
+  });
+});
+
+describe('approvals', () => {
+  it('wait for a person who may, and run the action then', async () => {
+    const run = await rig.send('POST', `${WS}/effects`, {
+      body: refund({ params: { payment_id: 'pay_2', amount: 60_000, currency: 'EUR' } }),
+    });
+    expect([run.status, run.json['decision']]).toEqual([202, 'pending_approval']);
+    const { id } = run.json['approval'] as unknown as { id: string };
+    const path = `${WS}/approvals/${id}`;
+    const effect = await rig.send('GET', `${WS}/effects/${String(run.json['effect_id'])}`);
+    expect(effect.json['effect']).toMatchObject({ state: 'pending_approval', approval: { id, status: 'pending' } });
+    const pending = await rig.send('GET', `${WS}/approvals?status=pending`);
+    expect(list(pending.json['approvals']).map((approval) => approval.id)).toContain(id);
+    expect((await rig.send('GET', path)).json).toMatchObject({ summary: 'Refund 60000', tool: 'payments.refund' });
+    expect((await rig.send('GET', path, { key: rig.keys.otherAgent })).status).toBe(404);
+    expect((await rig.send('GET', path, { key: rig.keys.agent })).status).toBe(200);
+    expect((await rig.send('POST', `${path}/approve`, { key: rig.keys.agent })).json['code']).toBe('wrong_key_kind');
+    expect((await rig.send('POST', `${path}/approve`)).status).toBe(403);
+    const approved = await rig.send('POST', `${path}/approve`, { key: rig.keys.approver, body: { comment: 'fine' } });
+    expect(approved.status).toBe(200);
+    expect(approved.json['effect']).toMatchObject({ state: 'committed', decision: 'committed' });
+    expect(approved.json['votes']).toEqual([expect.objectContaining({ user: 'maria', comment: 'fine' })]);
+    expect((await rig.send('POST', `${path}/reject`, { key: rig.keys.approver })).json['code']).toBe('conflict');
+    expect((await rig.send('POST', `${WS}/approvals/apr_none/approve`, { key: rig.keys.approver })).status).toBe(404);
+  });
+});
+
+describe('budgets', () => {
+  it('show figures to people and to the agent whose they are, a level to those who share', async () => {
+    await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const all = list((await rig.send('GET', `${WS}/budgets`)).json['budgets']);
+    expect(all.map((row) => row['budget'])).toEqual(expect.arrayContaining(['rig/agent-day', 'rig/team-day']));
+    const mine = list((await rig.send('GET', `${WS}/budgets`, { key: rig.keys.agent })).json['budgets']);
+    expect(mine.find((row) => row['budget'] === 'rig/agent-day')).toMatchObject({ limit: 100_000 });
+    expect(mine.find((row) => row['budget'] === 'rig/team-day')).toMatchObject({ level: 'ok' });
+    expect(mine.find((row) => row['budget'] === 'rig/team-day')).not.toHaveProperty('spent');
+    const others = list((await rig.send('GET', `${WS}/budgets`, { key: rig.keys.otherAgent })).json['budgets']);
+    expect(others.map((row) => row['budget'])).toEqual(['rig/team-day']);
+  });
+});
+
+describe('keys', () => {
+  const KEYS = '/v1/beta/users/maria/keys';
+
+  it('are made by an administrative key with name and profile alone, shown once', async () => {
+    const made = await rig.send('POST', KEYS, { key: rig.keys.admin, body: { name: 'look', profile: 'mcp_readonly' } });
+    expect(made.status).toBe(201);
+    expect(made.json).toMatchObject({
+      name: 'look',
+      kind: 'profile',
+      profile: 'mcp_readonly',
+      allowed_tools: ['svc.company_brain.query'],
+      read_only: true,
+      scopes: [
+        'tools:read',
+        'brain:read',
+        'policy:simulate',
+        'traces:read',
+        'approvals:read',
+        'observability:read',
+        'governance:read',
+      ],
+    });
+    const listed = await rig.send('GET', KEYS, { key: rig.keys.admin });
+    expect(list(listed.json['keys']).map((key) => key.id)).toContain(made.json['id']);
+    expect(listed.text).not.toContain(String(made.json['key']));
+    expect(listed.text).not.toContain('hash');
+  });
+
+  it('are rotated with an overlap, and revoked at once', async () => {
+    const body = { name: 'a', kind: 'account', workspace: 'demo' };
+    const old = await rig.send('POST', KEYS, { key: rig.keys.admin, body });
+    const oldKey = String(old.json['key']);
+    expect((await rig.send('GET', `${WS}/claims`, { key: oldKey })).status).toBe(200);
+    const path = `${KEYS}/${String(old.json['id'])}`;
+    const next = await rig.send('POST', `${path}/rotate`, { key: rig.keys.admin, body: { overlap: 60 } });
+    expect(next.status).toBe(201);
+    expect(next.json).toMatchObject({ kind: 'account', workspace: 'demo', replaces: old.json['id'] });
+    for (const key of [oldKey, String(next.json['key'])])
+      expect((await rig.send('GET', `${WS}/claims`, { key })).status).toBe(200);
+    expect((await rig.send('POST', `${path}/rotate`, { key: rig.keys.admin })).json['code']).toBe('conflict');
+    expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(200);
+    expect((await rig.send('GET', `${WS}/claims`, { key: oldKey })).status).toBe(401);
+    expect((await rig.send('DELETE', `${KEYS}/key_nothing`, { key: rig.keys.admin })).status).toBe(404);
+  });
+
+  it('permission is judged before the body, and all faults come at once', async () => {
+    expect((await rig.send('POST', KEYS, { body: { nonsense: 1 } })).json['code']).toBe('wrong_key_kind');
+    const answer = await rig.send('POST', KEYS, {
+      key: rig.keys.admin,
+      body: { profil: 'x', kind: 'root', scopes: ['all'] },
+    });
+    expect(
+      list(answer.json['errors'])
+        .map((error) => String(error['path']))
+        .toSorted((a, b) => a.localeCompare(b)),
+    ).toEqual(['/kind', '/name', '/profil', '/scopes/0']);
+    const unknown = await rig.send('POST', KEYS, { key: rig.keys.admin, body: { name: 'x', profile: 'nothing' } });
+    expect(unknown.status).toBe(400);
+  });
+
+  it('profiles are listed for every kind of key', async () => {
+    for (const key of [rig.keys.account, rig.keys.agent, rig.keys.admin, rig.keys.readonly]) {
+      const { status, json } = await rig.send('GET', '/v1/mcp/key-profiles', { key });
+      expect(status).toBe(200);
+      expect(list(json['profiles']).map((profile) => profile['name'])).toEqual([
+        'mcp_readonly',
+        'mcp_operator',
+        'mcp_agent',
+      ]);
+    }
+  });
+});
+
+describe('workspaces and agents', () => {
+  it('are made by an administrative key; an agent without facts by an account key too', async () => {
+    const { admin } = rig.keys;
+    expect((await rig.send('POST', '/v1/workspaces', { body: { id: 'new' } })).status).toBe(403);
+    expect((await rig.send('POST', '/v1/workspaces', { key: admin, body: { id: 'New' } })).status).toBe(400);
+    expect((await rig.send('POST', '/v1/workspaces', { key: admin, body: { id: 'new' } })).status).toBe(201);
+    expect((await rig.send('POST', '/v1/workspaces', { key: admin, body: { id: 'new' } })).status).toBe(409);
+    const { json } = await rig.send('GET', '/v1/workspaces', { key: admin });
+    expect(list(json['workspaces']).map(({ id }) => id)).toEqual(expect.arrayContaining(['demo', 'elsewhere', 'new']));
+
+    const plain = await rig.send('POST', `${WS}/agents`, { body: { id: 'helper' } });
+    expect([plain.status, plain.json['owner']]).toEqual([201, 'ops']);
+    const asTeam = { id: 'insider', team: 'support' };
+    expect((await rig.send('POST', `${WS}/agents`, { body: asTeam })).status).toBe(403);
+    expect((await rig.send('POST', `${WS}/agents`, { key: admin, body: asTeam })).status).toBe(201);
+    expect((await rig.send('POST', `${WS}/agents`, { key: admin, body: asTeam })).status).toBe(409);
+    const ids = list((await rig.send('GET', `${WS}/agents`)).json['agents']).map(({ id }) => id);
+    expect(ids).toEqual(expect.arrayContaining(['bot', 'helper', 'insider']));
+    const own = list((await rig.send('GET', `${WS}/agents`, { key: rig.keys.agent })).json['agents']);
+    expect(own.map(({ id }) => id)).toEqual(['bot']);
+    const run = await rig.send('POST', `${WS}/effects`, { body: refund({ agent_id: 'insider' }) });
+    expect(run.json['decision']).toBe('committed');
+  });
+});
+
+describe('catalog', () => {
+  it('shows tools without where they are, and to an agent only what is open to it', async () => {
+    const all = await rig.send('GET', `${WS}/tools`);
+    expect(list(all.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund', 'deploy.start']);
+    expect(all.text).not.toContain('127.0.0.1');
+    const agent = await rig.send('GET', `${WS}/tools`, { key: rig.keys.agent });
+    expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund']);
+  });
+
+  it('shows the rules in force', async () => {
+    const { json } = await rig.send('GET', `${WS}/policies`);
+    expect(json).toMatchObject({ mode: 'enforce', version: rig.ports.policies().set.version });
+    expect(
+      list(json['rules'])
+        .map(({ id }) => id)
+        .toSorted(),
+    ).toEqual(['rig/refund', 'rig/refund-large']);
+    const agent = await rig.send('GET', `${WS}/policies`, { key: rig.keys.agent });
+    expect(list(agent.json['rules'])[0]).not.toHaveProperty('file');
+  });
+});
+
+describe('health', () => {
+  it('needs no key', async () => {
+    expect((await rig.send('GET', '/livez', { key: null })).json).toEqual({ status: 'ok' });
+    expect((await rig.send('GET', '/readyz', { key: null })).json).toMatchObject({
+      ready: true,
+      store: { durability: 'fsync' },
+    });
+    const metrics = await rig.send('GET', '/metrics', { key: null });
+    expect(metrics.text).toMatch(/svc_store_ready 1/);
+    expect(metrics.text).toMatch(/svc_approvals_pending\{workspace="demo"\}/);
+    const jwks = await rig.send('GET', '/.well-known/jwks.json', { key: null });
+    expect(list(jwks.json['keys'])[0]).toMatchObject({ kty: 'OKP', crv: 'Ed25519' });
+    expect(jwks.text).not.toContain('"d"');
+  });
+});

@@ -1,0 +1,209 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { conditionFaults, judgeCondition } from '../../src/effects/conditions.ts';
+import type { Json, JsonObject } from '../../src/effects/json.ts';
+import { jsonEquals, readField } from '../../src/effects/state-fields.ts';
+
+const state: JsonObject = {
+  status: 'paid',
+  amount: 10,
+  zero: 0,
+  none: null,
+  at: '2026-01-02T00:00:00Z',
+  tags: ['a', 'b'],
+  order: { lines: [{ sku: 'A-1', n: 2 }], 'net.total': 5 },
+  'order.lines': 'literal',
+  'x.y': { z: 1 },
+};
+
+describe('fields', () => {
+  it.each<[string, Json | undefined]>([
+    ['status', 'paid'],
+    ['none', null],
+    ['absent', undefined],
+    ['order.net.total', 5],
+    ['order.lines', 'literal'],
+    ['order.lines.0.sku', 'A-1'],
+    ['order.lines.00.sku', undefined],
+    ['order.lines.1', undefined],
+    ['order.lines.-1', undefined],
+    ['order.lines.length', undefined],
+    ['x.y.z', 1],
+    ['tags.1', 'b'],
+    ['status.0', undefined],
+    ['constructor', undefined],
+    ['__proto__', undefined],
+    ['toString', undefined],
+    ['order.hasOwnProperty', undefined],
+    ['', undefined],
+  ])('%s', (field, value) => {
+    expect(readField(state, field)).toEqual(value);
+  });
+
+  it('a name that holds the dots wins over the path', () => {
+    expect(readField({ a: { b: 1 }, 'a.b': 2 }, 'a.b')).toBe(2);
+    expect(readField({ r: { a: { b: 1 }, 'a.b': 2 } }, 'r.a.b')).toBe(2);
+  });
+
+  it('any path made of names without dots is found where it leads', () => {
+    const name = fc.stringMatching(/^[a-z]{1,4}$/);
+    fc.assert(
+      fc.property(fc.array(name, { minLength: 1, maxLength: 6 }), fc.jsonValue(), (path, leaf) => {
+        const value = leaf as Json;
+        const nested = path.reduceRight<Json>((inner, key) => ({ [key]: inner }), value) as JsonObject;
+        expect(readField(nested, path.join('.'))).toEqual(value);
+      }),
+    );
+  });
+});
+
+describe('equality', () => {
+  it.each<[Json, Json, boolean]>([
+    [1, 1.0, true],
+    [0, -0, true],
+    [1, '1', false],
+    [null, false, false],
+    [[1, 2], [2, 1], false],
+    [[1, 2], [1, 2, 3], false],
+    [{ a: 1, b: 2 }, { b: 2, a: 1 }, true],
+    [{ a: 1 }, { a: 1, b: null }, false],
+    [{ a: null }, { b: null }, false],
+    [[], {}, false],
+    [{ toString: 1 }, { valueOf: 1 }, false],
+  ])('%j and %j: %s', (left, right, equal) => {
+    expect(jsonEquals(left, right)).toBe(equal);
+    expect(jsonEquals(right, left)).toBe(equal);
+  });
+
+  it('is that of an independent comparison, whatever the order of members', () => {
+    const shuffled = (value: Json): Json =>
+      Array.isArray(value)
+        ? value.map((item: Json) => shuffled(item))
+        : typeof value === 'object' && value !== null
+          ? Object.fromEntries(
+              Object.entries(value)
+                .toReversed()
+                .map(([key, item]) => [key, shuffled(item)]),
+            )
+          : value;
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.jsonValue(), (a, b) => {
+        expect(jsonEquals(a as Json, shuffled(a as Json))).toBe(true);
+        expect(jsonEquals(a as Json, b as Json)).toBe(sorted(a as Json) === sorted(b as Json));
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+/** An independent canonical text. */
+function sorted(value: Json): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    typeof item === 'object' && item !== null && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).toSorted(([a], [b]) => (a < b ? -1 : 1)))
+      : Object.is(item, -0)
+        ? 0
+        : item,
+  );
+}
+
+describe('conditions', () => {
+  it.each<[string, Json, ReturnType<typeof judgeCondition>]>([
+    ['status', 'paid', 'holds'],
+    ['status', 'open', 'refuted'],
+    ['absent', 'x', 'absent'],
+    ['absent', null, 'absent'],
+    ['none', null, 'holds'],
+    ['none', { $exists: true }, 'holds'],
+    ['amount', { $eq: 10 }, 'holds'],
+    ['amount', { $ne: 10 }, 'refuted'],
+    ['amount', { $gt: 10 }, 'refuted'],
+    ['amount', { $gte: 10, $lte: 10 }, 'holds'],
+    ['amount', { $gt: 9, $lt: 10 }, 'refuted'],
+    ['zero', { $lt: 1, $gte: 0 }, 'holds'],
+    ['amount', { $gt: '9' }, 'refuted'],
+    ['status', { $gt: 1 }, 'refuted'],
+    ['at', { $gt: '2026-01-01T00:00:00Z' }, 'holds'],
+    ['none', { $lt: 1 }, 'refuted'],
+    ['status', { $in: ['paid', 'refunded'] }, 'holds'],
+    ['status', { $nin: ['paid'] }, 'refuted'],
+    ['tags', { $in: [['a', 'b']] }, 'holds'],
+    ['status', { $in: [] }, 'refuted'],
+    ['absent', { $ne: 1 }, 'absent'],
+    ['absent', { $nin: [1] }, 'absent'],
+    ['absent', { $exists: false }, 'holds'],
+    ['absent', { $exists: true }, 'absent'],
+    ['status', { $exists: false }, 'refuted'],
+    ['absent', { $exists: false, $eq: 1 }, 'absent'],
+    ['status', { $regex: '^pa' }, 'holds'],
+    ['status', { $regex: 'ai' }, 'holds'],
+    ['status', { $regex: '^ai$' }, 'refuted'],
+    ['amount', { $regex: '1' }, 'refuted'],
+    ['order.lines.0', { sku: 'A-1', n: 2 }, 'holds'],
+    ['order.lines.0.n', { $gte: 2 }, 'holds'],
+    ['tags', ['a', 'b'], 'holds'],
+    ['status', {}, 'refuted'],
+    ['status', { $bad: 1 }, 'undecidable'],
+    ['status', { $regex: '(' }, 'undecidable'],
+    ['status', { $bad: 1, $eq: 'open' }, 'refuted'],
+  ])('%s %j: %s', (field, condition, standing) => {
+    expect(judgeCondition(state, field, condition)).toBe(standing);
+  });
+
+  it('does not match a text that is too long, and says that it cannot tell', () => {
+    expect(judgeCondition({ text: 'a'.repeat(4096) }, 'text', { $regex: 'b' })).toBe('refuted');
+    expect(judgeCondition({ text: 'a'.repeat(4097) }, 'text', { $regex: 'a' })).toBe('undecidable');
+  });
+
+  it('takes linear time on expressions that blow up elsewhere', () => {
+    const started = performance.now();
+    for (const $regex of ['^(a+)+$', '(a|a)*b', '(.*a){12}c', '(x+x+)+y'])
+      judgeCondition({ text: `${'a'.repeat(4000)}!` }, 'text', { $regex });
+    expect(performance.now() - started).toBeLessThan(2000);
+  });
+
+  it('lists all faults at once, with pointers', () => {
+    const faults = conditionFaults(
+      {
+        'a/b': { $near: 1, plain: 2 },
+        c: { $gt: true },
+        d: { $in: 'x' },
+        e: { $exists: 1 },
+        f: { $regex: '(' },
+        g: { $regex: `a{${500}}b{500}` },
+        h: { $regex: 5 },
+        fine: { $eq: { $anything: 1 } },
+        alsoFine: { plain: 1 },
+      },
+      '/conditions',
+    );
+    expect(faults.map(({ path }) => path)).toEqual([
+      '/conditions/a~1b/$near',
+      '/conditions/a~1b/plain',
+      '/conditions/c/$gt',
+      '/conditions/d/$in',
+      '/conditions/e/$exists',
+      '/conditions/f/$regex',
+      '/conditions/g/$regex',
+      '/conditions/h/$regex',
+    ]);
+  });
+
+  it('bounds the number of expressions', () => {
+    const many = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, index) => [`f${index}`, { $regex: 'a' }]));
+    expect(conditionFaults(many(16), '/c')).toEqual([]);
+    expect(conditionFaults(many(17), '/c')).toHaveLength(1);
+  });
+
+  it('$eq and $ne, $in and $nin are opposites on every value that is there', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.jsonValue(), (value, operand) => {
+        const held = { v: value as Json };
+        const is = (condition: Json) => judgeCondition(held, 'v', condition) === 'holds';
+        expect(is({ $eq: operand as Json })).toBe(!is({ $ne: operand as Json }));
+        expect(is({ $in: [operand as Json, 1] })).toBe(!is({ $nin: [operand as Json, 1] }));
+      }),
+    );
+  });
+});

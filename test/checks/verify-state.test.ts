@@ -1,0 +1,91 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../src/effects/json.ts';
+import { type VerifyStateRequest, verifyState } from '../../src/effects/verify-state.ts';
+
+function verify(change: Partial<VerifyStateRequest>) {
+  return verifyState({
+    intent: 'refund',
+    requiredFields: [],
+    assumedState: {},
+    currentState: {},
+    conditions: {},
+    onMismatch: 'replan',
+    ...change,
+  });
+}
+
+describe('verifyState', () => {
+  it('proceeds when the required fields match and the conditions hold', () => {
+    expect(
+      verify({
+        requiredFields: ['amount', 'order.lines.0.sku'],
+        assumedState: { amount: 1, order: { lines: [{ sku: 'A' }] }, ignored: 1 },
+        currentState: { amount: 1.0, order: { lines: [{ sku: 'A', n: 3 }] }, ignored: 2 },
+        conditions: { amount: { $lte: 5 } },
+      }),
+    ).toEqual({ status: 'verified', decision: 'proceed', mismatches: [] });
+  });
+
+  it.each(['replan', 'block'] as const)('answers drift with on_mismatch: %s', (onMismatch) => {
+    expect(verify({ requiredFields: ['a'], assumedState: { a: 1 }, currentState: { a: 2 }, onMismatch })).toEqual({
+      status: 'mismatch_detected',
+      decision: onMismatch,
+      mismatches: [{ field: 'a', assumed: 1, current: 2 }],
+    });
+  });
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['in the assumed state', {}, { a: 1 }],
+    ['in the live state', { a: 1 }, {}],
+    ['on both sides', {}, {}],
+    ['and null is not absent', { a: null }, {}],
+  ])('takes an absent required field for a mismatch %s', (_what, assumedState, currentState) => {
+    const { mismatches } = verify({ requiredFields: ['a'], assumedState, currentState });
+    expect(mismatches).toEqual([
+      { field: 'a', assumed: assumedState['a'] ?? null, current: currentState['a'] ?? null },
+    ]);
+  });
+
+  it('null equals null', () => {
+    expect(verify({ requiredFields: ['a'], assumedState: { a: null }, currentState: { a: null } }).status).toBe(
+      'verified',
+    );
+  });
+
+  it('lists a condition that does not hold with what was expected', () => {
+    expect(
+      verify({ currentState: { status: 'open' }, conditions: { status: 'paid', total: { $gt: 1 } } }).mismatches,
+    ).toEqual([
+      { field: 'status', assumed: 'paid', current: 'open' },
+      { field: 'total', assumed: { $gt: 1 }, current: null },
+    ]);
+  });
+
+  it('lists a field once where field and condition say the same, and twice where they do not', () => {
+    const state = { requiredFields: ['a', 'a'], assumedState: { a: 1 }, currentState: { a: 2 } };
+    expect(verify({ ...state, conditions: { a: 1 } }).mismatches).toHaveLength(1);
+    expect(verify({ ...state, conditions: { a: 3 } }).mismatches).toHaveLength(2);
+  });
+
+  it('a condition that cannot be judged does not hold', () => {
+    expect(verify({ currentState: { a: 'x' }, conditions: { a: { $regex: '(' } } }).status).toBe('mismatch_detected');
+  });
+
+  it('a state always matches itself, and one changed field is always found', () => {
+    const states = fc.dictionary(fc.string({ minLength: 1 }), fc.jsonValue(), { minKeys: 1, maxKeys: 8 });
+    fc.assert(
+      fc.property(states, fc.nat(), (raw, pick) => {
+        const state = raw as JsonObject;
+        const fields = Object.keys(state);
+        expect(verify({ requiredFields: fields, assumedState: state, currentState: state }).status).toBe('verified');
+        const field = fields[pick % fields.length] ?? '';
+        const changed: JsonObject = { ...state, [field]: { changed: state[field] ?? null } };
+        const result = verify({ requiredFields: fields, assumedState: state, currentState: changed });
+        expect(result.mismatches.map((mismatch) => mismatch.field)).toContain(field);
+        expect(result.decision).toBe('replan');
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
