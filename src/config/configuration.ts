@@ -41,7 +41,7 @@ export interface ServerSettings {
   readonly adminPort: number | null;
 }
 
-export interface StoreSettings {
+interface StoreSettings {
   readonly kind: 'embedded';
   /** Folder, relative to the working directory. */
   readonly path: string;
@@ -49,20 +49,20 @@ export interface StoreSettings {
   readonly lockWaitMs: number;
 }
 
-export interface RetentionSettings {
+interface RetentionSettings {
   /** Keys and receipts; `null` keeps them for ever. */
   readonly keysMs: number | null;
   readonly effectsMs: number;
   readonly denialsMs: number;
 }
 
-export interface SecretsSettings {
+interface SecretsSettings {
   readonly masterFile: string;
   /** Files of earlier master secrets, which still open what they sealed. */
   readonly previous: readonly string[];
 }
 
-export interface ReceiptsSettings {
+interface ReceiptsSettings {
   readonly keysDir: string;
   /** `null` takes `urn:svc-gateway:<install id>`. */
   readonly issuer: string | null;
@@ -83,7 +83,7 @@ export interface AuthSettings {
   readonly profiles: readonly Profile[];
 }
 
-export interface Profile {
+interface Profile {
   readonly name: string;
   readonly description: string;
   readonly scopes: readonly Scope[];
@@ -147,13 +147,13 @@ export type RouteIdempotency =
   | { readonly kind: 'none' }
   | { readonly kind: 'derive'; readonly windowMs: number };
 
-export interface Pool {
+interface Pool {
   readonly id: string;
   readonly units: number;
 }
 
 /** The limits that an operator may set; all others are in `limits.ts` too. */
-export interface ConfiguredLimits {
+interface ConfiguredLimits {
   /** Body of a request, bytes. */
   readonly bodyBytes: number;
   readonly paramsDepth: number;
@@ -163,6 +163,6 @@ export interface ConfiguredLimits {
   readonly responseBytes: number;
 }
 
-export interface TelemetrySettings {
+interface TelemetrySettings {
   readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 }

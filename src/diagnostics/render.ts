@@ -31,7 +31,7 @@ export function renderFindings(
     const where = paint.bold(`${printable(at.file)}:${at.line}:${at.column}`);
     const text = sources.get(at.file);
     if (text === undefined) return `${where} ${title}${hint}`;
-    const known = lines.get(at.file) ?? text.split(/\r\n|\n|\r/);
+    const known = lines.get(at.file) ?? text.split(/\r?\n/);
     lines.set(at.file, known);
     return `${where} ${title}\n${excerpt(known[at.line - 1] ?? '', at.line, at.column, paint)}${hint}`;
   });

@@ -5,7 +5,6 @@ import {
   isPair,
   isScalar,
   isSeq,
-  LineCounter,
   parseAllDocuments,
   type Document,
   type Pair,
@@ -38,8 +37,6 @@ export interface YamlSource {
    * above: the key of the parent, else the first line.
    */
   at(path: DataPath, part?: 'key' | 'value'): Position;
-  /** How the scalar at a path is written: `plain` scalars take a type of their own, `quoted` ones are strings. */
-  style(path: DataPath): 'plain' | 'quoted' | null;
 }
 
 /** Nesting beyond this is refused. */
@@ -55,17 +52,13 @@ const PRIMITIVE_TAGS = /^[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?$/;
  * @param file its name for positions
  */
 export function readYamlSource(file: string, text: string): YamlSource {
-  const lines = new LineCounter();
   const findings: Finding[] = [];
-  const position = (offset: number): Position => {
-    const { line, col } = lines.linePos(offset);
-    return { file, line: Math.max(1, line), column: Math.max(1, col) };
-  };
+  const position = positionsIn(file, text);
   const report = (code: string, offset: number, message: string, hint: string | null = null): void => {
     findings.push({ code, severity: 'error', message, hint, at: position(offset) });
   };
 
-  const contents = compose(text, lines, report);
+  const contents = compose(text, position, report);
   const value = contents === null ? undefined : plainData(contents, report, 0);
   return {
     file,
@@ -73,18 +66,29 @@ export function readYamlSource(file: string, text: string): YamlSource {
     value,
     findings,
     at: (path, part = 'value') => position(offsetOf(contents, path, part)),
-    style: (path) => {
-      const node = nodeAt(contents, path);
-      if (!isScalar(node)) return null;
-      return node.type === 'PLAIN' ? 'plain' : 'quoted';
-    },
+  };
+}
+
+/** Turns offsets into positions. Lines end with LF or CRLF, as the parser has it. */
+function positionsIn(file: string, text: string): (offset: number) => Position {
+  let starts: readonly number[] | null = null;
+  return (offset) => {
+    starts ??= [0, ...[...text.matchAll(/\n/g)].map(({ index }) => index + 1)];
+    let low = 0;
+    let high = starts.length - 1;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if ((starts[middle] ?? 0) <= offset) low = middle;
+      else high = middle - 1;
+    }
+    return { file, line: low + 1, column: offset - (starts[low] ?? 0) + 1 };
   };
 }
 
 type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
 
 /** The tree of the one document of a text, or `null` where there is none that can be used. */
-function compose(text: string, lines: LineCounter, report: Report): unknown {
+function compose(text: string, position: (offset: number) => Position, report: Report): unknown {
   if (text.length > MAX_TEXT) {
     report('file_too_large', 0, `The file has ${text.length} characters; at most ${MAX_TEXT} are read`);
     return null;
@@ -98,7 +102,6 @@ function compose(text: string, lines: LineCounter, report: Report): unknown {
       uniqueKeys: false,
       strict: true,
       prettyErrors: false,
-      lineCounter: lines,
       logLevel: 'silent',
     });
     documents = Array.isArray(parsed) ? parsed : [];
@@ -128,19 +131,24 @@ function compose(text: string, lines: LineCounter, report: Report): unknown {
   if (document.directives.yaml.explicit === true && document.directives.yaml.version !== '1.2')
     report('yaml_version', 0, 'The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2');
   let structure = true;
+  let told = false;
   let lastLine = Number.NEGATIVE_INFINITY;
   for (const { code, pos, message } of document.errors) {
     // An empty alias is reported with its own words below.
     if (code === 'BAD_ALIAS') continue;
     structure = false;
     // What is said of the lines right below a fault is mostly its echo.
-    const { line } = lines.linePos(pos[0]);
+    const { line } = position(pos[0]);
     const isEcho = line <= lastLine + 1;
     lastLine = Math.max(lastLine, line);
     if (isEcho) continue;
-    const told = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
+    // The document is over for the parser: all that follows would be told as well.
+    const isOver = message.endsWith('in YAML stream') || message.includes(' in YAML stream:');
+    if (isOver && told) break;
+    told ||= isOver;
+    const words = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
     const offset = Math.min(pos[0], Math.max(0, text.length - 1));
-    report('yaml_syntax', offset, told?.[1] ?? message, syntaxHint(text, pos[0]) ?? told?.[2] ?? null);
+    report('yaml_syntax', offset, words?.[1] ?? message, syntaxHint(text, pos[0]) ?? words?.[2] ?? null);
   }
   return structure ? document.contents : null;
 }
@@ -157,6 +165,7 @@ const SYNTAX: readonly (readonly [RegExp, string, string | null])[] = [
   [/^BAD_SCALAR_START/, 'A value cannot begin with this character', 'quote the value'],
   [/^MISSING_CHAR Implicit map keys/, "A ':' is missing after the key", null],
   [/^MISSING_CHAR Missing closing (?:"|')quote/, 'A quote is not closed', null],
+  [/ in YAML stream/, 'The data ended before this line', 'check the indentation of the lines above'],
   [/Flow sequence .* end with a \]/, "A list is not closed: ']' is missing", null],
   [/Flow map .* end with a \}/, "A mapping is not closed: '}' is missing", null],
   [
@@ -311,10 +320,6 @@ function pairAt(node: unknown, key: string): Pair | undefined {
 function step(node: unknown, name: string | number): unknown {
   if (isSeq(node) && typeof name === 'number') return node.items[name];
   return pairAt(node, String(name))?.value;
-}
-
-function nodeAt(contents: unknown, path: DataPath): unknown {
-  return path.reduce<unknown>((node, name) => step(node, name), contents);
 }
 
 /** Offset of a value or key; of the nearest place above where the path leads nowhere. */

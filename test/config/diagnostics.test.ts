@@ -126,12 +126,6 @@ describe('YAML with positions', () => {
     expect(at(['a', 9])).toBe('f.yaml:1:1');
   });
 
-  it('knows plain from quoted scalars', () => {
-    expect(source.style(['a', 1, 'd', 0])).toBe('plain');
-    expect(source.style(['a', 1, 'd', 1])).toBe('quoted');
-    expect(source.style(['a'])).toBeNull();
-  });
-
   it('gives own, ordinary keys only, and none that reaches a prototype', () => {
     const { value, findings } = readYamlSource('f', '__proto__: { polluted: 1 }\ntoString: 2\nhasOwnProperty: 3\n');
     expect(findings.map(({ code }) => code)).toEqual(['reserved_key']);
