@@ -1,21 +1,30 @@
+import type { EffectRecord } from '../../effects/effect.ts';
 import type { StoreHealth } from '../../effects/store.ts';
+import type { CallPart, CallTuple, EffectDocument, LifeTuple } from './effect-document.ts';
 import type { OperationName, Operations } from './operations.ts';
 
 /**
  * What crosses between the thread of the gateway and that of the store. Messages are JSON texts: a batch of operations
  * one way, a batch of answers the other. Both ends are this program, so that what is read needs no check of its shape.
  */
+/**
+ * `knowsCall`: the gateway has what the operation's effect was asked for with, so that the answer may leave it out.
+ */
 export type CallMessage<Name extends OperationName = OperationName> = {
-  [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request']];
+  [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request'], knowsCall: 0 | 1];
 }[Name];
 
 /** To the store. `null` asks it to close. */
 export type ToStore = readonly CallMessage[] | null;
 
-/** An answer: the operation's, or why there is none (`unavailable`: the store; otherwise a fault of the program). */
+/**
+ * An answer: the operation's; or the operation's with its `effect` apart, as the texts that were just written; or why
+ * there is none (`unavailable`: the store; otherwise a fault of the program).
+ */
 export type ReplyMessage =
-  | readonly [id: number, reply: unknown]
-  | readonly [id: number, failure: null, kind: 'unavailable' | 'fault', message: string];
+  | readonly [id: number, kind: 'reply', reply: unknown]
+  | readonly [id: number, kind: 'effect', reply: object, call: CallTuple | null, life: LifeTuple]
+  | readonly [id: number, kind: 'unavailable' | 'fault', message: string];
 
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number; readonly health: StoreHealth }
@@ -39,13 +48,36 @@ export function decodeForGateway(message: string): ToGateway {
   return JSON.parse(message);
 }
 
-/** @param documentOf the JSON of a record, where it is known already */
-export function encodeReply(id: number, reply: unknown, documentOf: (record: object) => string | undefined): string {
-  if (typeof reply === 'object' && reply !== null && 'effect' in reply) {
-    const { effect, ...rest } = reply;
-    const document = typeof effect === 'object' && effect !== null ? documentOf(effect) : undefined;
-    // The effect is most of the answer, and its text was just written.
-    if (document !== undefined) return `[${id},{"effect":${document},${JSON.stringify(rest).slice(1)}]`;
-  }
-  return `[${id},${JSON.stringify(reply)}]`;
+/** Whether an answer speaks of an effect. */
+export function hasEffect(reply: unknown): reply is { readonly effect: EffectRecord } {
+  return typeof reply === 'object' && reply !== null && 'effect' in reply && reply.effect !== null;
+}
+
+/**
+ * @param document the texts of the reply's effect
+ * @param knowsCall the gateway has the call part of the effect already
+ */
+export function encodeEffectReply(
+  id: number,
+  reply: { readonly effect: EffectRecord },
+  document: EffectDocument,
+  knowsCall: boolean,
+): string {
+  const { effect: _, ...rest } = reply;
+  return `[${id},"effect",${JSON.stringify(rest)},${knowsCall ? 'null' : document.call},${document.life}]`;
+}
+
+/** Whether an effect is exactly what this request asks for, so that whoever asked knows its call. */
+export function isAskedFor(request: object | null, effect: EffectRecord): boolean {
+  if (request === null || !('effectId' in request && 'action' in request && 'actor' in request)) return false;
+  if (!('sealed' in request && 'metadata' in request) || request.effectId !== effect.id) return false;
+  const { action, actor, sealed, metadata } = request;
+  return action === effect.action && actor === effect.actor && sealed === effect.sealed && metadata === effect.metadata;
+}
+
+/** The call part of the effect that a request to admit would make. */
+export function callAskedFor(request: Operations[OperationName]['request']): CallPart | null {
+  if (request === null || !('sealed' in request)) return null;
+  const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
+  return { id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed };
 }

@@ -3,16 +3,11 @@ import type { EffectRecord, EffectState, Tombstone } from '../../effects/effect.
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { EffectFilter, Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
-import { columnText, decode, integer, text } from './document.ts';
+import { columnText, decode, integer } from './document.ts';
+import { decodeCall, decodeEffect, type EffectDocument, encodeCall, encodeLife, sameCall } from './effect-document.ts';
 
 /** State of a row whose record is gone; its document is a tombstone. */
 const TOMBSTONE = 'tombstone';
-
-/** A place in the table, and what stands there. */
-interface Placed {
-  readonly n: number;
-  readonly binding: Binding;
-}
 
 export interface EffectName {
   readonly workspace: string;
@@ -38,8 +33,8 @@ export interface EffectsTable {
   remove(id: string): void;
   /** Removes tombstones of effects settled before `before`. */
   removeTombstones(before: number, limit: number): number;
-  /** The document that was written or read for a record, where it is known. */
-  documentOf(record: object): string | undefined;
+  /** The texts of a record that was written or read in this transaction. */
+  documentOf(record: EffectRecord): EffectDocument;
   /** To be called between steps: what was looked up is looked up again. */
   endStep(): void;
   /** Forgets what is cached: the transaction was rolled back, or another process wrote. */
@@ -48,48 +43,57 @@ export interface EffectsTable {
 
 /** Effects and tombstones. Executing effects are cached: their owner is about to settle them. */
 export function openEffectsTable(database: SqlDatabase): EffectsTable {
-  const columns = 'n, workspace, state, doc';
+  const columns = 'n, workspace, state, call, life';
   const byKey = database.prepare(`SELECT ${columns} FROM effects WHERE workspace = ? AND key = ?`);
   const byId = database.prepare(`SELECT ${columns} FROM effects WHERE id = ?`);
   const insert = database.prepare(
-    'INSERT INTO effects (id, workspace, key, state, decision, at, tool, agent, created, doc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    'INSERT INTO effects (id, workspace, key, state, decision, at, tool, agent, created, call, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   );
-  const update = database.prepare('UPDATE effects SET state = ?, decision = ?, at = ?, doc = ? WHERE n = ?');
+  const update = database.prepare('UPDATE effects SET state = ?, decision = ?, at = ?, life = ? WHERE n = ?');
+  const setCall = database.prepare('UPDATE effects SET tool = ?, agent = ?, call = ? WHERE n = ?');
   const setKey = database.prepare('UPDATE effects SET key = ? WHERE n = ?');
   const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE workspace = ? AND key = ?');
-  const byState = database.prepare('SELECT n, doc FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?');
-  const bury = database.prepare('UPDATE effects SET state = ?, doc = ? WHERE id = ?');
+  const byState = database.prepare('SELECT call, life FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?');
+  const bury = database.prepare("UPDATE effects SET state = ?, call = '', life = ? WHERE id = ?");
   const remove = database.prepare('DELETE FROM effects WHERE id = ?');
   const expired = database.prepare('SELECT n FROM effects WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
   const removeRow = database.prepare('DELETE FROM effects WHERE n = ?');
 
   const executing = new Map<string, { readonly n: number; readonly record: EffectRecord }>();
-  const documents = new WeakMap<object, string>();
-  /** Places that this step has looked at, by effect id. */
-  const seen = new Map<string, number>();
+  const documents = new WeakMap<EffectRecord, EffectDocument>();
+  /** What this step has looked at, and where it stands, by effect id. */
+  const seen = new Map<string, { readonly n: number; readonly record: EffectRecord | null }>();
 
-  function read(row: SqlRow | undefined): Placed | null {
+  function read(row: SqlRow | undefined): Binding | null {
     if (row === undefined) return null;
-    const document = text(row['doc']);
     const n = integer(row['n']);
     if (row['state'] === TOMBSTONE) {
-      const tombstone = decode<Tombstone>(document);
-      seen.set(tombstone.id, n);
-      return { n, binding: { kind: 'tombstone', tombstone } };
+      const tombstone = decode<Tombstone>(row['life']);
+      seen.set(tombstone.id, { n, record: null });
+      return { kind: 'tombstone', tombstone };
     }
-    const effect = decode<EffectRecord>(document);
-    documents.set(effect, document);
-    seen.set(effect.id, n);
-    return { n, binding: { kind: 'effect', effect } };
+    const effect = decodeEffect(decodeCall(row['call']), row['life']);
+    seen.set(effect.id, { n, record: effect });
+    return { kind: 'effect', effect };
   }
 
   function find(workspace: string, id: string): Binding | null {
     const row = byId.get(columnText(id));
-    return row === undefined || row['workspace'] !== columnText(workspace) ? null : (read(row)?.binding ?? null);
+    return row === undefined || row['workspace'] !== columnText(workspace) ? null : read(row);
+  }
+
+  function documentOf(record: EffectRecord): EffectDocument {
+    return documents.get(record) ?? { call: encodeCall(record), life: encodeLife(record) };
+  }
+
+  /** The call text of the record that this one came from, where it still holds. */
+  function sharedCall(record: EffectRecord, before: EffectRecord | null | undefined): string | null {
+    if (before === null || before === undefined || !sameCall(record, before)) return null;
+    return documentOf(before).call;
   }
 
   return {
-    binding: (workspace, key) => read(byKey.get(columnText(workspace), columnText(key)))?.binding ?? null,
+    binding: (workspace, key) => read(byKey.get(columnText(workspace), columnText(key))),
     effect(workspace, id) {
       const cached = executing.get(id);
       if (cached !== undefined && cached.record.workspace === workspace) return cached.record;
@@ -102,42 +106,50 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     },
     put({ record, binding }) {
       const { id, life } = record;
-      const document = JSON.stringify(record);
+      const there = executing.get(id) ?? seen.get(id);
+      const shared = sharedCall(record, there?.record);
+      const document: EffectDocument = { call: shared ?? encodeCall(record), life: encodeLife(record) };
       documents.set(record, document);
-      const cached = executing.get(id);
       const key = columnText(record.idempotencyKey);
       const workspace = columnText(record.workspace);
+      const tool = columnText(record.action.tool);
+      const agent = columnText(record.actor.agentId);
       if (binding === 'bind') clearKey.run(workspace, key);
-      let n = cached?.n ?? seen.get(id);
+      let n = there?.n;
       if (n === undefined) {
+        const bound = binding === 'bind' ? key : null;
+        const { createdAt } = record;
+        const [decision, at] = [decisionOf(record), searchedTime(record)];
         n = insert.run(
           columnText(id),
           workspace,
-          binding === 'bind' ? key : null,
+          bound,
           life.state,
-          decisionOf(record),
-          searchedTime(record),
-          columnText(record.action.tool),
-          columnText(record.actor.agentId),
-          record.createdAt,
-          document,
+          decision,
+          at,
+          tool,
+          agent,
+          createdAt,
+          document.call,
+          document.life,
         );
       } else {
-        update.run(life.state, decisionOf(record), searchedTime(record), document, n);
+        update.run(life.state, decisionOf(record), searchedTime(record), document.life, n);
+        if (shared === null) setCall.run(tool, agent, document.call, n);
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
       }
-      seen.set(id, n);
+      seen.set(id, { n, record });
       if (life.state === 'executing') executing.set(id, { n, record });
-      else if (cached !== undefined) executing.delete(id);
+      else executing.delete(id);
     },
     page: (workspace, filter) => readPage(database, workspace, filter),
     executing: (at, limit) =>
       byState.all('executing', at ?? Number.MAX_SAFE_INTEGER, limit).map((row) => {
-        const { workspace, id } = decode<EffectRecord>(row['doc']);
+        const { workspace, id } = decodeCall(row['call']);
         return { workspace, id };
       }),
     settledBefore: (state, before, limit) =>
-      byState.all(state, before - 1, limit).map((row) => decode<EffectRecord>(row['doc'])),
+      byState.all(state, before - 1, limit).map((row) => decodeEffect(decodeCall(row['call']), row['life'])),
     bury(tombstone) {
       bury.run(TOMBSTONE, JSON.stringify(tombstone), columnText(tombstone.id));
     },
@@ -149,7 +161,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       for (const row of rows) removeRow.run(integer(row['n']));
       return rows.length;
     },
-    documentOf: (record) => documents.get(record),
+    documentOf,
     endStep: () => seen.clear(),
     forget() {
       executing.clear();
@@ -234,13 +246,13 @@ function readPage(database: SqlDatabase, workspace: string, filter: EffectFilter
   const order = index === 'effects_created' ? 'created DESC, n DESC' : 'n DESC';
   const rows = database
     .prepare(
-      `SELECT n, created, doc FROM effects INDEXED BY ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
+      `SELECT n, created, call, life FROM effects INDEXED BY ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
     )
     .all(...values, filter.limit + 1);
   const shown = rows.slice(0, filter.limit);
   const last = shown.at(-1);
   return {
-    items: shown.map((row) => decode<EffectRecord>(row['doc'])),
+    items: shown.map((row) => decodeEffect(decodeCall(row['call']), row['life'])),
     next:
       rows.length > filter.limit && last !== undefined
         ? `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`

@@ -1,6 +1,6 @@
 import type { LedgerDraft, LedgerEvent } from '../../effects/ledger.ts';
 import type { SqlDatabase, SqlRow } from './driver.ts';
-import { columnText, decode, integer } from './document.ts';
+import { columnText, decode, integer, plainText } from './document.ts';
 
 export interface LedgerTable {
   /** The `seq` of the next event. */
@@ -53,7 +53,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
           group.length,
           effectId === null ? null : columnText(effectId),
           at,
-          JSON.stringify(group.map(({ kind, actor, data }) => ({ kind, effectId, actor, data }))),
+          JSON.stringify(group.map(({ kind, actor, data }): EventTuple => [kind, actor.type, actor.id, data])),
         );
         seq += group.length;
       }
@@ -77,14 +77,21 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
   };
 }
 
+/** An event within its row, which knows the effect. */
+type EventTuple = readonly [
+  kind: LedgerDraft['kind'],
+  actorType: LedgerDraft['actor']['type'],
+  actorId: string,
+  data: LedgerDraft['data'],
+];
+
 function eventsOf(row: SqlRow): readonly LedgerEvent[] {
-  const seq = integer(row['seq']);
+  const first = integer(row['seq']);
   const epoch = integer(row['epoch']);
   const at = integer(row['at']);
-  return decode<readonly LedgerDraft[]>(row['events']).map((draft, index) => ({
-    seq: seq + index,
-    id: `evt_${epoch}_${seq + index}`,
-    at,
-    ...draft,
-  }));
+  const effectId = row['effect'] === null ? null : plainText(row['effect']);
+  return decode<readonly EventTuple[]>(row['events']).map(([kind, type, id, data], index) => {
+    const seq = first + index;
+    return { seq, id: `evt_${epoch}_${seq}`, at, kind, effectId, actor: { type, id }, data };
+  });
 }

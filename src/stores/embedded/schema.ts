@@ -5,7 +5,7 @@ import { integer } from './document.ts';
 const SCHEMA_VERSION = 1;
 
 /**
- * One row per effect with its record as a document and only the searched columns beside it; one ledger row per step.
+ * One row per effect: its record as two documents (`effect-document.ts`), only the searched columns beside it; one ledger row per step.
  * `effects.key` is the idempotency key while it is bound to the row, else NULL. `effects.at` is the end of the lease
  * while the effect executes, else the time at which it was settled.
  * `tallies` are budget rows and rates; a rolling one is the sum of its `slots`.
@@ -31,7 +31,8 @@ CREATE TABLE effects (
   tool TEXT NOT NULL,
   agent TEXT NOT NULL,
   created INTEGER NOT NULL,
-  doc TEXT NOT NULL
+  call TEXT NOT NULL,
+  life TEXT NOT NULL
 );
 CREATE UNIQUE INDEX effects_id ON effects (id);
 CREATE UNIQUE INDEX effects_key ON effects (workspace, key) WHERE key IS NOT NULL;

@@ -1,8 +1,10 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import type { EffectRecord } from '../../effects/effect.ts';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import { decodeForGateway, type StoreThreadData, type ToGateway } from './channel.ts';
+import { callAskedFor, decodeForGateway, type ReplyMessage, type StoreThreadData, type ToGateway } from './channel.ts';
 import { createStoreClock, type StoreClock } from './clock.ts';
+import { type CallPart, callPart, withLife } from './effect-document.ts';
 import type { Runner, RunnerListener } from './in-process.ts';
 import type { OperationName, Operations } from './operations.ts';
 
@@ -11,9 +13,14 @@ const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
 
 interface Waiting {
+  /** What the operation's effect was asked for with, as far as this side knows. */
+  readonly call: CallPart | null;
   resolve(reply: unknown): void;
   reject(error: Error): void;
 }
+
+/** Calls of executing effects that are remembered, so that settling need not send them back. */
+const KNOWN_CALLS = 10_000;
 
 /**
  * Runs operations in a thread of their own, so that commits do not hold up the event loop.
@@ -24,6 +31,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   if (entry === null || availableParallelism() < 2) return null;
 
   const waiting = new Map<number, Waiting>();
+  const known = new Map<string, CallPart>();
   let outgoing: string[] = [];
   let lastId = 0;
   let worker: Worker | null = null;
@@ -33,16 +41,49 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   let closing: (() => void) | null = null;
   let restartTimer: NodeJS.Timeout | null = null;
 
+  function answer(message: ReplyMessage): void {
+    const caller = waiting.get(message[0]);
+    if (caller === undefined) return;
+    waiting.delete(message[0]);
+    switch (message[1]) {
+      case 'reply':
+        caller.resolve(message[2]);
+        return;
+      case 'effect': {
+        const [, , reply, tuple, life] = message;
+        const call = tuple !== null ? callPart(tuple) : (known.get(caller.call?.id ?? '') ?? caller.call);
+        if (call === null) throw new TypeError('an answer leaves out what nobody here knows');
+        const effect = withLife(call, life);
+        remember(effect);
+        caller.resolve({ ...reply, effect });
+        return;
+      }
+      case 'unavailable':
+        caller.reject(new StoreUnavailable(message[2]));
+        return;
+      case 'fault':
+        caller.reject(new Error(message[2]));
+    }
+  }
+
+  function remember(effect: EffectRecord): void {
+    if (effect.life.state !== 'executing') {
+      known.delete(effect.id);
+      return;
+    }
+    known.set(effect.id, effect);
+    if (known.size <= KNOWN_CALLS) return;
+    for (const oldest of known.keys()) {
+      known.delete(oldest);
+      return;
+    }
+  }
+
   function receive(message: ToGateway): void {
     switch (message.kind) {
       case 'replies':
         seen = Math.max(seen, message.now);
-        for (const [id, reply, failure, text] of message.replies) {
-          const caller = waiting.get(id);
-          waiting.delete(id);
-          if (failure === undefined) caller?.resolve(reply);
-          else caller?.reject(failure === 'unavailable' ? new StoreUnavailable(text) : new Error(text));
-        }
+        for (const reply of message.replies) answer(reply);
         return;
       case 'health':
         health = message.health;
@@ -135,9 +176,16 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
         }
         lastId += 1;
         if (outgoing.length === 0) setImmediate(send);
-        outgoing.push(JSON.stringify([lastId, name, request]));
+        const asked: Operations[OperationName]['request'] = request;
+        const sent =
+          name === 'settle' && asked !== null && 'fence' in asked ? (known.get(asked.effectId) ?? null) : null;
+        outgoing.push(JSON.stringify([lastId, name, request, sent === null ? 0 : 1]));
         // The answer under this id is the answer of this operation.
-        waiting.set(lastId, { resolve: resolve as (reply: unknown) => void, reject });
+        waiting.set(lastId, {
+          call: sent ?? callAskedFor(asked),
+          resolve: resolve as (reply: unknown) => void,
+          reject,
+        });
       });
     },
     close() {

@@ -1,6 +1,14 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { StoreUnavailable } from '../../effects/store.ts';
-import { type CallMessage, decodeForStore, encodeReply, type StoreThreadData, type ToGateway } from './channel.ts';
+import {
+  type CallMessage,
+  decodeForStore,
+  encodeEffectReply,
+  hasEffect,
+  isAskedFor,
+  type StoreThreadData,
+  type ToGateway,
+} from './channel.ts';
 import { type Engine, startEngine } from './engine.ts';
 import { type OperationName, runOperation } from './operations.ts';
 
@@ -19,18 +27,25 @@ function postReplies(engine: Engine): void {
   replies = [];
 }
 
-function submit<Name extends OperationName>(engine: Engine, [id, name, request]: CallMessage<Name>): void {
+function submit<Name extends OperationName>(engine: Engine, [id, name, request, knowsCall]: CallMessage<Name>): void {
   let reply = '';
   engine.submit({
     run(session) {
-      reply = encodeReply(id, runOperation(session, name, request), session.effects.documentOf);
+      const answer = runOperation(session, name, request);
+      if (!hasEffect(answer)) {
+        reply = JSON.stringify([id, 'reply', answer]);
+        return;
+      }
+      const { effect } = answer;
+      const known = knowsCall === 1 || isAskedFor(request, effect);
+      reply = encodeEffectReply(id, answer, session.effects.documentOf(effect), known);
     },
     done() {
       replies.push(reply);
     },
     failed(error) {
       const kind = error instanceof StoreUnavailable ? 'unavailable' : 'fault';
-      replies.push(JSON.stringify([id, null, kind, error.message]));
+      replies.push(JSON.stringify([id, kind, error.message]));
     },
   });
 }

@@ -1,0 +1,92 @@
+-- Claims by target: hash `c:<target>` {id, agent, created, expires, until, run}; `ci` id → target; `ca:<agent>` targets
+-- of an agent; `cx` all targets by the time at which the row may go. Pool units in use: hash `u:<pool>` effect → row.
+
+local function claim_on(target)
+  local claim = hash('c:' .. target)
+  if not claim then return nil end
+  claim.target = target
+  claim.running = list(claim.run)
+  claim.expires = tonumber(claim.expires)
+  claim.extended = tonumber(claim['until'])
+  return claim
+end
+
+local function is_active(claim)
+  return claim.expires > now or claim.extended > now or #claim.running > 0
+end
+
+local function contains(items, item)
+  for _, value in ipairs(items) do
+    if value == item then return true end
+  end
+  return false
+end
+
+local function without(items, item)
+  local left = {}
+  for _, value in ipairs(items) do
+    if value ~= item then left[#left + 1] = value end
+  end
+  return left
+end
+
+local function put_claim(claim)
+  local there = redis.call('HMGET', P .. 'c:' .. claim.target, 'id', 'agent')
+  if there[1] and there[1] ~= claim.id then put('HDEL', 'ci', there[1]) end
+  if there[2] and there[2] ~= claim.agent then put('SREM', 'ca:' .. there[2], claim.target) end
+  put('HSET', 'c:' .. claim.target, 'id', claim.id, 'agent', claim.agent, 'created', claim.created,
+    'expires', int(claim.expires), 'until', int(claim.extended), 'run', array(claim.running))
+  if there[1] ~= claim.id then put('HSET', 'ci', claim.id, claim.target) end
+  if there[2] ~= claim.agent then put('SADD', 'ca:' .. claim.agent, claim.target) end
+  put('ZADD', 'cx', #claim.running > 0 and '+inf' or int(math.max(claim.expires, claim.extended)), claim.target)
+end
+
+local function remove_claim(target)
+  local there = redis.call('HMGET', P .. 'c:' .. target, 'id', 'agent')
+  if not there[1] then return end
+  put('DEL', 'c:' .. target)
+  put('HDEL', 'ci', there[1])
+  put('SREM', 'ca:' .. there[2], target)
+  put('ZREM', 'cx', target)
+end
+
+local function claim_reply(claim)
+  return { claim.id, claim.target, claim.agent, claim.created, int(claim.expires), int(claim.extended), array(claim.running) }
+end
+
+-- Uses of a pool that are not over: {effect, agent, units}.
+local function uses_of(pool)
+  local uses = {}
+  for effect, row in pairs(hash('u:' .. pool) or {}) do
+    local units, ends, agent = string.match(row, '^(%d+) (%d*) (.*)$')
+    if ends == '' or tonumber(ends) > now then uses[#uses + 1] = { effect = effect, agent = agent, units = tonumber(units) } end
+  end
+  return uses
+end
+
+-- Reservations of a pool whose time is not over: {id, agent, units}.
+local function reservations_of(pool)
+  local held = {}
+  for id, row in pairs(hash('r:' .. pool) or {}) do
+    local units, created, expires, agent = string.match(row, '^(%d+) (%d+) (%d+) (.*)$')
+    if tonumber(expires) > now then held[#held + 1] = { id = id, agent = agent, units = tonumber(units), created = created, expires = expires } end
+  end
+  return held
+end
+
+-- Units of a pool that an agent may take: its own reservations count for it, those of others against it.
+local function free_units(capacity, agent, reservations, uses)
+  local reserved, used, others = {}, {}, {}
+  for _, it in ipairs(reservations) do reserved[it.agent] = (reserved[it.agent] or 0) + it.units; others[it.agent] = true end
+  for _, it in ipairs(uses) do used[it.agent] = (used[it.agent] or 0) + it.units; others[it.agent] = true end
+  local taken = used[agent] or 0
+  for holder in pairs(others) do
+    if holder ~= agent then taken = taken + math.max(reserved[holder] or 0, used[holder] or 0) end
+  end
+  return capacity - taken
+end
+
+local function put_use(pool, effect, agent, units, ends)
+  put('HSET', 'u:' .. pool, effect, units .. ' ' .. ends .. ' ' .. agent)
+  put('SADD', 'ux', pool)
+end
