@@ -62,10 +62,19 @@ function isShadow(rule: CompiledRule): boolean {
 function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readonly MatchedRule[] {
   const named = rules.length > MAX_MATCHED ? rules.slice(0, MAX_MATCHED) : rules;
   return named.map((rule) => {
-    // True without help: nothing that is unknown has decided.
-    if (!rule.unknownIs || holds(rule.perCall, input, undefined, false)) return rule.plainMatch;
-    return { ...rule.plainMatch, unknown: unknownFacts(rule.perCall, input) };
+    if (isCertain(rule, input)) return rule.plainMatch;
+    return { ...rule.plainMatch, unknown: unknownsOf(rule, input) };
   });
+}
+
+/** Whether a rule that matches does so without help of anything unknown. */
+function isCertain(rule: CompiledRule, input: PolicyInput): boolean {
+  if (!rule.unknownIs) return true;
+  return holds(rule.perCall, input, undefined, false) && holds(rule.perTool, input, undefined, false);
+}
+
+function unknownsOf(rule: CompiledRule, input: PolicyInput): readonly string[] {
+  return [...unknownFacts(rule.perTool, input), ...unknownFacts(rule.perCall, input)];
 }
 
 function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
@@ -82,8 +91,7 @@ const REFUSING: ReadonlySet<CompiledRule['effect']> = new Set(['pause', 'deny', 
 function combine(matched: readonly CompiledRule[], input: PolicyInput, trace: VerdictTrace): Verdict {
   const [first] = matched;
   if (first !== undefined && (first.effect === 'pause' || first.effect === 'deny')) return refusal(first, input, trace);
-  if (!matched.some((rule) => rule.effect === 'allow' || rule.effect === 'require_approval'))
-    return deny('denied_policy', nothingAllows(input), trace);
+  if (!matched.some((rule) => grants(rule, input))) return deny('denied_policy', nothingAllows(input, trace), trace);
   const result = obligationsOf(matched, input);
   if (result.kind === 'impossible') {
     const { rule, message } = result;
@@ -98,25 +106,39 @@ function deny(decision: Deny['decision'], reason: Reason, trace: VerdictTrace): 
   return { kind: 'deny', decision, reason, trace };
 }
 
-function nothingAllows(input: PolicyInput): Reason {
-  return {
-    code: 'no_rule_allows',
-    message: `No policy rule allows ${input.agent.id} to call ${input.tool.name} like this`,
-  };
+/**
+ * A rule that requires approval asks for it wherever it matches, on unknown too, but grants only where it is true: or a
+ * call that nothing allows could be turned into one that waits for approval by leaving a param out.
+ */
+function grants(rule: CompiledRule, input: PolicyInput): boolean {
+  return rule.effect === 'allow' || (rule.effect === 'require_approval' && isCertain(rule, input));
+}
+
+function nothingAllows(input: PolicyInput, trace: VerdictTrace): Reason {
+  const unknown = trace.matched.flatMap((rule) => (rule.effect === 'require_approval' ? rule.unknown : []));
+  const message = `No policy rule allows ${input.agent.id} to call ${input.tool.name} like this${because(unknown)}`;
+  return { code: 'no_rule_allows', message };
+}
+
+function because(unknown: readonly string[]): string {
+  if (unknown.length === 0) return '';
+  return ` (${[...new Set(unknown)].slice(0, 8).join(', ')}: absent, or not of the expected type)`;
 }
 
 function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace): Deny {
   const isPause = rule.effect === 'pause';
-  const unknown = trace.matched[0]?.unknown ?? [];
-  const because =
-    unknown.length === 0 ? '' : ` (${unknown.slice(0, 8).join(', ')}: absent, or not of the expected type)`;
   const said =
     rule.reason === null
       ? `The rule ${rule.id} ${isPause ? 'pauses' : 'refuses'} this call`
       : renderForPeople(rule.reason, input);
   return deny(
     isPause ? 'denied_paused' : 'denied_policy',
-    { code: isPause ? 'policy_paused' : 'rule_denied', message: said + because, policy: rule.set, rule: rule.id },
+    {
+      code: isPause ? 'policy_paused' : 'rule_denied',
+      message: said + because(trace.matched[0]?.unknown ?? []),
+      policy: rule.set,
+      rule: rule.id,
+    },
     trace,
   );
 }

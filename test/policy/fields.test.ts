@@ -1,0 +1,440 @@
+import { describe, expect, test } from 'vitest';
+import type { Obligation, Verdict } from '../../src/effects/verdict.ts';
+import type { PolicyInput } from '../../src/policy/evaluate.ts';
+import {
+  BOT,
+  call,
+  compileAll,
+  compileText,
+  CREATE,
+  GET,
+  HEAD,
+  judge,
+  judgeParams,
+  MAIL,
+  outcome,
+  REFUND,
+  rules,
+} from './fixtures.ts';
+
+/** Each documented field in a case where it alone turns the decision. */
+describe('match', () => {
+  const cases: readonly [string, string, Partial<PolicyInput>, Partial<PolicyInput>][] = [
+    ['tools', '{ tools: [payments.refund] }', {}, { tool: GET }],
+    ['tools, glob', '{ tools: ["payments.{refund,create}"] }', { tool: CREATE }, { tool: GET }],
+    ['upstreams', '{ upstreams: [payments] }', {}, { tool: MAIL }],
+    ['kinds', '{ kinds: [read] }', { tool: GET }, {}],
+    ['tags', '{ tags: [money] }', {}, { tool: GET }],
+    ['actions', '{ actions: [mail.message] }', { tool: MAIL }, {}],
+    ['env', '{ env: [prod] }', {}, { env: 'staging' }],
+    ['workspaces', '{ workspaces: [demo] }', {}, { workspace: 'other' }],
+    ['targets', '{ targets: ["payment:*"] }', {}, { target: 'mail:p_1' }],
+    ['agents.id', '{ agents: { id: [support-bot] } }', {}, { agent: { ...BOT, id: 'other' } }],
+    ['agents.team', '{ agents: { team: [support] } }', {}, { agent: { ...BOT, team: 'sales' } }],
+    ['agents.owner', '{ agents: { owner: [maria] } }', {}, { agent: { ...BOT, owner: 'tom' } }],
+    ['agents.roles', '{ agents: { roles: [x, refunder] } }', {}, { agent: { ...BOT, roles: [] } }],
+    ['agents.<attribute>', '{ agents: { trust: [2, 3] } }', {}, { agent: { ...BOT, attributes: { trust: 1 } } }],
+    ['keys.kind', '{ keys: { kind: [agent] } }', {}, { key: { ...call().key, kind: 'account' } }],
+    ['keys.profile', '{ keys: { profile: [auditor] } }', { key: { ...call().key, profile: 'auditor' } }, {}],
+    ['keys.user', '{ keys: { user: [maria] } }', {}, { key: { ...call().key, user: null } }],
+    ['except', '{ kinds: [write], except: [ { tools: [mail.*] }, { env: [dev] } ] }', {}, { tool: MAIL }],
+    ['except, second', '{ kinds: [write], except: [ { tools: [mail.*] }, { env: [dev] } ] }', {}, { env: 'dev' }],
+  ];
+  test.each(cases)('%s: %s', (_name, match, inside, outside) => {
+    const granting = rules(`{ id: r, effect: allow, match: ${match} }`);
+    expect([outcome(judge(granting, inside)), outcome(judge(granting, outside))]).toEqual(['permit', 'denied_policy']);
+    const refusing = rules('{ id: a, effect: allow }', `{ id: r, effect: deny, match: ${match} }`);
+    expect([outcome(judge(refusing, inside)), outcome(judge(refusing, outside))]).toEqual(['denied_policy', 'permit']);
+  });
+
+  test('has_params asks for the declared schema, not for the call', () => {
+    const tenant = { ...REFUND, paramsSchema: { type: 'object', properties: { tenant: {} } } };
+    const set = compileText(
+      `${HEAD}rules:\n  - { id: a, effect: allow }\n  - { id: r, effect: deny, match: { has_params: [tenant] } }\n`,
+      [tenant, GET],
+    );
+    expect(outcome(judge(set, { tool: tenant }))).toBe('denied_policy');
+    expect(outcome(judge(set, { tool: GET, params: { tenant: 'x' } }))).toBe('permit');
+  });
+
+  test('a tool outside the closed list is never permitted', () => {
+    expect(
+      outcome(judge(rules('{ id: a, effect: allow, match: { tools: ["**"] } }'), { tool: { ...GET, name: 'x.y' } })),
+    ).toBe('denied_policy');
+  });
+});
+
+describe('operators', () => {
+  const cases: readonly [string, unknown, unknown][] = [
+    ['{ eq: 5 }', 5, 6],
+    ['5', 5, 6],
+    ['{ ne: a }', 'b', 'a'],
+    ['{ in: [1, 2] }', 2, 3],
+    ['{ nin: [1, 2] }', 3, 2],
+    ['{ gt: 5 }', 6, 5],
+    ['{ gte: 5 }', 5, 4],
+    ['{ lt: 5 }', 4, 5],
+    ['{ lte: 5 }', 5, 6],
+    ['{ equals: [1, { a: 2 }] }', [1, { a: 2 }], [1, { a: 3 }]],
+    ['{ starts_with: [A-, B-] }', 'B-1', 'C-1'],
+    ['{ ends_with: ".com" }', 'a.com', 'a.org'],
+    ['{ substring: mid }', 'amidb', 'ambid'],
+    ['{ glob: "a.*" }', 'a.b', 'a.b.c'],
+    ['{ glob: "a.**" }', 'a.b.c', 'b.c'],
+    ['{ glob: "a\\\\*" }', 'a*', 'ab'],
+    ['{ regex: "[0-9]+" }', '42', '42x'],
+    ['{ regex_find: "[0-9]+" }', 'x42x', 'x'],
+    ['{ contains: a }', ['b', 'a'], ['b']],
+    ['{ contains_all: [a, b] }', ['b', 'a', 'c'], ['a']],
+    ['{ some: { item.q: { gt: 5 } } }', [{ q: 1 }, { q: 6 }], [{ q: 1 }]],
+    ['{ every: { item.q: { gt: 5 }, item.s: a } }', [{ q: 6, s: 'a' }], [{ q: 6, s: 'b' }]],
+    ['{ every: { item: { some: { item: 1 } } } }', [[2, 1], [1]], [[2], [1]]],
+    ['{ exists: true }', 0, null],
+    ['{ exists: false }', null, 0],
+    ['{ type: integer }', 5, 5.5],
+    ['{ type: ["null", array] }', null, {}],
+    ['{ eq: 5, if_absent: true }', null, 6],
+    ['{ ne: 5, if_absent: false }', 6, null],
+    ['{ gte: 1, lte: 5 }', 3, 6],
+    ['{ eq: { fact: agent.attributes.trust } }', 2, 3],
+    ['{ in: { fact: agent.roles } }', 'refunder', 'admin'],
+    ['{ eq: $$x }', '$x', 'x'],
+    ['{ greaterThan: 5 }', 6, 5],
+  ];
+  test.each(cases)('params.x: %s', (operator, holding, failing) => {
+    const set = rules(`{ id: r, effect: allow, when: { params.x: ${operator} } }`);
+    const opposite = rules(`{ id: r, effect: allow, when: { not: { params.x: ${operator} } } }`);
+    const params = (x: unknown) => ({ x: JSON.parse(JSON.stringify(x)) });
+    expect([outcome(judgeParams(set, params(holding))), outcome(judgeParams(set, params(failing)))]).toEqual([
+      'permit',
+      'denied_policy',
+    ]);
+    expect(outcome(judgeParams(opposite, params(holding)))).toBe('denied_policy');
+    expect(outcome(judgeParams(opposite, params(failing)))).toBe('permit');
+  });
+});
+
+describe('facts', () => {
+  const cases: readonly [string, Partial<PolicyInput>][] = [
+    ['agent.id: support-bot', { agent: { ...BOT, id: 'x' } }],
+    ['agent.team: support', { agent: { ...BOT, team: 'x' } }],
+    ['"agent.roles[0]": refunder', { agent: { ...BOT, roles: ['x'] } }],
+    ['agent.owner: maria', { agent: { ...BOT, owner: 'x' } }],
+    ['agent.attributes.tenant: acme', { agent: { ...BOT, attributes: { tenant: 'x' } } }],
+    ['key.id: key_1', { key: { ...call().key, id: 'x' } }],
+    ['key.kind: agent', { key: { ...call().key, kind: 'account' } }],
+    ['key.profile: { exists: false }', { key: { ...call().key, profile: 'x' } }],
+    ['key.user: maria', { key: { ...call().key, user: 'x' } }],
+    ['tool.name: payments.refund', { tool: GET }],
+    ['tool.upstream: payments', { tool: MAIL }],
+    ['tool.kind: write', { tool: GET }],
+    ['tool.tags: { contains: money }', { tool: MAIL }],
+    ['tool.risk: high', { tool: GET }],
+    ['target: "payment:p_1"', { target: 'x' }],
+    ['params.deep.list[1]: 2', { params: { deep: { list: [2, 1] } } }],
+    ['env: prod', { env: 'x' }],
+    ['request.ip: 10.0.0.1', { requestIp: '10.0.0.2' }],
+  ];
+  test.each(cases)('%s', (condition, other) => {
+    const quoted = condition.startsWith('"') ? condition : condition.replace(/^([^:]+):/, '"$1":');
+    const set = rules(`{ id: r, effect: allow, when: { ${quoted} } }`);
+    expect(outcome(judge(set, { params: { deep: { list: [1, 2] } } }))).toBe('permit');
+    expect(outcome(judge(set, { params: { deep: { list: [1, 2] } }, ...other }))).toBe('denied_policy');
+  });
+});
+
+describe('rules', () => {
+  test('combining: pause > deny > require_approval > allow > nothing', () => {
+    const lines = {
+      pause: '{ id: p, effect: pause, when: { params.p: 1 } }',
+      deny: '{ id: d, effect: deny, when: { params.d: 1 } }',
+      ask: '{ id: q, effect: require_approval, when: { params.q: 1 }, approval: { approvers: { roles: [oncall] } } }',
+      allow: '{ id: a, effect: allow, when: { params.a: 1 } }',
+      constrain: '{ id: c, effect: constrain, when: { params.c: 1 }, obligations: [ { claim: { on: x } } ] }',
+    };
+    const set = rules(...Object.values(lines));
+    const judged = (...on: readonly string[]): string =>
+      outcome(
+        judgeParams(
+          set,
+          Object.fromEntries(['p', 'd', 'q', 'a', 'c'].map((name) => [name, on.includes(name) ? 1 : 0])),
+        ),
+      );
+    expect(judged()).toBe('denied_policy');
+    expect(judged('c')).toBe('denied_policy');
+    expect(judged('a')).toBe('permit');
+    expect(judged('q')).toBe('approval');
+    expect(judged('a', 'q')).toBe('approval');
+    expect(judged('a', 'q', 'd')).toBe('denied_policy');
+    expect(judged('a', 'q', 'd', 'p')).toBe('denied_paused');
+    expect(judge(set, { params: { p: 0, d: 0, q: 0, a: 0, c: 0 } })).toMatchObject({
+      reason: { code: 'no_rule_allows' },
+    });
+    expect(judgeParams(set, { p: 1, d: 0, q: 0, a: 0, c: 0 })).toMatchObject({
+      reason: { code: 'policy_paused', rule: 's/p' },
+    });
+  });
+
+  test('require_approval asks on unknown, and grants only on true', () => {
+    const ask =
+      '{ id: q, effect: require_approval, when: { params.x: { gt: 5 } }, approval: { approvers: { roles: [oncall] } } }';
+    expect(outcome(judgeParams(rules(ask), { x: 6 }))).toBe('approval');
+    expect(outcome(judgeParams(rules(ask), { x: '6' }))).toBe('denied_policy');
+    expect(judgeParams(rules(ask), {})).toMatchObject({
+      reason: { code: 'no_rule_allows', message: expect.stringContaining('params.x: absent') },
+      trace: { matched: [{ rule: 's/q', unknown: ['params.x'] }] },
+    });
+    expect(outcome(judgeParams(rules(ask, '{ id: a, effect: allow }'), {}))).toBe('approval');
+  });
+
+  test('a tool without risk is unknown to a rule about risk', () => {
+    const set = rules('{ id: a, effect: allow }', '{ id: d, effect: deny, when: { tool.risk: critical } }');
+    expect(outcome(judge(set))).toBe('permit');
+    expect(judge(set, { tool: GET })).toMatchObject({
+      decision: 'denied_policy',
+      trace: { matched: [{ unknown: ['tool.risk'] }, {}] },
+    });
+  });
+
+  test('all sets join one lattice', () => {
+    const { set } = compileAll([
+      `${HEAD}rules: [ { id: a, effect: allow } ]`,
+      `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: other\nrules: [ { id: d, effect: deny, when: { params.x: 1 } } ]`,
+    ]);
+    expect(outcome(judgeParams(set, { x: 1 }))).toBe('denied_policy');
+    expect(outcome(judgeParams(set, { x: 2 }))).toBe('permit');
+  });
+
+  test('when and unless', () => {
+    const set = rules('{ id: a, effect: allow, when: { params.x: 1 }, unless: { params.y: 1 } }');
+    expect(outcome(judgeParams(set, { x: 1, y: 2 }))).toBe('permit');
+    expect(outcome(judgeParams(set, { x: 2, y: 2 }))).toBe('denied_policy');
+    expect(outcome(judgeParams(set, { x: 1, y: 1 }))).toBe('denied_policy');
+    expect(outcome(judgeParams(set, { x: 1 }))).toBe('denied_policy');
+  });
+
+  test('conditions, lists and values by name', () => {
+    const set = compileText(`${HEAD}
+lists: { good: [EUR, USD] }
+values: { cap: { by: env, of: { prod: 5, staging: 50 }, else: 500 }, one: 1 }
+conditions: { small: { params.amount: { gte: $one, lte: $cap } }, fine: { all: [ { condition: small }, { params.currency: { in: $good } } ] } }
+rules: [ { id: a, effect: allow, when: { condition: fine } } ]
+`);
+    const judged = (env: string, amount: number, currency = 'EUR') =>
+      outcome(judge(set, { env, params: { amount, currency } }));
+    expect([
+      judged('prod', 5),
+      judged('prod', 6),
+      judged('staging', 50),
+      judged('dev', 500),
+      judged('dev', 501),
+    ]).toEqual(['permit', 'denied_policy', 'permit', 'permit', 'denied_policy']);
+    expect([judged('prod', 0), judged('prod', 5, 'CHF')]).toEqual(['denied_policy', 'denied_policy']);
+  });
+
+  test('on_unknown: skip', () => {
+    const line = (extra: string) => `{ id: d, effect: deny, when: { params.x: 1 }${extra} }`;
+    expect(outcome(judge(rules('{ id: a, effect: allow }', line(''))))).toBe('denied_policy');
+    expect(outcome(judge(rules('{ id: a, effect: allow }', line(', on_unknown: skip'))))).toBe('permit');
+  });
+
+  test('from is inclusive, until exclusive, dates are midnight in the zone', () => {
+    const set = compileText(
+      `${HEAD}timezone: Europe/Berlin\nrules: [ { id: a, effect: allow, from: 2026-12-20, until: "2026-12-21T08:30:00+01:00" } ]`,
+    );
+    const at = (now: number) => outcome(judge(set, { now }));
+    const from = Date.UTC(2026, 11, 19, 23);
+    const until = Date.UTC(2026, 11, 21, 7, 30);
+    expect([at(from - 1), at(from), at(until - 1), at(until)]).toEqual([
+      'denied_policy',
+      'permit',
+      'permit',
+      'denied_policy',
+    ]);
+  });
+
+  test('mode: shadow judges and decides nothing', () => {
+    const set = rules(
+      '{ id: a, effect: allow }',
+      '{ id: d, mode: shadow, effect: deny, when: { params.x: { gt: 5 } } }',
+      '{ id: p, mode: shadow, effect: pause, when: { params.x: { gt: 7 } } }',
+    );
+    expect(judgeParams(set, { x: 9 })).toMatchObject({ kind: 'permit', trace: { shadow: ['s/p', 's/d'] } });
+    expect(judgeParams(set, { x: 5 }).trace.shadow).toEqual([]);
+    expect(outcome(judge(rules('{ id: a, mode: shadow, effect: allow }')))).toBe('denied_policy');
+    expect(judge(rules('{ id: a, mode: shadow, effect: allow }')).trace).toMatchObject({ matched: [], shadow: [] });
+  });
+
+  test('reason is interpolated: quoted, capped, without what could mislead', () => {
+    const set = rules('{ id: d, effect: deny, reason: "No ${params.what} for ${agent.id} ($${x})" }');
+    const message = (what: string) => {
+      const verdict = judgeParams(set, { what });
+      return verdict.kind === 'deny' ? verdict.reason.message : '';
+    };
+    expect(message('tea')).toBe('No "tea" for support-bot (${x})');
+    expect(message('a\u202eb\u0007"c\nd')).toBe('No "ab\\"cd" for support-bot (${x})');
+    expect(message('x'.repeat(5_000)).length).toBeLessThan(200);
+    expect(judge(set)).toMatchObject({ reason: { message: 'No (absent) for support-bot (${x})' } });
+  });
+
+  test('observe: what policy would have done, and nothing refused', () => {
+    const set = rules(
+      '{ id: a, effect: allow }',
+      '{ id: d, effect: deny, when: { params.x: 1 } }',
+      '{ id: q, effect: require_approval, when: { params.x: 2 }, approval: { approvers: { roles: [oncall] } } }',
+    );
+    const observe = (x: number) => judge(set, { params: { x }, mode: 'observe' });
+    expect(observe(1)).toMatchObject({
+      kind: 'permit',
+      mode: 'observe',
+      approvals: [],
+      trace: { observed: { would: 'denied_policy', rule: 's/d' } },
+    });
+    expect(observe(2)).toMatchObject({
+      kind: 'permit',
+      approvals: [],
+      trace: { observed: { would: 'pending_approval', rule: 's/q' } },
+    });
+    expect(observe(3)).toMatchObject({ kind: 'permit', mode: 'observe', trace: { observed: null } });
+  });
+});
+
+describe('obligations', () => {
+  const granted = (verdict: Verdict): readonly Obligation[] => {
+    if (verdict.kind === 'deny') throw new Error(verdict.reason.message);
+    return verdict.obligations;
+  };
+  const withBudget = (budget: string, obligations: string) =>
+    compileText(`${HEAD}timezone: Europe/Berlin
+values: { cap: { by: agent.team, of: { support: 70 }, else: 7 }, fee: 3 }
+budgets: { b: ${budget} }
+rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
+  const USE = '{ budget: { use: b, amount: params.amount } }';
+
+  test('budget: by, per, limit, amount', () => {
+    const set = withBudget('{ unit: cent, by: [agent.id, params.customer, params.n], per: day, limit: 500 }', USE);
+    expect(granted(judgeParams(set, { amount: 5, customer: 'a"b', n: 1 }))).toEqual([
+      {
+        kind: 'budget',
+        rule: 's/a',
+        budget: 's/b',
+        unit: 'cent',
+        bucket: '["support-bot","a\\"b",1]',
+        sharing: 'own',
+        window: { kind: 'calendar', start: Date.UTC(2026, 5, 14, 22), end: Date.UTC(2026, 5, 15, 22) },
+        limit: 500,
+        amount: 5,
+      },
+    ]);
+    expect(set.budgets).toEqual([{ budget: 's/b', unit: 'cent', window: 'day Europe/Berlin', reset: false }]);
+  });
+
+  test('budget: rolling, $limit, reset, shared', () => {
+    const set = withBudget(
+      '{ unit: call, by: [agent.team], rolling: 7d, limit: $cap, reset: true, warn_at: 80 }',
+      '{ budget: { use: b, amount: $fee } }',
+    );
+    expect(granted(judge(set))).toMatchObject([
+      { sharing: 'shared', window: { kind: 'rolling', ms: 604_800_000 }, limit: 70, amount: 3 },
+    ]);
+    expect(granted(judge(set, { agent: { ...BOT, team: 'x' } }))).toMatchObject([{ bucket: '["x"]', limit: 7 }]);
+    expect(set.budgets).toEqual([{ budget: 's/b', unit: 'call', window: 'rolling 604800000', reset: true }]);
+  });
+
+  test.each([[undefined], [null], [-1], [1.5], ['5'], [2 ** 53], [[5]], [Number.NaN]])(
+    'an amount of %j is invalid, never a hold',
+    (amount) => {
+      const set = withBudget('{ unit: cent, per: day, limit: 500 }', USE);
+      const params = amount === undefined ? {} : { amount };
+      expect(granted(judgeParams(set, params))).toMatchObject([{ kind: 'budget', amount: null }]);
+    },
+  );
+
+  test('an absent value of by refuses: there is no row to hold', () => {
+    const set = withBudget('{ unit: cent, by: [agent.team], per: day, limit: 500 }', USE);
+    expect(judge(set, { params: { amount: 5 }, agent: { ...BOT, team: null } })).toMatchObject({
+      decision: 'denied_policy',
+      reason: {
+        code: 'rule_denied',
+        rule: 's/a',
+        message: 'The budget s/b is kept by agent.team, which this call does not have',
+      },
+    });
+  });
+
+  test('long buckets are told apart by their digest', () => {
+    const set = withBudget('{ unit: cent, by: [params.c], per: day, limit: 500 }', USE);
+    const bucket = (c: string) =>
+      granted(judgeParams(set, { amount: 1, c })).map((made) => (made.kind === 'budget' ? made.bucket : ''));
+    const [a, b] = [bucket(`${'x'.repeat(400)}a`), bucket(`${'x'.repeat(400)}b`)];
+    expect(a[0]).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect(a).not.toEqual(b);
+  });
+
+  test('one budget is held once: the larger amount', () => {
+    const set = compileText(`${HEAD}
+budgets: { b: { unit: cent, per: month, limit: 500 } }
+rules:
+  - { id: a, effect: allow, obligations: [ { budget: { use: b, amount: params.x } } ] }
+  - { id: c, effect: constrain, obligations: [ { budget: { use: b, amount: params.y } } ] }`);
+    expect(granted(judgeParams(set, { x: 5, y: 3 }))).toMatchObject([{ rule: 's/c', amount: 5 }]);
+    expect(granted(judgeParams(set, { x: 5, y: -3 }))).toMatchObject([{ amount: null }]);
+  });
+
+  test('rate_limit: by, limit, per', () => {
+    const set = rules(
+      '{ id: a, effect: allow, obligations: [ { rate_limit: { by: [agent.id], limit: 60, per: minute } }, { rate_limit: { limit: 5, per: 10s } } ] }',
+    );
+    expect(granted(judge(set))).toEqual([
+      { kind: 'rate_limit', rule: 's/a', id: 's/a', bucket: '["support-bot"]', windowMs: 60_000, limit: 60 },
+      { kind: 'rate_limit', rule: 's/a', id: 's/a#2', bucket: '[]', windowMs: 10_000, limit: 5 },
+    ]);
+  });
+
+  test('claim: on and hold; existing before call on one target', () => {
+    const set = rules(
+      '{ id: a, effect: allow, obligations: [ { claim: { on: "payment:${params.id}" } } ] }',
+      '{ id: c, effect: constrain, when: { params.strict: true }, obligations: [ { claim: { on: "payment:${params.id}", hold: existing } } ] }',
+    );
+    expect(granted(judgeParams(set, { id: 'p_1', strict: false }))).toEqual([
+      { kind: 'claim', rule: 's/a', target: 'payment:p_1', hold: 'call' },
+    ]);
+    expect(granted(judgeParams(set, { id: 'p_1', strict: true }))).toEqual([
+      { kind: 'claim', rule: 's/c', target: 'payment:p_1', hold: 'existing' },
+    ]);
+    for (const id of [undefined, null, '', ['p_1'], 'p\u202e1', 'p\n1', 'x'.repeat(600)])
+      expect(outcome(judgeParams(set, { strict: false, ...(id === undefined ? {} : { id }) }))).toBe('denied_policy');
+  });
+
+  test('reserve: pool, units, capacity of the configuration', () => {
+    const set = rules(
+      '{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 2 } }, { reserve: { pool: "desk-${params.region}" } } ] }',
+    );
+    expect(granted(judgeParams(set, { region: 'eu' }))).toEqual([
+      { kind: 'reserve', rule: 's/a', pool: 'refund-desk', units: 2, capacity: 4 },
+      { kind: 'reserve', rule: 's/a', pool: 'desk-eu', units: 1, capacity: 2 },
+    ]);
+    expect(outcome(judgeParams(set, { region: 'mars' }))).toBe('denied_policy');
+  });
+
+  test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {
+    const set = rules(
+      '{ id: q, effect: require_approval, approval: { approvers: { roles: [finance-lead], users: [ada] }, quorum: 2, expires: 4h, summary: "Refund ${params.amount} of ${params.id}", hold: all } }',
+      '{ id: c, effect: constrain, approval: { approvers: { users: [bo] } } }',
+    );
+    const verdict = judgeParams(set, { amount: 5, id: 'p"1' });
+    expect(verdict).toMatchObject({
+      approvals: [
+        {
+          rule: 's/q',
+          approvers: { roles: ['finance-lead'], users: ['ada'] },
+          quorum: 2,
+          expiresMs: 14_400_000,
+          summary: 'Refund 5 of "p\\"1"',
+          hold: 'all',
+        },
+        { rule: 's/c', approvers: { roles: [], users: ['bo'] }, quorum: 1, expiresMs: 86_400_000, hold: 'own' },
+      ],
+    });
+  });
+});
