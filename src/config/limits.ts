@@ -45,6 +45,12 @@ export const LIMITS = {
     beyond: '400 `invalid_request`',
     source: null,
   },
+  target: {
+    what: 'Length of a target, characters',
+    value: 1024,
+    beyond: '400 `invalid_request`',
+    source: null,
+  },
   metadata: {
     what: '`metadata` of a call, as JSON',
     value: '4KiB',
@@ -81,6 +87,12 @@ export const LIMITS = {
     beyond: '503 `not_ready` with `Retry-After`, until it is below again',
     source: 'src/api/server.ts#MAX_EVENT_LOOP_DELAY_MS',
   },
+  dispatch_window: {
+    what: 'Time between the admission of a call and its first byte to the upstream',
+    value: '2s',
+    beyond: '`failed`, `not_dispatched`; nothing was sent',
+    source: 'src/gateway/core-ports.ts#DISPATCH_WINDOW_MS',
+  },
   connect: {
     what: 'Time to connect to an upstream',
     value: '3s',
@@ -110,6 +122,12 @@ export const LIMITS = {
     value: 20,
     beyond: '409 `conflict`',
     source: 'src/effects/holding.ts#MAX_CLAIMS',
+  },
+  claim_ttl: {
+    what: 'Time that a claim or a reservation may be asked for',
+    value: '1h',
+    beyond: '400 `invalid_request`; renew it instead',
+    source: 'src/api/claims.ts#MAX_TTL_S',
   },
   budget_rows: {
     what: 'Rows of one budget, over all its windows',
