@@ -44,7 +44,7 @@ export type Authorized =
   | { readonly kind: 'invalid'; readonly fault: RequestFault };
 
 export interface AuthorizeRequest {
-  readonly endpoint: 'effects.run' | 'effects.preview';
+  readonly endpoint: 'effects.run' | 'effects.preview' | 'proxy.read';
   readonly workspace: string;
   readonly tool: string;
   readonly agentId: string | null;
