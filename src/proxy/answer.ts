@@ -37,7 +37,7 @@ export function problemAnswer(ports: Ports, problem: Problem, request: AnswerCon
  * headers added; the decision's where the call did not run, or nobody knows.
  */
 export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
-  if (result.kind === 'problem') return problemAnswer(ports, result.problem, context.request);
+  if (result.kind === 'problem') return problemAnswer(ports, inHeaders(result.problem), context.request);
   const { outcome } = result;
   const rendered = renderOutcome(outcome, {
     publicUrl: ports.settings().publicUrl,
@@ -68,6 +68,16 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     headers: { 'content-type': 'application/json; charset=utf-8', ...own },
     body: JSON.stringify(rendered.body),
   };
+}
+
+/** The core speaks of the body's `agent_id`; here it is a header. */
+function inHeaders(problem: Problem): Problem {
+  if (!problem.errors.some(({ path }) => path === '/agent_id')) return problem;
+  const message = 'is required: this key belongs to no agent, so name the one that acts';
+  const errors = problem.errors.map((fault) =>
+    fault.path === '/agent_id' ? { path: '/headers/svc-agent-id', message } : fault,
+  );
+  return { ...problem, errors };
 }
 
 function outcomeHeaders(ports: Ports, outcome: RunOutcome): Record<string, string> {

@@ -4,7 +4,7 @@ import type { RequestFault } from '../effects/run-request.ts';
 import { parseStrictJson } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { placeOf, planOf } from '../upstreams/request-template.ts';
+import { planOf } from '../upstreams/request-template.ts';
 import { mayBeNamed } from './headers.ts';
 
 /** The params that a proxied request carries. */
@@ -33,8 +33,11 @@ export function collectParams(
   const faults: RequestFault[] = [];
   for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
   for (const [name, text] of request.query) {
-    if (placeOf(plan, name)?.in === 'query') params[name] = catalog.textParam(tool, name, text);
-    else faults.push({ path: `/query/${name}`, message: `is not in the query of the tool ${tool.name}` });
+    const place = plan.places.get(name);
+    // A name that the tool does not know stays among the params, where the check of params refuses it.
+    if (place === undefined ? plan.body !== '*' : place.in === 'query') {
+      params[name] = catalog.textParam(tool, name, text);
+    } else faults.push({ path: `/query/${name}`, message: `is not in the query of the tool ${tool.name}` });
   }
   for (const [name, header] of plan.headers) {
     const value = request.headers[header];
@@ -49,7 +52,8 @@ export function collectParams(
     if (!isJsonObject(parsed.value)) faults.push({ path: '/body', message: 'must be a JSON object' });
     else {
       for (const [name, value] of Object.entries(parsed.value)) {
-        if (placeOf(plan, name)?.in === 'body') params[name] = value;
+        const place = plan.places.get(name);
+        if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
         else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });
       }
     }

@@ -81,14 +81,6 @@ export function runRequestOf(
   read: Extract<ReadRequest, { kind: 'read' }>,
 ): RunRequest | { readonly kind: 'problem'; readonly problem: Problem } {
   const { principal } = arrived;
-  const boundTo = principal.kind === 'agent' || principal.kind === 'profile' ? principal.agentId : null;
-  if (principal.kind !== 'administrative' && boundTo === null && arrived.agentId === null) {
-    const fault = { path: '/headers/svc-agent-id', message: 'is required: this key belongs to no agent' };
-    return {
-      kind: 'problem',
-      problem: problemOf('invalid_request', 'Name the agent that acts in Svc-Agent-Id.', [fault]),
-    };
-  }
   const key = keyOf(match.rule, request);
   if (typeof key === 'object' && 'problem' in key) return { kind: 'problem', problem: key.problem };
   const { forwarded } = arrived.query;

@@ -66,7 +66,14 @@ export interface ReadCall {
 
 export type ReadVerdict =
   /** It may pass as it is. `rule` is the full id of the rule that allows it, where one does. */
-  | { readonly kind: 'stream'; readonly agentId: string; readonly policyVersion: string; readonly rule: string | null }
+  | {
+      readonly kind: 'stream';
+      readonly agentId: string;
+      readonly policyVersion: string;
+      readonly rule: string | null;
+      /** In `observe` mode: the decision that policy would have made. */
+      readonly observed: string | null;
+    }
   /**
    * It is refused, or has obligations or approvals: the core decides, with a record. `denied` is the refusal, `null`
    * where the call is permitted under obligations; an upgrade, which the core cannot run, is refused either way.

@@ -11,6 +11,8 @@ export interface PassedRead {
   readonly upstream: string;
   readonly rule: string | null;
   readonly policyVersion: string;
+  /** In `observe` mode: the decision that policy would have made. */
+  readonly observed: string | null;
   /** Of the upstream's answer; `null` where none came. */
   readonly status: number | null;
 }
@@ -58,7 +60,7 @@ export function createReadLedger(
     last: number,
     statuses: Iterable<[string, number]>,
   ): void => {
-    const exact = `${read.workspace}\n${read.agentId}\n${read.keyId}\n${read.tool ?? ''}\n${read.upstream}\n${read.rule ?? ''}\n${read.policyVersion}`;
+    const exact = `${read.workspace}\n${read.agentId}\n${read.keyId}\n${read.tool ?? ''}\n${read.upstream}\n${read.rule ?? ''}\n${read.policyVersion}\n${read.observed ?? ''}`;
     const key = entries.size < MAX_ENTRIES || entries.has(exact) ? exact : `${read.workspace}\n${read.agentId}`;
     let entry = entries.get(key);
     if (entry === undefined) {
@@ -128,6 +130,7 @@ function draftOf({ read, count, first, last, statuses }: Entry): LedgerDraft {
     key_id: read.keyId,
     rule: read.rule,
     policy_version: read.policyVersion,
+    ...(read.observed === null ? {} : { observed: read.observed }),
     count,
     first_at: new Date(first).toISOString(),
     last_at: new Date(last).toISOString(),

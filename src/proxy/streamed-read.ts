@@ -86,6 +86,7 @@ export function judgeRead(
         upstream: upstreamId,
         rule: verdict.rule,
         policyVersion: verdict.policyVersion,
+        observed: verdict.observed,
       },
       live: { key: arrived.key, address: arrived.address, call, cut },
     },

@@ -1,0 +1,95 @@
+import type { Authorized, JudgeInput, PauseView } from '../effects/ports.ts';
+import type { Principal } from '../effects/principal.ts';
+import type { Verdict } from '../effects/verdict.ts';
+import { problemOf } from './arrival.ts';
+import type { ReadCall, ReadVerdict } from './ports.ts';
+
+/** What judging a read needs; the same functions that the core judges with. */
+export interface ReadJudgeParts {
+  readonly authorize: (
+    principal: Principal,
+    request: {
+      readonly endpoint: 'proxy.read';
+      readonly workspace: string;
+      readonly tool: string;
+      readonly agentId: string | null;
+    },
+  ) => Authorized;
+  readonly judge: (input: JudgeInput) => Verdict;
+  readonly policyVersion: () => string;
+  readonly pauses: PauseView;
+  /** Whether the gateway's view of keys and pauses is fresh enough to let anything pass by it. */
+  readonly isFresh: (workspace: string) => boolean;
+  /** The store's time, ms since the epoch. */
+  readonly now: () => number;
+}
+
+/**
+ * Judges reads: permission and identity, policy, pauses, in that order, all from memory. What is refused, or has
+ * obligations or approvals, goes to the core.
+ */
+export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
+  return (call) => {
+    const { principal, workspace, tool, upstream } = call;
+    if (!parts.isFresh(workspace)) {
+      const problem = problemOf('not_ready', 'The gateway has not heard of keys and pauses for too long.');
+      return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
+    }
+    const name = tool?.name ?? upstream;
+    const authorized = parts.authorize(principal, {
+      endpoint: 'proxy.read',
+      workspace,
+      tool: name,
+      agentId: call.agentId,
+    });
+    if (authorized.kind === 'invalid') {
+      const fault = { path: '/headers/svc-agent-id', message: 'is required: this key belongs to no agent' };
+      return {
+        kind: 'problem',
+        problem: problemOf('invalid_request', 'Name the agent that acts in Svc-Agent-Id.', [fault]),
+      };
+    }
+    if (authorized.kind === 'denied') {
+      return { kind: 'govern', denied: { decision: authorized.decision, reason: authorized.reason } };
+    }
+    const { agent } = authorized;
+    const now = parts.now();
+    let rule: string | null = null;
+    let observed: string | null = null;
+    if (tool !== null) {
+      const verdict = parts.judge({
+        agent,
+        key: {
+          id: principal.keyId,
+          kind: principal.kind,
+          profile: principal.kind === 'profile' ? principal.profile : null,
+          user: principal.user,
+        },
+        tool,
+        workspace,
+        target: call.target,
+        params: call.params,
+        requestIp: call.requestIp,
+        now,
+      });
+      if (verdict.kind === 'deny') {
+        return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
+      }
+      if (verdict.obligations.length > 0 || verdict.approvals.length > 0) return { kind: 'govern', denied: null };
+      rule = verdict.trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
+      observed = verdict.trace.observed?.would ?? null;
+    }
+    const pause = parts.pauses.match(
+      workspace,
+      { tool: name, agentId: agent.id, upstream, keyId: principal.keyId },
+      now,
+    );
+    if (pause !== null) {
+      return {
+        kind: 'govern',
+        denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
+      };
+    }
+    return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed };
+  };
+}
