@@ -34,15 +34,19 @@ interface Names {
 
 export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: Names, judge: Judge): readonly Route[] {
   checkPrefixes(file.routes, judge);
+  const toolsByName = new Map(tools.map((tool) => [tool.name, tool]));
   return file.routes.map((route) => {
     judge.known('upstream', route, ['upstream'], route.upstream, names.upstreams);
-    const patterns: { pattern: Pattern; rule: RuleEntry }[] = [];
+    const patterns = new Map<string, { pattern: Pattern; rule: RuleEntry }[]>();
     const rules: RouteRule[] = [];
     for (const rule of route.rules) {
       judge.known('tool', rule, ['tool'], rule.tool, names.tools);
       const pattern = readMatch(rule, judge);
       if (pattern === null) continue;
-      const other = patterns.find((earlier) => overlap(earlier.pattern, pattern));
+      const key = `${pattern.method} ${pattern.segments.length}`;
+      const alike = patterns.get(key) ?? [];
+      patterns.set(key, alike);
+      const other = alike.find((earlier) => overlap(earlier.pattern, pattern));
       if (other !== undefined)
         judge.error(
           'overlapping_rules',
@@ -51,8 +55,8 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
           `'${rule.match}' and '${other.rule.match}' match the same requests`,
           'a request must have one meaning: make them differ in method, length or a fixed segment',
         );
-      patterns.push({ pattern, rule });
-      const tool = tools.find(({ name }) => name === rule.tool);
+      alike.push({ pattern, rule });
+      const tool = toolsByName.get(rule.tool);
       if (tool !== undefined) checkAgainstTool(route, rule, pattern, tool, judge);
       rules.push({
         method: pattern.method,
@@ -154,9 +158,8 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
   return { method, path, segments, params };
 }
 
-/** Whether some request fits both. */
+/** Whether some request fits both, which have method and number of segments in common. */
 function overlap(a: Pattern, b: Pattern): boolean {
-  if (a.method !== b.method || a.segments.length !== b.segments.length) return false;
   return a.segments.every((segment, index) => {
     const other = b.segments[index];
     return segment === null || other === null || segment === other;

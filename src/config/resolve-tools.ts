@@ -127,8 +127,19 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
   };
 }
 
+/** Schemas that were found sound: a reload compiles only what is new. (Those with an `$id` depend on the others.) */
+const sound = new Set<string>();
+const MOST_REMEMBERED = 10_000;
+
+function remember(text: string): void {
+  if (sound.size >= MOST_REMEMBERED) sound.clear();
+  sound.add(text);
+}
+
 /** Judges a schema as the catalog compiles it: strictly, with patterns that match in linear time. */
 function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | number)[]; message: string } | null {
+  const text = canonicalJson(schema);
+  if (sound.has(text)) return null;
   if (ajv.validateSchema(schema) !== true) {
     const fault = ajv.errors?.[0];
     const steps = (fault?.instancePath ?? '').split('/').slice(1);
@@ -141,6 +152,7 @@ function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | numbe
   }
   try {
     ajv.compile(schema);
+    if (schema['$id'] === undefined) remember(text);
     return null;
   } catch (error) {
     const message = error instanceof Error ? error.message : 'it cannot be compiled';
