@@ -26,20 +26,16 @@ export function advise(
       const [first] = lacking;
       if (first === undefined) continue;
       const path = ['rules', places.get(rule.id) ?? 0, 'id'];
-      const others = lacking.length === 1 ? '' : ` and ${lacking.length - 1} other tools`;
+      const who =
+        lacking.length === 1 ? `${first.name} has` : `${first.name} and ${lacking.length - 1} other tools have`;
       const near = didYouMean(param, declaredParams(first.paramsSchema));
       if (rule.effect === 'allow')
-        report.warning(
-          'param_not_declared',
-          path,
-          `${first.name}${others} has no param '${param}': the rule cannot apply there`,
-          near,
-        );
+        report.warning('param_not_declared', path, `${who} no param '${param}': the rule cannot apply there`, near);
       else if (rule.unknownIs)
         report.warning(
           'param_not_declared',
           path,
-          `${first.name}${others} has no param '${param}': the rule applies to every call there`,
+          `${who} no param '${param}': the rule applies to every call there`,
           near ?? `match { has_params: [${param}] }, or give the condition if_absent`,
         );
     }

@@ -218,7 +218,7 @@ interface CompiledExpression {
 }
 
 /** Normal form for the rule's polarity, read by the engine's parser, split into what a tool fixes and the rest. */
-export function compileExpression(
+function compileExpression(
   expression: Expression,
   unknownIs: boolean,
   path: DataPath,

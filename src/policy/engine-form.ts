@@ -10,7 +10,7 @@ import { OPERATOR_NAMES, type OperatorName } from './operators.ts';
  */
 export type EngineCondition = { all: EngineCondition[] } | { any: EngineCondition[] } | EngineLeaf;
 
-export interface EngineLeaf {
+interface EngineLeaf {
   fact: string;
   operator: string;
   value: unknown;

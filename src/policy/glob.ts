@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 
 /** Longest pattern, in characters. */
-export const MAX_PATTERN = 256;
+const MAX_PATTERN = 256;
 /** Instructions of the compiled program: keeps the constant factor of linear-time matching small. */
 const MAX_PROGRAM = 2_000;
 /** Longer texts are not matched: the leaf is unknown. */

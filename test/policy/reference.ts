@@ -19,16 +19,16 @@ interface Context {
   readonly names: ReferenceNames;
 }
 
-export function and3(values: readonly Kleene[]): Kleene {
+function and3(values: readonly Kleene[]): Kleene {
   if (values.includes(false)) return false;
   return values.includes(undefined) ? undefined : true;
 }
 
-export function or3(values: readonly Kleene[]): Kleene {
+function or3(values: readonly Kleene[]): Kleene {
   return not3(and3(values.map(not3)));
 }
 
-export function not3(value: Kleene): Kleene {
+function not3(value: Kleene): Kleene {
   return value === undefined ? undefined : !value;
 }
 
@@ -43,8 +43,8 @@ function truthOf(block: Json, context: Context): Kleene {
   if (own.has('fact')) {
     const path = own.get('path');
     const text =
-      typeof path === 'string' ? `${String(own.get('fact'))}.${path.replace(/^\$\./, '')}` : String(own.get('fact'));
-    return engineTruth(String(own.get('operator')), read(text, context), own.get('value') ?? null, context);
+      typeof path === 'string' ? `${plain(own.get('fact'))}.${path.replace(/^\$\./, '')}` : plain(own.get('fact'));
+    return engineTruth(plain(own.get('operator')), read(text, context), own.get('value') ?? null, context);
   }
   return and3(
     entries.map(([key, value]) => {
@@ -56,7 +56,7 @@ function truthOf(block: Json, context: Context): Kleene {
         case 'not':
           return not3(truthOf(value, context));
         case 'condition':
-          return truthOf(context.names.conditions[String(value)] ?? null, context);
+          return truthOf(context.names.conditions[plain(value)] ?? null, context);
         default:
           return testsTruth(read(key, context), value, context);
       }
@@ -197,7 +197,7 @@ function texts(left: Json, right: Json, test: (text: string, part: string) => bo
   const parts = isList(right) ? right : [right];
   if (parts.length === 0) return undefined;
   return parts.every((part) => typeof part === 'string' && part !== '')
-    ? parts.some((part) => test(left, String(part)))
+    ? parts.some((part) => test(left, plain(part)))
     : undefined;
 }
 
@@ -207,7 +207,7 @@ function rightSide(written: Json, context: Context): Json | undefined {
     if (list !== undefined) return list;
     const table = context.names.values[written.slice(1)];
     if (table === undefined) throw new Error(`the reference does not know ${written}`);
-    return table.of[String(table.by(context.input))] ?? table.else;
+    return table.of[plain(table.by(context.input))] ?? table.else;
   }
   const fact = typeof written === 'object' && written !== null ? new Map(entriesOf(written)).get('fact') : undefined;
   return typeof fact === 'string' ? read(fact, context) : written;
@@ -282,4 +282,9 @@ function isList(value: Json | undefined): value is readonly Json[] {
 
 function isScalar(value: Json): boolean {
   return ['string', 'number', 'boolean'].includes(typeof value);
+}
+
+/** A name as text; anything else names nothing. */
+function plain(value: Json | undefined): string {
+  return typeof value === 'object' || value === undefined ? '' : `${value}`;
 }

@@ -1,0 +1,400 @@
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { InvalidFiles } from '../../src/diagnostics/finding.ts';
+import { loadPolicySets } from '../../src/policy/load.ts';
+import { compileAll, compileText, faultsOf, HEAD, judge, judgeParams, outcome, TOOLS } from './fixtures.ts';
+
+const RULES = `${HEAD}rules:\n  - { id: a, effect: allow }\n`;
+
+describe('faults, each at its place', () => {
+  const rule = (text: string): string => `${HEAD}rules:\n  - ${text}\n`;
+  const cases: readonly [string, string, string][] = [
+    ['unknown field', rule('{ id: a, effect: allow, wen: { params.a: 1 } }'), "5:29 unknown_field Unknown field 'wen'"],
+    [
+      'unknown match key',
+      rule('{ id: a, effect: allow, match: { tool: [x] } }'),
+      "5:38 unknown_field Unknown field 'tool'",
+    ],
+    [
+      'unknown effect',
+      rule('{ id: a, effect: alow }'),
+      "5:22 wrong_value 'effect' must be one of allow, constrain, require_approval, deny, pause, not 'alow'",
+    ],
+    ['missing id', rule('{ effect: allow }'), "5:5 missing_field Entry 1 of 'rules' needs 'id'"],
+    ['no rules', HEAD, "1:1 missing_field The file needs 'rules'"],
+    [
+      'open default',
+      `${HEAD}defaults: { effect: allow }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:21 wrong_value 'effect' can only be 'deny', not 'allow'",
+    ],
+    [
+      'open unknown',
+      `${HEAD}defaults: { on_unknown: open }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:25 wrong_value 'on_unknown' can only be 'closed', not 'open'",
+    ],
+    [
+      'other version',
+      RULES.replace('/v1', '/v2'),
+      "1:13 wrong_value 'apiVersion' can only be 'svc-gateway/v1', not 'svc-gateway/v2'",
+    ],
+    ['other kind', RULES.replace('PolicySet', 'PolicySets'), "2:7 unknown_kind 'PolicySets' is no kind of policy file"],
+    [
+      'library',
+      RULES.replace('PolicySet', 'PolicyLibrary'),
+      "2:7 not_yet_supported 'kind: PolicyLibrary' is not yet supported",
+    ],
+    [
+      'same rule twice',
+      rule('{ id: a, effect: allow }\n  - { id: a, effect: deny }'),
+      "6:11 duplicate_rule The set has another rule 'a'",
+    ],
+    ['unquoted star', rule('{ id: a, effect: allow, match: { tools: [*] } }'), '5:46'],
+    ['duplicate key', rule('{ id: a, effect: allow, effect: deny }'), "5:29 duplicate_key 'effect' stands twice"],
+    ['empty match', rule('{ id: a, effect: deny, match: { tools: [] } }'), "5:44 empty_list 'tools' is empty"],
+    ['empty except', rule('{ id: a, effect: deny, match: { except: [ {} ] } }'), '5:47 empty_group'],
+    [
+      'glob among values',
+      rule('{ id: a, effect: deny, match: { env: ["prod*"] } }'),
+      "5:43 glob_not_here 'prod*' is not a glob here",
+    ],
+    ['bad glob', rule('{ id: a, effect: deny, match: { tools: ["{a"] } }'), '5:45 bad_pattern'],
+    [
+      'unknown list',
+      rule('{ id: a, effect: deny, when: { params.a: { in: $no } } }'),
+      "5:52 unknown_name There is no list or value '$no'",
+    ],
+    [
+      'unknown condition',
+      rule('{ id: a, effect: deny, when: { condition: no } }'),
+      "5:47 unknown_condition There is no condition 'no'",
+    ],
+    [
+      'right side',
+      rule('{ id: a, effect: deny, when: { params.a: { gt: "5" } } }'),
+      "5:52 bad_right_side 'gt' needs a number",
+    ],
+    ['mixed right side', rule('{ id: a, effect: deny, when: { params.a: { in: [1, "1"] } } }'), '5:52 bad_right_side'],
+    [
+      'null',
+      rule('{ id: a, effect: deny, when: { params.a: null } }'),
+      "5:46 bad_condition 'params.a' cannot be compared with null",
+    ],
+    ['item outside', rule('{ id: a, effect: deny, when: { item.a: 1 } }'), '5:36 unknown_fact'],
+    [
+      'unknown budget',
+      rule('{ id: a, effect: allow, obligations: [ { budget: { use: b, amount: 1 } } ] }'),
+      "5:61 unknown_budget There is no budget 'b'",
+    ],
+    [
+      'unknown pool',
+      rule('{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-dask } } ] }'),
+      "5:63 unknown_pool There is no pool 'refund-dask'",
+    ],
+    [
+      'unknown role',
+      rule('{ id: a, effect: require_approval, approval: { approvers: { roles: [finance] } } }'),
+      "5:73 unknown_role No user has the role 'finance'",
+    ],
+    [
+      'quorum',
+      rule('{ id: a, effect: require_approval, approval: { approvers: { users: [ada] }, quorum: 2 } }'),
+      '5:89 wrong_value A quorum of 2',
+    ],
+    [
+      'two obligations in one',
+      rule('{ id: a, effect: allow, obligations: [ { claim: { on: a }, reserve: { pool: refund-desk } } ] }'),
+      '5:44 too_many',
+    ],
+    [
+      'obligation of a deny',
+      rule('{ id: a, effect: deny, obligations: [ { claim: { on: a } } ] }'),
+      '5:28 misplaced_field',
+    ],
+    [
+      'approval of an allow',
+      rule('{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }'),
+      '5:29 misplaced_field',
+    ],
+    ['on_unknown of an allow', rule('{ id: a, effect: allow, on_unknown: skip }'), '5:29 misplaced_field'],
+    ['constrain nothing', rule('{ id: a, effect: constrain }'), '5:5 missing_field'],
+    ['nobody asked', rule('{ id: a, effect: require_approval }'), '5:5 missing_field'],
+    ['slot', rule('{ id: a, effect: deny, reason: "x ${parms.a}" }'), "5:36 unknown_fact Unknown fact 'parms.a'"],
+    ['open slot', rule('{ id: a, effect: deny, reason: "x ${params.a" }'), '5:36 bad_path'],
+    [
+      'no such day',
+      rule('{ id: a, effect: deny, from: 2026-02-30 }'),
+      "5:34 wrong_value There is no date '2026-02-30'",
+    ],
+    ['time without offset', rule('{ id: a, effect: deny, from: "2026-02-20T08:00:00" }'), '5:34 wrong_value'],
+    ['over before it begins', rule('{ id: a, effect: deny, from: 2026-02-20, until: 2026-02-20 }'), '5:53 wrong_value'],
+    [
+      'zone',
+      `${HEAD}timezone: Europe/Berln\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:11 unknown_zone Unknown time zone 'Europe/Berln'",
+    ],
+    [
+      'window',
+      `${HEAD}budgets: { b: { unit: x, limit: 5 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:12 missing_field',
+    ],
+    [
+      'two windows',
+      `${HEAD}budgets: { b: { unit: x, limit: 5, per: day, rolling: 1d } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:12 missing_field',
+    ],
+    [
+      'negative limit',
+      `${HEAD}budgets: { b: { unit: x, limit: -5, per: day } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:33 wrong_value 'limit' must be at least 0, not -5",
+    ],
+    [
+      'limit by name',
+      `${HEAD}values: { v: x }\nbudgets: { b: { unit: x, limit: $v, per: day } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '5:33 wrong_value',
+    ],
+    [
+      'list in by',
+      `${HEAD}budgets: { b: { unit: x, limit: 5, per: day, by: [agent.roles] } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:51 wrong_value',
+    ],
+    [
+      'value by params',
+      `${HEAD}values: { v: { by: params.a, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:20 caller_sets_threshold',
+    ],
+    [
+      'value of mixed types',
+      `${HEAD}values: { v: { by: env, of: { x: 1 }, else: a } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:14 mixed_types',
+    ],
+    ['mixed list', `${HEAD}lists: { l: [a, 1] }\nrules: [ { id: a, effect: allow } ]\n`, '4:13 mixed_list'],
+    [
+      'circle',
+      `${HEAD}conditions: { a: { condition: b }, b: { not: { condition: a } } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:15 circular_condition',
+    ],
+    [
+      'unused faulty condition',
+      `${HEAD}conditions: { a: { params.x: { gt: a } } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:36 bad_right_side',
+    ],
+    ['half character', `${HEAD}rules: [ { id: a, effect: allow, description: "\\uD800" } ]\n`, '1:1 wrong_value'],
+    ['empty file', '', '1:1 empty_file'],
+    ['half-written file', `${HEAD}rules:\n  - { id: a, effect: al`, '5:'],
+  ];
+  test.each(cases)('%s', (_name, text, expected) => {
+    const faults = faultsOf(text);
+    expect(
+      faults.some((fault) => fault.startsWith(expected)),
+      faults.join('\n'),
+    ).toBe(true);
+  });
+
+  test('what comes later is refused by name', () => {
+    const later: readonly string[] = [
+      ...['imports: []', 'scope: { tools: [x] }', 'schedules: {}', 'entities: {}', 'waivers: []'].map(
+        (line) => `${HEAD}${line}\nrules: [ { id: a, effect: allow } ]\n`,
+      ),
+      ...[
+        'waivable: true',
+        'match: { resources: [x] }',
+        'match: { prompts: [x] }',
+        'when: { time: { outside: office } }',
+        'when: { state.status: paid }',
+        'when: { brain.customer.tier: gold }',
+        'when: { budget.x: 1 }',
+        ...[
+          'before',
+          'after',
+          'older_than',
+          'newer_than',
+          'cidr_in',
+          'domain_in',
+          'email_in',
+          'url_in',
+          'path_in',
+          'as',
+        ].map((name) => `when: { params.x: { ${name}: x } }`),
+        'when: { params.x: { gt: { fact: agent.attributes.a, plus: 24h } } }',
+        'obligations: [ { redact: { params: [x] } } ]',
+        'obligations: [ { require_recent: {} } ]',
+        'obligations: [ { forbid_recent: {} } ]',
+        'obligations: [ { distinct: {} } ]',
+      ].map((field) => rule(`{ id: a, effect: allow, ${field} }`)),
+      `${HEAD}values: { v: { by: brain.customer.tier, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      `${HEAD}budgets: { b: { unit: x, by: [brain.customer.id], per: day, limit: 1 } }\nrules: [ { id: a, effect: allow } ]\n`,
+    ];
+    for (const text of later) {
+      const faults = faultsOf(text);
+      expect(
+        faults.map((fault) => fault.split(' ')[1]),
+        text,
+      ).toEqual(['not_yet_supported']);
+      expect(faults[0]).toContain('not yet supported');
+    }
+  });
+
+  test('all faults of all files in one run, with caret and suggestion', () => {
+    try {
+      compileAll([
+        rule('{ id: a, effect: allow, wen: 1, match: { kinds: [wrte] } }'),
+        `${HEAD}budgets: { b: { unit: x, per: dya, limit: 1 } }\nrules: [ { id: a, effect: deny, when: { parms.x: 1 } } ]\n`,
+      ]);
+      expect.fail('loaded');
+    } catch (error) {
+      if (!(error instanceof InvalidFiles)) throw error;
+      expect(error.findings.map(({ at, code }) => `${at?.file}:${at?.line} ${code}`)).toEqual([
+        'p0.yaml:5 unknown_field',
+        'p0.yaml:5 wrong_value',
+        'p1.yaml:4 wrong_value',
+      ]);
+      expect(error.message).toContain("did you mean 'when'?");
+      expect(error.message).toContain("did you mean 'write'?");
+      expect(error.message).toContain('^');
+    }
+  });
+
+  test('sets of one name are told of', () => {
+    expect(faultsOf(RULES, RULES)).toEqual(["3:7 duplicate_set There is another set 's' in p0.yaml"]);
+  });
+
+  test('named conditions that multiply are refused', () => {
+    const lines = Array.from(
+      { length: 20 },
+      (_, n) => `  c${n + 1}: { all: [ { condition: c${n} }, { condition: c${n} } ] }`,
+    );
+    const text = `${HEAD}conditions:\n  c0: { params.a: 1 }\n${lines.join('\n')}\nrules: [ { id: a, effect: deny, when: { condition: c20 } } ]\n`;
+    expect(faultsOf(text)[0]).toContain('too_large');
+  });
+});
+
+describe('warnings', () => {
+  const warned = (text: string): readonly string[] =>
+    compileAll([text]).warnings.map(({ code, hint }) => `${code}${hint === null ? '' : ` ${hint}`}`);
+  test.each([
+    ['{ id: a, effect: allow, match: { tools: [payments.refnd] } }', "matches_nothing did you mean 'payments.refund'?"],
+    ['{ id: a, effect: allow, match: { tools: ["crm.*"] } }', 'matches_nothing'],
+    ['{ id: a, effect: allow, match: { tags: [mony] } }', "matches_nothing did you mean 'money'?"],
+    ['{ id: a, effect: deny, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
+    ['{ id: a, effect: deny, when: { params.a: 1, any: [ { params.b: 1 } ] } }', 'any_beside_others'],
+    ['{ id: a, effect: deny, when: { params.a: { in: [] } } }', 'empty_list'],
+    ['{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 9 } } ] }', 'never_fits'],
+  ])('%s', (line, expected) => {
+    expect(warned(`${HEAD}rules:\n  - ${line}\n`).some((warning) => warning.startsWith(expected))).toBe(true);
+  });
+
+  test('params that the tools of a rule do not declare', () => {
+    const tools = TOOLS.map((tool) => ({
+      ...tool,
+      paramsSchema: { type: 'object', properties: { amount: {} }, additionalProperties: false },
+    }));
+    const warnings = (line: string) =>
+      compileAll([`${HEAD}rules:\n  - ${line}\n`], tools).warnings.map(({ message, hint }) => `${message}; ${hint}`);
+    expect(warnings('{ id: a, effect: allow, when: { params.amuont: 1 } }')).toEqual([
+      "payments.refund and 3 other tools have no param 'amuont': the rule cannot apply there; did you mean 'amount'?",
+    ]);
+    expect(
+      warnings('{ id: a, effect: deny, unless: { params.tenant: { eq: { fact: agent.attributes.tenant } } } }')[0],
+    ).toContain('has_params: [tenant]');
+    expect(
+      warnings(
+        '{ id: a, effect: deny, match: { has_params: [amount] }, when: { params.amount: 1, params.x: { eq: 1, if_absent: false } } }',
+      ),
+    ).toEqual([]);
+  });
+
+  test('the example policies have none but for tools that are not here', () => {
+    expect(warned(RULES)).toEqual([]);
+  });
+});
+
+describe('version', () => {
+  const version = (...texts: readonly string[]): string => compileAll(texts).set.version;
+  const other = RULES.replace('name: s', 'name: t');
+
+  test('the same for another layout, order of files and comments; other for another meaning', () => {
+    const text = `${HEAD}rules:\n  - { id: a, effect: allow, when: { params.x: 1 } }\n`;
+    expect(version(`# note\n${HEAD}rules:\n- when: {"params.x": 1.0}\n  effect: allow\n  id: a\n`)).toBe(version(text));
+    expect(version(RULES, other)).toBe(version(other, RULES));
+    expect(version(text.replace('params.x: 1', 'params.x: 2'))).not.toBe(version(text));
+    expect(version(RULES)).toMatch(/^[A-Za-z0-9_-]{43}$/);
+  });
+
+  test('holds the contents of list files', () => {
+    const text = `${HEAD}lists: { l: { file: ./l.txt } }\nrules:\n  - { id: a, effect: allow, when: { params.x: { in: $l } } }\n`;
+    const at = (content: string) => compileAll([text], TOOLS, new Map([['./l.txt', content]])).set;
+    expect(at('a\nb\n').version).not.toBe(at('a\nc\n').version);
+    expect(at('a\nb\n').version).toBe(at('# names\r\na\r\n\r\n  b').version);
+    expect(outcome(judgeParams(at('a\nb'), { x: 'b' }))).toBe('permit');
+    expect(outcome(judgeParams(at('a\nb'), { x: 'c' }))).toBe('denied_policy');
+  });
+});
+
+describe('couldPermit', () => {
+  test('a tool that no rule could permit', () => {
+    const set = compileText(`${HEAD}rules:
+  - { id: a, effect: allow, match: { tools: [payments.*] }, when: { params.x: 1 } }
+  - { id: d, effect: deny, match: { tools: [payments.create] } }
+  - { id: s, effect: allow, mode: shadow, match: { tools: [mail.send] } }
+  - { id: p, effect: pause, match: { tools: [payments.get] }, until: 2026-01-01 }
+`);
+    expect(
+      ['payments.refund', 'payments.create', 'payments.get', 'mail.send', 'no.such'].map((name) =>
+        set.couldPermit(name),
+      ),
+    ).toEqual([true, false, true, false, false]);
+  });
+});
+
+describe('files', () => {
+  let folder = '';
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'policies-'));
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+  const load = (...paths: readonly string[]) =>
+    loadPolicySets({ paths, tools: TOOLS, upstreams: ['payments', 'mail'], pools: new Map(), roles: [] });
+
+  test('all files under a folder but tests, hidden ones and other kinds of file', async () => {
+    await mkdir(join(folder, 'team'));
+    await mkdir(join(folder, '..data'));
+    await writeFile(join(folder, 'a.yaml'), RULES);
+    await writeFile(
+      join(folder, 'team', 'b.yml'),
+      RULES.replace('name: s', 'name: b')
+        .replace('allow }', 'deny, when: { params.x: { in: $l } } }')
+        .replace('rules:', 'lists: { l: { file: names.txt } }\nrules:'),
+    );
+    await writeFile(join(folder, 'team', 'names.txt'), 'x\n');
+    await writeFile(join(folder, 'a.test.yaml'), 'not: a policy');
+    await writeFile(join(folder, 'notes.md'), '# notes');
+    await writeFile(join(folder, '..data', 'a.yaml'), RULES);
+    await symlink(join(folder, 'a.yaml'), join(folder, '.hidden.yaml'));
+    const { set, files, warnings } = await load(folder);
+    expect(set.rules.map(({ id }) => id)).toEqual(['b/a', 's/a']);
+    expect(set.rules[0]?.position).toEqual({ file: join(folder, 'team', 'b.yml'), line: 6, column: 11 });
+    expect(files).toEqual([
+      folder,
+      join(folder, 'a.yaml'),
+      join(folder, 'team', 'b.yml'),
+      join(folder, 'team', 'names.txt'),
+    ]);
+    expect(warnings).toEqual([]);
+    expect(outcome(judgeParams(set, { x: 'x' }))).toBe('denied_policy');
+    expect(outcome(judgeParams(set, { x: 'y' }))).toBe('permit');
+  });
+
+  test('no file: a warning, and everything is refused', async () => {
+    const { set, warnings } = await load(folder);
+    expect(warnings.map(({ code }) => code)).toEqual(['no_policies']);
+    expect(outcome(judge(set))).toBe('denied_policy');
+  });
+
+  test('a path or list file that is not there', async () => {
+    await expect(load(join(folder, 'nowhere'))).rejects.toThrow('There is no policy file or folder');
+    await writeFile(join(folder, 'a.yaml'), RULES.replace('rules:', 'lists: { l: { file: none.txt } }\nrules:'));
+    await expect(load(folder)).rejects.toThrow("Cannot read the list file 'none.txt'");
+  });
+});

@@ -1,0 +1,78 @@
+import { readFile } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { proveDenial } from '../../src/policy/self-test.ts';
+import { policyJsonSchema } from '../../src/policy/schema.ts';
+import { compileAll, judge, judgeParams, outcome, rules, TOOLS, tool, GET } from './fixtures.ts';
+
+test('a set proves its denials at start-up', () => {
+  expect(() => proveDenial(rules('{ id: a, effect: allow }'))).not.toThrow();
+});
+
+test('a set that permits what no rule can name is not served', () => {
+  const set = rules('{ id: a, effect: allow }');
+  const open = set.byTool.get(GET.name);
+  const broken = {
+    ...set,
+    byTool: new Map(
+      [['self test.forbidden', open]].flatMap(([name, index]) =>
+        typeof name === 'string' && typeof index === 'object' ? [[name, index] as const] : [],
+      ),
+    ),
+  };
+  expect(() => proveDenial(broken)).toThrow('a tool that is not declared should be a deny and is a permit');
+});
+
+test('the example policies say what their comments say', async () => {
+  const texts = await Promise.all(['payments', 'platform'].map((name) => readFile(`policies/${name}.yaml`, 'utf8')));
+  const tools = [
+    ...TOOLS.filter(({ name }) => name !== 'payments.refund'),
+    tool('payments.refund', {}, ['payment_id', 'amount', 'currency', 'reason']),
+    tool('deploy.start'),
+  ];
+  const pools = new Map([['deploy-slot', 1]]);
+  const { compilePolicies } = await import('../../src/policy/load.ts');
+  const { set, warnings } = compilePolicies(
+    texts.map((text, index) => ({ file: `${index}`, text, lists: new Map() })),
+    { tools, upstreams: ['payments'], pools, roles: ['finance-lead', 'oncall'] },
+  );
+  expect(warnings).toEqual([]);
+  const refund = (amount: number, currency = 'EUR') =>
+    outcome(judgeParams(set, { payment_id: 'p_1', amount, currency }));
+  expect([refund(1), refund(50_000), refund(50_001), refund(0), refund(10, 'CHF')]).toEqual([
+    'permit',
+    'permit',
+    'approval',
+    'denied_policy',
+    'denied_policy',
+  ]);
+  expect(judgeParams(set, { payment_id: 'p_1', amount: 10, currency: 'EUR' })).toMatchObject({
+    obligations: [
+      { kind: 'budget', limit: 500_000, amount: 10 },
+      { kind: 'claim', target: 'payment:p_1' },
+      { kind: 'rate_limit', limit: 60 },
+    ],
+  });
+  const deploy = tool('deploy.start');
+  const agent = {
+    id: 'deploy-bot',
+    workspace: 'demo',
+    disabled: false,
+    team: 'platform',
+    owner: 'ada',
+    roles: ['deployer'],
+    attributes: {},
+  };
+  expect(judge(set, { tool: deploy, agent, params: { service: 'x', version: '1' } })).toMatchObject({
+    approvals: [{ summary: 'Deploy "x" "1"' }],
+    obligations: [{ kind: 'reserve', pool: 'deploy-slot', units: 1, capacity: 1 }],
+  });
+  expect(outcome(judge(set, { tool: deploy, agent, now: Date.UTC(2026, 11, 24) }))).toBe('denied_paused');
+});
+
+test('the JSON Schema names every field that a file may have', () => {
+  const schema = JSON.stringify(policyJsonSchema());
+  for (const field of ['rate_limit', 'approvers', 'has_params', 'on_unknown', 'warn_at', 'rolling', '$defs'])
+    expect(schema).toContain(`"${field}"`);
+  expect(schema).toContain('"additionalProperties":false');
+  expect(compileAll([]).warnings.map(({ code }) => code)).toEqual(['no_policies']);
+});
