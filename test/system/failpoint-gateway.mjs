@@ -42,4 +42,6 @@ const gateway = await startGateway(
   },
 );
 process.stdout.write(`${JSON.stringify({ event: 'ready', url: gateway.url })}\n`);
-process.on('SIGTERM', () => gateway.close().then(() => process.exit(0)));
+process.on('SIGTERM', () => {
+  void gateway.close().then(() => process.exit(0));
+});
