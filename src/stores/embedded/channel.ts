@@ -14,6 +14,9 @@ export type CallMessage<Name extends OperationName = OperationName> = {
   [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request'], knowsCall: 0 | 1];
 }[Name];
 
+/** Operations or answers in one message: small enough to be copied cheaply, and the other thread can begin at once. */
+export const MESSAGE_CALLS = 16;
+
 /** To the store. `null` asks it to close. */
 export type ToStore = readonly CallMessage[] | null;
 

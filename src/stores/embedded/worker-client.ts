@@ -2,7 +2,14 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { EffectRecord } from '../../effects/effect.ts';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import { callAskedFor, decodeForGateway, type ReplyMessage, type StoreThreadData, type ToGateway } from './channel.ts';
+import {
+  callAskedFor,
+  decodeForGateway,
+  MESSAGE_CALLS,
+  type ReplyMessage,
+  type StoreThreadData,
+  type ToGateway,
+} from './channel.ts';
 import { createStoreClock, type StoreClock } from './clock.ts';
 import { type CallPart, callPart, withLife } from './effect-document.ts';
 import type { Runner, RunnerListener } from './in-process.ts';
@@ -154,6 +161,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   }
 
   function send(): void {
+    if (outgoing.length === 0) return;
     const batch = outgoing;
     outgoing = [];
     worker?.postMessage(`[${batch.join(',')}]`);
@@ -181,6 +189,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
           name === 'settle' && asked !== null && 'fence' in asked ? (known.get(asked.effectId) ?? null) : null;
         outgoing.push(JSON.stringify([lastId, name, request, sent === null ? 0 : 1]));
         // The answer under this id is the answer of this operation.
+        if (outgoing.length === MESSAGE_CALLS) send();
         waiting.set(lastId, {
           call: sent ?? callAskedFor(asked),
           resolve: resolve as (reply: unknown) => void,

@@ -6,6 +6,7 @@ import {
   encodeEffectReply,
   hasEffect,
   isAskedFor,
+  MESSAGE_CALLS,
   type StoreThreadData,
   type ToGateway,
 } from './channel.ts';
@@ -22,8 +23,11 @@ function post(message: ToGateway): void {
 }
 
 function postReplies(engine: Engine): void {
-  if (replies.length === 0) return;
-  parentPort?.postMessage(`{"kind":"replies","now":${engine.now()},"replies":[${replies.join(',')}]}`);
+  const now = engine.now();
+  for (let at = 0; at < replies.length; at += MESSAGE_CALLS) {
+    const batch = replies.slice(at, at + MESSAGE_CALLS);
+    parentPort?.postMessage(`{"kind":"replies","now":${now},"replies":[${batch.join(',')}]}`);
+  }
   replies = [];
 }
 

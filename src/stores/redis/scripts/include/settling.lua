@@ -2,7 +2,7 @@
 
 local function change_to_committed(changes, q, late)
   changes.st, changes.dec, changes.at = 'committed', 'committed', int(now)
-  changes.rcp, changes.jws, changes.out, changes.late, changes.decl = q.rcp, q.jws, q.out, late, ''
+  changes.rcp, changes.jws, changes.out, changes.late, changes.decl, changes.by = q.rcp, q.jws, q.out, late, '', ''
 end
 
 -- What the state table says of {outcome, epoch, n, nonce}: a refusal, or the changes of the effect.
@@ -25,7 +25,7 @@ local function settle_life(e, q)
       changes.st, changes.dec, changes.at, changes.lost, changes.out = 'unknown', 'unknown_effect', int(now), '', q.evidence
     elseif outcome == 'failed' or tonumber(current) > 1 then
       changes.st, changes.dec, changes.at = 'failed', 'failed', int(now)
-      changes.out, changes.late, changes.decl = q.failed, late, ''
+      changes.out, changes.late, changes.decl, changes.by = q.failed, late, '', ''
     else
       changes.st, changes.dec, changes.at, changes.why, changes.out = 'denied', q.decision, int(now), '', q.denied
     end

@@ -63,7 +63,9 @@ local function begin(reads)
   if not meta.epoch then return { 'absent' } end
   read_clock()
   if reads then return nil end
-  local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+  local replication = redis.call('INFO', 'replication')
+  if not string.find(replication, 'role:master', 1, true) then return { 'replica' } end
+  local rid = string.match(replication, 'master_replid:(%x+)')
   if meta.rid ~= rid then return { 'new_history', meta.epoch, meta.rid } end
   if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
   if meta.open ~= '1' then return { 'waiting', meta.epoch } end
@@ -115,18 +117,26 @@ local function run(commands)
   end
 end
 
+-- Runs what was planned so far, where what comes next in the step must see it.
+local done = {}
+local function flush()
+  run(plan)
+  for _, command in ipairs(plan) do done[#done + 1] = command end
+  plan = {}
+end
+
 -- Runs what was planned and answers: 'ok', time, epoch, step number or '', redo record or '', then the reply.
 -- needs: key that must exist for the redo record to make sense, or ''
 local function finish(reply, needs, pretend)
   local step, redo = '', ''
   if not pretend then
     plan_ledger()
-    if #plan > 0 then
+    if #plan + #done > 0 then
       step = int(meta.sn + 1)
       put('HSET', 'w', 'sn', step, 'clock', int(now), 'seq', int(meta.seq), 'place', int(meta.place))
       if meta.new_skew then put('HSET', 'w', 'skew', int(meta.new_skew)) end
-      run(plan)
-      redo = cjson.encode({ needs or '', plan })
+      flush()
+      redo = cjson.encode({ needs or '', done })
     end
   end
   local answer = { 'ok', int(now), meta.epoch, step, redo }

@@ -1,0 +1,61 @@
+/** How a workspace without a name, the installation itself, stands in keys. */
+const INSTALLATION = '_';
+
+/**
+ * A workspace's part of a key: the hash tag, so that all its keys are in one slot of a cluster. Injective; the empty
+ * name is the installation's.
+ */
+export function workspaceTag(workspace: string): string {
+  if (workspace === '') return INSTALLATION;
+  if (workspace === INSTALLATION) return '%5F';
+  return plainText(workspace).replace(/[^A-Za-z0-9_.-]/gu, (character) =>
+    [...Buffer.from(character)].map((byte) => `%${byte.toString(16).padStart(2, '0').toUpperCase()}`).join(''),
+  );
+}
+
+/** The meta hash of a workspace; scripts derive every other key from it. */
+export function metaKey(workspace: string): string {
+  return keyOf(workspace, 'w');
+}
+
+/** A key of a workspace. */
+export function keyOf(workspace: string, name: string): string {
+  return `svc:{${workspaceTag(workspace)}}:${name}`;
+}
+
+/** Channel on which a workspace's changes are told. */
+export const CHANGES_PATTERN = 'svc:{*}:changes';
+
+/** The tag in the name of a channel. */
+export function tagOfChannel(channel: string): string {
+  return channel.slice('svc:{'.length, channel.indexOf('}'));
+}
+
+/**
+ * A string as scripts see it: injective for every string. UTF-8 has no form for a lone surrogate, and a leading NUL
+ * marks a document in scripts; such strings are escaped, and marked as escaped.
+ */
+export function plainText(text: string): string {
+  const plain = text.isWellFormed() && !text.includes('\0') && !text.startsWith('\u0001');
+  return plain ? text : `\u0001${JSON.stringify(text)}`;
+}
+
+/** The string that {@link plainText} was made from. */
+export function fromPlainText(text: string): string {
+  if (!text.startsWith('\u0001')) return text;
+  const parsed: unknown = JSON.parse(text.slice(1));
+  if (typeof parsed !== 'string') throw new TypeError('an escaped string is not a string');
+  return parsed;
+}
+
+const SLOTS = 16_384;
+
+/** Slot of a tag in a cluster: CRC16 (XMODEM) modulo 16384. */
+export function slotOf(tag: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(tag)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit += 1) crc = crc & 0x8000 ? ((crc << 1) ^ 0x1021) & 0xffff : (crc << 1) & 0xffff;
+  }
+  return crc % SLOTS;
+}

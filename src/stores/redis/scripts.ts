@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+/**
+ * Every script, by name: what it is called with after `epoch gateway clock`, and how many commands it is (each has one
+ * key, the workspace's meta hash). The headers of the files say the same; a test holds the two together.
+ */
+export const SCRIPTS = {
+  admit: ['request', 'doc', 'action', 'trace', 'stages', 'metadata', 'sealed', 'obligations', 'approval'],
+  settle: ['request', 'out', 'failed', 'denied', 'evidence', 'stages', 'events'],
+  resolve: ['request', 'out'],
+  vote: ['request', 'vote'],
+  claim: ['op', 'request'],
+  reserve: ['op', 'request'],
+  sweep: ['limit', 'effects-before', 'denials-before', 'keys-before'],
+  pause: ['op', 'request', 'doc', 'data'],
+  append: ['events'],
+  budgets: ['budget'],
+  reset: ['budget'],
+  policy: ['version', 'definitions'],
+  effects: ['index', 'state', 'decision', 'tool', 'agent', 'since', 'until', 'from', 'limit', 'scan'],
+  key: ['op', 'request', 'doc', 'event'],
+  directory: ['op', 'name', 'doc', 'outgoing'],
+  join: ['install', 'policy', 'first-epoch'],
+  mark: [],
+  epoch: ['estimate', 'force'],
+  handin: ['last'],
+  replay: ['lost'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+export type ScriptName = keyof typeof SCRIPTS;
+
+/** A script ready to run. */
+export interface Script {
+  readonly name: ScriptName;
+  readonly source: string;
+  readonly sha: string;
+}
+
+/** What a script's header says of it. */
+export interface ScriptHeader {
+  readonly include: readonly string[];
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+  readonly replies: readonly string[];
+  /** What the arguments repeat after the named ones. */
+  readonly rest: readonly string[];
+}
+
+const FOLDER = new URL('./scripts/', import.meta.url);
+
+/**
+ * Reads `@keys`, `@args`, `@replies`, `@rest` and `@include` of a script's leading comment.
+ * `-- @include a b` puts `include/a.lua` and `include/b.lua` before the script, in that order.
+ */
+export function parseHeader(source: string): ScriptHeader {
+  const words = (tag: string): readonly string[] => {
+    const line = source
+      .split('\n')
+      .filter((text) => text.startsWith('--'))
+      .find((text) => text.startsWith(`-- @${tag} `) || text === `-- @${tag}`);
+    return line === undefined
+      ? []
+      : line
+          .split(/\s+/)
+          .slice(2)
+          .filter((word) => word !== '');
+  };
+  return {
+    include: words('include'),
+    keys: words('keys'),
+    args: words('args'),
+    replies: words('replies'),
+    rest: words('rest'),
+  };
+}
+
+/** File of a script: `<name>-<number of keys>.lua`. */
+export function scriptFile(name: ScriptName): string {
+  return fileURLToPath(new URL(`${name}-1.lua`, FOLDER));
+}
+
+function load(name: ScriptName): Script {
+  const body = readFileSync(scriptFile(name), 'utf8');
+  const parts = parseHeader(body).include.map((part) => readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'));
+  const source = [...parts, body].join('\n');
+  return { name, source, sha: createHash('sha1').update(source).digest('hex') };
+}
+
+const loaded = new Map<ScriptName, Script>();
+
+/** A script with its includes; read once. */
+export function script(name: ScriptName): Script {
+  const known = loaded.get(name);
+  if (known !== undefined) return known;
+  const read = load(name);
+  loaded.set(name, read);
+  return read;
+}

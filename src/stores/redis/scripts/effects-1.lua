@@ -1,0 +1,31 @@
+-- A page of effects, newest first: ids, then where to go on. Looks at no more than `scan` effects a call.
+-- from: place below which to look, or ''; since, until: ms or ''
+-- @include step effects
+-- @keys workspace
+-- @args epoch gateway clock index state decision tool agent since until from limit scan
+-- @replies ok:page absent
+
+local stop = begin(true)
+if stop then return stop end
+
+local index, state, decision, tool, agent, since, before, from = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local limit, scan = tonumber(ARGV[12]), tonumber(ARGV[13])
+local top = from == '' and '+inf' or '(' .. from
+if before ~= '' then
+  local bound = int(tonumber(before) * 2048)
+  if from == '' or tonumber(bound) < tonumber(from) then top = '(' .. bound end
+end
+local bottom = since == '' and '-inf' or int(tonumber(since) * 2048)
+local found = redis.call('ZREVRANGEBYSCORE', P .. index, top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+local ids, last = {}, ''
+for i = 1, #found, 2 do
+  local e = redis.call('HMGET', P .. 'e:' .. found[i], 'st', 'dec', 'tool', 'agent')
+  local fits = (state == '' or e[1] == state) and (decision == '' or e[2] == decision) and (tool == '' or e[3] == tool) and (agent == '' or e[4] == agent)
+  if fits and e[1] then
+    if #ids == limit then return finish({ 'page', 'more', last, unpack(ids) }, '', true) end
+    ids[#ids + 1] = found[i]
+  end
+  last = string.format('%.0f', tonumber(found[i + 1]))
+end
+if #found < scan * 2 then return finish({ 'page', 'end', '', unpack(ids) }, '', true) end
+return finish({ 'page', 'scan', last, unpack(ids) }, '', true)

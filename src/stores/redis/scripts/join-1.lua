@@ -1,0 +1,22 @@
+-- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
+-- to come waits for its journal.
+-- @include step
+-- @keys workspace
+-- @args epoch gateway clock install policy first-epoch
+-- @replies joined foreign new_history waiting absent
+
+local stop = begin(true)
+local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+if stop then
+  if ARGV[6] == '' then return stop end
+  meta = { sn = 0, seq = 0, place = 0 }
+  read_clock()
+  redis.call('HSET', KEYS[1], 'install', ARGV[4], 'epoch', ARGV[6], 'rid', rid, 'open', '1', 'clock', int(now),
+    'sn', '0', 'seq', '0', 'place', '0', 'policy', ARGV[5], 'pauses', '0')
+  meta.epoch, meta.rid, meta.open = ARGV[6], rid, '1'
+end
+if redis.call('HGET', KEYS[1], 'install') ~= ARGV[4] then return { 'foreign' } end
+if meta.rid ~= rid then return { 'new_history', meta.epoch, int(meta.sn), meta.clock } end
+if meta.open ~= '1' then return { 'waiting', meta.epoch } end
+redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch)
+return { 'joined', meta.epoch, int(meta.sn), int(now) }
