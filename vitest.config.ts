@@ -1,7 +1,14 @@
 import { defineConfig } from 'vitest/config';
 
 /** `unit` needs no service and no build; `system` starts real processes from `dist/`. Two cores: two workers. */
-const SYSTEM = ['test/decisions/**', 'test/parity/**', 'test/torture/**', 'test/hostile/**', 'test/system/**', 'test/browser/**'];
+const SYSTEM = [
+  'test/decisions/**',
+  'test/parity/**',
+  'test/torture/**',
+  'test/hostile/**',
+  'test/system/**',
+  'test/browser/**',
+];
 
 export default defineConfig({
   test: {
@@ -16,6 +23,8 @@ export default defineConfig({
           exclude: [...SYSTEM, 'node_modules/**'],
           testTimeout: 30_000,
         },
+        // The command line's tests take the client from its sources: they need no build.
+        resolve: { alias: { '@svc-gateway/client': new URL('./client/src/index.ts', import.meta.url).pathname } },
       },
       {
         test: {

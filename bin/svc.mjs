@@ -68,10 +68,11 @@ async function buildOnce() {
   }
   try {
     if (isFresh()) return;
+    const tsc = compiler();
     const began = new Date();
     say(existsSync(stamp) ? 'sources have changed; building' : 'first start; building');
     await run(process.execPath, join(root, 'client', 'build.mjs'));
-    await run(process.execPath, compiler(), '-p', join(root, 'tsconfig.build.json'));
+    await run(process.execPath, tsc, '-p', join(root, 'tsconfig.build.json'));
     writeFileSync(stamp, '');
     utimesSync(stamp, began, began);
     say(`built in ${((Date.now() - began.getTime()) / 1000).toFixed(1)} s`);

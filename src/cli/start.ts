@@ -25,6 +25,10 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
       });
       const first = gateway.administrativeKey;
       if (first !== null && 'key' in first) terminal.err(`The first administrative key, shown this once: ${first.key}`);
+      else if (first !== null)
+        terminal.err(
+          JSON.stringify({ level: 'info', file: first.file, msg: 'the first administrative key is in this file' }),
+        );
       terminal.out(JSON.stringify({ event: 'ready', url: gateway.url }));
       await stopped;
       await gateway.close();

@@ -1,0 +1,28 @@
+import { afterAll, expect, test } from 'vitest';
+import { svc } from './run.ts';
+
+const home = process.cwd();
+afterAll(() => process.chdir(home));
+
+test('the tour plays every decision it speaks of, and its receipt holds', async () => {
+  const { code, out, err } = await svc('demo', '--tour');
+  expect(err).toBe('');
+  expect(code).toBe(0);
+  const rows = out.slice(out.indexOf('call  ')).split('\n').slice(1, 14);
+  expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual([
+    'committed',
+    'duplicate_blocked',
+    'duplicate_blocked',
+    'idempotency_conflict',
+    'denied_policy',
+    'pending_approval',
+    'committed',
+    'replan_required',
+    'denied_paused',
+    'unknown_effect',
+    'unknown_effect',
+    'committed',
+    'denied_budget',
+  ]);
+  expect(out).toMatch(/\nVALID$/);
+});

@@ -1,0 +1,309 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { type PaymentsUpstream, startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { begin, type Running, svc } from './run.ts';
+
+/** The commands against a real gateway on a real store, and the demo's payments API behind it. */
+const folder = mkdtempSync(join(tmpdir(), 'svc-cli-'));
+let upstream: PaymentsUpstream;
+let gateway: Running;
+let url: string;
+let account: string;
+let agent: string;
+
+const config = join(folder, 'gateway.yaml');
+const at = (): readonly string[] => ['--url', url, '--workspace', 'w'];
+
+beforeAll(async () => {
+  upstream = await startPaymentsUpstream({ port: 0 });
+  writeFileSync(
+    join(folder, 'policy.yaml'),
+    [
+      'apiVersion: svc-gateway/v1',
+      'kind: PolicySet',
+      'name: p',
+      'rules:',
+      '  - { id: all, effect: allow, match: { tools: [payments.refund] }, when: { params.amount: { lte: 5000 } } }',
+      '  - id: large',
+      '    effect: require_approval',
+      '    match: { tools: [payments.refund] }',
+      '    when: { params.amount: { gt: 5000 } }',
+      '    approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: large }',
+    ].join('\n'),
+  );
+  writeFileSync(
+    config,
+    [
+      `store: { path: ${JSON.stringify(join(folder, 'data'))} }`,
+      'server: { port: 0 }',
+      'users: [ { id: maria, roles: [lead] }, { id: tom } ]',
+      'workspaces: [ { id: w, agents: [ { id: bot, owner: tom } ] } ]',
+      `policies: { paths: [${JSON.stringify(join(folder, 'policy.yaml'))}] }`,
+      `upstreams: [ { id: payments, url: "${upstream.url}" } ]`,
+      'tools:',
+      '  - name: payments.refund',
+      '    upstream: payments',
+      '    kind: write',
+      '    request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency] }',
+      '    params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer }, currency: { type: string } } }',
+      '    target: "payment:{payment_id}"',
+    ].join('\n'),
+  );
+  gateway = begin('start', '--config', config, '--port', '0');
+  const ready: { readonly event: string; readonly url: string } = JSON.parse(await gateway.line(/"ready"/));
+  expect(ready.event).toBe('ready');
+  url = ready.url;
+  account = await key('--kind', 'account', '--user', 'maria');
+  agent = await key('--kind', 'agent', '--agent', 'bot', '--user', 'tom');
+});
+
+afterAll(async () => {
+  gateway.stop();
+  const { code, out } = await gateway.ended;
+  await upstream.close();
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+  expect(code).toBe(0);
+  expect(out.split('\n')).toHaveLength(1);
+});
+
+async function key(...options: readonly string[]): Promise<string> {
+  const { out, code } = await svc('keys', 'create', '--config', config, '--workspace', 'w', '--json', ...options);
+  expect(code).toBe(0);
+  return JSON.parse(out).key;
+}
+
+interface Answer {
+  readonly effect_id: string;
+  readonly decision: string;
+  readonly approval?: { readonly id: string };
+  readonly receipt?: object;
+}
+
+async function refund(amount: number, idempotencyKey: string): Promise<Answer> {
+  const response = await fetch(`${url}/v1/workspaces/w/effects`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': agent },
+    body: JSON.stringify({
+      tool: 'payments.refund',
+      params: { payment_id: 'pay_1', amount, currency: 'EUR' },
+      idempotency_key: idempotencyKey,
+    }),
+  });
+  const answer: Answer = JSON.parse(await response.text());
+  return answer;
+}
+
+const asAccount = (...argv: readonly string[]): ReturnType<typeof svc> => {
+  vi.stubEnv('SVC_API_KEY', account);
+  return svc(...argv, ...at());
+};
+
+describe('keys create', () => {
+  test('prints the record of the API with the key', async () => {
+    const { out } = await svc(
+      'keys',
+      'create',
+      '--config',
+      config,
+      '--kind',
+      'profile',
+      '--profile',
+      'mcp_readonly',
+      '--name',
+      'n',
+      '--user',
+      'tom',
+      '--json',
+    );
+    expect(JSON.parse(out)).toMatchObject({
+      kind: 'profile',
+      profile: 'mcp_readonly',
+      name: 'n',
+      read_only: true,
+      key: expect.stringMatching(/^svc_mcp_/),
+    });
+  });
+
+  test('without --json the key alone is on standard output', async () => {
+    const { out } = await svc('keys', 'create', '--config', config, '--kind', 'administrative');
+    expect(out).toMatch(/^svc_admin_[0-9A-Za-z]{50}$/);
+  });
+
+  test('a combination that makes no sense is 2, and names the option', async () => {
+    const { code, err } = await svc('keys', 'create', '--config', config, '--kind', 'agent', '--workspace', 'w');
+    expect(err).toMatch(/--agent/);
+    expect(code).toBe(2);
+  });
+
+  test('a second gateway on a port that is taken is 2, and says what to do', async () => {
+    const other = join(folder, 'other.yaml');
+    writeFileSync(other, `store: { path: ${JSON.stringify(join(folder, 'other'))} }\nworkspaces: [{ id: w }]\n`);
+    const { code, err } = await svc('start', '--config', other, '--port', new URL(url).port);
+    expect(err).toMatch(/taken.*--port/s);
+    expect(code).toBe(2);
+  });
+});
+
+describe('effects', () => {
+  test('list and show, for people and as JSON', async () => {
+    const { effect_id: id } = await refund(100, 'list-1');
+    const list = await asAccount('effects', 'list');
+    expect(list.out).toContain(id);
+    const json = JSON.parse((await asAccount('effects', 'list', '--json', '--decision', 'committed')).out);
+    expect(json.effects[0]).toMatchObject({ effect_id: id, agent_id: 'bot' });
+    const shown = await asAccount('effects', 'show', id);
+    expect(shown.out).toMatch(/effect\.admitted[\s\S]*receipt\.issued/);
+    const response = await fetch(`${url}/v1/workspaces/w/effects/${id}`, { headers: { 'x-api-key': account } });
+    const wired = JSON.parse((await asAccount('effects', 'show', id, '--json')).out);
+    const served = JSON.parse(await response.text());
+    expect({ effect: wired.effect, ledger: wired.ledger }).toEqual(served);
+  });
+
+  test('an effect that is not there is 1', async () => {
+    const { code, err } = await asAccount('effects', 'show', 'eff_absent');
+    expect(err).toMatch(/\[not_found\]$/);
+    expect(code).toBe(1);
+  });
+
+  test('resolve settles an unknown outcome, once', async () => {
+    upstream.loseNextAnswer();
+    const lost = await refund(200, 'lost-1');
+    expect(lost.decision).toBe('unknown_effect');
+    const early = await asAccount('effects', 'resolve', lost.effect_id, '--outcome', 'not_happened');
+    expect(early.err).toMatch(/\[too_early\]$/);
+    expect(early.code).toBe(1);
+    const settled = await asAccount(
+      'effects',
+      'resolve',
+      lost.effect_id,
+      '--outcome',
+      'happened',
+      '--comment',
+      'seen',
+      '--evidence',
+      '{"refund":1}',
+    );
+    expect(settled.out).toMatch(/is committed/);
+    expect(settled.code).toBe(0);
+    const again = await asAccount('effects', 'resolve', lost.effect_id, '--outcome', 'not_happened');
+    expect(again.err).toMatch(/\[already_resolved\]$/);
+  });
+});
+
+describe('approvals', () => {
+  test('list, approve; the gateway then runs the action', async () => {
+    const waiting = await refund(6000, 'large-1');
+    const id = waiting.approval?.id ?? '';
+    expect((await asAccount('approvals', 'list')).out).toContain(id);
+    const approved = await asAccount('approvals', 'approve', id, '--comment', 'fine');
+    expect(approved.code).toBe(0);
+    const again = await refund(6000, 'large-1');
+    expect(again.decision).toBe('duplicate_blocked');
+  });
+
+  test('reject binds', async () => {
+    const waiting = await refund(7000, 'large-2');
+    expect((await asAccount('approvals', 'reject', waiting.approval?.id ?? '')).code).toBe(0);
+    expect((await refund(7000, 'large-2')).decision).toBe('denied_policy');
+  });
+
+  test('an agent never decides', async () => {
+    const waiting = await refund(8000, 'large-3');
+    vi.stubEnv('SVC_API_KEY', agent);
+    const { code, err } = await svc('approvals', 'approve', waiting.approval?.id ?? '', ...at());
+    expect(err).toMatch(/\[wrong_key_kind\]$/);
+    expect(code).toBe(1);
+  });
+});
+
+test('pause and resume', async () => {
+  expect((await asAccount('resume')).out).toBe('Nothing is paused.');
+  const paused = await asAccount('pause', '--tool', 'payments.**', '--reason', 'look', '--for', '5m', '--json');
+  const { id } = JSON.parse(paused.out);
+  expect((await refund(100, 'paused-1')).decision).toBe('denied_paused');
+  const listed = await asAccount('resume');
+  expect(listed.out).toContain(id);
+  expect(listed.code).toBe(1);
+  expect((await asAccount('resume', id)).code).toBe(0);
+  expect((await refund(100, 'paused-1')).decision).toBe('committed');
+});
+
+test('tail shows what is decided while it runs', async () => {
+  vi.stubEnv('SVC_API_KEY', account);
+  const tail = begin('tail', '--last', '1', '--json', ...at());
+  await tail.line(/effect_id/);
+  const { effect_id: id } = await refund(300, 'tail-1');
+  const line: { readonly decision: string } = JSON.parse(await tail.line(new RegExp(id)));
+  expect(line.decision).toBe('committed');
+  tail.stop();
+  const { code, out } = await tail.ended;
+  expect(code).toBe(0);
+  expect(new Set(out.split('\n')).size).toBe(out.split('\n').length);
+});
+
+test('verify: VALID, INVALID, UNDECIDABLE', async () => {
+  const answer = await refund(400, 'verify-1');
+  const jwks = await fetch(`${url}/.well-known/jwks.json`);
+  const trust = join(folder, 'jwks.json');
+  const receipt = join(folder, 'receipt.json');
+  writeFileSync(trust, await jwks.text());
+  writeFileSync(receipt, JSON.stringify(answer));
+  const valid = await svc('verify', receipt, '--trust', trust);
+  expect(valid.out).toMatch(/\nVALID$/);
+  expect(valid.code).toBe(0);
+  writeFileSync(receipt, JSON.stringify({ ...answer, receipt: { ...answer.receipt, ws: 'other' } }));
+  const invalid = await svc('verify', receipt, '--trust', trust, '--json');
+  expect(JSON.parse(invalid.out)).toMatchObject({ verdict: 'INVALID' });
+  expect(invalid.code).toBe(1);
+  writeFileSync(receipt, '{}');
+  expect((await svc('verify', receipt, '--trust', trust)).code).toBe(2);
+});
+
+describe('doctor', () => {
+  test('nothing fails here', async () => {
+    const { code, out } = await svc('doctor', config, '--json');
+    const { checks }: { readonly checks: readonly { readonly name: string; readonly status: string }[] } =
+      JSON.parse(out);
+    expect(Object.fromEntries(checks.map(({ name, status }) => [name, status]))).toEqual({
+      node: 'ok',
+      configuration: 'ok',
+      store: 'ok',
+      disk: 'ok',
+      'master secret': 'ok',
+      keys: 'ok',
+      port: 'ok',
+      'upstream payments': 'ok',
+      clock: 'ok',
+    });
+    expect(code).toBe(0);
+  });
+
+  test('every failure has a line that says how to mend it', async () => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const address = taken.address();
+    const port = address !== null && typeof address === 'object' ? address.port : 0;
+    const sick = join(folder, 'sick.yaml');
+    const secret = join(folder, 'open-secret');
+    writeFileSync(secret, 'x'.repeat(44), { mode: 0o644 });
+    writeFileSync(
+      sick,
+      [
+        `store: { path: ${JSON.stringify(join(folder, 'sick'))} }`,
+        `server: { port: ${port} }`,
+        `secrets: { master: { file: ${JSON.stringify(secret)} } }`,
+        'upstreams: [ { id: gone, url: "http://127.0.0.1:1" } ]',
+      ].join('\n'),
+    );
+    const { code, out } = await svc('doctor', sick);
+    taken.close();
+    expect(code).toBe(1);
+    for (const name of ['master secret', 'port', 'upstream gone'])
+      expect(out).toMatch(new RegExp(`FAIL ${name} .*\n {5}to mend it: .+`));
+  });
+});

@@ -1,0 +1,158 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { loadConfiguration } from '../../src/config/load.ts';
+import { svc } from './run.ts';
+
+const DOCUMENT = {
+  openapi: '3.0.3',
+  servers: [{ url: 'https://api.example.com/v1/' }],
+  paths: {
+    '/orders': {
+      get: {
+        operationId: 'listOrders',
+        parameters: [{ name: 'limit', in: 'query' }, { $ref: '#/components/parameters/Page' }],
+      },
+      post: {
+        operationId: 'createOrder',
+        summary: 'Make an order: "now"\n# and here',
+        requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Order' } } } },
+      },
+    },
+    '/orders/{order-id}': { get: { operationId: 'getOrder' }, delete: {} },
+    '/files/{name}.json': { get: {} },
+  },
+  components: {
+    parameters: { Page: { name: 'page', in: 'query' } },
+    schemas: { Order: { type: 'object', properties: { sku: { type: 'string' }, tags: { type: ['array', 'null'] } } } },
+  },
+};
+
+const home = process.cwd();
+const folders: string[] = [];
+const servers: Server[] = [];
+let seen: string[] = [];
+
+beforeEach(() => {
+  seen = [];
+  const folder = mkdtempSync(join(tmpdir(), 'svc-init-'));
+  folders.push(folder);
+  process.chdir(folder);
+});
+
+afterEach(async () => {
+  process.chdir(home);
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  }
+});
+
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+async function api(answers: Readonly<Record<string, string>>): Promise<string> {
+  const server = createServer((request, response) => {
+    seen.push(`${request.method} ${request.url}`);
+    const body = answers[request.url ?? ''];
+    response.writeHead(body === undefined ? 404 : 200).end(body);
+  });
+  servers.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return `http://127.0.0.1:${address.port}`;
+}
+
+describe('in front of an API that documents itself', () => {
+  test('its operations become tools, and the files hold without a finding', async () => {
+    const url = await api({ '/openapi.json': JSON.stringify(DOCUMENT) });
+    const { code, out, err } = await svc('init', '--upstream', url, '--yes', '--agent', 'shop-bot');
+    expect(err).toBe('');
+    expect(code).toBe(0);
+    expect(out).toContain('4 tools from');
+    const checked = await svc('config', 'check', 'gateway.yaml', '--json');
+    expect(JSON.parse(checked.out)).toEqual({ findings: [] });
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.policies.mode).toBe('observe');
+    expect(configuration.tools.map(({ name, kind, request }) => [name, kind, request.method, request.path])).toEqual([
+      ['api.list_orders', 'read', 'GET', '/v1/orders'],
+      ['api.create_order', 'write', 'POST', '/v1/orders'],
+      ['api.get_order', 'read', 'GET', '/v1/orders/{order_id}'],
+      ['api.delete_orders', 'write', 'DELETE', '/v1/orders/{order_id}'],
+    ]);
+    expect(configuration.tools[0]?.request.query).toEqual(['limit', 'page']);
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain('GET /v1/files/{name}.json');
+  });
+
+  test('a document in YAML is read as well', async () => {
+    const url = await api({
+      '/openapi.yaml': 'swagger: "2.0"\nbasePath: /b\npaths:\n  /x:\n    get: { operationId: readX }\n',
+    });
+    expect((await svc('init', '--upstream', url, '--yes')).code).toBe(0);
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.tools.map(({ name, request }) => [name, request.path])).toEqual([['api.read_x', '/b/x']]);
+  });
+
+  test('nothing is asked of the API but its document', async () => {
+    const url = await api({ '/openapi.json': JSON.stringify(DOCUMENT) });
+    await svc('init', '--upstream', url, '--yes');
+    expect(seen).toEqual(['GET /openapi.json']);
+  });
+
+  test('names that could break out of the YAML do not', async () => {
+    const hostile = {
+      paths: {
+        '/a"b': { get: {} },
+        '/x': {
+          get: { operationId: 'a: [b\n- c', summary: '"}\nusers: []', parameters: [{ in: 'query', name: 'q"\n] }' }] },
+        },
+      },
+    };
+    const url = await api({ '/openapi.json': JSON.stringify(hostile) });
+    await svc('init', '--upstream', url, '--yes');
+    const { findings } = JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out);
+    const text = readFileSync('gateway.yaml', 'utf8');
+    expect(text.split('\n').filter((line) => line.startsWith('users:'))).toHaveLength(1);
+    expect(findings.filter(({ code }: { code: string }) => code === 'yaml_syntax')).toEqual([]);
+  });
+});
+
+test('in front of an API without a document reads pass, and the files hold', async () => {
+  const url = await api({});
+  const { code, out } = await svc('init', '--upstream', url, '--yes', '--name', 'shop');
+  expect(code).toBe(0);
+  expect(out).toContain('No OpenAPI document was found');
+  expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
+  const { configuration } = await loadConfiguration('gateway.yaml');
+  expect(configuration.routes).toMatchObject([{ upstream: 'shop', prefix: '/shop', undeclared: 'passthrough_reads' }]);
+});
+
+describe('what it refuses', () => {
+  test.each([
+    ['a URL with a path', 'http://127.0.0.1:9/v1', /origin: http:\/\/127\.0\.0\.1:9/],
+    ['a URL with credentials', 'http://u:p@127.0.0.1:9', /without credentials/],
+    ['another scheme', 'ftp://127.0.0.1', /http or https/],
+    ['an API that is not there', 'http://127.0.0.1:1', /nothing answers at/],
+  ])('%s', async (_, url, words) => {
+    const { code, err } = await svc('init', '--upstream', url, '--yes');
+    expect(err).toMatch(words);
+    expect(code).toBe(2);
+    expect(existsSync('gateway.yaml')).toBe(false);
+  });
+
+  test('to overwrite, unless told so', async () => {
+    const url = await api({});
+    await svc('init', '--upstream', url, '--yes');
+    const second = await svc('init', '--upstream', url, '--yes');
+    expect(second.err).toMatch(/gateway\.yaml is there already; --force/);
+    expect(second.code).toBe(2);
+    expect((await svc('init', '--upstream', url, '--yes', '--force')).code).toBe(0);
+  });
+});

@@ -1,0 +1,126 @@
+import { spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+
+/** The launcher, the compiler and the client are the real ones; what is launched is one small file. */
+const root = process.cwd();
+const folders: string[] = [];
+let home: string;
+
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'svc-launcher-'));
+  folders.push(home);
+  mkdirSync(join(home, 'src'));
+  mkdirSync(join(home, 'node_modules'));
+  for (const name of ['typescript', '@typescript', '@types', 'undici-types'])
+    if (existsSync(join(root, 'node_modules', name)))
+      symlinkSync(join(root, 'node_modules', name), join(home, 'node_modules', name));
+  for (const path of ['bin', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
+    cpSync(join(root, path), join(home, path), { recursive: true });
+  for (const path of ['build.mjs', 'package.json', 'tsconfig.json', 'tsconfig.cjs.json', 'src'])
+    cpSync(join(root, 'client', path), join(home, 'client', path), { recursive: true });
+  write('one');
+});
+
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+function write(word: string, more = ''): void {
+  const file = join(home, 'src', 'main.ts');
+  writeFileSync(
+    file,
+    `export async function main(argv: readonly string[]): Promise<number> {\n  console.log('${word}', ...argv);\n  return argv.length;\n}\n${more}`,
+  );
+  const later = new Date(Date.now() + 1000);
+  utimesSync(file, later, later);
+}
+
+interface Launched {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function launch(...argv: readonly string[]): Promise<Launched> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [join(home, 'bin', 'svc.mjs'), ...argv], { cwd: tmpdir() });
+    let out = '';
+    let err = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      out += chunk.toString();
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      err += chunk.toString();
+    });
+    child.on('close', (code) => resolve({ code, out, err }));
+  });
+}
+
+/** As if the sources had been there for a while: the next build is newer than they are. */
+function age(): void {
+  const earlier = new Date(Date.now() - 60_000);
+  utimesSync(join(home, 'src', 'main.ts'), earlier, earlier);
+}
+
+describe('in a clone', () => {
+  test('builds first, from any folder; its words are not on standard output; arguments and exit code pass through', async () => {
+    age();
+    const first = await launch('a', 'b');
+    expect(first.err).toMatch(/^svc: first start; building\nsvc: built in /);
+    expect(first).toMatchObject({ out: 'one a b\n', code: 2 });
+    const second = await launch();
+    expect(second).toEqual({ code: 0, out: 'one\n', err: '' });
+  });
+
+  test('builds again when a source is newer', async () => {
+    age();
+    await launch();
+    write('two');
+    const { out, err } = await launch();
+    expect(err).toMatch(/sources have changed; building/);
+    expect(out).toBe('two\n');
+  });
+
+  test('several at once build once', async () => {
+    age();
+    const all = await Promise.all([launch(), launch(), launch()]);
+    expect(all.map(({ out }) => out)).toEqual(['one\n', 'one\n', 'one\n']);
+    expect(all.filter(({ err }) => err.includes('building\n'))).toHaveLength(1);
+  });
+
+  test('a lock whose owner is dead is put away', async () => {
+    age();
+    const lock = join(home, 'node_modules', '.cache', 'svc-build');
+    mkdirSync(lock, { recursive: true });
+    const dead = spawn(process.execPath, ['-e', '']);
+    await new Promise((resolve) => dead.on('close', resolve));
+    writeFileSync(join(lock, 'pid'), String(dead.pid));
+    expect(await launch()).toMatchObject({ out: 'one\n', code: 0 });
+    expect(existsSync(lock)).toBe(false);
+  });
+
+  test('what does not build is not run', async () => {
+    write('three', 'const broken: number = "text";\n');
+    const { code, out, err } = await launch();
+    expect(err).toMatch(/src\/main\.ts\(5,7\): error TS/);
+    expect(err).toMatch(/svc: the build failed/);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+  });
+
+  test('without a compiler it says what to do', async () => {
+    rmSync(join(home, 'node_modules'), { recursive: true });
+    const { code, err } = await launch();
+    expect(err).toMatch(/^svc: there is no build, and no compiler to make one; run `npm ci`/);
+    expect(code).toBe(2);
+  });
+});
+
+test('installed without sources it only runs', async () => {
+  age();
+  await launch();
+  for (const name of ['src', 'node_modules', 'client/src']) rmSync(join(home, name), { recursive: true });
+  expect(await launch('x')).toEqual({ code: 1, out: 'one x\n', err: '' });
+});

@@ -1,0 +1,72 @@
+import { runCli } from '../../src/cli/main.ts';
+import type { CliPorts } from '../../src/cli/ports.ts';
+import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { createKey, inspectStore } from '../../src/gateway/offline.ts';
+import { startGateway } from '../../src/gateway/start.ts';
+
+/** What a command printed, and how it ended. */
+export interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** The product's own ports: nothing is made up. */
+const PORTS: CliPorts = {
+  startGateway: (options) => startGateway({ ...options, log: 'none' }),
+  createKey,
+  inspectStore,
+  startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
+};
+
+/** Runs a command to its end. */
+export async function svc(...argv: readonly string[]): Promise<Ran> {
+  const running = begin(...argv);
+  return running.ended;
+}
+
+/** A command that goes on until it is stopped. */
+export interface Running {
+  readonly ended: Promise<Ran>;
+  /** Resolves with the first line of standard output that fits, or rejects when the command ends before. */
+  line(pattern: RegExp): Promise<string>;
+  stop(): void;
+}
+
+/** Begins a command; `stop` is what a signal does. */
+export function begin(...argv: readonly string[]): Running {
+  const out: string[] = [];
+  const err: string[] = [];
+  const waiting: { readonly pattern: RegExp; readonly found: (line: string) => void }[] = [];
+  const stopped = withResolvers();
+  const ended = runCli(argv, '0.0.0-test', PORTS, {
+    out: (line) => {
+      out.push(line);
+      for (const { pattern, found } of waiting) if (pattern.test(line)) found(line);
+    },
+    err: (line) => void err.push(line),
+    color: false,
+    interactive: false,
+    stopped: () => stopped.promise,
+  }).then((code) => ({ code, out: out.join('\n'), err: err.join('\n') }));
+  return {
+    ended,
+    stop: () => stopped.resolve(),
+    line: (pattern) =>
+      new Promise((resolve, reject) => {
+        const known = out.find((line) => pattern.test(line));
+        if (known !== undefined) return resolve(known);
+        waiting.push({ pattern, found: resolve });
+        void ended.then((ran) => reject(new Error(`it ended with ${ran.code}: ${ran.err}`)));
+      }),
+  };
+}
+
+/** `Promise.withResolvers`, which Node 20 does not have. */
+function withResolvers(): { promise: Promise<void>; resolve: () => void } {
+  let resolve: () => void = () => undefined;
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}

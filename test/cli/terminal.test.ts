@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import { json, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
+
+const HOSTILE = 'a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
+/** Anything that a terminal or a reader could be fooled by, but for the line ends that we print ourselves. */
+const ACTIVE = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/;
+
+const terminal = (color: boolean): Terminal => ({
+  out: () => undefined,
+  err: () => undefined,
+  color,
+  interactive: false,
+  stopped: () => Promise.resolve(),
+});
+
+test('cells of a table cannot act on the terminal, nor break its lines', () => {
+  const text = table(['head', 'more'], [[HOSTILE, 'x']]);
+  expect(text).not.toMatch(ACTIVE);
+  expect(text.split('\n')).toHaveLength(2);
+});
+
+test('columns are as wide as their widest cell', () => {
+  expect(
+    table(
+      ['a', 'b'],
+      [
+        ['long', 'x'],
+        ['y', 'z'],
+      ],
+    ),
+  ).toBe('a     b\nlong  x\ny     z');
+});
+
+test('styled text is escaped with colours and without', () => {
+  expect(styled(terminal(false), 'red', HOSTILE)).not.toMatch(ACTIVE);
+  const painted = styled(terminal(true), 'red', HOSTILE);
+  expect(painted.startsWith('\u001b[31m')).toBe(true);
+  expect(painted.slice(5, -5)).not.toMatch(ACTIVE);
+});
+
+test('JSON is escaped, and the same value when it is read again', () => {
+  const text = json({ value: HOSTILE });
+  expect(text).not.toMatch(ACTIVE);
+  expect(JSON.parse(text)).toEqual({ value: HOSTILE });
+});
+
+test('names are those of the wire again, but for what is foreign', () => {
+  const result = { fieldName: 1, field_name: 2 };
+  expect(wire({ effectId: 'e', items: [{ createdAt: 'x' }], result, params: result })).toEqual({
+    effect_id: 'e',
+    items: [{ created_at: 'x' }],
+    result,
+    params: result,
+  });
+});

@@ -1,0 +1,133 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { svc } from './run.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-usage-'));
+const file = (name: string, text: string): string => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+afterEach(() => vi.unstubAllEnvs());
+
+describe('help and usage', () => {
+  const COMMANDS = [
+    ['start'],
+    ['demo'],
+    ['doctor'],
+    ['init'],
+    ['keys', 'create'],
+    ['config', 'check'],
+    ['effects', 'list'],
+    ['effects', 'show'],
+    ['effects', 'resolve'],
+    ['approvals', 'list'],
+    ['approvals', 'approve'],
+    ['approvals', 'reject'],
+    ['pause'],
+    ['resume'],
+    ['tail'],
+    ['verify'],
+  ];
+  test.each(COMMANDS)('%s %s has help with --json and its exit codes', async (...words) => {
+    const { code, out } = await svc(...words.filter((word) => typeof word === 'string'), '--help');
+    expect(code).toBe(0);
+    expect(out).toContain('--json');
+    expect(out).toMatch(/Exit codes:\n {2}0 {2}.+\n {2}1 {2}.+\n {2}2 {2}.+/);
+  });
+
+  test.each([
+    ['nothing', [], /Usage: svc/],
+    ['an unknown command', ['strat'], /unknown command 'strat'.*\n?.*Did you mean start\?/],
+    ['an unknown option', ['effects', 'list', '--jsn'], /unknown option '--jsn'.*\n?.*Did you mean --json\?/],
+    ['a missing option', ['start'], /required option '--config <file>' not specified/],
+    ['a port that is none', ['start', '--config', 'x', '--port', '70000'], /A port is a number from 0 to 65535/],
+    [
+      'a kind that is none',
+      ['keys', 'create', '--config', 'x', '--kind', 'root'],
+      /Allowed choices are account, agent, administrative, profile/,
+    ],
+    ['no scope', ['pause', '--reason', 'x'], /exactly one of --all, --tool/],
+    ['two scopes', ['pause', '--reason', 'x', '--all', '--tool', '**'], /exactly one of --all, --tool/],
+    [
+      'a duration that is none',
+      ['pause', '--reason', 'x', '--all', '--for', 'soon'],
+      /A duration is a number and s, m, h or d/,
+    ],
+    ['two ends', ['pause', '--reason', 'x', '--all', '--for', '1m', '--until', '2030-01-01T00:00:00Z'], /give one/],
+    ['evidence that is not JSON', ['effects', 'resolve', 'e', '--outcome', 'happened', '--evidence', '{'], /Not JSON/],
+  ])('%s: exit code 2, said on standard error', async (_, argv, words) => {
+    const { code, out, err } = await svc(...argv);
+    expect(err).toMatch(words);
+    expect(code).toBe(2);
+    expect(out).toBe('');
+  });
+});
+
+describe('talking to a gateway', () => {
+  test('without a key nothing is sent', async () => {
+    vi.stubEnv('SVC_API_KEY', '');
+    const { code, err } = await svc('effects', 'list', '--url', 'http://127.0.0.1:1');
+    expect(err).toBe('svc: No API key: pass `apiKey`, or set SVC_API_KEY [missing_key]');
+    expect(code).toBe(2);
+  });
+
+  test('a key file that is not there', async () => {
+    const { code, err } = await svc('effects', 'list', '--key-file', join(folder, 'absent'));
+    expect(err).toMatch(/^svc: cannot read .*absent/);
+    expect(code).toBe(2);
+  });
+
+  test('with --json what went wrong is JSON too', async () => {
+    vi.stubEnv('SVC_API_KEY', '');
+    const { err } = await svc('effects', 'list', '--json');
+    expect(JSON.parse(err)).toMatchObject({ error: { code: 'missing_key' } });
+  });
+});
+
+describe('config check', () => {
+  const POLICY = file(
+    'policy.yaml',
+    'apiVersion: svc-gateway/v1\nkind: PolicySet\nname: p\nrules:\n  - { id: a, effect: allow, match: { kinds: [read] } }\n',
+  );
+
+  test('a configuration that holds: 0', async () => {
+    const config = file('good.yaml', `workspaces: [{ id: w }]\npolicies: { paths: ["${POLICY}"] }\n`);
+    const { code, out, err } = await svc('config', 'check', config);
+    expect(err).toBe('');
+    expect(out).toMatch(/policies hold: 1 rules/);
+    expect(code).toBe(0);
+  });
+
+  test('findings of the configuration: 1, with line and column', async () => {
+    const config = file('bad.yaml', 'serve: { port: 1 }\nworkspaces: [{ id: UPPER }]\n');
+    const { code, err } = await svc('config', 'check', config);
+    expect(err).toContain(`${config}:1:1`);
+    expect(err).toContain(`${config}:2:`);
+    expect(code).toBe(1);
+  });
+
+  test('findings of the policies: 1, with line and column', async () => {
+    const policy = file(
+      'broken-policy.yaml',
+      'apiVersion: svc-gateway/v1\nkind: PolicySet\nname: p\nrules:\n  - { id: a, effect: alow }\n',
+    );
+    const { code, err } = await svc('config', 'check', file('c.yaml', `policies: { paths: ["${policy}"] }\n`));
+    expect(err).toContain(`${policy}:5:`);
+    expect(code).toBe(1);
+  });
+
+  test('a file that is not there: 2', async () => {
+    expect((await svc('config', 'check', join(folder, 'absent.yaml'))).code).toBe(2);
+  });
+
+  test('--json has the findings', async () => {
+    const { out, code } = await svc('config', 'check', file('bad.yaml', 'serve: {}\n'), '--json');
+    expect(JSON.parse(out)).toMatchObject({ findings: [{ code: 'unknown_field', at: { line: 1, column: 1 } }] });
+    expect(code).toBe(1);
+  });
+});
