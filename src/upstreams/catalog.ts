@@ -69,7 +69,8 @@ function createAjv(): Ajv2020 {
   const linear = Object.assign((pattern: string) => linearRegex(pattern), { code: 'linearRegex' });
   const ajv = new Ajv2020({
     strict: true,
-    // Schemas of params are written by hand; these two would refuse sound ones.
+    // Schemas of params are written by hand; these would refuse sound ones.
+    strictRequired: false,
     strictTypes: false,
     strictTuples: false,
     allErrors: true,

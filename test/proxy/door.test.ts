@@ -1,0 +1,218 @@
+import { describe, expect, test } from 'vitest';
+import { readIdempotencyKey } from '../../src/proxy/idempotency-key.ts';
+import { forwardedHeaders, returnedHeaders } from '../../src/proxy/headers.ts';
+import { readQuery } from '../../src/proxy/query.ts';
+import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';
+
+describe('paths', () => {
+  test.each([
+    '/v1/../admin',
+    '/v1/..',
+    '/..',
+    '/./v1',
+    '/v1/.',
+    '/v1/%2e%2e/admin',
+    '/v1/%2E./admin',
+    '/v1/.%2e/admin',
+    '/v1/a%2eb',
+    '/v1/..;/admin',
+    '/v1/..;x=1/admin',
+    '/v1/.;/admin',
+    '/v1/a%2fb',
+    '/v1/a%2Fb',
+    '/v1/a%5cb',
+    '/v1/a\\b',
+    '/v1//b',
+    '//v1',
+    '/v1/a%00b',
+    '/v1/a\u0000b',
+    '/v1/a%0ab',
+    '/v1/a%0d%0ab',
+    '/v1/a%7fb',
+    '/v1/a b',
+    '/v1/a\tb',
+    '/v1/a%',
+    '/v1/a%2',
+    '/v1/a%zz',
+    '/v1/a%ff',
+    '/v1/a%c0%ae',
+    '/v1/a%ed%a0%80',
+    '/v1/é',
+    '/v1/a#b',
+    '/v1/a"b',
+    '/v1/<a>',
+    '/v1/{a}',
+    '/v1/a|b',
+    '/v1/a^b',
+    '/v1/a`b',
+    'v1',
+    '*',
+    'http://elsewhere/v1',
+    '',
+  ])('%s is refused', (path) => {
+    expect(readPath(path).ok).toBe(false);
+  });
+
+  test.each([
+    ['/', ['']],
+    ['/v1/payments/', ['v1', 'payments', '']],
+    ['/v1/a...b/..c', ['v1', 'a...b', '..c']],
+    ['/v1/%C3%A9%20x', ['v1', 'é x']],
+    ["/v1/a-b_c~d!$&'()*+,;=:@", ['v1', "a-b_c~d!$&'()*+,;=:@"]],
+    ['/v1/%252e%252e', ['v1', '%2e%2e']],
+  ])('%s passes', (path, segments) => {
+    expect(readPath(path)).toEqual({ ok: true, segments });
+  });
+
+  test('a URL parser leaves a path that passes as it is', () => {
+    for (let code = 0x21; code < 0x7f; code += 1) {
+      const path = `/a${String.fromCharCode(code)}b/c`;
+      if (readPath(path).ok) expect(new URL(path, 'http://upstream').pathname, path).toBe(path);
+    }
+  });
+
+  test('patterns', () => {
+    const pattern = readPattern('/v1/payments/:id/refunds');
+    expect(readPattern('/v1/payments/{id}/refunds')).toEqual(pattern);
+    expect(readPattern('/v1/x{id}')).toBeNull();
+    expect(matchPattern(pattern ?? [], ['v1', 'payments', 'p1', 'refunds'])).toEqual({ id: 'p1' });
+    expect(matchPattern(pattern ?? [], ['v1', 'payments', '', 'refunds'])).toBeNull();
+    expect(matchPattern(pattern ?? [], ['v1', 'payments', 'p1'])).toBeNull();
+    expect(matchPattern(pattern ?? [], ['V1', 'payments', 'p1', 'refunds'])).toBeNull();
+  });
+});
+
+describe('queries', () => {
+  test.each([
+    [null, [], '', []],
+    ['', [], '', []],
+    [
+      'a=1&b=%20x+y&flag',
+      [
+        ['a', '1'],
+        ['b', ' x y'],
+        ['flag', ''],
+      ],
+      'a=1&b=%20x+y&flag',
+      [],
+    ],
+    ['api_key=k', [], '', ['k']],
+    [
+      'a=1&api_key=k&b=2',
+      [
+        ['a', '1'],
+        ['b', '2'],
+      ],
+      'a=1&b=2',
+      ['k'],
+    ],
+    ['api%5fkey=k&a=1', [['a', '1']], 'a=1', ['k']],
+    ['api_key=k&api_key=l', [], '', ['k', 'l']],
+    ['API_KEY=k&a=1', [['a', '1']], 'a=1', []],
+  ])('%s', (text, params, forwarded, keys) => {
+    const query = readQuery(text);
+    expect([[...query.params], query.forwarded, query.keys, query.faults]).toEqual([params, forwarded, keys, []]);
+  });
+
+  test.each(['a=1&a=2', 'a=1&A=2', 'a=1&%61=2', 'a=%ff', 'a=%', '=1', '__proto__=1', 'a=1;b=2', 'a=é', 'a=1#b'])(
+    '%s is refused',
+    (text) => {
+      expect(readQuery(text).faults.length).toBeGreaterThan(0);
+    },
+  );
+});
+
+describe('idempotency keys', () => {
+  test.each([
+    ['a', 'a'],
+    ['"a"', 'a'],
+    ['"a\\"b\\\\c"', 'a"b\\c'],
+    ['a"b', 'a"b'],
+  ])('%s', (header, key) => {
+    expect(readIdempotencyKey(header)).toEqual({ kind: 'key', key });
+  });
+  test.each(['', '""', 'a b', 'a, a', '"a", "a"', '"a', '"a\\x"', 'é', 'x'.repeat(256)])('%s is refused', (header) => {
+    expect(readIdempotencyKey(header).kind).toBe('invalid');
+  });
+  test('none', () => {
+    expect(readIdempotencyKey(undefined).kind).toBe('absent');
+  });
+});
+
+describe('headers', () => {
+  const hostile = {
+    host: 'gateway',
+    'x-api-key': 'secret',
+    authorization: 'Bearer secret',
+    cookie: 'a=secret',
+    'proxy-authorization': 'secret',
+    'idempotency-key': 'k',
+    'svc-agent-id': 'bot',
+    'svc-anything': 'x',
+    'x-http-method-override': 'DELETE',
+    'x-method-override': 'DELETE',
+    'x-original-url': '/admin',
+    'x-rewrite-url': '/admin',
+    'x-forwarded-for': '1.2.3.4',
+    'x-forwarded-host': 'evil',
+    forwarded: 'for=1.2.3.4',
+    connection: 'keep-alive, x-tenant',
+    'transfer-encoding': 'chunked',
+    te: 'trailers',
+    x_tenant: 'twin',
+    'x-unknown': 'x',
+    'x-tenant': 'blue',
+    accept: 'application/json',
+    'accept-encoding': 'gzip',
+    'content-type': 'application/json',
+    'user-agent': 'test',
+  };
+  test('only what is listed goes on', () => {
+    const named = [['tenant', 'x-tenant']] as const;
+    expect(forwardedHeaders(hostile, named, false)).toEqual({
+      accept: 'application/json',
+      'content-type': 'application/json',
+      'user-agent': 'test',
+      'x-tenant': 'blue',
+    });
+    expect(Object.keys(forwardedHeaders(hostile, [], true)).sort()).toEqual([
+      'accept',
+      'accept-encoding',
+      'content-type',
+      'user-agent',
+    ]);
+  });
+
+  test('a tool cannot name what may never go on', () => {
+    const names = Object.keys(hostile).filter((name) => !['x_tenant', 'x-unknown', 'x-tenant'].includes(name));
+    const named = names.map((name) => [name, name] as const);
+    expect(Object.keys(forwardedHeaders(hostile, named, false)).sort()).toEqual([
+      'accept',
+      'accept-encoding',
+      'content-type',
+      'user-agent',
+    ]);
+  });
+
+  test('what comes back', () => {
+    const answer = {
+      connection: 'close, x-hop',
+      'x-hop': '1',
+      'keep-alive': 'timeout=5',
+      'transfer-encoding': 'chunked',
+      'set-cookie': ['a=1', 'b=2'],
+      'svc-decision': 'committed',
+      'x-should-retry': 'true',
+      location: 'http://upstream:9/v1/x?a=1',
+      etag: '"1"',
+    };
+    const options = { setCookie: false, prefix: '/shop', upstreamUrl: 'http://upstream:9' };
+    expect(returnedHeaders(answer, options)).toEqual({ location: '/shop/v1/x?a=1', etag: '"1"' });
+    expect(returnedHeaders(answer, { ...options, setCookie: true })['set-cookie']).toEqual(['a=1', 'b=2']);
+    expect(returnedHeaders({ location: '/v1/x' }, options)).toEqual({ location: '/shop/v1/x' });
+    expect(returnedHeaders({ location: '//elsewhere/x' }, options)).toEqual({ location: '//elsewhere/x' });
+    expect(returnedHeaders({ location: 'http://upstream:99/x' }, options)).toEqual({
+      location: 'http://upstream:99/x',
+    });
+  });
+});

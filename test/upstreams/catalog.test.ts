@@ -1,0 +1,177 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../src/effects/json.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { readPath } from '../../src/upstreams/path.ts';
+import { planOf, renderRequest } from '../../src/upstreams/request-template.ts';
+import { makeTool } from './tool.ts';
+
+const refund = makeTool({
+  request: {
+    method: 'POST',
+    path: '/v1/payments/{payment_id}/refunds',
+    query: ['dry', 'limit'],
+    headers: { tenant: 'x-tenant' },
+    body: ['amount', 'note'],
+  },
+  paramsSchema: {
+    type: 'object',
+    required: ['payment_id', 'amount'],
+    properties: {
+      payment_id: { type: 'string', pattern: '^[a-z0-9_]+$' },
+      amount: { type: 'integer', minimum: 1, default: 5 },
+      note: { type: 'string' },
+      dry: { type: 'boolean' },
+      limit: { type: 'integer' },
+      tenant: { type: 'string' },
+      strange: { type: 'string' },
+    },
+    additionalProperties: false,
+  },
+});
+const free = makeTool({
+  name: 'free',
+  target: '{a}:{b}',
+  request: { method: 'PUT', path: '/x/{a}', query: [], headers: {}, body: '*' },
+});
+const catalog = createCatalog([refund, free]);
+
+function faults(params: JsonObject, tool = refund): string[] {
+  return catalog.check(tool, params).map(({ path, message }) => `${path} ${message}`);
+}
+
+describe('params', () => {
+  test('all faults at once; nothing is filled in or coerced', () => {
+    const params = { payment_id: 'P 1', amount: '5', nots: 1, strange: 'x' };
+    expect(faults(params)).toEqual([
+      '/params/nots is not a param of this tool',
+      '/params/payment_id must match pattern "^[a-z0-9_]+$"',
+      '/params/amount must be integer',
+      '/params/strange is a param that no part of the request uses',
+    ]);
+    expect(params).toEqual({ payment_id: 'P 1', amount: '5', nots: 1, strange: 'x' });
+    expect(faults({})).toEqual(['/params/payment_id is required', '/params/amount is required']);
+    expect(faults({ payment_id: 'p', amount: 1 })).toEqual([]);
+  });
+
+  test('members of the prototype are not params', () => {
+    const tool = makeTool({
+      name: 'proto',
+      target: null,
+      request: { ...refund.request, path: '/x', body: '*' },
+      paramsSchema: { type: 'object', required: ['constructor'] },
+    });
+    expect(createCatalog([tool]).check(tool, {})).toEqual([{ path: '/params/constructor', message: 'is required' }]);
+  });
+
+  test.each(['', '.', '..', 'a/b', 'a\\b', '%2e%2e/\u0000', 'a\nb', 1.5, true, null, [1], { a: 1 }])(
+    'a path param %j is refused',
+    (value) => {
+      expect(catalog.check(free, { a: value, b: 'x' }).some(({ path }) => path === '/params/a')).toBe(true);
+      expect(() => renderRequest(planOf(free.request), { a: value })).toThrow();
+    },
+  );
+
+  test('what a header or the query cannot carry', () => {
+    const base = { payment_id: 'p', amount: 1 };
+    expect(faults({ ...base, tenant: 'a\r\nx-evil: 1' })).toHaveLength(1);
+    expect(faults({ ...base, tenant: ' a' })).toHaveLength(1);
+    expect(faults({ ...base, tenant: '' })).toHaveLength(1);
+    expect(faults({ ...base, tenant: 'ok value' })).toEqual([]);
+    expect(faults({ ...base, limit: { $gt: 1 } })[0]).toMatch(/must be integer/);
+  });
+
+  test('a pattern is matched in linear time', () => {
+    const tool = makeTool({
+      name: 'slow',
+      target: null,
+      request: { ...refund.request, path: '/x', body: '*' },
+      paramsSchema: { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } },
+    });
+    const began = performance.now();
+    expect(createCatalog([tool]).check(tool, { text: `${'a'.repeat(50_000)}b` })).toHaveLength(1);
+    expect(performance.now() - began).toBeLessThan(2000);
+  });
+
+  test('a schema that cannot be used is named', () => {
+    const broken = makeTool({ paramsSchema: { type: 'objekt' } });
+    expect(() => createCatalog([broken])).toThrow(/tool payments\.refund: .*type/);
+    const unknown = makeTool({ paramsSchema: { typ: 'object' } });
+    expect(() => createCatalog([unknown])).toThrow(/strict mode: unknown keyword: "typ"/);
+    const twice = makeTool({ request: { ...refund.request, body: ['payment_id'] } });
+    expect(() => createCatalog([twice])).toThrow(/payment_id has two places/);
+  });
+});
+
+describe('requests', () => {
+  test('params go to their places', () => {
+    const params = { payment_id: 'p_1', amount: 5, dry: true, tenant: 'blue', note: 'ü' };
+    expect(catalog.requestPath(refund, params)).toBe('/v1/payments/p_1/refunds?dry=true');
+    const rendered = renderRequest(planOf(refund.request), params);
+    expect(rendered.headers).toEqual({ 'x-tenant': 'blue', 'content-type': 'application/json' });
+    expect(rendered.body?.toString()).toBe('{"amount":5,"note":"ü"}');
+    const rest = renderRequest(planOf(free.request), { a: 'x', b: 1, c: [2] });
+    expect(rest.body?.toString()).toBe('{"b":1,"c":[2]}');
+    expect(catalog.requestPath(free, { a: 'é %?#&', b: 'x' })).toBe('/x/%C3%A9%20%25%3F%23%26');
+  });
+
+  test('whatever is rendered reads back as the same param', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', minLength: 1 }), (text) => {
+        const fits = catalog.check(free, { a: text, b: 'x' }).length === 0;
+        if (!fits) {
+          expect(() => renderRequest(planOf(free.request), { a: text })).toThrow();
+          return;
+        }
+        const { pathAndQuery } = renderRequest(planOf(free.request), { a: text });
+        expect(readPath(pathAndQuery)).toEqual({ ok: true, segments: ['x', text] });
+        expect(new URL(pathAndQuery, 'http://u').pathname).toBe(pathAndQuery);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+});
+
+describe('targets', () => {
+  test('no two sets of params have one target', () => {
+    expect(catalog.target(refund, { payment_id: 'p1' })).toBe('payment:p1');
+    expect(catalog.target(refund, { payment_id: 'a:b/c' })).toBe('payment:a:b/c');
+    fc.assert(
+      fc.property(
+        fc.tuple(fc.string({ minLength: 1 }), fc.string({ minLength: 1 })),
+        fc.tuple(fc.string({ minLength: 1 }), fc.string({ minLength: 1 })),
+        ([a, b], [c, d]) => {
+          const same = a === c && b === d;
+          expect(catalog.target(free, { a, b }) === catalog.target(free, { a: c, b: d })).toBe(same);
+        },
+      ),
+      { numRuns: 2000 },
+    );
+    expect(catalog.target(free, { a: 'x:y', b: 'z' })).not.toBe(catalog.target(free, { a: 'x', b: 'y:z' }));
+    const untargeted = makeTool({ target: null });
+    expect(createCatalog([untargeted]).target(untargeted, {})).toBeNull();
+  });
+
+  test('a target needs its params', () => {
+    expect(catalog.check(free, { a: 'x' })).toEqual([
+      { path: '/params/b', message: 'names the target: it must be a string that is not empty, or an integer' },
+    ]);
+  });
+});
+
+test('texts become what the schema says, where they are written as it would be', () => {
+  const read = (name: string, text: string): unknown => catalog.textParam(refund, name, text);
+  expect([
+    read('limit', '10'),
+    read('limit', '010'),
+    read('limit', '1e1'),
+    read('limit', '+1'),
+    read('limit', '-0'),
+  ]).toEqual([10, '010', '1e1', '+1', '-0']);
+  expect([read('limit', '9007199254740993'), read('dry', 'true'), read('dry', 'True'), read('note', '7')]).toEqual([
+    '9007199254740993',
+    true,
+    'True',
+    '7',
+  ]);
+});
