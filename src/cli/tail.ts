@@ -3,7 +3,7 @@ import type { Effect, EffectPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { EFFECT_COLUMNS, effectRow } from './effects.ts';
-import { styled, type Terminal, wire } from './terminal.ts';
+import { json, styled, type Terminal, wire } from './terminal.ts';
 
 interface TailOptions extends GatewayAccess {
   readonly count?: number;
@@ -67,7 +67,7 @@ async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect
 }
 
 function print(terminal: Terminal, effect: Effect, asJson: boolean): void {
-  if (asJson) return terminal.out(JSON.stringify(wire(effect)));
+  if (asJson) return terminal.out(json(wire(effect), 0));
   const color = effect.didItHappen === 'yes' ? 'green' : effect.decision === 'unknown_effect' ? 'red' : 'yellow';
   terminal.out(
     effectRow(effect)

@@ -82,10 +82,9 @@ export function wire(value: unknown): unknown {
   );
 }
 
-/** JSON for people and programs alike; strings inside are escaped by JSON itself, bidi and the like beside it. */
-export function json(value: unknown): string {
-  return JSON.stringify(value, null, 2).replace(
-    /[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+/** JSON for people and programs alike. What a terminal or a reader could be fooled by is escaped, as JSON escapes. */
+export function json(value: unknown, indent = 2): string {
+  return JSON.stringify(value, null, indent).replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (found) =>
+    found.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
   );
 }

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { json, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
 
-const HOSTILE = 'a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
+const HOSTILE = '\u{e0041}\u00ad\u{1f600}a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
 /** Anything that a terminal or a reader could be fooled by, but for the line ends that we print ourselves. */
-const ACTIVE = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/;
+const ACTIVE = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 
 const terminal = (color: boolean): Terminal => ({
   out: () => undefined,
