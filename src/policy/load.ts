@@ -11,6 +11,7 @@ import type { Tool } from '../effects/tool.ts';
 import { advise } from './advice.ts';
 import { compileSet } from './compile-set.ts';
 import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import { catalogueOf } from './match.ts';
 import { rulesByTool } from './rules-by-tool.ts';
 import { collectInto, type Reporter } from './reporter.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
@@ -133,6 +134,7 @@ export function compilePolicies(
   const budgets: BudgetDefinition[] = [];
   const documents: { readonly name: string; readonly form: string }[] = [];
   const homes = new Map<string, string>();
+  const surroundings = { ...catalogueOf(options.tools, options.upstreams), pools: options.pools, roles: options.roles };
   for (const text of texts) {
     const source = readYamlSource(text.file, text.text);
     findings.push(...source.findings);
@@ -145,7 +147,7 @@ export function compilePolicies(
     homes.set(file.name, text.file);
     const lists = readLists(file, text, report);
     const form = canonicalForm({ file: toJson(source), lists: Object.fromEntries(lists) }, report);
-    const compiled = compileSet(file, lists, options, report, (path) => source.at(path));
+    const compiled = compileSet(file, lists, surroundings, report, (path) => source.at(path));
     rules.push(...compiled.rules);
     budgets.push(...compiled.budgets);
     documents.push({ name: file.name, form });

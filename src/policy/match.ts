@@ -12,7 +12,25 @@ import type { MatchSource, MatchWithExceptions } from './schema.ts';
 /** The closed lists that names in `match` are looked up in. */
 export interface Catalogue {
   readonly tools: readonly Tool[];
-  readonly upstreams: readonly string[];
+  readonly toolNames: NameTable;
+  readonly upstreamIds: NameTable;
+}
+
+/** A closed list of names with what globs find in it. Rules that ask the same share one answer. */
+interface NameTable {
+  readonly names: readonly string[];
+  readonly byGlob: Map<string, readonly string[] | BadPattern>;
+  readonly byGlobs: Map<string, readonly string[]>;
+}
+
+interface BadPattern {
+  readonly message: string;
+}
+
+/** The closed lists of a configuration. */
+export function catalogueOf(tools: readonly Tool[], upstreams: readonly string[]): Catalogue {
+  const table = (names: readonly string[]): NameTable => ({ names, byGlob: new Map(), byGlobs: new Map() });
+  return { tools, toolNames: table(tools.map((tool) => tool.name)), upstreamIds: table(upstreams) };
 }
 
 /**
@@ -39,11 +57,11 @@ function keysOf(match: MatchSource, path: DataPath, catalogue: Catalogue, report
   const parts: (Expression | null)[] = [];
   const at = (key: string): DataPath => [...path, key];
   if (match.tools !== undefined) {
-    const names = catalogue.tools.map((tool) => tool.name);
-    parts.push(oneOf(internalPath('tool', 'name'), resolve('tool', match.tools, names, at('tools'), report)));
+    const names = resolve('tool', match.tools, catalogue.toolNames, at('tools'), report);
+    parts.push(oneOf(internalPath('tool', 'name'), names));
   }
   if (match.upstreams !== undefined) {
-    const ids = resolve('upstream', match.upstreams, catalogue.upstreams, at('upstreams'), report);
+    const ids = resolve('upstream', match.upstreams, catalogue.upstreamIds, at('upstreams'), report);
     parts.push(oneOf(internalPath('tool', 'upstream'), ids));
   }
   if (match.kinds !== undefined) parts.push(oneOf(internalPath('tool', 'kind'), match.kinds));
@@ -150,33 +168,41 @@ function targets(globs: readonly string[], path: DataPath, report: Reporter): Ex
 function resolve(
   what: string,
   globs: readonly string[],
-  names: readonly string[],
+  table: NameTable,
   path: DataPath,
   report: Reporter,
 ): readonly string[] {
   const found = new Set<string>();
   for (const [index, glob] of globs.entries()) {
-    const compiled = compilePattern('glob', glob);
-    if (!compiled.ok) {
-      report.error('bad_pattern', [...path, index], compiled.message);
+    const names = namesLike(glob, table);
+    if ('message' in names) {
+      report.error('bad_pattern', [...path, index], names.message);
       continue;
     }
-    const before = found.size;
-    let matches = 0;
-    for (const name of names)
-      if (compiled.test(name)) {
-        found.add(name);
-        matches += 1;
-      }
-    if (before === found.size && matches === 0)
+    for (const name of names) found.add(name);
+    if (names.length === 0)
       report.warning(
         'matches_nothing',
         [...path, index],
         isGlob(glob) ? `'${glob}' matches no ${what}` : `There is no ${what} '${glob}'`,
-        didYouMean(glob, names),
+        didYouMean(glob, table.names),
       );
   }
-  return names.filter((name) => found.has(name));
+  const key = JSON.stringify(globs);
+  const known = table.byGlobs.get(key);
+  if (known !== undefined) return known;
+  const names = table.names.filter((name) => found.has(name));
+  table.byGlobs.set(key, names);
+  return names;
+}
+
+function namesLike(glob: string, table: NameTable): readonly string[] | BadPattern {
+  const known = table.byGlob.get(glob);
+  if (known !== undefined) return known;
+  const compiled = compilePattern('glob', glob);
+  const names = compiled.ok ? table.names.filter((name) => compiled.test(name)) : { message: compiled.message };
+  table.byGlob.set(glob, names);
+  return names;
 }
 
 function warnOfUnknown(

@@ -1,8 +1,11 @@
 import { readFile } from 'node:fs/promises';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect, test } from 'vitest';
+import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
+import { compilePolicies } from '../../src/policy/load.ts';
 import { proveDenial } from '../../src/policy/self-test.ts';
 import { policyJsonSchema } from '../../src/policy/schema.ts';
-import { compileAll, judge, judgeParams, outcome, rules, TOOLS, tool, GET } from './fixtures.ts';
+import { compileAll, HEAD, judge, judgeParams, outcome, rules, TOOLS, tool, GET } from './fixtures.ts';
 
 test('a set proves its denials at start-up', () => {
   expect(() => proveDenial(rules('{ id: a, effect: allow }'))).not.toThrow();
@@ -30,7 +33,6 @@ test('the example policies say what their comments say', async () => {
     tool('deploy.start'),
   ];
   const pools = new Map([['deploy-slot', 1]]);
-  const { compilePolicies } = await import('../../src/policy/load.ts');
   const { set, warnings } = compilePolicies(
     texts.map((text, index) => ({ file: `${index}`, text, lists: new Map() })),
     { tools, upstreams: ['payments'], pools, roles: ['finance-lead', 'oncall'] },
@@ -75,4 +77,28 @@ test('the JSON Schema names every field that a file may have', () => {
     expect(schema).toContain(`"${field}"`);
   expect(schema).toContain('"additionalProperties":false');
   expect(compileAll([]).warnings.map(({ code }) => code)).toEqual(['no_policies']);
+});
+
+test('the JSON Schema accepts what loads and refuses what does not, judged by another validator', async () => {
+  const validate = new Ajv2020({ strict: false }).compile(policyJsonSchema());
+  for (const name of ['payments', 'platform']) {
+    const source = readYamlSource(name, await readFile(`policies/${name}.yaml`, 'utf8'));
+    expect(validate(source.value), JSON.stringify(validate.errors)).toBe(true);
+  }
+  const text = (rule: string): unknown => readYamlSource('', `${HEAD}rules:\n  - ${rule}\n`).value;
+  expect(
+    validate(
+      text(
+        '{ id: a, effect: deny, when: { any: [ { params.a: { every: { item.b: 1 } } }, { not: { condition: c } } ] } }',
+      ),
+    ),
+  ).toBe(true);
+  for (const rule of [
+    '{ id: a, effect: alow }',
+    '{ id: a, effect: allow, wen: {} }',
+    '{ id: a, effect: deny, when: { parms.a: 1 } }',
+    '{ id: a, effect: deny, when: { params.a: { greater: 1 } } }',
+    '{ id: a, effect: deny, when: { all: [] } }',
+  ])
+    expect(validate(text(rule)), rule).toBe(false);
 });
