@@ -1,0 +1,61 @@
+import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
+import { admitStep } from '../../src/effects/admission.ts';
+import type { EffectRecord } from '../../src/effects/effect.ts';
+import type { StepView } from '../../src/effects/plan.ts';
+import { PRODUCTION, type Rules } from './world.ts';
+
+function withEffect(view: StepView, change: (effect: EffectRecord) => EffectRecord): StepView {
+  return {
+    ...view,
+    effect(workspace, id) {
+      const effect = view.effect(workspace, id);
+      return effect === null ? null : change(effect);
+    },
+    binding(workspace, key) {
+      const binding = view.binding(workspace, key);
+      return binding?.kind === 'effect' ? { kind: 'effect', effect: change(binding.effect) } : binding;
+    },
+  };
+}
+
+/** Rules that somebody might write instead of ours. Each breaks the promise; simulator or model must show how. */
+export const MUTANTS: Readonly<Record<string, Rules>> = {
+  'drop the compare-and-set': {
+    ...PRODUCTION,
+    settle(view, request) {
+      const effect = view.effect(request.workspace, request.effectId);
+      const current =
+        effect?.life.state === 'executing' || effect?.life.state === 'unknown'
+          ? effect.life.lease.fence
+          : request.fence;
+      return settleStep(view, { ...request, fence: current });
+    },
+  },
+  'resolve early': { ...PRODUCTION, resolve: (view, request) => resolveStep(view, { ...request, force: true }) },
+  'take over a lease': {
+    ...PRODUCTION,
+    admit: (view, request) =>
+      admitStep(
+        withEffect(view, (effect) =>
+          effect.life.state === 'executing' && view.now >= effect.life.lease.leaseEnd
+            ? {
+                ...effect,
+                life: {
+                  state: 'failed',
+                  at: view.now,
+                  settledBy: { by: 'owner' },
+                  evidence: { code: '', message: '', status: null, startedAt: null, endedAt: null },
+                  result: null,
+                },
+              }
+            : effect,
+        ),
+        request,
+      ),
+  },
+  'delete on error': { ...PRODUCTION, forgetsErrors: true },
+  'synchronous=NORMAL': { ...PRODUCTION, syncs: false },
+  'follow a redirect': { ...PRODUCTION, followsRedirects: true },
+  'send without looking at the time': { ...PRODUCTION, maySend: () => true },
+  'call a 500 a failure': { ...PRODUCTION, errorOutcome: 'failed' },
+};
