@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { MUTANTS } from './mutants.ts';
 import { actions, copyWorld, newWorld, PRODUCTION, type Rules, type Scope, violation, type World } from './world.ts';
 
 const SCOPE: Scope = {
@@ -109,4 +110,16 @@ it('exhaustive: 2 keys, 2 budgets, 3 gateways, crashes and freezes: no reachable
   console.log(`${result.states} states`);
   expect(result.broken).toBeNull();
   expect(result.states).toBeGreaterThan(10_000);
+});
+
+it('exhaustive where the upstream removes duplicates and unknown outcomes are repeated', { timeout: 180_000 }, () => {
+  const result = search({ ...SCOPE, keys: ['a'], idempotentUpstream: true }, PRODUCTION);
+  console.log(`${result.states} states`);
+  expect(result.broken).toBeNull();
+});
+
+it.each(Object.keys(MUTANTS))('exhaustive search catches the mutant: %s', { timeout: 60_000 }, (name) => {
+  const rules = MUTANTS[name] ?? PRODUCTION;
+  const found = search(SCOPE, rules).broken ?? search({ ...SCOPE, idempotentUpstream: true }, rules).broken;
+  expect(found).toEqual(expect.any(String));
 });
