@@ -9,7 +9,6 @@ import { addClaimRoutes } from './claims.ts';
 import { addDocsPages } from './docs-pages.ts';
 import { addEffectRoutes } from './effects.ts';
 import { addHealthRoutes } from './health.ts';
-import { createInvalidKeyLimiter } from './invalid-key-limiter.ts';
 import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
 import { addKeyRoutes } from './keys.ts';
@@ -23,13 +22,18 @@ import { addWorkspaceRoutes } from './workspaces.ts';
 /**
  * Adds the control plane to the server, within a scope of its own: its hooks and parsers are not those of other doors.
  * @param version of the product, for the OpenAPI document
+ * @param healthElsewhere health and metrics answer on a port of their own (`server.admin_port`)
  */
-export async function addControlPlane(server: ApiApp, ports: ApiPorts, version: string): Promise<void> {
+export async function addControlPlane(
+  server: ApiApp,
+  ports: ApiPorts,
+  version: string,
+  healthElsewhere = false,
+): Promise<void> {
   await server.register(async (scope) => {
     const app: ApiApp = scope;
     acceptStrictJson(app, () => ports.settings().depthLimit);
-    const limiter = createInvalidKeyLimiter(() => performance.now());
-    app.addHook('onRequest', identifyCaller(ports, limiter));
+    app.addHook('onRequest', identifyCaller(ports, ports.invalidKeys));
     app.addHook('onRequest', checkQuery);
     app.addHook('preValidation', absentBodyIsEmpty);
     app.addHook('onResponse', logRequest);
@@ -47,8 +51,18 @@ export async function addControlPlane(server: ApiApp, ports: ApiPorts, version: 
     addCatalogRoutes(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);
-    addHealthRoutes(app, ports);
+    if (!healthElsewhere) addHealthRoutes(app, ports);
     addDocsPages(app);
+  });
+}
+
+/** Adds health and metrics alone, to a server for `server.admin_port`. */
+export async function addHealth(
+  server: ApiApp,
+  ports: Pick<ApiPorts, 'store' | 'impediments' | 'metrics'>,
+): Promise<void> {
+  await server.register(async (scope) => {
+    addHealthRoutes(scope, ports);
   });
 }
 

@@ -12,6 +12,7 @@ import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
+import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
@@ -21,6 +22,8 @@ export interface ApiPorts {
   readonly store: EffectStore;
   /** The principal of a key in the clear; a promise only when the key is not in the cache. */
   readonly authenticate: (key: string) => Authenticated | Promise<Authenticated>;
+  /** What addresses spend on invalid keys; shared by all doors. */
+  readonly invalidKeys: InvalidKeyLimiter;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;

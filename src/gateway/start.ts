@@ -2,6 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { addControlPlane } from '../api/control-plane.ts';
+import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
 import { unchangeable } from '../config/changes.ts';
@@ -22,6 +23,7 @@ import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
+import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
@@ -35,6 +37,7 @@ import { VERSION } from '../version.ts';
 import { corePorts } from './core-ports.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { createPauseView } from './pause-view.ts';
+import { proxyPorts } from './proxy-ports.ts';
 import { startSweeper } from './sweeper.ts';
 
 /** Ledger of what belongs to no workspace. */
@@ -131,12 +134,14 @@ export async function startGateway(
     workspaces: directory.workspaces(),
     defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
   });
+  const limiter = createInvalidKeyLimiter(() => performance.now());
   const server = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
   await addControlPlane(
     server,
     {
       store,
       authenticate: (key) => authenticator.authenticate(key),
+      invalidKeys: limiter,
       run,
       preview: (request) => previewEffect(ports, request),
       resolve: (call) => resolveEffect(ports, call),
@@ -158,6 +163,9 @@ export async function startGateway(
     },
     VERSION,
   );
+  await server.register(proxyPlugin, {
+    ports: proxyPorts({ core: ports, current, authenticator, limiter, pauses, upstreams, run, settings }),
+  });
 
   const administrativeKey = await bootstrap(store, secrets.keyPepper, options, configuration.store.path);
   const listening = await listen(server, configuration.server.host, options.port ?? configuration.server.port);

@@ -5,6 +5,7 @@ import { Writable } from 'node:stream';
 import type { InjectOptions } from 'fastify';
 import { ulid } from 'ulid';
 import type { ApiApp } from '../../src/api/app.ts';
+import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
 import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
 import { createServer } from '../../src/api/server.ts';
@@ -213,6 +214,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
   const ports: ApiPorts = {
     store,
+    invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
     run: (request) => runEffect(core, request),
     preview: (request) => previewEffect(core, request),

@@ -1,0 +1,110 @@
+import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
+import { renderProblem } from '../api/problem.ts';
+import type { RunResult } from '../effects/outcome.ts';
+import type { EffectPorts } from '../effects/ports.ts';
+import { newId } from '../effects/random.ts';
+import type { Problem, RunRequest } from '../effects/run-request.ts';
+import type { Authenticator } from '../identity/authenticate.ts';
+import { parseKey } from '../identity/key-format.ts';
+import { createReadJudge } from '../proxy/judge-read.ts';
+import type { Identified, ProxyPorts, ProxySettings } from '../proxy/ports.ts';
+import { receiptView } from '../receipts/view.ts';
+import type { Upstreams } from '../upstreams/upstreams.ts';
+import type { InForce } from './in-force.ts';
+import type { LivePauseView } from './pause-view.ts';
+
+/** Wires the rooms into what the data plane asks for. */
+export function proxyPorts(parts: {
+  readonly core: EffectPorts;
+  readonly current: () => InForce;
+  readonly authenticator: Authenticator;
+  /** Shared with the control plane. */
+  readonly limiter: InvalidKeyLimiter;
+  readonly pauses: LivePauseView;
+  readonly upstreams: Upstreams;
+  readonly run: (request: RunRequest) => Promise<RunResult>;
+  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'>;
+}): ProxyPorts {
+  const { core, current, pauses, upstreams } = parts;
+  const { store } = core;
+  const listeners = new Set<() => void>();
+  const changed = (): void => {
+    for (const listener of listeners) listener();
+  };
+  store.onKeysChanged(changed);
+  pauses.onChange(changed);
+
+  return {
+    routes: () => current().configuration.routes,
+    catalog: () => current().catalog,
+    identify: (key, address) => identify(parts, key, address),
+    evaluateRead: createReadJudge({
+      authorize: core.authorize,
+      judge: core.judge,
+      policyVersion: core.policyVersion,
+      pauses,
+      isFresh: (workspace) => pauses.isLoaded(workspace) && store.health().ready,
+      now: () => store.now(),
+    }),
+    run: parts.run,
+    append: (workspace, events) => store.append(workspace, events),
+    stream: (id) => upstreams.stream(id),
+    upstream: (id) => upstreams.settings(id),
+    receiptView,
+    renderProblem: (problem, request) =>
+      renderProblem(
+        problem,
+        {},
+        {
+          publicUrl: parts.settings().publicUrl,
+          requestId: request.id,
+          run: true,
+          changes: request.method !== 'GET' && request.method !== 'HEAD',
+        },
+      ),
+    settings: () => ({ ...parts.settings(), bodyLimit: current().configuration.limits.bodyBytes }),
+    now: () => store.now(),
+    newId,
+    onAccessChanged(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+}
+
+/** Who a key is; synchronous while the key is in the cache and the pauses of its workspace are known. */
+function identify(
+  {
+    authenticator,
+    limiter,
+    pauses,
+  }: { readonly authenticator: Authenticator; readonly limiter: InvalidKeyLimiter; readonly pauses: LivePauseView },
+  key: string,
+  address: string,
+): Identified | Promise<Identified> {
+  const handle = parseKey(key)?.handle ?? null;
+  const wait = limiter.check(address, handle);
+  if (wait !== null) return problem('too_many_requests', 'This address has sent too many invalid keys.', wait);
+  const judge = (found: Awaited<ReturnType<Authenticator['authenticate']>>): Identified | Promise<Identified> => {
+    if ('failure' in found) {
+      limiter.failed(address);
+      return problem('invalid_key', 'The key is malformed, unknown, expired or revoked.', null);
+    }
+    limiter.passed(handle);
+    const known: Identified = { kind: 'principal', principal: found };
+    const workspace = found.kind === 'administrative' ? null : found.workspace;
+    // A workspace whose pauses were never looked at has them looked at before anything passes by them.
+    if (workspace === null || pauses.isLoaded(workspace)) return known;
+    return pauses.refresh(workspace).then(() => known, unavailable);
+  };
+  const found = authenticator.authenticate(key);
+  return found instanceof Promise ? found.then(judge, unavailable) : judge(found);
+}
+
+function unavailable(): Identified {
+  return problem('store_unavailable', 'The store cannot be reached, so nothing was sent.', 1000);
+}
+
+function problem(code: Problem['code'], detail: string, retryAfterMs: number | null): Identified {
+  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
+}
