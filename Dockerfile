@@ -17,7 +17,8 @@ FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
-RUN npm ci --ignore-scripts --omit=dev
+# libsql is the SQLite of Node 20; this image has Node 24, whose own is used.
+RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/libsql node_modules/@libsql
 
 FROM ${RUN_IMAGE}
 WORKDIR /srv
