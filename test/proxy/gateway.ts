@@ -2,19 +2,44 @@ import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startGateway } from '../../src/gateway/start.ts';
-import type { RunningGateway } from '../../src/cli/ports.ts';
+import { renderProblem } from '../../src/api/problem.ts';
+import { createServer } from '../../src/api/server.ts';
+import { runEffect } from '../../src/effects/run-effect.ts';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { corePorts } from '../../src/gateway/core-ports.ts';
+import { activate, readFiles } from '../../src/gateway/in-force.ts';
+import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { createAuthenticator } from '../../src/identity/authenticate.ts';
+import { authorize } from '../../src/identity/authorize.ts';
+import { createDirectory } from '../../src/identity/directory.ts';
+import { createKeyRecord } from '../../src/identity/key-record.ts';
+import { allProfiles } from '../../src/identity/profiles.ts';
+import { createReadJudge } from '../../src/proxy/judge-read.ts';
+import { proxyPlugin } from '../../src/proxy/plugin.ts';
+import type { ProxyPorts } from '../../src/proxy/ports.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import { receiptView } from '../../src/receipts/view.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
+import { openSecrets } from '../../src/secrets/vault.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openSpillJournal } from '../../src/stores/journal/spill.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 
 export interface ProxiedWorld {
   readonly url: string;
-  readonly gateway: RunningGateway;
+  readonly store: EffectStore;
   readonly upstream: LedgerUpstream;
+  /** Lines that the gateway logged. */
+  readonly log: readonly string[];
   readonly keys: { readonly bot: string; readonly account: string; readonly readonly: string };
-  /** Ids of the keys, by the same names. */
-  readonly keyIds: { readonly bot: string };
-  readonly administrativeKey: string;
-  /** A request with `bot`'s key unless the headers carry another. */
+  /** A key that a test may revoke. */
+  freshBot(): Promise<{ readonly key: string; revoke(): Promise<void> }>;
+  /** Pauses a tool; gives what lifts the pause. */
+  pause(tool: string): Promise<() => Promise<void>>;
+  /** A request with `bot`'s key, unless it names another. */
   call(method: string, path: string, options?: CallOptions): Promise<ProxiedAnswer>;
   close(): Promise<void>;
 }
@@ -29,7 +54,9 @@ export interface ProxiedAnswer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  readonly body: Record<string, never> & { readonly [name: string]: unknown };
+  /** Members of a JSON answer. */
+  // oxlint-disable-next-line typescript/no-explicit-any -- answers are looked into member by member
+  readonly body: any;
 }
 
 const CONFIG = (upstream: string, folder: string): string => `
@@ -102,7 +129,7 @@ kind: PolicySet
 name: proxied
 owner: team-test
 rules:
-  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**"], except: [orders.secret] } }
+  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**"], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
 `;
@@ -110,44 +137,154 @@ rules:
 /** The secret that the gateway puts on requests to the upstream. */
 export const SHOP_TOKEN = 'shop-token-7';
 
-/** Starts the whole gateway in this process, before an upstream that is a process of its own. */
+/** Starts the gateway's data plane in this process, all rooms real, before an upstream that is a process of its own. */
 export async function startProxiedWorld(): Promise<ProxiedWorld> {
-  const upstream = await startLedgerUpstream({ lateMs: 1500 });
+  const service = await startLedgerUpstream({ lateMs: 1500 });
   const folder = await mkdtemp(join(tmpdir(), 'svc-proxy-'));
   await mkdir(join(folder, 'policies'));
-  await writeFile(join(folder, 'gateway.yaml'), CONFIG(upstream.url, folder));
+  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder));
   await writeFile(join(folder, 'policies', 'proxied.yaml'), POLICY);
-  const gateway = await startGateway({
-    configFile: join(folder, 'gateway.yaml'),
-    environment: { SHOP_TOKEN },
-    port: 0,
-    log: 'none',
-    firstKey: 'shown',
+  const inForce = await readFiles(join(folder, 'gateway.yaml'), { SHOP_TOKEN });
+  const { configuration } = inForce;
+  const store = await openEmbeddedStore({
+    ...configuration.store,
+    retention: configuration.retention,
+    worker: 'never',
   });
-  const { administrativeKey } = gateway;
-  if (administrativeKey === null || !('key' in administrativeKey)) throw new Error('no administrative key was made');
-  const admin = administrativeKey.key;
-  const makeKey = async (body: Record<string, string>): Promise<{ key: string; id: string }> => {
-    const answer = await fetch(`${gateway.url}/v1/beta/users/tom/keys`, {
-      method: 'POST',
-      headers: { 'x-api-key': admin, 'content-type': 'application/json' },
-      body: JSON.stringify({ name: 'test', ...body }),
-    });
-    if (answer.status !== 201) throw new Error(await answer.text());
-    return (await answer.json()) as { key: string; id: string };
+  await activate(store, inForce);
+  const secrets = await openSecrets(configuration.secrets);
+  const signer = await openSigner({
+    keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
+    issuer: null,
+    installId: store.installId,
+    version: 'test',
+    durability: () => 'fsync',
+  });
+  const directory = createDirectory(configuration, store);
+  await directory.refresh();
+  const pauses = createPauseView(store);
+  await pauses.refresh('demo');
+  const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
+  const core = corePorts({
+    store,
+    upstream: upstreams,
+    current: () => inForce,
+    directory,
+    pauses,
+    secrets,
+    signer,
+    spill: await openSpillJournal(join(folder, 'spill')),
+    metrics: createMetrics({ store, workspaces: () => ['demo'] }),
+    alert: () => {},
+  });
+  const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });
+  let origin = '';
+  const settings = () => ({ publicUrl: origin, allowedHosts: [], queryKey: 'allow' as const, depthLimit: 64 });
+  const log: string[] = [];
+  const logger = createLogger({ level: 'trace', sink: { write: (line) => void log.push(line) } });
+  const server = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+  const ports: ProxyPorts = {
+    routes: () => configuration.routes,
+    catalog: () => inForce.catalog,
+    identify: async (key) => {
+      const found = await authenticator.authenticate(key);
+      if (!('failure' in found)) return { kind: 'principal', principal: found };
+      return {
+        kind: 'problem',
+        problem: { code: 'invalid_key', detail: 'Not valid.', errors: [], retryAfterMs: null },
+      };
+    },
+    evaluateRead: createReadJudge({
+      authorize: (principal, request) => authorize(directory, principal, request),
+      judge: core.judge,
+      policyVersion: core.policyVersion,
+      pauses,
+      isFresh: () => true,
+      now: () => store.now(),
+    }),
+    run: (request) => runEffect(core, request),
+    append: (workspace, events) => store.append(workspace, events),
+    stream: (id) => upstreams.stream(id),
+    upstream: (id) => upstreams.settings(id),
+    receiptView,
+    renderProblem: (problem, { id }) =>
+      renderProblem(problem, {}, { publicUrl: origin, requestId: id, run: true, changes: true }),
+    settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes }),
+    now: () => store.now(),
+    newId: core.newId,
+    onAccessChanged: (listener) => {
+      store.onKeysChanged(listener);
+      pauses.onChange(listener);
+      return () => {};
+    },
   };
-  const bot = await makeKey({ kind: 'agent', workspace: 'demo', agent_id: 'bot' });
-  const account = await makeKey({ kind: 'account', workspace: 'demo' });
-  const readonly = await makeKey({ profile: 'mcp_readonly', workspace: 'demo' });
+  server.get('/livez', () => ({ own: true }));
+  await server.register(proxyPlugin, { ports });
+  origin = await server.listen({ host: '127.0.0.1', port: 0 });
+
+  const actor = { type: 'gateway', id: 'test' } as const;
+  const makeKey = async (rights: { kind: 'agent' | 'account' | 'profile'; agentId?: string; profile?: string }) => {
+    const made = createKeyRecord(
+      {
+        user: 'tom',
+        madeBy: null,
+        name: 'test',
+        kind: rights.kind,
+        profile: rights.profile ?? null,
+        workspace: 'demo',
+        agentId: rights.agentId ?? null,
+        scopes: null,
+        allowedTools: null,
+        expiresInMs: null,
+      },
+      {
+        pepper: secrets.keyPepper,
+        now: store.now(),
+        profiles: allProfiles([]),
+        workspaces: ['demo'],
+        defaultExpiryMs: configuration.auth.defaultExpiryMs,
+      },
+    );
+    if (made.kind !== 'made') throw new Error(JSON.stringify(made.faults));
+    await store.putKey(made.record, actor);
+    return made;
+  };
+  const bot = await makeKey({ kind: 'agent', agentId: 'bot' });
+  const account = await makeKey({ kind: 'account' });
+  const readonly = await makeKey({ kind: 'profile', profile: 'mcp_readonly' });
   return {
-    url: gateway.url,
-    gateway,
-    upstream,
+    url: origin,
+    store,
+    upstream: service,
+    log,
     keys: { bot: bot.key, account: account.key, readonly: readonly.key },
-    keyIds: { bot: bot.id },
-    administrativeKey: admin,
+    freshBot: async () => {
+      const made = await makeKey({ kind: 'agent', agentId: 'bot' });
+      return {
+        key: made.key,
+        revoke: async () => void (await store.endKey(made.record.id, { kind: 'revoked' }, actor)),
+      };
+    },
+    pause: async (tool) => {
+      const by = { keyId: 'key_test', keyKind: 'account', user: null } as const;
+      const scope = { kind: 'tool', glob: tool } as const;
+      const { id } = await store.setPause({
+        id: `pau_${Math.random()}`,
+        workspace: 'demo',
+        scope,
+        reason: 'test',
+        until: null,
+        by,
+        actor,
+      });
+      await pauses.refresh('demo');
+      return async () => {
+        await store.liftPause('demo', id, 'account', actor);
+        await pauses.refresh('demo');
+      };
+    },
     call: async (method, path, { key = bot.key, headers = {}, body } = {}) => {
-      const answer = await fetch(`${gateway.url}${path}`, {
+      const answer = await fetch(`${origin}${path}`, {
         method,
         redirect: 'manual',
         headers: {
@@ -158,20 +295,25 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
         ...(body === undefined ? {} : { body }),
       });
       const text = await answer.text();
-      let parsed: unknown = null;
-      try {
-        parsed = JSON.parse(text);
-      } catch {
-        // Not every answer is JSON.
-      }
-      return { status: answer.status, headers: answer.headers, text, body: parsed as ProxiedAnswer['body'] };
+      return { status: answer.status, headers: answer.headers, text, body: parsed(text) };
     },
     close: async () => {
-      await gateway.close();
-      await upstream.stop();
+      await server.close();
+      await authenticator.close();
+      await upstreams.close();
+      await store.close();
+      await service.stop();
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+function parsed(text: string): ProxiedAnswer['body'] {
+  try {
+    return JSON.parse(text) as ProxiedAnswer['body'];
+  } catch {
+    return {};
+  }
 }
 
 /** Writes bytes on a fresh connection and reads until the other side ends, or an answer is there. */

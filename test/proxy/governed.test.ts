@@ -1,0 +1,389 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
+
+let world: ProxiedWorld;
+beforeAll(async () => {
+  world = await startProxiedWorld();
+}, 30_000);
+afterAll(() => world.close());
+
+let counter = 0;
+function key(): Record<string, string> {
+  counter += 1;
+  return { 'idempotency-key': `k-${counter}` };
+}
+
+async function arrived(): Promise<number> {
+  return (await world.upstream.counts()).requests;
+}
+
+describe('a governed write', () => {
+  test('answers as the upstream does, with what the gateway adds', async () => {
+    const answer = await world.call('POST', '/shop/v1/shops/s1/orders', { headers: key(), body: '{"amount": 5}' });
+    expect(answer.status).toBe(201);
+    expect(answer.body).toMatchObject({ path: '/v1/shops/s1/orders', received: { amount: 5 } });
+    expect(answer.headers.get('svc-decision')).toBe('committed');
+    const id = answer.headers.get('svc-effect-id');
+    expect(id).toMatch(/^eff_/);
+    expect(answer.headers.get('svc-receipt')).toBe(`${world.url}/v1/workspaces/demo/effects/${id}/receipt`);
+    expect(answer.headers.has('x-should-retry')).toBe(false);
+    const effect = await world.store.effect('demo', String(id));
+    expect(effect).toMatchObject({
+      life: { state: 'committed' },
+      actor: { via: 'proxy' },
+      action: { target: 'shop:s1' },
+    });
+  });
+
+  test('the bytes themselves go on, with the gateway’s credentials', async () => {
+    const body = '{ "note" : "\\u00e9 é",\n"amount":1 }';
+    await world.call('POST', '/shop/v1/shops/s%20x/orders?dry=true', {
+      headers: { ...key(), 'x-tenant': 'blue' },
+      body,
+    });
+    const last = (await world.upstream.ledger()).requests.at(-1);
+    expect(last?.text).toBe(body);
+    expect(last?.url).toBe('/v1/shops/s%20x/orders?dry=true');
+    expect(last?.headers).toMatchObject({ 'x-upstream-token': 'shop-token-7', 'x-tenant': 'blue' });
+    expect(last?.headers['idempotency-key']).toBeUndefined();
+  });
+
+  test('a duplicate is blocked with its receipt, quoted or not, and nothing arrives', async () => {
+    const first = await world.call('POST', '/shop/v1/shops/s1/orders', {
+      headers: { 'idempotency-key': 'dup' },
+      body: '{"amount":5}',
+    });
+    const before = await arrived();
+    const again = await world.call('POST', '/shop/v1/shops/s1/orders', {
+      headers: { 'idempotency-key': '"dup"' },
+      body: '{"amount": 5}',
+    });
+    expect(again.status).toBe(409);
+    expect(again.body).toMatchObject({ decision: 'duplicate_blocked', effect_id: first.headers.get('svc-effect-id') });
+    expect(again.body.receipt.jws).toMatch(/^ey/);
+    expect(again.headers.get('x-should-retry')).toBe('false');
+    const other = await world.call('POST', '/shop/v1/shops/s1/orders', {
+      headers: { 'idempotency-key': 'dup' },
+      body: '{"amount":6}',
+    });
+    expect(other.body.decision).toBe('idempotency_conflict');
+    // What the header carries is a param, so it is another action.
+    const tenant = await world.call('POST', '/shop/v1/shops/s1/orders', {
+      headers: { 'idempotency-key': 'dup', 'x-tenant': 'red' },
+      body: '{"amount":5}',
+    });
+    expect(tenant.body.decision).toBe('idempotency_conflict');
+    expect(await arrived()).toBe(before);
+  });
+
+  test('on_duplicate: replay gives the stored answer', async () => {
+    const first = await world.call('POST', '/shop/v1/notes', {
+      headers: { 'idempotency-key': 'r1' },
+      body: '{"text":"a"}',
+    });
+    const again = await world.call('POST', '/shop/v1/notes', {
+      headers: { 'idempotency-key': 'r1' },
+      body: '{"text":"a"}',
+    });
+    expect([again.status, again.body]).toEqual([first.status, first.body]);
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+    expect(again.headers.get('svc-decision')).toBe('duplicate_blocked');
+    expect(again.headers.get('svc-receipt')).toBe(first.headers.get('svc-receipt'));
+    expect(first.headers.has('idempotency-replayed')).toBe(false);
+  });
+
+  test('derive: the same action within the window is one call; none: each is its own', async () => {
+    const derived = () => world.call('POST', '/shop/v1/derived', { body: '{"text":"a"}' });
+    expect((await derived()).status).toBe(201);
+    expect((await derived()).body.decision).toBe('duplicate_blocked');
+    const free = () => world.call('POST', '/shop/v1/free', { body: '{"text":"a"}' });
+    expect([(await free()).status, (await free()).status]).toEqual([201, 201]);
+  });
+
+  test.each([
+    ['refuse', 422, 'failed'],
+    ['unavailable', 504, 'unknown_effect'],
+    ['error_after', 504, 'unknown_effect'],
+    ['drop_after', 504, 'unknown_effect'],
+    ['redirect', 504, 'unknown_effect'],
+    ['never', 504, 'unknown_effect'],
+    ['half', 201, 'committed'],
+    ['accepted', 202, 'committed'],
+    ['empty', 204, 'committed'],
+    ['plain', 200, 'committed'],
+  ])('%s: %i %s', async (mode, status, decision) => {
+    const before = await arrived();
+    const answer = await world.call('POST', '/shop/v1/notes', { headers: key(), body: `{"text":"mode:${mode}"}` });
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([status, decision]);
+    expect(await arrived()).toBe(before + 1);
+    if (status >= 400) expect(answer.headers.get('x-should-retry')).toBe('false');
+    if (mode === 'plain') expect(answer.text).toBe('done');
+  });
+
+  test('what comes back in the gateway’s name, of the connection, or as a cookie is removed', async () => {
+    const answer = await world.call('POST', '/shop/v1/notes', { headers: key(), body: '{"text":"mode:loud"}' });
+    expect(answer.headers.get('x-kept')).toBe('yes');
+    expect(answer.headers.get('svc-decision')).toBe('committed');
+    expect(answer.headers.get('svc-receipt')).not.toBe('forged');
+    for (const name of ['set-cookie', 'x-hop', 'x-should-retry']) expect(answer.headers.has(name), name).toBe(false);
+  });
+
+  test('a caller that goes away does not stop its write', async () => {
+    const abort = new AbortController();
+    const headers = { 'x-api-key': world.keys.bot, 'content-type': 'application/json', 'idempotency-key': 'gone' };
+    const before = await arrived();
+    await world.upstream.mode({ mode: 'ok', times: 1, latency_ms: 300 });
+    const going = fetch(`${world.url}/shop/v1/notes`, {
+      method: 'POST',
+      headers,
+      body: '{"text":"x"}',
+      signal: abort.signal,
+    });
+    while ((await arrived()) === before);
+    abort.abort();
+    await expect(going).rejects.toThrow();
+    await world.upstream.mode({ latency_ms: 0 });
+    let again = await world.call('POST', '/shop/v1/notes', { headers, body: '{"text":"x"}' });
+    while (again.body.decision === 'in_progress')
+      again = await world.call('POST', '/shop/v1/notes', { headers, body: '{"text":"x"}' });
+    expect(again.headers.get('svc-decision')).toBe('duplicate_blocked');
+    expect(await arrived()).toBe(before + 1);
+  });
+});
+
+describe('refused before anything is sent', () => {
+  const orders = '/shop/v1/shops/s1/orders';
+  type Case = [
+    string,
+    string,
+    string,
+    { key?: string | null; headers?: Record<string, string>; body?: string },
+    number,
+    string,
+  ];
+  const cases: Case[] = [
+    ['no key', 'POST', orders, { key: null, headers: key(), body: '{"amount":1}' }, 401, 'missing_key'],
+    ['a wrong key', 'POST', orders, { key: 'svc_x', headers: key(), body: '{"amount":1}' }, 401, 'invalid_key'],
+    ['no idempotency key', 'POST', orders, { body: '{"amount":1}' }, 400, 'idempotency_key_required'],
+    [
+      'a bad idempotency key',
+      'POST',
+      orders,
+      { headers: { 'idempotency-key': 'a b' }, body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'another content type',
+      'POST',
+      orders,
+      { headers: { ...key(), 'content-type': 'text/plain' }, body: '{"amount":1}' },
+      415,
+      'unsupported_media_type',
+    ],
+    [
+      'a form',
+      'POST',
+      orders,
+      { headers: { ...key(), 'content-type': 'application/x-www-form-urlencoded' }, body: 'amount=1' },
+      415,
+      'unsupported_media_type',
+    ],
+    [
+      'a coded body',
+      'POST',
+      orders,
+      { headers: { ...key(), 'content-encoding': 'gzip' }, body: '{"amount":1}' },
+      415,
+      'unsupported_media_type',
+    ],
+    [
+      'another charset',
+      'POST',
+      orders,
+      { headers: { ...key(), 'content-type': 'application/json; charset=utf-16' }, body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    ['not JSON', 'POST', orders, { headers: key(), body: '{"amount":1' }, 400, 'invalid_json'],
+    ['a name twice', 'POST', orders, { headers: key(), body: '{"amount":1,"amount":2}' }, 400, 'invalid_json'],
+    [
+      'a name twice but for case',
+      'POST',
+      orders,
+      { headers: key(), body: '{"amount":1,"Amount":2}' },
+      400,
+      'invalid_json',
+    ],
+    ['a prototype', 'POST', orders, { headers: key(), body: '{"amount":1,"__proto__":{}}' }, 400, 'invalid_json'],
+    [
+      'a number beyond 2^53',
+      'POST',
+      orders,
+      { headers: key(), body: '{"amount":9007199254740993}' },
+      400,
+      'invalid_json',
+    ],
+    ['an array', 'POST', orders, { headers: key(), body: '[1]' }, 400, 'invalid_request'],
+    ['no body', 'POST', orders, { headers: key() }, 400, 'invalid_request'],
+    [
+      'a param that nobody uses',
+      'POST',
+      orders,
+      { headers: key(), body: '{"amount":1,"shopp":"s2"}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'a path param in the body',
+      'POST',
+      orders,
+      { headers: key(), body: '{"amount":1,"shop":"s2"}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'a header param in the body',
+      'POST',
+      orders,
+      { headers: key(), body: '{"amount":1,"tenant":"x"}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'a body param in the query',
+      'POST',
+      `${orders}?amount=5`,
+      { headers: key(), body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'a query param that nobody uses',
+      'POST',
+      `${orders}?x=5`,
+      { headers: key(), body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'a query name twice',
+      'POST',
+      `${orders}?dry=true&dry=false`,
+      { headers: key(), body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    ['the schema', 'POST', orders, { headers: key(), body: '{"amount":"1"}' }, 400, 'invalid_request'],
+    [
+      'a query text of the wrong type',
+      'POST',
+      `${orders}?dry=yes`,
+      { headers: key(), body: '{"amount":1}' },
+      400,
+      'invalid_request',
+    ],
+    [
+      'too large',
+      'POST',
+      orders,
+      { headers: key(), body: `{"amount":1,"note":"${'x'.repeat(70_000)}"}` },
+      413,
+      'too_large',
+    ],
+  ];
+  test.each(cases)('%s', async (_name, method, path, options, status, code) => {
+    const before = await arrived();
+    const answer = await world.call(method, path, options);
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+    expect(answer.headers.get('content-type')).toMatch(/^application\/problem\+json/);
+    expect(answer.headers.get('x-should-retry')).toBe('false');
+    expect(await arrived()).toBe(before);
+  });
+
+  test('an account key names its agent', async () => {
+    const { account } = world.keys;
+    const without = await world.call('POST', orders, { key: account, headers: key(), body: '{"amount":1}' });
+    expect(without.status).toBe(400);
+    expect(without.body.errors[0].path).toBe('/headers/svc-agent-id');
+    const read = await world.call('GET', '/shop/v1/orders/o1', { key: account });
+    expect([read.status, read.body.errors[0].path]).toEqual([400, '/headers/svc-agent-id']);
+    const named = { key: account, headers: { ...key(), 'svc-agent-id': 'bot' }, body: '{"amount":1}' };
+    expect((await world.call('POST', orders, named)).status).toBe(201);
+    const unknown = { ...named, headers: { ...key(), 'svc-agent-id': 'nobody' } };
+    expect((await world.call('POST', orders, unknown)).body.decision).toBe('denied_identity');
+    const other = { headers: { ...key(), 'svc-agent-id': 'other' }, body: '{"amount":1}' };
+    expect((await world.call('POST', orders, other)).body.decision).toBe('denied_identity');
+  });
+
+  test('decisions: policy, permission, pause, undeclared', async () => {
+    const before = await arrived();
+    const dear = await world.call('POST', orders, { headers: key(), body: '{"amount":2000}' });
+    expect([dear.status, dear.body.decision, dear.body.reason.rule]).toEqual([403, 'denied_policy', 'proxied/dear']);
+    const readonly = await world.call('POST', orders, {
+      key: world.keys.readonly,
+      headers: key(),
+      body: '{"amount":1}',
+    });
+    expect([readonly.status, readonly.body.decision]).toEqual([403, 'denied_permission']);
+    const lift = await world.pause('orders.create');
+    const paused = await world.call('POST', orders, { headers: key(), body: '{"amount":1}' });
+    expect([paused.status, paused.body.decision]).toEqual([423, 'denied_paused']);
+    await lift();
+    for (const [method, path] of [
+      ['POST', '/shop/v1/undeclared'],
+      ['GET', '/shop/v1/undeclared'],
+      ['DELETE', orders],
+      ['PUT', '/shop'],
+      ['OPTIONS', orders],
+      ['HEAD', orders],
+      ['POST', '/open/v1/x'],
+      ['GET', '/nowhere'],
+      ['GET', '/shopping/v1/orders/o1'],
+      ['GET', '/SHOP/v1/orders/o1'],
+    ] as const) {
+      const answer = await world.call(method, path, method === 'HEAD' || method === 'GET' ? {} : { headers: key() });
+      expect([method, path, answer.status, answer.headers.get('svc-decision')]).toEqual([
+        method,
+        path,
+        403,
+        'denied_policy',
+      ]);
+      if (method !== 'HEAD') expect(answer.body.reason.code).toBe('route_not_declared');
+    }
+    expect(await arrived()).toBe(before);
+    const last = (await world.store.ledger('demo', 0, 10_000)).filter(
+      ({ data }) => data['code'] === 'route_not_declared',
+    );
+    expect(last.length).toBe(10);
+  });
+
+  test('undeclared requests beyond ten a second are one counted event', async () => {
+    await Promise.all(Array.from({ length: 60 }, () => world.call('GET', '/shop/v1/flood')));
+    const events = async () =>
+      (await world.store.ledger('demo', 0, 10_000)).filter(
+        ({ data }) => data['path'] === '/v1/flood' || 'count' in data,
+      );
+    let counted = await events();
+    while (!counted.some(({ data }) => typeof data['count'] === 'number')) counted = await events();
+    expect(counted.length).toBeLessThan(40);
+  });
+});
+
+test('own paths stay the gateway’s', async () => {
+  expect((await world.call('GET', '/livez')).body).toEqual({ own: true });
+  expect((await world.call('GET', '/v1/nothing')).status).toBe(404);
+  expect((await world.call('POST', '/mcp/x')).status).toBe(404);
+});
+
+test('a key in the query is deprecated, and goes no further', async () => {
+  const { bot } = world.keys;
+  const answer = await world.call('GET', `/shop/v1/orders/o1?limit=3&api_key=${bot}`, { key: null });
+  expect(answer.status).toBe(200);
+  expect(answer.headers.get('deprecation')).toMatch(/^@/);
+  expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/orders/o1?limit=3');
+  const alone = await world.call('GET', `/shop/v1/orders/o1?api_key=${bot}`, { key: null });
+  expect(alone.status).toBe(200);
+  expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/orders/o1');
+  expect((await world.call('GET', `/shop/v1/orders/o1?api_key=${bot}x`)).status).toBe(401);
+});
