@@ -1,11 +1,20 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Answer, send } from '../system/gateway.ts';
-import { freshKey, startWorld, type World } from '../system/world.ts';
+import { freshKey, startWorld, type World, worldFiles } from '../system/world.ts';
 import { seededRandom } from '../torture/harness.ts';
 
 let world: World;
 beforeAll(async () => {
-  world = await startWorld();
+  // Room for all the calls: what is compared is the decision, not the order in which a budget runs out.
+  world = await startWorld({
+    files: (url) => {
+      const { config, policies } = worldFiles(url);
+      return {
+        config,
+        policies: { 'world.yaml': String(policies['world.yaml']).replace('limit: 100000 }', 'limit: 100000000 }') },
+      };
+    },
+  });
 });
 afterAll(() => world.close());
 
@@ -25,11 +34,15 @@ function pick<T>(values: readonly T[]): T {
 }
 
 function generate(index: number): GeneratedCall {
+  // Few large ones: at most 20 actions of an agent wait for approval.
+  if (index % 25 === 0) {
+    const params = { payment_id: `pay_${index}`, amount: 60_000, currency: 'EUR' };
+    return { tool: 'payments.refund', params, key: index % 2 === 0 ? 'bot' : 'otherBot', agentId: null };
+  }
   const key = pick(['bot', 'bot', 'bot', 'otherBot', 'account', 'readonly'] as const);
   const agentId = key === 'account' ? pick(['bot', 'other-bot', 'nobody']) : null;
   const tool = pick(['payments.refund', 'payments.refund', 'payments.charge', 'notes.add', 'deploy.start'] as const);
-  // Few large ones: at most 20 actions of an agent wait for approval.
-  const amount = index % 25 === 0 ? 60_000 : pick<unknown>([1, 5, 100, 0, -1, 1.5, '100', null]);
+  const amount = pick<unknown>([1, 5, 100, 0, -1, 1.5, '100', null]);
   switch (tool) {
     case 'payments.refund':
       return {
