@@ -152,11 +152,23 @@ function checkFields(source: RuleSource, path: DataPath, report: Reporter): void
     if (source.approval !== undefined)
       misplaced('approval', `A rule that ${effect === 'deny' ? 'denies' : 'pauses'} asks nobody`);
   } else if (source.reason !== undefined) {
-    misplaced('reason', `Only rules that deny or pause have a reason`, 'use description');
+    report.warning(
+      'reason_not_shown',
+      [...path, 'reason'],
+      'A reason is told only by rules that deny or pause',
+      'use description, or the summary of the approval',
+      'key',
+    );
   }
   if (effect === 'allow' && source.approval !== undefined)
-    misplaced('approval', 'A rule that allows asks nobody', 'use effect: require_approval');
-  if (effect === 'allow' && source.on_unknown !== undefined)
+    report.warning(
+      'approval_on_allow',
+      [...path, 'approval'],
+      'A rule that allows and asks is a rule that requires approval',
+      'use effect: require_approval, which also asks where a value cannot be judged',
+      'key',
+    );
+  if (effect === 'allow' && source.on_unknown === 'skip')
     misplaced('on_unknown', 'A rule that allows never applies where it cannot be judged', 'remove it');
   if (effect === 'require_approval' && source.approval === undefined)
     report.error(

@@ -22,7 +22,7 @@ export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Ver
   const index = set.byTool.get(input.tool.name);
   let matched: readonly CompiledRule[] = index === undefined ? NO_RULES : inOrder(matchingRules(index, input));
   let shadow = NO_NAMES;
-  if (matched.some(isShadow)) {
+  if (index?.hasShadow === true) {
     shadow = shadowRefusals(matched);
     matched = matched.filter((rule) => !isShadow(rule));
   }
@@ -60,11 +60,13 @@ function isShadow(rule: CompiledRule): boolean {
 }
 
 function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readonly MatchedRule[] {
-  const named = rules.length > MAX_MATCHED ? rules.slice(0, MAX_MATCHED) : rules;
-  return named.map((rule) => {
-    if (isCertain(rule, input)) return rule.plainMatch;
-    return { ...rule.plainMatch, unknown: unknownsOf(rule, input) };
-  });
+  const traced: MatchedRule[] = [];
+  for (const rule of rules) {
+    if (traced.length === MAX_MATCHED) break;
+    const isPlain = isCertain(rule, input);
+    traced.push(isPlain ? rule.plainMatch : { ...rule.plainMatch, unknown: unknownsOf(rule, input) });
+  }
+  return traced;
 }
 
 /** Whether a rule that matches does so without help of anything unknown. */

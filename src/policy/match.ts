@@ -161,7 +161,10 @@ function targets(globs: readonly string[], path: DataPath, report: Reporter): Ex
     sound = false;
     report.error('bad_pattern', [...path, index], compiled.message);
   }
-  return sound ? leaf({ root: 'target', steps: [], text: 'target' }, 'glob', globs) : null;
+  if (!sound) return null;
+  const fact: FactPath = { root: 'target', steps: [], text: 'target' };
+  // Plain names can be found by an index, patterns cannot.
+  return globs.some((glob) => isGlob(glob)) ? leaf(fact, 'glob', globs) : oneOf(fact, globs);
 }
 
 /** Names of a closed list that some glob matches, in the list's order. */

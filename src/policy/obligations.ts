@@ -37,8 +37,8 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
     case 'budget': {
       const { budget } = source;
       const bucket = bucketOf(budget.by, input);
-      if (bucket.kind === 'absent')
-        return `The budget ${budget.id} is kept by ${bucket.fact}, which this call does not have`;
+      if (typeof bucket !== 'string')
+        return `The budget ${budget.id} is kept by ${bucket.absent}, which this call does not have`;
       const limit = budget.limit(input);
       if (limit === null) return `The budget ${budget.id} has no limit for this call`;
       return {
@@ -46,7 +46,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         rule: rule.id,
         budget: budget.id,
         unit: budget.unit,
-        bucket: bucket.text,
+        bucket,
         sharing: budget.by.sharing,
         window: budget.windowAt(input.now),
         limit,
@@ -55,14 +55,15 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
     }
     case 'rate_limit': {
       const bucket = bucketOf(source.by, input);
-      if (bucket.kind === 'absent') return `The rate limit is kept by ${bucket.fact}, which this call does not have`;
+      if (typeof bucket !== 'string')
+        return `The rate limit is kept by ${bucket.absent}, which this call does not have`;
       const limit = source.limit(input);
       if (limit === null) return 'The rate limit has no number for this call';
       return {
         kind: 'rate_limit',
         rule: rule.id,
         id: source.id,
-        bucket: bucket.text,
+        bucket,
         windowMs: source.windowMs,
         limit,
       };
@@ -88,27 +89,20 @@ function wholeAmount(value: Json | undefined): number | null {
 }
 
 /** Values of `by` as one text: different values give different texts, `1` and `"1"` too. */
-function bucketOf(
-  by: Bucketing,
-  input: PolicyInput,
-): { readonly kind: 'bucket'; readonly text: string } | { readonly kind: 'absent'; readonly fact: string } {
+function bucketOf(by: Bucketing, input: PolicyInput): string | { readonly absent: string } {
   const [first, second] = by.facts;
   const only = first !== undefined && second === undefined ? first.read(input, undefined) : undefined;
   // Most buckets are one plain name, which needs no serialiser.
-  if (typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only))
-    return { kind: 'bucket', text: `["${only}"]` };
+  if (typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only)) return `["${only}"]`;
   const values: Json[] = [];
   for (const fact of by.facts) {
     const value = fact.read(input, undefined);
-    if (!isScalar(value)) return { kind: 'absent', fact: fact.text };
+    if (!isScalar(value)) return { absent: fact.text };
     values.push(value);
   }
   const text = JSON.stringify(values);
   // A list begins with '[', so a digest cannot be one.
-  return {
-    kind: 'bucket',
-    text: text.length <= MAX_BUCKET ? text : `sha256:${createHash('sha256').update(text).digest('hex')}`,
-  };
+  return text.length <= MAX_BUCKET ? text : `sha256:${createHash('sha256').update(text).digest('hex')}`;
 }
 
 function add(made: Obligation[], obligation: Obligation): void {

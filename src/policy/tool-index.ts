@@ -11,6 +11,7 @@ export interface ToolIndex {
   readonly keys: readonly KeyIndex[];
   /** Whether some rule in force at some time could permit a call. */
   readonly couldPermit: boolean;
+  readonly hasShadow: boolean;
 }
 
 interface KeyIndex {
@@ -41,7 +42,12 @@ export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
     const taken = new Set(key.members.map(({ rule }) => rule));
     rest = rest.filter((rule) => !taken.has(rule));
   }
-  return { always: rest, keys, couldPermit: couldPermit(rules) };
+  return {
+    always: rest,
+    keys,
+    couldPermit: couldPermit(rules),
+    hasShadow: rules.some((rule) => rule.mode === 'shadow'),
+  };
 }
 
 /** The rules that match a call, in no order. Few others are asked. */

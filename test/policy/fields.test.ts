@@ -29,6 +29,7 @@ describe('match', () => {
     ['env', '{ env: [prod] }', {}, { env: 'staging' }],
     ['workspaces', '{ workspaces: [demo] }', {}, { workspace: 'other' }],
     ['targets', '{ targets: ["payment:*"] }', {}, { target: 'mail:p_1' }],
+    ['targets, plain', '{ targets: ["payment:p_1"] }', {}, { target: 'payment:p_2' }],
     ['agents.id', '{ agents: { id: [support-bot] } }', {}, { agent: { ...BOT, id: 'other' } }],
     ['agents.team', '{ agents: { team: [support] } }', {}, { agent: { ...BOT, team: 'sales' } }],
     ['agents.owner', '{ agents: { owner: [maria] } }', {}, { agent: { ...BOT, owner: 'tom' } }],
@@ -415,6 +416,11 @@ rules:
       { kind: 'reserve', rule: 's/a', pool: 'desk-eu', units: 1, capacity: 2 },
     ]);
     expect(outcome(judgeParams(set, { region: 'mars' }))).toBe('denied_policy');
+  });
+
+  test('an approval on an allow is asked for', () => {
+    const set = rules('{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }');
+    expect(outcome(judge(set))).toBe('approval');
   });
 
   test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {

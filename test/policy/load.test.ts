@@ -112,11 +112,6 @@ describe('faults, each at its place', () => {
       rule('{ id: a, effect: deny, obligations: [ { claim: { on: a } } ] }'),
       '5:28 misplaced_field',
     ],
-    [
-      'approval of an allow',
-      rule('{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }'),
-      '5:29 misplaced_field',
-    ],
     ['on_unknown of an allow', rule('{ id: a, effect: allow, on_unknown: skip }'), '5:29 misplaced_field'],
     ['constrain nothing', rule('{ id: a, effect: constrain }'), '5:5 missing_field'],
     ['nobody asked', rule('{ id: a, effect: require_approval }'), '5:5 missing_field'],
@@ -280,6 +275,8 @@ describe('warnings', () => {
     ['{ id: a, effect: deny, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
     ['{ id: a, effect: deny, when: { params.a: 1, any: [ { params.b: 1 } ] } }', 'any_beside_others'],
     ['{ id: a, effect: deny, when: { params.a: { in: [] } } }', 'empty_list'],
+    ['{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }', 'approval_on_allow'],
+    ['{ id: a, effect: allow, reason: because }', 'reason_not_shown'],
     ['{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 9 } } ] }', 'never_fits'],
   ])('%s', (line, expected) => {
     expect(warned(`${HEAD}rules:\n  - ${line}\n`).some((warning) => warning.startsWith(expected))).toBe(true);

@@ -68,7 +68,8 @@ test('the example policies say what their comments say', async () => {
     approvals: [{ summary: 'Deploy "x" "1"' }],
     obligations: [{ kind: 'reserve', pool: 'deploy-slot', units: 1, capacity: 1 }],
   });
-  expect(outcome(judge(set, { tool: deploy, agent, now: Date.UTC(2026, 11, 24) }))).toBe('denied_paused');
+  expect(judge(set, { tool: deploy, agent, now: Date.UTC(2026, 11, 24) }).trace.shadow).toEqual(['platform/year-end']);
+  expect(judge(set, { tool: deploy, agent, now: Date.UTC(2027, 0, 4) }).trace.shadow).toEqual([]);
 });
 
 test('the JSON Schema names every field that a file may have', () => {
