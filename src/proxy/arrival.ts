@@ -5,6 +5,7 @@ import type { Principal } from '../effects/principal.ts';
 import type { Problem, RequestFault } from '../effects/run-request.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { readPath } from '../upstreams/path.ts';
+import { wouldForward } from './headers.ts';
 import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
@@ -66,7 +67,7 @@ export function receive(
   const identified = (who: Identified): Arrival => {
     if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
     const authenticatedInMs = performance.now() - began;
-    const fault = framingFault(request) ?? queryFault(query);
+    const fault = framingFault(request) ?? queryFault(query) ?? keyFault(request, path, query, key);
     if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
     const located = table.locate(path);
     const plain = readPath(located?.rest ?? path);
@@ -123,6 +124,20 @@ function queryFault(query: ReadQuery): Problem | null {
   return query.faults.length === 0
     ? null
     : problemOf('invalid_request', 'The query does not have one meaning for every server.', query.faults);
+}
+
+/** The gateway's key never goes on, wherever a caller has put it beside the places it belongs in. */
+function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
+  if (!path.includes(key) && !query.forwarded.includes(key) && !wouldForward(request.headers, key)) return null;
+  return keyGoesOn();
+}
+
+/** The refusal of a request that would carry the gateway's key to an upstream. */
+export function keyGoesOn(): Problem {
+  return problemOf(
+    'invalid_request',
+    'The request would carry the gateway’s key to the upstream. Send it in X-API-Key only.',
+  );
 }
 
 function agentOf(request: IncomingMessage): string | null {

@@ -4,7 +4,7 @@ import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, problemOf } from './arrival.ts';
+import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from './idempotency-key.ts';
@@ -46,6 +46,7 @@ export async function readRequest(
         problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
       };
     case 'body':
+      if (read.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
       return paramsOf(ports, arrived, match, request, read.bytes);
   }
 }

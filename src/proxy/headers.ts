@@ -73,6 +73,13 @@ export function forwardedHeaders(
   return forwarded;
 }
 
+/** Whether a text stands in a header that would go on. */
+export function wouldForward(headers: IncomingHttpHeaders, text: string): boolean {
+  for (const name of TRANSPORT) if (String(headers[name] ?? '').includes(text)) return true;
+  for (const name of STREAMED) if (String(headers[name] ?? '').includes(text)) return true;
+  return false;
+}
+
 /** Whether a tool may take a header as a param. */
 export function mayBeNamed(header: string): boolean {
   return !NEVER.has(header) && !header.startsWith('x-forwarded-') && !header.startsWith('svc-');

@@ -1,0 +1,268 @@
+import { once } from 'node:events';
+import { createServer, type Socket } from 'node:net';
+import { connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createUpstreams } from '../../src/upstreams/upstreams.ts';
+import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
+
+let world: ProxiedWorld;
+beforeAll(async () => {
+  world = await startProxiedWorld();
+}, 30_000);
+afterAll(() => world.close());
+
+async function arrived(): Promise<number> {
+  return (await world.upstream.counts()).requests;
+}
+
+async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe('reads stream through', () => {
+  test('as the upstream answers, without an effect', async () => {
+    await world.upstream.state('/v1/orders/o1', { id: 'o1', total: 5 });
+    const answer = await world.call('GET', '/shop/v1/orders/o1?limit=10');
+    expect([answer.status, answer.body]).toEqual([200, { id: 'o1', total: 5 }]);
+    expect(answer.headers.get('svc-decision')).toBe('committed');
+    expect(answer.headers.has('svc-effect-id')).toBe(false);
+    const last = (await world.upstream.ledger()).requests.at(-1);
+    expect([last?.url, last?.headers['x-upstream-token']]).toEqual(['/v1/orders/o1?limit=10', 'shop-token-7']);
+    const head = await world.call('HEAD', '/shop/v1/orders/o1');
+    expect([head.status, head.text]).toEqual([200, '']);
+    expect((await world.upstream.ledger()).requests.at(-1)?.method).toBe('HEAD');
+  });
+
+  test('the path that was matched is the path that is sent', async () => {
+    for (const path of [
+      "/v1/orders/a-b_c~d!$&'()*+,;=:@",
+      '/v1/orders/%C3%A9%20x',
+      '/v1/orders/%252e',
+      '/v1/orders/%41',
+    ]) {
+      expect((await world.call('GET', `/shop${path}`)).status).toBe(200);
+      expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe(path);
+    }
+  });
+
+  test.each([
+    ['limit=ten', 400],
+    ['limit=1&limit=2', 400],
+    ['other=1', 400],
+    ['limit=010', 400],
+  ])('a query that does not fit: %s', async (query, status) => {
+    const before = await arrived();
+    const answer = await world.call('GET', `/shop/v1/orders/o1?${query}`);
+    expect([answer.status, answer.body.code]).toEqual([status, 'invalid_request']);
+    expect(await arrived()).toBe(before);
+  });
+
+  test('a read with a body: inspected, and the bytes go on', async () => {
+    const body = '{ "text": "x",  "page": {"n": 1} }';
+    const answer = await world.call('POST', '/shop/v1/search', { body });
+    expect(answer.status).toBe(201);
+    const last = (await world.upstream.ledger()).requests.at(-1);
+    expect([last?.text, last?.headers['content-type']]).toEqual([body, 'application/json']);
+    expect((await world.call('POST', '/shop/v1/search', { body: '{"a":1,"a":2}' })).body.code).toBe('invalid_json');
+  });
+
+  test('a policy that refuses, obligations, a pause: the core decides, with a record', async () => {
+    const before = await arrived();
+    const secret = await world.call('GET', '/shop/v1/secret');
+    expect([secret.status, secret.body.decision, secret.body.reason.code]).toEqual([
+      403,
+      'denied_policy',
+      'no_rule_allows',
+    ]);
+    expect(secret.body.effect_id).toMatch(/^eff_/);
+    const lift = await world.pause('orders.get');
+    const paused = await world.call('GET', '/shop/v1/orders/o1');
+    expect([paused.status, paused.body.decision]).toEqual([423, 'denied_paused']);
+    await lift();
+    expect(await arrived()).toBe(before);
+    const counted = [];
+    for (let n = 0; n < 3; n += 1) counted.push(await world.call('GET', '/shop/v1/counted'));
+    expect(counted.map(({ status, headers }) => [status, headers.get('svc-decision')])).toEqual([
+      [200, 'committed'],
+      [200, 'committed'],
+      [402, 'denied_budget'],
+    ]);
+    expect(counted[0]?.headers.get('svc-effect-id')).toMatch(/^eff_/);
+    expect(await arrived()).toBe(before + 2);
+  });
+
+  test('undeclared reads pass where the route says so, and only there', async () => {
+    const before = await arrived();
+    const answer = await world.call('GET', '/open/v1/any/thing?a=1&b[]=2');
+    expect(answer.status).toBe(200);
+    expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/any/thing?a=1&b[]=2');
+    const loud = await world.call('GET', '/open/v1/any?mode=loud');
+    expect(loud.headers.getSetCookie()).toEqual(['session=1', 'other=2']);
+    expect(loud.headers.get('svc-decision')).toBe('committed');
+    expect(loud.headers.has('svc-receipt')).toBe(false);
+    const shop = await world.call('GET', '/shop/v1/orders/o1?mode=loud');
+    expect(shop.headers.has('set-cookie')).toBe(false);
+    expect(await arrived()).toBe(before + 3);
+    const lift = await world.pause('open');
+    expect((await world.call('GET', '/open/v1/any')).body.decision).toBe('denied_paused');
+    await lift();
+  });
+
+  test('reads stand in the ledger, in batches', async () => {
+    for (let n = 0; n < 20; n += 1) await world.call('GET', '/shop/v1/orders/batch');
+    const batches = async () =>
+      (await world.store.ledger('demo', 0, 10_000)).filter(({ kind }) => kind === 'read.batch');
+    const total = async () =>
+      (await batches())
+        .filter(({ data }) => data['tool'] === 'orders.get')
+        .reduce((sum, { data }) => sum + Number(data['count']), 0);
+    await until(async () => (await total()) >= 20);
+    const [one] = await batches();
+    expect(one?.actor).toEqual({ type: 'agent', id: 'bot' });
+    expect(one?.data).toMatchObject({ upstream: 'shop', rule: 'proxied/all' });
+    expect((await batches()).length).toBeLessThan(20);
+  });
+});
+
+describe('nothing is repeated', () => {
+  test.each([
+    ['unavailable', 503, 'failed'],
+    ['refuse', 422, 'failed'],
+    ['status_500', 500, 'failed'],
+    ['status_303', 303, 'failed'],
+    ['drop_before', 502, 'failed'],
+    ['never', 502, 'failed'],
+  ])('%s arrives once', async (mode, status, decision) => {
+    const before = await arrived();
+    const answer = await world.call('GET', `/shop/v1/orders/o1?mode=${mode}`);
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([status, decision]);
+    expect(await arrived()).toBe(before + 1);
+  });
+
+  test('the pool for reads does not repeat on a connection that broke when it was reused', async () => {
+    let requests = 0;
+    const server = createServer((socket) => {
+      let on = 0;
+      socket.on('data', () => {
+        requests += 1;
+        on += 1;
+        if (on === 1) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok');
+        else socket.destroy();
+      });
+      socket.on('error', () => {});
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const url = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+    const settings = { id: 'x', url, timeoutMs: 1000, connections: 1, network: 'any', credentials: null } as const;
+    const upstreams = createUpstreams([settings], { responseBytes: 1000, responseKeptBytes: 1000 });
+    const stream = upstreams.stream('x');
+    if (stream === null) throw new Error('no stream');
+    const get = async (): Promise<string> => (await stream.request({ path: '/', method: 'GET' })).body.text();
+    expect(await get()).toBe('ok');
+    await expect(get()).rejects.toThrow();
+    expect(requests).toBe(2);
+    await upstreams.close();
+    server.close();
+    await once(server, 'close');
+  });
+});
+
+/** Opens a tunnel by hand; resolves with the answer's head and the socket. */
+async function upgrade(path: string, headers: readonly string[]): Promise<{ head: string; socket: Socket }> {
+  const { hostname, port } = new URL(world.url);
+  const socket = connect(Number(port), hostname);
+  socket.setEncoding('latin1');
+  socket.on('error', () => {});
+  const lines = [
+    `GET ${path} HTTP/1.1`,
+    `Host: ${hostname}:${port}`,
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Version: 13',
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+    ...headers,
+    '',
+    '',
+  ];
+  socket.write(lines.join('\r\n'));
+  let head = '';
+  while (!head.includes('\r\n\r\n')) {
+    const [chunk] = (await Promise.race([once(socket, 'data'), once(socket, 'close').then(() => [null])])) as [
+      string | null,
+    ];
+    if (chunk === null) break;
+    head += chunk;
+  }
+  return { head, socket };
+}
+
+describe('tunnels', () => {
+  test('pass where a rule says so, without keys, cookies or the upstream’s', async () => {
+    const { bot } = world.keys;
+    const { head, socket } = await upgrade('/shop/v1/stream', [
+      `X-API-Key: ${bot}`,
+      'Cookie: a=canary-cookie',
+      'Origin: ' + world.url,
+      `Sec-WebSocket-Protocol: chat, ${bot}`,
+    ]);
+    expect(head).toMatch(/^HTTP\/1\.1 101 /);
+    expect(head.toLowerCase()).not.toContain('set-cookie');
+    socket.write('frames are not looked into');
+    const [echo] = (await once(socket, 'data')) as [string];
+    expect(echo).toBe('frames are not looked into');
+    const last = (await world.upstream.ledger()).requests.findLast(({ event }) => event === 'upgrade');
+    expect(last?.url).toBe('/v1/stream');
+    expect(JSON.stringify(last?.raw_headers)).not.toContain(bot);
+    expect(JSON.stringify(last?.raw_headers)).not.toContain('canary-cookie');
+    expect(last?.headers['x-upstream-token']).toBe('shop-token-7');
+    socket.destroy();
+    await once(socket, 'close');
+  });
+
+  test.each([
+    ['without a key', '/shop/v1/stream', [], 401],
+    ['where no rule says so', '/shop/v1/orders/o1', ['key'], 403],
+    ['on an undeclared route', '/open/v1/x', ['key'], 403],
+    ['on a path with tricks', '/shop/v1/%2e%2e/stream', ['key'], 400],
+    ['on the gateway’s own paths', '/livez', ['key'], 400],
+  ] as const)('are refused %s', async (_name, path, headers, status) => {
+    const before = await arrived();
+    const { head, socket } = await upgrade(
+      path,
+      headers.map(() => `X-API-Key: ${world.keys.bot}`),
+    );
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    socket.destroy();
+    expect(await arrived()).toBe(before);
+  });
+
+  test('are refused while paused, and cut by a pause', async () => {
+    const open = await upgrade('/shop/v1/stream', [`X-API-Key: ${world.keys.bot}`]);
+    expect(open.head).toMatch(/ 101 /);
+    const closed = once(open.socket, 'close');
+    const lift = await world.pause('orders.stream');
+    await closed;
+    const refused = await upgrade('/shop/v1/stream', [`X-API-Key: ${world.keys.bot}`]);
+    expect(refused.head).toMatch(/^HTTP\/1\.1 423 /);
+    await lift();
+  });
+
+  test('are cut when the key is revoked', async () => {
+    const fresh = await world.freshBot();
+    const open = await upgrade('/shop/v1/stream', [`X-API-Key: ${fresh.key}`]);
+    expect(open.head).toMatch(/ 101 /);
+    const closed = once(open.socket, 'close');
+    await fresh.revoke();
+    await closed;
+  });
+});
+
+test('a read that streams is cut when its key is revoked', async () => {
+  const fresh = await world.freshBot();
+  const before = await arrived();
+  const reading = fetch(`${world.url}/shop/v1/orders/o1?mode=never`, { headers: { 'x-api-key': fresh.key } });
+  await until(async () => (await arrived()) > before);
+  await fresh.revoke();
+  await expect(reading).rejects.toThrow();
+});
