@@ -58,8 +58,9 @@ export function rollback(database: SqlDatabase): void {
 /**
  * Opens the store's file, makes it where this is a new installation, and compares it with the mark beside it.
  * Throws the driver's error for a file that cannot be opened.
+ * @param now the time at which a new store's clock begins, ms
  */
-export function openStoreFile(path: string, open: OpenDatabase): OpenStore | RolledBack {
+export function openStoreFile(path: string, open: OpenDatabase, now: number): OpenStore | RolledBack {
   makePrivateFolder(path);
   const beside = readInstallMark(path);
   const file = join(path, 'store.db');
@@ -76,9 +77,9 @@ export function openStoreFile(path: string, open: OpenDatabase): OpenStore | Rol
     }
     if (found === null) {
       const installId = randomBytes(16).toString('hex');
-      inTransaction(database, session, Date.now(), () => {
+      inTransaction(database, session, now, () => {
         // Another process may have made the store in between.
-        if (session.meta.find() === null) session.meta.create(installId, Date.now());
+        if (session.meta.find() === null) session.meta.create(installId, now);
       });
     }
     const { installId, epoch, commits } = session.meta.get();
@@ -114,7 +115,7 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
  * @param clock the caller's clock, for tests; `null` takes the machine's
  */
 export function bootStore(path: string, open: OpenDatabase, clock: (() => number) | null): Booted {
-  const opened = openStoreFile(path, open);
+  const opened = openStoreFile(path, open, clock === null ? Date.now() : clock());
   if (opened.kind === 'rolled_back') return opened;
   const { database, session, mark } = opened;
   try {

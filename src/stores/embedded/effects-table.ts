@@ -96,7 +96,10 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     binding: (workspace, key) => read(byKey.get(columnText(workspace), columnText(key))),
     effect(workspace, id) {
       const cached = executing.get(id);
-      if (cached !== undefined && cached.record.workspace === workspace) return cached.record;
+      if (cached !== undefined && cached.record.workspace === workspace) {
+        seen.set(id, cached);
+        return cached.record;
+      }
       const found = find(workspace, id);
       return found?.kind === 'effect' ? found.effect : null;
     },
@@ -106,7 +109,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     },
     put({ record, binding }) {
       const { id, life } = record;
-      const there = executing.get(id) ?? seen.get(id);
+      // A record that the step has not looked at is a new one.
+      const there = seen.get(id);
       const shared = sharedCall(record, there?.record);
       const document: EffectDocument = { call: shared ?? encodeCall(record), life: encodeLife(record) };
       documents.set(record, document);

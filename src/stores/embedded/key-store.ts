@@ -24,7 +24,7 @@ export interface KeyStore {
  * @throws StoreUnavailable for a store that was set back or emptied
  */
 export async function openKeyStore(path: string): Promise<KeyStore> {
-  const opened = openStoreFile(path, await loadDriver());
+  const opened = openStoreFile(path, await loadDriver(), Date.now());
   if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
   const { database, session, mark } = opened;
   if (opened.fresh) writeInstallMark(path, mark);
@@ -61,7 +61,7 @@ export async function glanceAtStore(path: string): Promise<StoreGlance> {
   const open = await loadDriver();
   const inUse = isLocked(path, open);
   try {
-    const opened = openStoreFile(path, open);
+    const opened = openStoreFile(path, open, Date.now());
     if (opened.kind === 'rolled_back') return { state: 'broken', message: opened.message, inUse };
     const keys = opened.session.keys.list(null);
     opened.database.close();

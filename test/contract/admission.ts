@@ -1,0 +1,247 @@
+import { describe, expect, it } from 'vitest';
+import type { Deny } from '../../src/effects/verdict.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  ANY,
+  budgetOf,
+  committed,
+  dispatched,
+  FAILED,
+  leaseOf,
+  newId,
+  permit,
+  PERSON,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+const DENY: Deny = {
+  kind: 'deny',
+  decision: 'denied_policy',
+  reason: { code: 'rule_denied', message: 'Refunds stop at noon.', rule: 'payments/noon' },
+  trace: permit().trace,
+};
+
+export function describeAdmission(open: OpenStore, capabilities: Capabilities): void {
+  describe('admission', () => {
+    const at = useStore(open, capabilities);
+
+    it('admits a call with a fence of the first attempt and the nonce of its owner', async () => {
+      const request = admitRequest();
+      const admission = await at.store.admit(request);
+      if (admission.kind !== 'dispatch') throw new Error(admission.kind);
+      expect(admission.effect).toMatchObject({ id: request.effectId, attempt: 1, generation: 1 });
+      expect(leaseOf(admission.effect).fence).toEqual({ epoch: admission.ledger.epoch, n: 1, nonce: request.nonce });
+    });
+
+    at.timed('fixes dispatch_by, lease_end and quiesce_until by its own clock', async () => {
+      const { effect } = await dispatched(at.store);
+      const lease = leaseOf(effect);
+      expect(lease.admittedAt).toBe(at.now());
+      expect(lease.dispatchBy).toBe(at.now() + 2_000);
+      expect(lease.leaseEnd).toBe(at.now() + 9_000);
+      expect(lease.quiesceUntil).toBeGreaterThanOrEqual(at.now() + 69_000);
+    });
+
+    it('answers with exactly the record that can be read afterwards', async () => {
+      const { effect } = await dispatched(at.store, { metadata: { ticket: 7 } });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+    });
+
+    it('says that the same key is running', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(again).toMatchObject({ kind: 'existing', effect: { id: effect.id, life: { state: 'executing' } } });
+      expect(again.kind === 'existing' && again.retryAfterMs).toBeGreaterThan(0);
+    });
+
+    it('answers a committed key with the original receipt', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed('the.very.bytes', 'rcp_1')));
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(again).toMatchObject({
+        kind: 'existing',
+        effect: { life: { state: 'committed', receipt: { id: 'rcp_1', jws: 'the.very.bytes' } } },
+      });
+    });
+
+    it('refuses another fingerprint under the key, and changes nothing', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      const other = await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other' }));
+      expect(other).toMatchObject({
+        kind: 'refused',
+        decision: 'idempotency_conflict',
+        reason: { code: 'key_reused' },
+      });
+      expect(JSON.stringify(other)).not.toContain(effect.id);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+    });
+
+    it('keeps the keys of workspaces apart', async () => {
+      await dispatched(at.store, { idempotencyKey: 'k' });
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', workspace: 'other' });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();
+      expect(await at.store.effect('other', effect.id)).toEqual(effect);
+    });
+
+    it('begins the next attempt and generation of a key whose attempt failed', async () => {
+      const first = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(first.effect, FAILED));
+      const second = await dispatched(at.store, { idempotencyKey: 'k' });
+      expect(second.effect).toMatchObject({ id: first.effect.id, attempt: 2, generation: 2 });
+      expect(leaseOf(second.effect).fence.n).toBe(2);
+    });
+
+    it('takes at most ten attempts of one key', async () => {
+      for (let attempt = 1; attempt <= 10; attempt += 1) {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+        await at.store.settle(settleRequest(effect, FAILED));
+      }
+      const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
+    });
+
+    it('never sends an unknown effect again where the upstream does not remove duplicates', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(again).toMatchObject({ kind: 'existing', safeToRetry: false, effect: { life: { state: 'unknown' } } });
+    });
+
+    it('repeats an unknown effect under the same upstream key where the upstream removes duplicates', async () => {
+      const times = { idempotentForMs: 60_000 };
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const again = await dispatched(at.store, { idempotencyKey: 'k', times });
+      expect(again.effect).toMatchObject({ id: effect.id, attempt: 2, generation: 1, mayHaveHappened: true });
+    });
+
+    at.timed('does not repeat it once the upstream has forgotten its key', async () => {
+      const times = { idempotentForMs: 60_000 };
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      at.advance(60_000);
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', times }))).toMatchObject({
+        kind: 'existing',
+        safeToRetry: false,
+      });
+    });
+
+    it('does not repeat it when the tool means another request by now', async () => {
+      const times = { idempotentForMs: 60_000 };
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const changed = admitRequest({ idempotencyKey: 'k', times, action: { toolDigest: 'sha256:other' } });
+      expect(await at.store.admit(changed)).toMatchObject({ kind: 'existing', safeToRetry: false });
+    });
+
+    it('admits one of a hundred concurrent calls with one key', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 100 }, () => at.store.admit(admitRequest({ idempotencyKey: 'k' }))),
+      );
+      expect(answers.filter(({ kind }) => kind === 'dispatch')).toHaveLength(1);
+      expect(answers.filter(({ kind }) => kind === 'existing')).toHaveLength(99);
+    });
+
+    it('admits concurrent calls with different keys, each at a place of its own in the ledger', async () => {
+      const answers = await Promise.all(Array.from({ length: 64 }, () => dispatched(at.store)));
+      expect(new Set(answers.map(({ ledger }) => ledger.seq)).size).toBe(64);
+      expect(new Set(answers.map(({ effect }) => effect.id)).size).toBe(64);
+    });
+
+    it('records a refusal as an effect of its own, and binds no key by it', async () => {
+      const refused = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: DENY }));
+      if (refused.kind !== 'refused') throw new Error(refused.kind);
+      expect(refused).toMatchObject({ decision: 'denied_policy', reason: DENY.reason });
+      expect(await at.store.effect(WORKSPACE, refused.effectId)).toMatchObject({
+        life: { state: 'denied', decision: 'denied_policy', reason: DENY.reason },
+      });
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({ kind: 'dispatch' });
+    });
+
+    it('answers a committed key with its receipt even when policy would refuse it now', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: DENY }));
+      expect(again).toMatchObject({ kind: 'existing', effect: { id: effect.id } });
+    });
+
+    it('tells who may not act nothing of what the key is bound to', async () => {
+      await dispatched(at.store, { idempotencyKey: 'k' });
+      const verdict: Deny = {
+        ...DENY,
+        decision: 'denied_permission',
+        reason: { code: 'tool_not_allowed', message: '-' },
+      };
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_permission',
+      });
+    });
+
+    it('refuses what was evaluated under a policy that is no longer active, and writes nothing', async () => {
+      await at.store.activatePolicy('v2', []);
+      const request = admitRequest();
+      expect(await at.store.admit(request)).toMatchObject({ kind: 'stale', versions: { policy: 'v2' } });
+      expect(await at.store.effect(WORKSPACE, request.effectId)).toBeNull();
+      expect(await at.store.admit(admitRequest({ seen: { policy: 'v2', pauses: 0 } }))).toMatchObject({
+        kind: 'dispatch',
+      });
+    });
+
+    it('keeps the active policy over a restart', async () => {
+      await at.store.activatePolicy('v2', []);
+      await at.reopen();
+      expect(await at.store.admit(admitRequest())).toMatchObject({ kind: 'stale', versions: { policy: 'v2' } });
+    });
+
+    it('refuses a gateway that has not heard of a pause', async () => {
+      const by = { keyId: 'key_1', keyKind: 'account', user: 'maria' } as const;
+      await at.store.setPause({
+        id: newId('pau'),
+        workspace: WORKSPACE,
+        scope: { kind: 'workspace' },
+        reason: 'incident',
+        until: null,
+        by,
+        actor: PERSON,
+      });
+      const { version } = await at.store.pauses(WORKSPACE);
+      expect(await at.store.admit(admitRequest())).toMatchObject({ kind: 'stale', versions: { pauses: version } });
+      const paused = admitRequest({
+        seen: { policy: '', pauses: version },
+        pausedBy: { id: 'pau_1', reason: 'incident', until: null },
+      });
+      expect(await at.store.admit(paused)).toMatchObject({ kind: 'refused', decision: 'denied_paused' });
+    });
+
+    at.timed('refuses a budget window that has ended since the call was evaluated', async () => {
+      const window = { kind: 'calendar', start: at.now() - 1_000, end: at.now() + 1_000 } as const;
+      const verdict = permit([budgetOf(100, 1, { window })]);
+      at.advance(1_000);
+      expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({ kind: 'stale' });
+    });
+
+    it('previews what admission would answer, and writes nothing', async () => {
+      const request = admitRequest({ verdict: permit([budgetOf(100, 60)]) });
+      const before = await at.store.ledger(WORKSPACE, 0, 100);
+      expect(await at.store.preview(request)).toMatchObject({ kind: 'dispatch' });
+      expect(await at.store.preview(request)).toMatchObject({ kind: 'dispatch' });
+      expect(await at.store.effect(WORKSPACE, request.effectId)).toBeNull();
+      expect(await at.store.ledger(WORKSPACE, 0, 100)).toEqual(before);
+      expect(await at.store.budgets(WORKSPACE)).toEqual([]);
+      expect((await at.store.effects(WORKSPACE, ANY)).items).toEqual([]);
+      expect(await at.store.admit(request)).toMatchObject({ kind: 'dispatch' });
+    });
+
+    at.timed('finds an effect whose lease is over unknown, whoever asks first', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      at.advance(9_000);
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(again).toMatchObject({ kind: 'existing', effect: { id: effect.id, life: { state: 'unknown' } } });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
+    });
+  });
+}

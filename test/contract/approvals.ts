@@ -1,0 +1,179 @@
+import { describe, expect, it } from 'vitest';
+import type { ApprovalRequirement } from '../../src/effects/verdict.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  type AdmitOverrides,
+  approvalBy,
+  budgetOf,
+  committed,
+  dispatched,
+  newId,
+  permit,
+  settleRequest,
+  voteRequest,
+  WORKSPACE,
+} from './requests.ts';
+
+export function describeApprovals(open: OpenStore, capabilities: Capabilities): void {
+  describe('approvals', () => {
+    const at = useStore(open, capabilities);
+    const asking = (requirement: Partial<ApprovalRequirement> = {}) => permit([], [approvalBy(requirement)]);
+
+    async function pending(overrides: AdmitOverrides = {}) {
+      const admission = await at.store.admit(admitRequest({ verdict: asking(), ...overrides }));
+      if (admission.kind !== 'pending') throw new Error(`expected pending, was ${JSON.stringify(admission)}`);
+      return admission;
+    }
+
+    it('records a request for approval together with the effect that waits', async () => {
+      const { effect, approval, created } = await pending({ idempotencyKey: 'k' });
+      expect(created).toBe(true);
+      expect(effect.life).toEqual({ state: 'pending_approval', approvalId: approval.id });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+      expect(await at.store.approvals(WORKSPACE, 'pending')).toEqual([approval]);
+      expect(await at.store.approvals('other', null)).toEqual([]);
+    });
+
+    it('asks once, however often the call is sent', async () => {
+      const first = await pending({ idempotencyKey: 'k' });
+      const again = await pending({ idempotencyKey: 'k' });
+      expect(again).toMatchObject({ created: false, approval: { id: first.approval.id } });
+      expect(await at.store.approvals(WORKSPACE, null)).toHaveLength(1);
+    });
+
+    it('runs the call once its approval is granted, and uses the approval up', async () => {
+      const { approval } = await pending({ idempotencyKey: 'k' });
+      expect(await at.store.vote(voteRequest(approval.id))).toMatchObject({
+        kind: 'counted',
+        approval: { status: 'granted' },
+      });
+      expect(await at.store.grantedApprovals(10)).toMatchObject([{ id: approval.id }]);
+      const admission = await dispatched(at.store, { idempotencyKey: 'k', verdict: asking() });
+      expect(admission.approval).toMatchObject({ id: approval.id, status: 'used' });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status: 'used' });
+      expect(await at.store.grantedApprovals(10)).toEqual([]);
+    });
+
+    it('needs as many different people as the quorum says', async () => {
+      const verdict = asking({ quorum: 2 });
+      const { approval } = await pending({ verdict });
+      await at.store.vote(voteRequest(approval.id, { user: 'maria' }));
+      expect(await at.store.vote(voteRequest(approval.id, { user: 'maria', keyId: 'key_other' }))).toMatchObject({
+        kind: 'counted',
+        approval: { status: 'pending' },
+      });
+      expect(await at.store.vote(voteRequest(approval.id, { user: 'omar' }))).toMatchObject({
+        approval: { status: 'granted' },
+      });
+    });
+
+    it('counts concurrent votes of different people once each', async () => {
+      const { approval } = await pending({ verdict: asking({ quorum: 5 }) });
+      const users = ['a', 'b', 'c', 'd', 'e', 'a', 'b'];
+      await Promise.all(users.map((user) => at.store.vote(voteRequest(approval.id, { user }))));
+      const decided = await at.store.approval(WORKSPACE, approval.id);
+      expect(decided?.status).toBe('granted');
+      expect(decided?.votes.map(({ user }) => user).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    });
+
+    it('binds a rejection to the key and to the action', async () => {
+      const { approval, effect } = await pending({ idempotencyKey: 'k', fingerprint: 'refund of 42' });
+      await at.store.vote(voteRequest(approval.id, { verdict: 'reject', comment: 'no' }));
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'rejected' } });
+      for (const idempotencyKey of ['k', 'another key']) {
+        const again = await at.store.admit(
+          admitRequest({ idempotencyKey, fingerprint: 'refund of 42', verdict: asking() }),
+        );
+        expect(again).toMatchObject({ kind: 'refused', reason: { code: 'approval_rejected' } });
+      }
+    });
+
+    at.timed('lets the action be asked for again under a new key after the cool-down', async () => {
+      const { approval } = await pending({ fingerprint: 'refund of 42' });
+      await at.store.vote(voteRequest(approval.id, { verdict: 'reject' }));
+      at.advance(24 * 3_600_000);
+      expect(await pending({ fingerprint: 'refund of 42', idempotencyKey: 'new' })).toMatchObject({ created: true });
+    });
+
+    it('takes no decision from who asked, nor from a key made afterwards', async () => {
+      const { approval } = await pending();
+      for (const vote of [
+        { user: approval.requester.agentOwner ?? '' },
+        { user: approval.requester.keyMadeBy ?? '' },
+        { keyId: approval.requester.keyId },
+        { keyCreatedAt: approval.createdAt + 1 },
+      ]) {
+        expect(await at.store.vote(voteRequest(approval.id, vote))).toMatchObject({ kind: 'own_request' });
+      }
+      expect(await at.store.vote(voteRequest(approval.id, { requirements: [] }))).toMatchObject({
+        kind: 'not_an_approver',
+      });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
+    });
+
+    it('takes no vote after the decision, and none in another workspace', async () => {
+      const { approval } = await pending();
+      expect(await at.store.vote(voteRequest(approval.id, { workspace: 'other' }))).toEqual({ kind: 'absent' });
+      await at.store.vote(voteRequest(approval.id));
+      expect(await at.store.vote(voteRequest(approval.id, { user: 'omar', verdict: 'reject' }))).toMatchObject({
+        kind: 'already_decided',
+        approval: { status: 'granted' },
+      });
+    });
+
+    at.timed('frees the key and the money of a request that nobody decided', async () => {
+      const verdict = permit([budgetOf(100, 100)], [approvalBy({ expiresMs: 1_000 })]);
+      const { approval, effect } = await pending({ idempotencyKey: 'k', verdict });
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 100 }]);
+      at.advance(1_000);
+      expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 1 });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status: 'expired' });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
+        life: { state: 'denied', reason: { code: 'approval_expired' } },
+      });
+      await dispatched(at.store, { idempotencyKey: 'k', verdict: permit([budgetOf(100, 100)]) });
+    });
+
+    it('asks anew when what was asked for has changed, and earlier votes are void', async () => {
+      const verdict = asking({ quorum: 2 });
+      const first = await pending({ idempotencyKey: 'k', approvalDigest: 'before', verdict });
+      await at.store.vote(voteRequest(first.approval.id));
+      const second = await pending({ idempotencyKey: 'k', approvalDigest: 'after', verdict });
+      expect(second.approval.id).not.toBe(first.approval.id);
+      expect(second.approval.votes).toEqual([]);
+      expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
+    });
+
+    it('lets at most twenty effects of an agent wait', async () => {
+      for (let waiting = 0; waiting < 20; waiting += 1) await pending();
+      expect(await at.store.admit(admitRequest({ verdict: asking() }))).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'too_many_pending' },
+      });
+      expect(await at.store.admit(admitRequest({ verdict: asking(), actor: { agentId: 'other-bot' } }))).toMatchObject({
+        kind: 'pending',
+      });
+    });
+
+    it('keeps what waits, and the votes so far, over a restart', async () => {
+      const { approval, effect } = await pending({ verdict: asking({ quorum: 2 }) });
+      await at.store.vote(voteRequest(approval.id, { comment: newId('why') }));
+      const before = await at.store.approval(WORKSPACE, approval.id);
+      await at.reopen();
+      expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(before);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+    });
+
+    it('covers one dispatch: a second attempt is not approved by it', async () => {
+      const { approval } = await pending({ idempotencyKey: 'k' });
+      await at.store.vote(voteRequest(approval.id));
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', verdict: asking() });
+      await at.store.settle(settleRequest(effect, { kind: 'failed', result: null }));
+      const again = await pending({ idempotencyKey: 'k' });
+      expect(again.approval.id).not.toBe(approval.id);
+      expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'refused' });
+    });
+  });
+}

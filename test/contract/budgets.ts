@@ -1,0 +1,256 @@
+import { describe, expect, it } from 'vitest';
+import { DAY, type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  budgetOf,
+  committed,
+  dispatched,
+  FAILED,
+  permit,
+  rateOf,
+  resolveRequest,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+const LARGEST = Number.MAX_SAFE_INTEGER;
+const HOUR = 3_600_000;
+
+export function describeBudgets(open: OpenStore, capabilities: Capabilities): void {
+  describe('budgets', () => {
+    const at = useStore(open, capabilities);
+    const spend = (limit: number, amount: number | null, more: Parameters<typeof budgetOf>[2] = {}) => ({
+      verdict: permit([budgetOf(limit, amount, more)]),
+    });
+
+    it('holds on admission what the call may cost', async () => {
+      const admission = await dispatched(at.store, spend(100, 60));
+      expect(admission.budgets).toMatchObject([{ limit: 100, spent: 0, held: 60 }]);
+      expect(admission.effect).toMatchObject({ holdState: 'held', holds: [{ amount: 60 }] });
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([
+        { budget: 'payments/daily', unit: 'EUR-cent', limit: 100, spent: 0, held: 60, resetsAt: null },
+      ]);
+    });
+
+    it('lets the limit be reached exactly, and not passed by one', async () => {
+      await dispatched(at.store, spend(100, 99));
+      expect(await at.store.admit(admitRequest(spend(100, 2)))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_budget',
+        reason: { code: 'budget_exceeded' },
+        budgets: [{ limit: 100, spent: 0, held: 99 }],
+      });
+      await dispatched(at.store, spend(100, 1));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 100 }]);
+    });
+
+    it('holds all of a hierarchy or nothing', async () => {
+      const verdict = permit([
+        budgetOf(100, 10, { budget: 'payments/agent' }),
+        budgetOf(5, 10, { budget: 'payments/workspace' }),
+      ]);
+      expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({ decision: 'denied_budget' });
+      expect((await at.store.budgets(WORKSPACE)).filter(({ held }) => held > 0)).toEqual([]);
+    });
+
+    it('posts what was held when the call is committed', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 60, held: 0 }]);
+    });
+
+    it('gives back what was held when the call failed', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, FAILED));
+      expect((await at.store.budgets(WORKSPACE)).filter(({ spent, held }) => spent + held > 0)).toEqual([]);
+      await dispatched(at.store, spend(100, 100));
+    });
+
+    it('keeps the hold of an unknown effect until it is resolved', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      expect(await at.store.admit(admitRequest(spend(100, 60)))).toMatchObject({ decision: 'denied_budget' });
+      await at.store.resolve(resolveRequest(effect, 'not_happened', { force: true }));
+      await dispatched(at.store, spend(100, 60));
+    });
+
+    it('posts the hold of an unknown effect that turns out to have happened', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      await at.store.resolve(resolveRequest(effect, 'happened'));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 60, held: 0 }]);
+    });
+
+    it('posts a hold that was given back when it turns out late that the call happened', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, FAILED));
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 60, held: 0 }]);
+    });
+
+    it('settles once: a second settlement posts nothing more', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      const request = settleRequest(effect, committed());
+      await Promise.all([at.store.settle(request), at.store.settle(request), at.store.settle(request)]);
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 60, held: 0 }]);
+    });
+
+    it('lets exactly as many of 256 concurrent calls through as the budget allows', async () => {
+      const answers = await Promise.all(Array.from({ length: 256 }, () => at.store.admit(admitRequest(spend(100, 1)))));
+      expect(answers.filter(({ kind }) => kind === 'dispatch')).toHaveLength(100);
+      expect(answers.filter(({ kind }) => kind === 'refused')).toHaveLength(156);
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 0, held: 100 }]);
+    });
+
+    it('refuses an amount that is not one', async () => {
+      expect(await at.store.admit(admitRequest(spend(100, null)))).toMatchObject({
+        decision: 'denied_budget',
+        reason: { code: 'amount_invalid' },
+      });
+    });
+
+    it('takes an amount of nothing', async () => {
+      const { effect } = await dispatched(at.store, spend(0, 0));
+      expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
+    });
+
+    it.each([2 ** 31 - 1, 2 ** 31, 2 ** 32, 2 ** 53 - 1])('counts %d exactly', async (amount) => {
+      const { effect } = await dispatched(at.store, spend(LARGEST, amount - 1));
+      await at.store.settle(settleRequest(effect, committed()));
+      await dispatched(at.store, spend(LARGEST, LARGEST - amount));
+      await at.reopen();
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([
+        { limit: LARGEST, spent: amount - 1, held: LARGEST - amount },
+      ]);
+      expect(await at.store.admit(admitRequest(spend(LARGEST, 2)))).toMatchObject({ decision: 'denied_budget' });
+      await dispatched(at.store, spend(LARGEST, 1));
+    });
+
+    it('keeps buckets, budgets and workspaces apart', async () => {
+      await dispatched(at.store, spend(10, 10, { bucket: '["a"]' }));
+      await dispatched(at.store, spend(10, 10, { bucket: '["A"]' }));
+      await dispatched(at.store, spend(10, 10, { bucket: '["a"]', budget: 'payments/other' }));
+      await dispatched(at.store, { ...spend(10, 10, { bucket: '["a"]' }), workspace: 'other' });
+      expect(await at.store.budgets(WORKSPACE)).toHaveLength(3);
+      expect(await at.store.budgets('other')).toHaveLength(1);
+    });
+
+    it('uses the limit in force at the call, whatever it was before', async () => {
+      await dispatched(at.store, spend(100, 60));
+      expect(await at.store.admit(admitRequest(spend(50, 1)))).toMatchObject({ decision: 'denied_budget' });
+      await dispatched(at.store, spend(200, 100));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ limit: 200, held: 160 }]);
+    });
+
+    at.timed('begins anew with the next calendar window, and posts into the window of the hold', async () => {
+      const first = { kind: 'calendar', start: at.now(), end: at.now() + HOUR } as const;
+      const next = { kind: 'calendar', start: first.end, end: first.end + HOUR } as const;
+      const held = await dispatched(at.store, spend(100, 100, { window: first }));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ resetsAt: first.end, held: 100 }]);
+      at.advance(HOUR);
+      await dispatched(at.store, spend(100, 70, { window: next }));
+      await at.store.settle(settleRequest(held.effect, committed()));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ resetsAt: next.end, spent: 0, held: 70 }]);
+    });
+
+    at.timed('forgets what was spent once a rolling window has passed since the settlement', async () => {
+      const window = { kind: 'rolling', ms: DAY } as const;
+      const { effect } = await dispatched(at.store, spend(100, 100, { window }));
+      at.advance(5_000);
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(DAY - 1);
+      expect(await at.store.admit(admitRequest(spend(100, 1, { window })))).toMatchObject({
+        decision: 'denied_budget',
+      });
+      at.advance(DAY / 1_000 + 1);
+      await dispatched(at.store, spend(100, 100, { window }));
+    });
+
+    at.timed('ages a rolling window part by part', async () => {
+      const window = { kind: 'rolling', ms: HOUR } as const;
+      for (let quarter = 0; quarter < 4; quarter += 1) {
+        const { effect } = await dispatched(at.store, spend(100, 25, { window }));
+        await at.store.settle(settleRequest(effect, committed()));
+        at.advance(HOUR / 4);
+      }
+      at.advance(HOUR / 1_000);
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 75 }]);
+      at.advance(HOUR / 4);
+      await at.reopen();
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 50 }]);
+      await dispatched(at.store, spend(100, 50, { window }));
+      expect(await at.store.admit(admitRequest(spend(100, 1, { window })))).toMatchObject({
+        decision: 'denied_budget',
+      });
+    });
+
+    at.timed('never lets an open hold age out of a rolling window', async () => {
+      const window = { kind: 'rolling', ms: HOUR } as const;
+      const { effect } = await dispatched(at.store, spend(100, 100, { window }));
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      at.advance(10 * DAY);
+      await at.store.sweep(100);
+      expect(await at.store.admit(admitRequest(spend(100, 1, { window })))).toMatchObject({
+        decision: 'denied_budget',
+      });
+    });
+
+    at.timed('counts attempts against a rate, gives none back, and forgets them after the window', async () => {
+      const verdict = permit([rateOf(3, 60_000)]);
+      for (let call = 0; call < 3; call += 1) {
+        const { effect } = await dispatched(at.store, { verdict });
+        await at.store.settle(settleRequest(effect, FAILED));
+      }
+      expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({
+        decision: 'denied_budget',
+        reason: { code: 'rate_limited' },
+      });
+      at.advance(60_060);
+      await dispatched(at.store, { verdict });
+    });
+
+    it('limits the rate of concurrent calls exactly', async () => {
+      const verdict = permit([rateOf(10, 3_600_000)]);
+      const answers = await Promise.all(Array.from({ length: 40 }, () => at.store.admit(admitRequest({ verdict }))));
+      expect(answers.filter(({ kind }) => kind === 'dispatch')).toHaveLength(10);
+    });
+
+    it('does not let a used budget change its unit or window unless it is to begin anew', async () => {
+      const daily = { budget: 'payments/daily', unit: 'EUR-cent', window: 'rolling 86400000', reset: false };
+      await at.store.activatePolicy('v1', [daily]);
+      const seen = { policy: 'v1', pauses: 0 };
+      const { effect } = await dispatched(at.store, { ...spend(100, 60), seen });
+      await at.store.settle(settleRequest(effect, committed()));
+      const calls = { ...daily, unit: 'calls' };
+      expect(await at.store.activatePolicy('v2', [calls])).toMatchObject({
+        kind: 'budget_redefined',
+        budgets: [{ budget: 'payments/daily' }],
+      });
+      expect(await at.store.admit(admitRequest({ seen }))).toMatchObject({ kind: 'dispatch' });
+      expect(await at.store.activatePolicy('v2', [{ ...calls, reset: true }])).toEqual({
+        kind: 'active',
+        version: 'v2',
+      });
+      expect((await at.store.budgets(WORKSPACE)).filter(({ spent, held }) => spent + held > 0)).toEqual([]);
+    });
+
+    it('lets an unused budget change as it likes', async () => {
+      const daily = { budget: 'payments/daily', unit: 'EUR-cent', window: 'day UTC', reset: false };
+      await at.store.activatePolicy('v1', [daily]);
+      expect(await at.store.activatePolicy('v2', [{ ...daily, window: 'month UTC' }])).toMatchObject({
+        kind: 'active',
+      });
+    });
+
+    it('has the same figures after a restart', async () => {
+      const first = await dispatched(at.store, spend(100, 10));
+      await at.store.settle(settleRequest(first.effect, committed()));
+      await dispatched(at.store, spend(100, 20));
+      const before = await at.store.budgets(WORKSPACE);
+      await at.reopen();
+      expect(await at.store.budgets(WORKSPACE)).toEqual(before);
+      expect(before).toMatchObject([{ spent: 10, held: 20 }]);
+    });
+  });
+}

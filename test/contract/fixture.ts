@@ -1,0 +1,79 @@
+import { afterEach, beforeEach, it } from 'vitest';
+import type { EffectStore } from '../../src/effects/store.ts';
+
+/** How a store is to be opened for one promise. */
+export interface ContractOptions {
+  readonly retention: { readonly keysMs: number | null; readonly effectsMs: number; readonly denialsMs: number };
+  /** The clock to use, where the store takes one; ms since the epoch. */
+  readonly clock: () => number;
+}
+
+/** A store that a test has opened, empty. */
+export interface StoreUnderTest {
+  readonly store: EffectStore;
+  /** Closes it and opens it again on the same data, as a restart does. */
+  reopen(): Promise<EffectStore>;
+  /** Closes it and removes its data. */
+  close(): Promise<void>;
+}
+
+export type OpenStore = (options: ContractOptions) => Promise<StoreUnderTest>;
+
+/** What not every store can do; each gap with its reason. */
+export interface Capabilities {
+  /** Why the store does not run by the test's clock, or `null` where it does. */
+  readonly noClock: string | null;
+  /** Why effects may still execute after a restart, or `null` where a restart proves their owners dead. */
+  readonly ownersSurvive: string | null;
+}
+
+/** The store and the clock of the promise that is being checked. */
+export interface Fixture {
+  readonly store: EffectStore;
+  now(): number;
+  advance(ms: number): void;
+  /** Sets the clock, also back. */
+  setClock(at: number): void;
+  reopen(): Promise<void>;
+  /** A promise that depends on time passing. */
+  readonly timed: typeof it | typeof it.skip;
+  readonly capabilities: Capabilities;
+}
+
+export const DAY = 86_400_000;
+export const RETENTION = { keysMs: 365 * DAY, effectsMs: 30 * DAY, denialsMs: 7 * DAY };
+
+/** Opens a fresh store before each promise, and closes it afterwards. To be called within a `describe`. */
+export function useStore(open: OpenStore, capabilities: Capabilities, retention = RETENTION): Fixture {
+  let time = 1_750_000_000_000;
+  let opened: StoreUnderTest | null = null;
+  beforeEach(async () => {
+    time = 1_750_000_000_000;
+    opened = await open({ retention, clock: () => time });
+  });
+  afterEach(async () => {
+    await opened?.close();
+    opened = null;
+  });
+  function current(): StoreUnderTest {
+    if (opened === null) throw new Error('the store is opened before each promise, not before');
+    return opened;
+  }
+  return {
+    get store() {
+      return current().store;
+    },
+    now: () => time,
+    advance(ms) {
+      time += ms;
+    },
+    setClock(at) {
+      time = at;
+    },
+    async reopen() {
+      await current().reopen();
+    },
+    timed: capabilities.noClock === null ? it : it.skip,
+    capabilities,
+  };
+}

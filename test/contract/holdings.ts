@@ -1,0 +1,231 @@
+import { describe, expect, it } from 'vitest';
+import type { Obligation } from '../../src/effects/verdict.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  AGENT,
+  claimRequest,
+  committed,
+  dispatched,
+  newId,
+  permit,
+  PERSON,
+  reservationRequest,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+const CLAIM: Obligation = { kind: 'claim', rule: 'crm/one-at-a-time', target: 'customer:7', hold: 'call' };
+const OTHER = { agentId: 'other-bot' };
+
+export function describeHoldings(open: OpenStore, capabilities: Capabilities): void {
+  describe('claims', () => {
+    const at = useStore(open, capabilities);
+
+    it('gives a target to one agent at a time', async () => {
+      const taken = await at.store.takeClaim(claimRequest('customer:7'));
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      expect(await at.store.takeClaim(claimRequest('customer:7', OTHER))).toEqual({ kind: 'held', claim: taken.claim });
+      expect(await at.store.claim(WORKSPACE, taken.claim.id)).toEqual(taken.claim);
+      expect(await at.store.claims(WORKSPACE)).toEqual([taken.claim]);
+    });
+
+    it('lets one of many concurrent agents have it', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 30 }, (_, n) => at.store.takeClaim(claimRequest('customer:7', { agentId: `bot-${n}` }))),
+      );
+      expect(answers.filter(({ kind }) => kind === 'made')).toHaveLength(1);
+    });
+
+    it('gives the holder its own claim again', async () => {
+      const first = await at.store.takeClaim(claimRequest('customer:7'));
+      const second = await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 120_000 }));
+      if (first.kind !== 'made' || second.kind !== 'made') throw new Error('not made');
+      expect(second.claim.id).toBe(first.claim.id);
+      expect(second.claim.expiresAt).toBeGreaterThan(first.claim.expiresAt);
+    });
+
+    it('is free again once released', async () => {
+      const taken = await at.store.takeClaim(claimRequest('customer:7'));
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      expect(await at.store.releaseClaim('other', taken.claim.id, AGENT)).toBeNull();
+      expect(await at.store.releaseClaim(WORKSPACE, taken.claim.id, AGENT)).toMatchObject({ id: taken.claim.id });
+      expect(await at.store.releaseClaim(WORKSPACE, taken.claim.id, AGENT)).toBeNull();
+      expect(await at.store.takeClaim(claimRequest('customer:7', OTHER))).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('is over when its time is, and can be prolonged before', async () => {
+      const taken = await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      at.advance(999);
+      expect(await at.store.renewClaim(WORKSPACE, taken.claim.id, 1_000, AGENT)).toMatchObject({
+        expiresAt: at.now() + 1_000,
+      });
+      at.advance(1_000);
+      expect(await at.store.renewClaim(WORKSPACE, taken.claim.id, 1_000, AGENT)).toBeNull();
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      expect(await at.store.takeClaim(claimRequest('customer:7', OTHER))).toMatchObject({ kind: 'made' });
+    });
+
+    it('gives an agent at most twenty', async () => {
+      for (let n = 0; n < 20; n += 1) await at.store.takeClaim(claimRequest(`customer:${n}`));
+      expect(await at.store.takeClaim(claimRequest('customer:20'))).toEqual({ kind: 'too_many', limit: 20 });
+    });
+
+    it('keeps other agents’ calls off a claimed target', async () => {
+      await at.store.takeClaim(claimRequest('customer:7'));
+      const action = { target: 'customer:7' };
+      expect(await at.store.admit(admitRequest({ action, actor: OTHER }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_claim',
+      });
+      expect(await at.store.admit(admitRequest({ action }))).toMatchObject({ kind: 'dispatch' });
+    });
+
+    it('holds a target for a call from admission to settlement', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      const other = { verdict: permit([CLAIM]), actor: OTHER };
+      expect(await at.store.admit(admitRequest(other))).toMatchObject({ decision: 'denied_claim' });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      await dispatched(at.store, other);
+    });
+
+    at.timed('holds it for an unknown effect until that is quiet', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const other = { verdict: permit([CLAIM]), actor: OTHER };
+      at.advance(68_000);
+      expect(await at.store.admit(admitRequest(other))).toMatchObject({ decision: 'denied_claim' });
+      at.advance(2_000);
+      await dispatched(at.store, other);
+    });
+  });
+
+  describe('reservations', () => {
+    const at = useStore(open, capabilities);
+    const reserve = (units: number): Obligation => ({
+      kind: 'reserve',
+      rule: 'ml/gpu',
+      pool: 'gpu',
+      units,
+      capacity: 4,
+    });
+
+    it('sets units aside up to the capacity', async () => {
+      const made = await at.store.makeReservation(reservationRequest({ units: 3 }));
+      if (made.kind !== 'made') throw new Error(made.kind);
+      expect(await at.store.makeReservation(reservationRequest({ units: 2, ...OTHER }))).toEqual({
+        kind: 'full',
+        free: 1,
+      });
+      expect(await at.store.reservation(WORKSPACE, made.reservation.id)).toEqual(made.reservation);
+      expect(await at.store.reservations(WORKSPACE)).toEqual([made.reservation]);
+    });
+
+    it('never sets more aside than there is, however many ask at once', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 20 }, (_, n) => at.store.makeReservation(reservationRequest({ agentId: `bot-${n}` }))),
+      );
+      expect(answers.filter(({ kind }) => kind === 'made')).toHaveLength(4);
+    });
+
+    it('gives released units back', async () => {
+      const made = await at.store.makeReservation(reservationRequest({ units: 4 }));
+      if (made.kind !== 'made') throw new Error(made.kind);
+      expect(await at.store.releaseReservation(WORKSPACE, made.reservation.id, AGENT)).toEqual(made.reservation);
+      expect(await at.store.releaseReservation(WORKSPACE, made.reservation.id, AGENT)).toBeNull();
+      expect(await at.store.makeReservation(reservationRequest({ units: 4, ...OTHER }))).toMatchObject({
+        kind: 'made',
+      });
+    });
+
+    at.timed('gives units back when the time is over', async () => {
+      await at.store.makeReservation(reservationRequest({ units: 4, ttlMs: 1_000 }));
+      at.advance(1_000);
+      expect(await at.store.reservations(WORKSPACE)).toEqual([]);
+      expect(await at.store.makeReservation(reservationRequest({ units: 4, ...OTHER }))).toMatchObject({
+        kind: 'made',
+      });
+    });
+
+    it('lends units to running calls and gets them back', async () => {
+      const verdict = permit([reserve(2)]);
+      const first = await dispatched(at.store, { verdict });
+      await dispatched(at.store, { verdict });
+      expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_reservation',
+      });
+      await at.store.settle(settleRequest(first.effect, committed()));
+      await dispatched(at.store, { verdict });
+    });
+
+    at.timed('lends them to an unknown effect until that is quiet', async () => {
+      const verdict = permit([reserve(4)]);
+      const { effect } = await dispatched(at.store, { verdict });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({ decision: 'denied_reservation' });
+      at.advance(70_000);
+      await dispatched(at.store, { verdict });
+    });
+  });
+
+  describe('pauses', () => {
+    const at = useStore(open, capabilities);
+    const pause = (keyKind: 'account' | 'administrative', until: number | null = null, workspace = WORKSPACE) => ({
+      id: newId('pau'),
+      workspace,
+      scope: { kind: 'tool', glob: 'payments.**' } as const,
+      reason: 'incident 12',
+      until,
+      by: { keyId: 'key_1', keyKind, user: 'maria' },
+      actor: PERSON,
+    });
+
+    it('grows the version with every pause that is set or lifted', async () => {
+      const before = await at.store.pauses(WORKSPACE);
+      const set = await at.store.setPause(pause('account'));
+      const during = await at.store.pauses(WORKSPACE);
+      expect(during.version).toBeGreaterThan(before.version);
+      expect(during.pauses).toEqual([set]);
+      expect(await at.store.liftPause(WORKSPACE, set.id, 'account', PERSON)).toEqual({ kind: 'lifted', pause: set });
+      const after = await at.store.pauses(WORKSPACE);
+      expect(after.version).toBeGreaterThan(during.version);
+      expect(after.pauses).toEqual([]);
+    });
+
+    it('lets only an administrative key lift what one has set', async () => {
+      const set = await at.store.setPause(pause('administrative'));
+      expect(await at.store.liftPause(WORKSPACE, set.id, 'account', PERSON)).toMatchObject({
+        kind: 'administrative_only',
+      });
+      expect((await at.store.pauses(WORKSPACE)).pauses).toHaveLength(1);
+      expect(await at.store.liftPause(WORKSPACE, set.id, 'administrative', PERSON)).toMatchObject({ kind: 'lifted' });
+      expect(await at.store.liftPause(WORKSPACE, set.id, 'administrative', PERSON)).toEqual({ kind: 'absent' });
+    });
+
+    at.timed('ends a pause at its time', async () => {
+      await at.store.setPause(pause('account', at.now() + 1_000));
+      expect((await at.store.pauses(WORKSPACE)).pauses).toHaveLength(1);
+      at.advance(1_000);
+      expect((await at.store.pauses(WORKSPACE)).pauses).toEqual([]);
+    });
+
+    it('tells listeners which workspace’s pauses have changed, and keeps workspaces apart', async () => {
+      const heard: string[] = [];
+      at.store.onPausesChanged((workspace) => heard.push(workspace));
+      await at.store.setPause(pause('account', null, 'other'));
+      expect(heard).toEqual(['other']);
+      expect((await at.store.pauses(WORKSPACE)).pauses).toEqual([]);
+    });
+
+    it('keeps pauses and their version over a restart', async () => {
+      await at.store.setPause(pause('account'));
+      const before = await at.store.pauses(WORKSPACE);
+      await at.reopen();
+      expect(await at.store.pauses(WORKSPACE)).toEqual(before);
+    });
+  });
+}

@@ -1,0 +1,109 @@
+import { describe, expect, it } from 'vitest';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import { keyRecord, PERSON, WORKSPACE } from './requests.ts';
+
+export function describeKeys(open: OpenStore, capabilities: Capabilities): void {
+  describe('keys, workspaces and agents', () => {
+    const at = useStore(open, capabilities);
+
+    it('finds a key by its handle, with all it was put with', async () => {
+      const key = keyRecord({ scopes: ['tools:read', 'effects:run'], allowedTools: ['a.b'], expiresAt: 2 ** 45 });
+      await at.store.putKey(key, PERSON);
+      expect(await at.store.key(key.handle)).toEqual(key);
+      expect(await at.store.key(key.handle.toUpperCase())).toBeNull();
+      expect(await at.store.key('')).toBeNull();
+      await at.reopen();
+      expect(await at.store.key(key.handle)).toEqual(key);
+    });
+
+    it('lists the keys of a user, or all', async () => {
+      const mine = keyRecord();
+      const others = keyRecord({ user: 'omar' });
+      const nobodys = keyRecord({ user: null, kind: 'administrative', workspace: null });
+      for (const key of [mine, others, nobodys]) await at.store.putKey(key, PERSON);
+      expect(await at.store.keys('maria')).toEqual([mine]);
+      expect(await at.store.keys(null)).toEqual([mine, others, nobodys]);
+    });
+
+    it('revokes a key once, for good', async () => {
+      const key = keyRecord();
+      await at.store.putKey(key, PERSON);
+      const revoked = await at.store.endKey(key.id, { kind: 'revoked' }, PERSON);
+      expect(revoked?.revokedAt).toBeGreaterThan(0);
+      expect(await at.store.endKey(key.id, { kind: 'replaced', by: 'key_new', overlapMs: 1 }, PERSON)).toEqual(revoked);
+      expect(await at.store.key(key.handle)).toEqual(revoked);
+      expect(await at.store.endKey('key_none', { kind: 'revoked' }, PERSON)).toBeNull();
+    });
+
+    at.timed('lets a replaced key live on for the overlap, and never longer than it would have', async () => {
+      const [long, short] = [keyRecord(), keyRecord({ expiresAt: at.now() + 10 })];
+      for (const key of [long, short]) {
+        await at.store.putKey(key, PERSON);
+        await at.store.endKey(key.id, { kind: 'replaced', by: 'key_new', overlapMs: 60_000 }, PERSON);
+      }
+      expect(await at.store.key(long.handle)).toMatchObject({ expiresAt: at.now() + 60_000, replacedBy: 'key_new' });
+      expect(await at.store.key(short.handle)).toMatchObject({ expiresAt: at.now() + 10 });
+    });
+
+    it('tells listeners whose key has changed', async () => {
+      const heard: (readonly string[] | null)[] = [];
+      at.store.onKeysChanged((handles) => heard.push(handles));
+      const key = keyRecord();
+      await at.store.putKey(key, PERSON);
+      await at.store.endKey(key.id, { kind: 'revoked' }, PERSON);
+      expect(heard).toEqual([[key.handle], [key.handle]]);
+    });
+
+    it('notes the use of a key at most once a minute', async () => {
+      const key = keyRecord();
+      await at.store.putKey(key, PERSON);
+      await at.store.touchKeys([key.id, 'key_none'], 1_000_000);
+      await at.store.touchKeys([key.id], 1_059_999);
+      expect(await at.store.key(key.handle)).toMatchObject({ lastUsedAt: 1_000_000 });
+      await at.store.touchKeys([key.id], 1_060_000);
+      expect(await at.store.key(key.handle)).toMatchObject({ lastUsedAt: 1_060_000 });
+    });
+
+    it('has the making and the end of a key in the ledger, without its hash', async () => {
+      const key = keyRecord({ hash: 'the-hash-of-it' });
+      await at.store.putKey(key, PERSON);
+      await at.store.endKey(key.id, { kind: 'revoked' }, PERSON);
+      const events = await at.store.ledger(WORKSPACE, 0, 10);
+      expect(events.map(({ kind }) => kind)).toEqual(['key.created', 'key.revoked']);
+      expect(JSON.stringify(events)).not.toContain('the-hash-of-it');
+    });
+
+    it('knows whether a workspace is new', async () => {
+      expect(await at.store.putWorkspace('demo', PERSON)).toBe(true);
+      expect(await at.store.putWorkspace('demo', PERSON)).toBe(false);
+      expect(await at.store.putWorkspace('Demo', PERSON)).toBe(true);
+      expect([...(await at.store.workspaces())].sort()).toEqual(['Demo', 'demo']);
+    });
+
+    it('keeps agents as they were last put', async () => {
+      const agent = {
+        id: 'support-bot',
+        workspace: WORKSPACE,
+        disabled: false,
+        team: 'support',
+        owner: 'maria',
+        roles: ['refunds'],
+        attributes: { trust: 2, region: 'eu', beta: true },
+      };
+      await at.store.putAgent(agent, PERSON);
+      await at.store.putAgent(agent, PERSON);
+      await at.store.putAgent({ ...agent, disabled: true }, PERSON);
+      expect(await at.store.agents()).toEqual([{ ...agent, disabled: true }]);
+      const events = await at.store.ledger(WORKSPACE, 0, 10);
+      expect(events.map(({ kind }) => kind)).toEqual(['agent.registered', 'agent.registered']);
+    });
+
+    it('keeps the id of the installation', async () => {
+      const { installId } = at.store;
+      expect(installId).not.toBe('');
+      await at.reopen();
+      expect(at.store.installId).toBe(installId);
+      expect(at.store.health()).toMatchObject({ ready: true, problem: null });
+    });
+  });
+}

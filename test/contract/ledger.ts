@@ -1,0 +1,219 @@
+import { describe, expect, it } from 'vitest';
+import type { LedgerEvent } from '../../src/effects/ledger.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  AGENT,
+  ANY,
+  committed,
+  dispatched,
+  FAILED,
+  permit,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+export function describeLedger(open: OpenStore, capabilities: Capabilities): void {
+  describe('ledger', () => {
+    const at = useStore(open, capabilities);
+
+    const seqs = (events: readonly LedgerEvent[]): number[] => events.map(({ seq }) => seq);
+    const counted = (first: number, length: number): number[] => Array.from({ length }, (_, n) => first + n);
+
+    async function all(workspace = WORKSPACE): Promise<readonly LedgerEvent[]> {
+      return await at.store.ledger(workspace, 0, 10_000);
+    }
+
+    it('has no gaps, and stands in order, whatever runs at once', async () => {
+      await Promise.all(
+        Array.from({ length: 50 }, async (_, n) => {
+          const { effect } = await dispatched(at.store);
+          await at.store.settle(settleRequest(effect, n % 3 === 0 ? FAILED : committed()));
+        }),
+      );
+      const events = await all();
+      expect(events.length).toBeGreaterThanOrEqual(150);
+      expect(seqs(events)).toEqual(counted(1, events.length));
+      expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
+      for (const [n, { at: time }] of events.entries()) expect(time).toBeGreaterThanOrEqual(events[n - 1]?.at ?? 0);
+    });
+
+    it('goes on without a gap after a restart', async () => {
+      await dispatched(at.store);
+      const before = await all();
+      await at.reopen();
+      await dispatched(at.store);
+      const after = await all();
+      expect(after.slice(0, before.length)).toEqual(before);
+      expect(seqs(after)).toEqual(counted(1, after.length));
+    });
+
+    it('says beforehand at which place an admission stands', async () => {
+      await dispatched(at.store);
+      const { effect, ledger } = await dispatched(at.store);
+      const event = (await all()).find(({ seq }) => seq === ledger.seq);
+      expect(event).toMatchObject({ kind: 'effect.admitted', effectId: effect.id });
+    });
+
+    it('tells an effect’s story in order, and only its own', async () => {
+      const { effect } = await dispatched(at.store);
+      await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, committed('j', 'rcp_7')));
+      const story = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(story.map(({ kind }) => kind)).toEqual([
+        'effect.admitted',
+        'execution.started',
+        'execution.succeeded',
+        'receipt.issued',
+      ]);
+      expect(story.every(({ effectId }) => effectId === effect.id)).toBe(true);
+      expect(story.at(-1)?.data).toEqual({ receipt_id: 'rcp_7' });
+      expect(await at.store.effectLedger('other', effect.id)).toEqual([]);
+    });
+
+    it('is read in parts of any size', async () => {
+      for (let n = 0; n < 5; n += 1) {
+        const { effect } = await dispatched(at.store);
+        await at.store.settle(settleRequest(effect, committed()));
+      }
+      const events = await all();
+      for (const size of [1, 2, 3, 7]) {
+        const read: LedgerEvent[] = [];
+        for (;;) {
+          const part = await at.store.ledger(WORKSPACE, read.at(-1)?.seq ?? 0, size);
+          expect(part.length).toBeLessThanOrEqual(size);
+          if (part.length === 0) break;
+          read.push(...part);
+        }
+        expect(read).toEqual(events);
+      }
+      expect(await at.store.ledger(WORKSPACE, events.length, 10)).toEqual([]);
+    });
+
+    it('counts each workspace by itself', async () => {
+      await dispatched(at.store);
+      await dispatched(at.store, { workspace: 'other' });
+      expect(seqs(await all('other'))).toEqual([1]);
+      expect(await all('nobody')).toEqual([]);
+    });
+
+    it('takes events that belong to no step', async () => {
+      await at.store.append(WORKSPACE, [
+        { kind: 'policy.loaded', effectId: null, actor: { type: 'gateway', id: 'g' }, data: { version: 'v1' } },
+        { kind: 'read.batch', effectId: null, actor: AGENT, data: { reads: 12, deep: { list: [1, null, 'ü'] } } },
+      ]);
+      expect(await all()).toMatchObject([
+        { seq: 1, kind: 'policy.loaded', effectId: null, actor: { type: 'gateway', id: 'g' }, data: { version: 'v1' } },
+        { seq: 2, kind: 'read.batch', data: { reads: 12, deep: { list: [1, null, 'ü'] } } },
+      ]);
+      await at.store.append(WORKSPACE, []);
+      expect(await all()).toHaveLength(2);
+    });
+
+    at.timed('counts a storm of duplicates instead of writing each', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
+      const before = (await all()).length;
+      const storm = Array.from({ length: 200 }, () => at.store.admit(admitRequest({ idempotencyKey: 'k' })));
+      for (const answer of await Promise.all(storm)) expect(answer.kind).toBe('existing');
+      expect((await all()).length - before).toBe(10);
+      at.advance(1_000);
+      await at.store.sweep(1);
+      const events = (await all()).slice(before);
+      expect(events).toHaveLength(11);
+      expect(events.at(-1)).toMatchObject({ kind: 'effect.duplicate_blocked', data: { repeated: 190 } });
+    });
+
+    at.timed('writes duplicates again in the next second', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
+      const before = (await all()).length;
+      for (let second = 0; second < 3; second += 1) {
+        for (let n = 0; n < 4; n += 1) await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+        at.advance(1_000);
+      }
+      expect((await all()).length - before).toBe(12);
+    });
+  });
+
+  describe('lists', () => {
+    const at = useStore(open, capabilities);
+
+    async function make(count: number, overrides: Parameters<typeof dispatched>[1] = {}) {
+      const made = [];
+      for (let n = 0; n < count; n += 1) made.push((await dispatched(at.store, overrides)).effect);
+      return made;
+    }
+
+    it('shows each effect once over its pages, newest first, also where times are equal', async () => {
+      const made = await make(23);
+      const seen: string[] = [];
+      let cursor: string | null = null;
+      do {
+        const page = await at.store.effects(WORKSPACE, { ...ANY, limit: 5, cursor });
+        expect(page.items.length).toBeLessThanOrEqual(5);
+        seen.push(...page.items.map(({ id }) => id));
+        cursor = page.next;
+      } while (cursor !== null);
+      expect(seen).toEqual(made.map(({ id }) => id).reverse());
+    });
+
+    it('keeps its place while new effects are made', async () => {
+      const made = await make(6);
+      const first = await at.store.effects(WORKSPACE, { ...ANY, limit: 3 });
+      await make(4);
+      const second = await at.store.effects(WORKSPACE, { ...ANY, limit: 3, cursor: first.next });
+      expect([...first.items, ...second.items].map(({ id }) => id)).toEqual(made.map(({ id }) => id).reverse());
+    });
+
+    it('finds effects by state, decision, tool and agent, and by all of them together', async () => {
+      const [one, two] = await make(2);
+      const [three] = await make(1, { action: { tool: 'crm.update' } });
+      const [four] = await make(1, { actor: { agentId: 'other-bot' } });
+      if (!one || !two || !three || !four) throw new Error('not made');
+      await at.store.settle(settleRequest(one, committed()));
+      await at.store.settle(settleRequest(two, UNKNOWN));
+      await at.store.admit(
+        admitRequest({
+          verdict: {
+            kind: 'deny',
+            decision: 'denied_policy',
+            reason: { code: 'rule_denied', message: '-' },
+            trace: permit().trace,
+          },
+        }),
+      );
+      const found = async (filter: Partial<typeof ANY>) =>
+        (await at.store.effects(WORKSPACE, { ...ANY, ...filter })).items.map(({ id }) => id);
+      expect(await found({ state: 'committed' })).toEqual([one.id]);
+      expect(await found({ state: 'unknown' })).toEqual([two.id]);
+      expect(await found({ state: 'executing' })).toEqual([four.id, three.id]);
+      expect(await found({ decision: 'denied_policy' })).toHaveLength(1);
+      expect(await found({ decision: 'in_progress' })).toEqual([four.id, three.id]);
+      expect(await found({ decision: 'unknown_effect' })).toEqual([two.id]);
+      expect(await found({ tool: 'crm.update' })).toEqual([three.id]);
+      expect(await found({ agentId: 'other-bot' })).toEqual([four.id]);
+      expect(await found({ agentId: 'support-bot', tool: 'payments.refund', state: 'committed' })).toEqual([one.id]);
+      expect(await found({ agentId: 'other-bot', tool: 'crm.update' })).toEqual([]);
+      expect((await at.store.effects('other', ANY)).items).toEqual([]);
+    });
+
+    at.timed('finds effects by time: from a time on, up to before another', async () => {
+      const start = at.now();
+      const made = [];
+      for (let n = 0; n < 5; n += 1) {
+        made.push(...(await make(1)));
+        at.advance(1_000);
+      }
+      const found = async (filter: Partial<typeof ANY>) =>
+        (await at.store.effects(WORKSPACE, { ...ANY, ...filter })).items.map(({ id }) => id);
+      const ids = made.map(({ id }) => id).reverse();
+      expect(await found({ since: start + 1_000, until: start + 3_000 })).toEqual(ids.slice(2, 4));
+      expect(await found({ since: start + 1_000, agentId: 'support-bot' })).toEqual(ids.slice(0, 4));
+      expect(await found({ until: start + 1, tool: 'payments.refund' })).toEqual(ids.slice(4));
+      expect(await found({ since: start + 5_000 })).toEqual([]);
+      expect(await found({ until: start })).toEqual([]);
+    });
+  });
+}

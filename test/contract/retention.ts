@@ -1,0 +1,131 @@
+import { describe, expect, it } from 'vitest';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import { type Capabilities, DAY, type OpenStore, RETENTION, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  ANY,
+  committed,
+  dispatched,
+  FAILED,
+  permit,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+export function describeRetention(open: OpenStore, capabilities: Capabilities): void {
+  describe('retention', () => {
+    const at = useStore(open, capabilities);
+
+    at.timed('keeps receipt and key when the record’s time is over', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed('kept.receipt.bytes', 'rcp_1')));
+      at.advance(RETENTION.effectsMs + 1);
+      expect(await at.store.sweep(100)).toMatchObject({ aged: 1 });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();
+      expect((await at.store.effects(WORKSPACE, ANY)).items).toEqual([]);
+      await at.reopen();
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toEqual({ id: 'rcp_1', jws: 'kept.receipt.bytes' });
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({
+        kind: 'expired',
+        tombstone: { id: effect.id, idempotencyKey: 'k', outcome: { state: 'committed' } },
+      });
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other' }))).toMatchObject({
+        decision: 'idempotency_conflict',
+      });
+    });
+
+    at.timed('keeps a record for all of its time', async () => {
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(RETENTION.effectsMs - 1);
+      expect(await at.store.sweep(100)).toMatchObject({ aged: 0 });
+      expect(await at.store.effect(WORKSPACE, effect.id)).not.toBeNull();
+    });
+
+    at.timed('lets a key whose attempt failed long ago be used again', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, FAILED));
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.sweep(100);
+      const again = await dispatched(at.store, { idempotencyKey: 'k' });
+      expect(await at.store.settle(settleRequest(again.effect, committed()))).toMatchObject({ kind: 'settled' });
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({
+        kind: 'existing',
+        effect: { id: again.effect.id },
+      });
+    });
+
+    at.timed('forgets a key when the time of keys is over', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.sweep(100);
+      at.advance(RETENTION.keysMs);
+      await at.store.sweep(100);
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toBeNull();
+      await dispatched(at.store, { idempotencyKey: 'k', fingerprint: 'anything' });
+    });
+
+    at.timed('never forgets what is not settled', async () => {
+      const running = await dispatched(at.store);
+      const unknown = await dispatched(at.store);
+      await at.store.settle(settleRequest(unknown.effect, UNKNOWN));
+      at.advance(1_000 * DAY);
+      await at.store.sweep(100);
+      await at.store.sweep(100);
+      for (const { effect } of [running, unknown]) {
+        expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
+      }
+    });
+
+    at.timed('forgets refusals when their time is over, in as many rounds as it takes', async () => {
+      const verdict = {
+        kind: 'deny',
+        decision: 'denied_policy',
+        reason: { code: 'rule_denied', message: '-' },
+        trace: permit().trace,
+      } as const;
+      for (let n = 0; n < 5; n += 1) await at.store.admit(admitRequest({ verdict }));
+      expect((await at.store.effects(WORKSPACE, ANY)).items).toHaveLength(5);
+      at.advance(RETENTION.denialsMs + 1);
+      expect(await at.store.sweep(3)).toMatchObject({ aged: 3 });
+      expect(await at.store.sweep(3)).toMatchObject({ aged: 2 });
+      expect((await at.store.effects(WORKSPACE, ANY)).items).toEqual([]);
+      expect(await at.store.ledger(WORKSPACE, 0, 10)).toHaveLength(5);
+    });
+  });
+
+  describe('time and life', () => {
+    const at = useStore(open, capabilities);
+
+    at.timed('never lets time go back, not even over a restart', async () => {
+      await dispatched(at.store);
+      const before = at.store.now();
+      at.setClock(at.now() - 3_600_000);
+      expect(at.store.now()).toBeGreaterThanOrEqual(before);
+      await at.reopen();
+      expect(at.store.now()).toBeGreaterThanOrEqual(before);
+      const { effect } = await dispatched(at.store);
+      expect(effect.createdAt).toBeGreaterThanOrEqual(before);
+    });
+
+    it('is ready, and says how durable it is', () => {
+      const health = at.store.health();
+      expect(health).toMatchObject({ ready: true, problem: null });
+      expect(health.durability).not.toBe('');
+      expect(health.epoch).toBeGreaterThanOrEqual(1);
+    });
+
+    it('finishes what is under way when it is closed, and takes nothing afterwards', async () => {
+      const { store } = at;
+      const underWay = dispatched(store);
+      await store.close();
+      await expect(underWay).resolves.toMatchObject({ kind: 'dispatch' });
+      await expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
+      await at.reopen();
+      const { effect } = await underWay;
+      expect(await at.store.effect(WORKSPACE, effect.id)).not.toBeNull();
+    });
+  });
+}

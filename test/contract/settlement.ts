@@ -1,0 +1,264 @@
+import { describe, expect, it } from 'vitest';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import {
+  admitRequest,
+  committed,
+  dispatched,
+  FAILED,
+  leaseOf,
+  resolveRequest,
+  settleRequest,
+  UNKNOWN,
+  WORKSPACE,
+} from './requests.ts';
+
+const IDEMPOTENT = { idempotencyKey: 'k', times: { idempotentForMs: 3_600_000 } };
+
+export function describeSettlement(open: OpenStore, capabilities: Capabilities): void {
+  describe('settlement', () => {
+    const at = useStore(open, capabilities);
+
+    it('stores the outcome, the receipt and the stages in one step', async () => {
+      const { effect } = await dispatched(at.store);
+      const settlement = await at.store.settle(settleRequest(effect, committed('a.b.c', 'rcp_1')));
+      if (settlement.kind !== 'settled') throw new Error(settlement.kind);
+      expect(settlement.effect).toMatchObject({
+        life: { state: 'committed', receipt: { id: 'rcp_1', jws: 'a.b.c' }, result: { status: 201 } },
+      });
+      expect(settlement.effect.stages).toHaveLength(effect.stages.length + 1);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(settlement.effect);
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toEqual({ id: 'rcp_1', jws: 'a.b.c' });
+    });
+
+    it.each([
+      ['nonce', { nonce: 'another owner' }],
+      ['attempt', { n: 2 }],
+      ['epoch', { epoch: 99 }],
+    ])('refuses a settlement whose fence has another %s, and changes nothing', async (_, difference) => {
+      const { effect } = await dispatched(at.store);
+      const fence = { ...leaseOf(effect).fence, ...difference };
+      const settlement = await at.store.settle(settleRequest(effect, committed(), { fence }));
+      expect(settlement.kind).toBe('refused');
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toBeNull();
+    });
+
+    it('takes the same settlement twice as one', async () => {
+      const { effect } = await dispatched(at.store);
+      const request = settleRequest(effect, committed());
+      const first = await at.store.settle(request);
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(await at.store.settle(request)).toMatchObject({ kind: 'settled' });
+      expect(first.kind).toBe('settled');
+      expect(await at.store.effectLedger(WORKSPACE, effect.id)).toEqual(events);
+    });
+
+    it('keeps the first receipt when another is offered for the same attempt', async () => {
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, committed('first.receipt.bytes')));
+      const second = await at.store.settle(settleRequest(effect, committed('second.receipt.bytes')));
+      expect(second.kind).toBe('refused');
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toMatchObject({ jws: 'first.receipt.bytes' });
+    });
+
+    it('lets exactly one of two racing settlements win', async () => {
+      const { effect } = await dispatched(at.store);
+      const answers = await Promise.all([
+        at.store.settle(settleRequest(effect, committed('one.receipt'))),
+        at.store.settle(settleRequest(effect, committed('other.receipt'))),
+      ]);
+      expect(answers.map(({ kind }) => kind).sort()).toEqual(['refused', 'settled']);
+    });
+
+    it('says so when there is no such effect', async () => {
+      const { effect } = await dispatched(at.store);
+      const settlement = await at.store.settle(settleRequest(effect, FAILED, { effectId: 'eff_none' }));
+      expect(settlement).toEqual({ kind: 'absent' });
+      expect(await at.store.settle(settleRequest(effect, FAILED, { workspace: 'other' }))).toEqual({ kind: 'absent' });
+    });
+
+    it('takes late evidence that a failed attempt happened, while nobody has acted on the failure', async () => {
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, FAILED));
+      await at.store.settle(settleRequest(effect, committed('late.receipt')));
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
+        life: { state: 'committed', settledBy: { by: 'late_answer' }, receipt: { jws: 'late.receipt' } },
+      });
+    });
+
+    it('closes the key when late evidence contradicts a newer attempt', async () => {
+      const first = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(first.effect, FAILED));
+      const second = await dispatched(at.store, { idempotencyKey: 'k' });
+      const late = await at.store.settle(settleRequest(first.effect, committed()));
+      expect(late).toMatchObject({ kind: 'refused', contradiction: true, effect: { closed: true } });
+      await at.store.settle(settleRequest(second.effect, FAILED));
+      const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'key_closed' } });
+    });
+
+    it('never lets certainty fall: after an unknown attempt, a failed one is unknown', async () => {
+      const first = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      const second = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(second.effect, FAILED));
+      expect(await at.store.effect(WORKSPACE, first.effect.id)).toMatchObject({ life: { state: 'unknown' } });
+    });
+
+    it('takes an answer to the second attempt as evidence for the effect', async () => {
+      const first = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      const second = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(second.effect, committed('second.attempt')));
+      expect(await at.store.receipt(WORKSPACE, first.effect.id)).toMatchObject({ jws: 'second.attempt' });
+    });
+
+    it('frees the key of a first attempt that was stopped before its first byte', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(
+        settleRequest(effect, {
+          kind: 'denied',
+          decision: 'denied_claim',
+          reason: { code: 'state_drift', message: 'The payment has changed.' },
+          mismatches: [{ field: 'status', assumed: 'open', current: 'closed' }],
+        }),
+      );
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
+        life: { state: 'denied', mismatches: [{ field: 'status', assumed: 'open', current: 'closed' }] },
+      });
+      const { effect: next } = await dispatched(at.store, { idempotencyKey: 'k', fingerprint: 'replanned' });
+      expect(next.id).not.toBe(effect.id);
+    });
+
+    at.timed('declares an attempt lost when its lease is over, and not before', async () => {
+      const { effect } = await dispatched(at.store);
+      at.advance(8_999);
+      expect(await at.store.sweep(100)).toMatchObject({ lost: 0 });
+      at.advance(1);
+      expect(await at.store.sweep(100)).toMatchObject({ lost: 1 });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
+        life: { state: 'unknown', evidence: { code: 'lease_over' } },
+      });
+      expect(await at.store.sweep(100)).toMatchObject({ lost: 0 });
+    });
+
+    at.timed('takes the owner’s late answer after the lease', async () => {
+      const { effect } = await dispatched(at.store);
+      at.advance(10_000);
+      await at.store.sweep(100);
+      const late = await at.store.settle(settleRequest(effect, committed()));
+      expect(late).toMatchObject({ kind: 'settled', effect: { life: { settledBy: { by: 'late_answer' } } } });
+    });
+
+    if (capabilities.ownersSurvive === null) {
+      it('finds what was executing unknown after a restart', async () => {
+        const effects = await Promise.all(Array.from({ length: 20 }, () => dispatched(at.store)));
+        await at.reopen();
+        for (const { effect } of effects) {
+          expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
+        }
+      });
+
+      it('takes an answer that comes after the restart', async () => {
+        const { effect } = await dispatched(at.store);
+        await at.reopen();
+        expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
+      });
+    }
+
+    it('gives the receipt back byte for byte after a restart', async () => {
+      const jws = `eyJ.${'é漢😀"\\/\u2028'.repeat(40)}.sig`;
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed(jws, 'rcp_1')));
+      const before = await at.store.effect(WORKSPACE, effect.id);
+      await at.reopen();
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toEqual({ id: 'rcp_1', jws });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(before);
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(again).toMatchObject({ kind: 'existing', effect: { life: { receipt: { jws } } } });
+    });
+  });
+
+  describe('resolution', () => {
+    const at = useStore(open, capabilities);
+
+    async function unknownEffect() {
+      const { effect } = await dispatched(at.store);
+      const settlement = await at.store.settle(settleRequest(effect, UNKNOWN));
+      if (settlement.kind !== 'settled') throw new Error(settlement.kind);
+      return settlement.effect;
+    }
+
+    it('takes “happened” at any time, with the receipt signed before', async () => {
+      const effect = await unknownEffect();
+      const resolution = await at.store.resolve(resolveRequest(effect, 'happened'));
+      expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'committed' } } });
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toMatchObject({ jws: 'jws.resolved' });
+    });
+
+    it('refuses “not happened” while something may still be under way', async () => {
+      const effect = await unknownEffect();
+      const resolution = await at.store.resolve(resolveRequest(effect, 'not_happened'));
+      expect(resolution.kind).toBe('too_early');
+      expect(resolution.kind === 'too_early' && resolution.retryAfterMs).toBeGreaterThan(0);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+    });
+
+    at.timed('takes “not happened” from quiesce_until on', async () => {
+      const effect = await unknownEffect();
+      const { quiesceUntil } = leaseOf(effect);
+      at.setClock(quiesceUntil - 1);
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({
+        kind: 'too_early',
+        retryAfterMs: 1,
+      });
+      at.setClock(quiesceUntil);
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({
+        kind: 'resolved',
+        effect: { life: { state: 'failed', settledBy: { by: 'resolve', user: 'maria' } } },
+      });
+    });
+
+    it('takes it earlier only by force', async () => {
+      const effect = await unknownEffect();
+      const resolution = await at.store.resolve(resolveRequest(effect, 'not_happened', { force: true }));
+      expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'failed' } } });
+    });
+
+    it('takes the same resolution twice as one, and refuses the opposite', async () => {
+      const effect = await unknownEffect();
+      await at.store.resolve(resolveRequest(effect, 'happened'));
+      expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'unchanged' });
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened', { force: true }))).toMatchObject({
+        kind: 'already_resolved',
+      });
+    });
+
+    it('resolves only what is unknown', async () => {
+      const { effect } = await dispatched(at.store);
+      expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'not_unknown' });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'not_unknown' });
+      expect(await at.store.resolve(resolveRequest(effect, 'happened', { effectId: 'eff_none' }))).toEqual({
+        kind: 'absent',
+      });
+    });
+
+    it('refuses a resolution of an attempt that another has followed', async () => {
+      const first = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      const second = await dispatched(at.store, IDEMPOTENT);
+      await at.store.settle(settleRequest(second.effect, UNKNOWN));
+      expect(await at.store.resolve(resolveRequest(first.effect, 'happened'))).toMatchObject({ kind: 'moved' });
+    });
+
+    it('lets the owner’s answer and a resolution race: one of them settles', async () => {
+      const effect = await unknownEffect();
+      const [settlement, resolution] = await Promise.all([
+        at.store.settle(settleRequest(effect, committed('by.the.owner'))),
+        at.store.resolve(resolveRequest(effect, 'not_happened', { force: true })),
+      ]);
+      expect([settlement.kind === 'settled', resolution.kind === 'resolved'].filter(Boolean)).toHaveLength(1);
+    });
+  });
+}

@@ -1,0 +1,26 @@
+import { describe } from 'vitest';
+import { describeAdmission } from './admission.ts';
+import { describeApprovals } from './approvals.ts';
+import { describeBudgets } from './budgets.ts';
+import type { Capabilities, OpenStore } from './fixture.ts';
+import { describeHoldings } from './holdings.ts';
+import { describeKeys } from './keys.ts';
+import { describeLedger } from './ledger.ts';
+import { describeRepresentation } from './representation.ts';
+import { describeRetention } from './retention.ts';
+import { describeSettlement } from './settlement.ts';
+
+/** Every promise of the port `EffectStore`, for one store. All stores are held to the same ones. */
+export function describeStoreContract(name: string, open: OpenStore, capabilities: Capabilities): void {
+  describe(`${name} keeps the store's promises`, () => {
+    describeAdmission(open, capabilities);
+    describeSettlement(open, capabilities);
+    describeBudgets(open, capabilities);
+    describeApprovals(open, capabilities);
+    describeHoldings(open, capabilities);
+    describeLedger(open, capabilities);
+    describeKeys(open, capabilities);
+    describeRepresentation(open, capabilities);
+    describeRetention(open, capabilities);
+  });
+}
