@@ -5,19 +5,22 @@ import type { PolicyInput } from './input.ts';
 import type { CompiledRule } from './policies.ts';
 
 /** The rules that can apply to one tool, found by the values of a few facts. */
-export interface ToolIndex {
-  /** Rules that are asked for every call. */
-  readonly always: readonly CompiledRule[];
-  readonly keys: readonly KeyIndex[];
+export interface ToolIndex extends RuleIndex {
   /** Whether some rule in force at some time could permit a call. */
   readonly couldPermit: boolean;
   readonly hasShadow: boolean;
 }
 
+interface RuleIndex {
+  /** Rules that are asked for every call that comes here. */
+  readonly always: readonly CompiledRule[];
+  readonly keys: readonly KeyIndex[];
+}
+
 interface KeyIndex {
   readonly read: ReadFact;
-  /** Rules that ask for this very value. */
-  readonly byValue: ReadonlyMap<Json, readonly CompiledRule[]>;
+  /** Rules that ask for this very value, indexed by other facts where they are many. */
+  readonly byValue: ReadonlyMap<Json, RuleIndex>;
   /** Rules that match on unknown and ask for another type: a value of this type is unknown to them. */
   readonly mistyped: Readonly<Record<ScalarType | 'other', readonly CompiledRule[]>>;
 }
@@ -33,35 +36,43 @@ const MAX_VALUES = 64;
 
 /** Builds the index of one tool over its rules. */
 export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
-  let rest = rules;
-  const keys: KeyIndex[] = [];
-  while (keys.length < MAX_KEYS) {
-    const key = bestKey(rest);
-    if (key === null) break;
-    keys.push(keyIndex(key.read, key.members));
-    const taken = new Set(key.members.map(({ rule }) => rule));
-    rest = rest.filter((rule) => !taken.has(rule));
-  }
   return {
-    always: rest,
-    keys,
+    ...splitByFacts(rules, []),
     couldPermit: couldPermit(rules),
     hasShadow: rules.some((rule) => rule.mode === 'shadow'),
   };
 }
 
+/** @param used facts that have been asked on the way here */
+function splitByFacts(rules: readonly CompiledRule[], used: readonly string[]): RuleIndex {
+  let rest = rules;
+  const keys: KeyIndex[] = [];
+  while (keys.length < MAX_KEYS) {
+    const key = bestKey(rest, used);
+    if (key === null) break;
+    keys.push(keyIndex(key, used));
+    const taken = new Set(key.members.map(({ rule }) => rule));
+    rest = rest.filter((rule) => !taken.has(rule));
+  }
+  return { always: rest, keys };
+}
+
 /** The rules that match a call, in no order. Few others are asked. */
 export function matchingRules(index: ToolIndex, input: PolicyInput): CompiledRule[] {
   const matching: CompiledRule[] = [];
+  search(index, input, matching);
+  return matching;
+}
+
+function search(index: RuleIndex, input: PolicyInput, matching: CompiledRule[]): void {
   addMatching(index.always, input, matching);
   for (const key of index.keys) {
     const value = key.read(input, undefined);
     const type = scalarType(value);
     const bucket = value === undefined || type === 'other' ? undefined : key.byValue.get(value);
-    if (bucket !== undefined) addMatching(bucket, input, matching);
+    if (bucket !== undefined) search(bucket, input, matching);
     addMatching(key.mistyped[type], input, matching);
   }
-  return matching;
 }
 
 function addMatching(rules: readonly CompiledRule[], input: PolicyInput, matching: CompiledRule[]): void {
@@ -76,25 +87,30 @@ interface Member {
   readonly equality: Equality;
 }
 
+interface Key {
+  readonly fact: string;
+  readonly read: ReadFact;
+  readonly members: readonly Member[];
+}
+
 /** The fact that spares a call most rules: covers many, and splits them into small groups. */
-function bestKey(
-  rules: readonly CompiledRule[],
-): { readonly read: ReadFact; readonly members: readonly Member[] } | null {
+function bestKey(rules: readonly CompiledRule[], used: readonly string[]): Key | null {
   const byFact = new Map<string, Member[]>();
   for (const rule of rules)
     for (const equality of equalities(rule.perCall)) {
+      if (used.includes(equality.fact)) continue;
       const members = byFact.get(equality.fact) ?? [];
       // A rule with two equalities on one fact is placed by the first.
       if (members.at(-1)?.rule !== rule) members.push({ rule, equality });
       byFact.set(equality.fact, members);
     }
-  let best: { readonly read: ReadFact; readonly members: readonly Member[] } | null = null;
+  let best: Key | null = null;
   let bestSaved = MIN_SAVED - 1;
-  for (const members of byFact.values()) {
+  for (const [fact, members] of byFact) {
     const saved = members.length - largestGroup(members);
     const [first] = members;
     if (first === undefined || saved <= bestSaved) continue;
-    best = { read: first.equality.read, members };
+    best = { fact, read: first.equality.read, members };
     bestSaved = saved;
   }
   return best;
@@ -119,20 +135,22 @@ function largestGroup(members: readonly Member[]): number {
   return largest;
 }
 
-function keyIndex(read: ReadFact, members: readonly Member[]): KeyIndex {
-  const byValue = new Map<Json, CompiledRule[]>();
+function keyIndex({ fact, read, members }: Key, used: readonly string[]): KeyIndex {
+  const buckets = new Map<Json, CompiledRule[]>();
   const mistyped: Record<ScalarType | 'other', CompiledRule[]> = { string: [], number: [], boolean: [], other: [] };
   for (const { rule, equality } of members) {
     for (const value of new Set(equality.values)) {
-      const bucket = byValue.get(value) ?? [];
+      const bucket = buckets.get(value) ?? [];
       bucket.push(rule);
-      byValue.set(value, bucket);
+      buckets.set(value, bucket);
     }
     if (!rule.unknownIs) continue;
     const type = scalarType(equality.values[0]);
     for (const other of ['string', 'number', 'boolean', 'other'] as const)
       if (other !== type) mistyped[other].push(rule);
   }
+  const byValue = new Map<Json, RuleIndex>();
+  for (const [value, bucket] of buckets) byValue.set(value, splitByFacts(bucket, [...used, fact]));
   return { read, byValue, mistyped };
 }
 

@@ -18,6 +18,8 @@ const LEAVES: readonly ((value: Json, other: Json) => string)[] = [
   (value) => `not: { params.y: { ne: ${JSON.stringify(value)} } }`,
   (value) => `params.x: { eq: ${JSON.stringify(value)}, if_absent: true }`,
   (value) => `params.z: { ne: ${JSON.stringify(value)} }`,
+  (value, other) => `params.x: ${JSON.stringify(value)}, params.y: ${JSON.stringify(other)}`,
+  (value, other) => `params.y: ${JSON.stringify(value)}, params.x: ${JSON.stringify(other)}`,
   (value) => `all: [ { params.x: ${JSON.stringify(value)} }, { params.z: { exists: true } } ]`,
   (value, other) => `any: [ { params.x: ${JSON.stringify(value)} }, { params.y: ${JSON.stringify(other)} } ]`,
 ];

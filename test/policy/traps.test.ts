@@ -141,6 +141,23 @@ describe('3: cost that grows with the number of rules', () => {
     expect(outcome(judge(many, { tool: MAIL }))).toBe('permit');
   });
 
+  test('rules that only several facts together tell apart are found by them', () => {
+    const lines = Array.from(
+      { length: 1_000 },
+      (_, n) =>
+        `  - { id: r${n}, effect: deny, match: { agents: { team: [t${n % 10}] }, env: [e${Math.floor(n / 10) % 10}] }, when: { params.customer: c${Math.floor(n / 100)} } }\n`,
+    );
+    const set = compileText(`${HEAD}rules:\n  - ${ALLOW}\n${lines.join('')}`);
+    const overrides = { agent: { ...BOT, team: 't3' }, env: 'e2', params: { customer: 'c5' } };
+    expect(judge(set, overrides).trace.matched.map(({ rule }) => rule)).toEqual(['s/r523', 's/allow']);
+    const [first] = set.byTool.get(REFUND.name)?.keys ?? [];
+    const [second] = first?.byValue.values().next().value?.keys ?? [];
+    const [third] = second?.byValue.values().next().value?.keys ?? [];
+    expect([...(third?.byValue.values() ?? [])].map(({ always }) => always.length)).toEqual(
+      Array.from({ length: 10 }, () => 1),
+    );
+  });
+
   test.each([[undefined], [null], [7], [['c1']], [true], [{ c1: 1 }]])(
     'an index key that is %j still reaches every restrictive rule',
     (value) => {

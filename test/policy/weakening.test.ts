@@ -6,7 +6,7 @@ import type { Verdict } from '../../src/effects/verdict.ts';
 import { type Random, seeded } from './random.ts';
 
 const SEED = Number(process.env['SVC_TEST_SEED'] ?? 7);
-const SETS = 1_500;
+const SETS = 800;
 
 /** Params of a well-typed call. Each param has one type in all conditions, as a schema would have it. */
 const USUAL: Readonly<Record<string, readonly Json[]>> = {
