@@ -1,0 +1,46 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { EffectStore } from '../../src/effects/store.ts';
+import type { EmbeddedOptions } from '../../src/stores/embedded/open.ts';
+import type { OpenStore } from './fixture.ts';
+
+/** Where fsync costs nothing: what a promise says does not depend on the medium. */
+const MEMORY = '/dev/shm';
+
+/** A folder for a store that the test removes. */
+export function storeFolder(): string {
+  return mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'svc-store-'));
+}
+
+/** Opens embedded stores for the contract, each in a folder of its own. */
+export function embeddedIn(
+  open: (options: EmbeddedOptions) => Promise<EffectStore>,
+  worker: EmbeddedOptions['worker'],
+): OpenStore {
+  return async ({ retention, clock }) => {
+    const path = storeFolder();
+    const options: EmbeddedOptions = {
+      path,
+      lockWaitMs: 0,
+      worker,
+      retention,
+      ...(worker === 'never' ? { clock } : {}),
+    };
+    let store = await open(options);
+    return {
+      get store() {
+        return store;
+      },
+      async reopen() {
+        await store.close();
+        store = await open(options);
+        return store;
+      },
+      async close() {
+        await store.close();
+        rmSync(path, { recursive: true });
+      },
+    };
+  };
+}

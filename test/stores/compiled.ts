@@ -1,0 +1,51 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+export interface CompiledStore {
+  /** The compiled form of a file of the repository. */
+  file(source: string): string;
+  /** The store's opener, whose thread can run (threads do not run TypeScript on every Node). */
+  openEmbeddedStore(): Promise<typeof openEmbeddedStore>;
+  remove(): void;
+}
+
+/** Compiles the store, and the programs of these tests, within the repository so that packages are found. */
+export function compileStore(): CompiledStore {
+  const cache = join(ROOT, 'node_modules/.cache');
+  mkdirSync(cache, { recursive: true });
+  const folder = mkdtempSync(join(cache, 'store-test-'));
+  const settings = join(folder, 'tsconfig.json');
+  const files = ['src/stores/embedded/open.ts', 'src/stores/embedded/worker.ts', 'test/stores/load.ts'];
+  writeFileSync(
+    settings,
+    JSON.stringify({
+      extends: join(ROOT, 'tsconfig.json'),
+      compilerOptions: {
+        noEmit: false,
+        noCheck: true,
+        outDir: folder,
+        rootDir: ROOT,
+        typeRoots: [join(ROOT, 'node_modules/@types')],
+      },
+      files: files.map((file) => join(ROOT, file)),
+      include: [],
+    }),
+  );
+  execFileSync(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', settings], { stdio: 'inherit' });
+  const file = (source: string): string => join(folder, source.replace(/\.ts$/, '.js'));
+  return {
+    file,
+    async openEmbeddedStore() {
+      const module: { openEmbeddedStore: typeof openEmbeddedStore } = await import(
+        pathToFileURL(file('src/stores/embedded/open.ts')).href
+      );
+      return module.openEmbeddedStore;
+    },
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}

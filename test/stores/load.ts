@@ -1,0 +1,41 @@
+import { writeSync } from 'node:fs';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { admitRequest, budgetOf, committed, permit, settleRequest } from '../contract/requests.ts';
+
+/**
+ * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX`. Each line on standard
+ * output is an acknowledgement: `ready`, `admitted KEY EFFECT`, `settled EFFECT JWS`.
+ */
+const [path = '', prefix = ''] = process.argv.slice(2);
+
+const CALLERS = 32;
+
+const say = (...words: readonly string[]): void => {
+  writeSync(1, `${words.join(' ')}\n`);
+};
+
+const store = await openEmbeddedStore({
+  path,
+  lockWaitMs: 10_000,
+  retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  worker: 'auto',
+});
+say('ready');
+
+let calls = 0;
+async function caller(): Promise<void> {
+  for (;;) {
+    calls += 1;
+    const idempotencyKey = `${prefix}-${calls}`;
+    const effectId = `eff_${prefix}_${calls}`;
+    const verdict = permit([budgetOf(Number.MAX_SAFE_INTEGER, 3)]);
+    const admission = await store.admit(admitRequest({ idempotencyKey, effectId, verdict }));
+    if (admission.kind !== 'dispatch') throw new Error(`not admitted: ${admission.kind}`);
+    say('admitted', idempotencyKey, effectId);
+    const jws = `receipt.of.${effectId}`;
+    const settlement = await store.settle(settleRequest(admission.effect, committed(jws)));
+    if (settlement.kind !== 'settled') throw new Error(`not settled: ${settlement.kind}`);
+    say('settled', effectId, jws);
+  }
+}
+await Promise.all(Array.from({ length: CALLERS }, caller));

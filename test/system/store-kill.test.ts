@@ -1,0 +1,142 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { admitRequest, ANY, WORKSPACE } from '../contract/requests.ts';
+import { compileStore } from '../stores/compiled.ts';
+
+const compiled = compileStore();
+afterAll(compiled.remove);
+
+interface Load {
+  readonly child: ChildProcessWithoutNullStreams;
+  /** Complete lines so far. */
+  lines(): readonly string[];
+  /** Waits until so many lines are there. */
+  reaches(lines: number): Promise<void>;
+  kill(): Promise<void>;
+  errors(): string;
+}
+
+function startLoad(path: string, prefix: string): Load {
+  const child = spawn(process.execPath, [compiled.file('test/stores/load.ts'), path, prefix]);
+  let output = '';
+  let errors = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    output += chunk;
+  });
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    errors += chunk;
+  });
+  const ended = new Promise<void>((resolve) => {
+    child.on('close', () => resolve());
+  });
+  const lines = (): readonly string[] => output.split('\n').slice(0, -1);
+  return {
+    child,
+    lines,
+    async reaches(count) {
+      while (lines().length < count) {
+        if (child.exitCode !== null) throw new Error(`the load ended with ${child.exitCode}: ${errors}`);
+        await Promise.race([new Promise((resolve) => child.stdout.once('data', resolve)), ended]);
+      }
+    },
+    async kill() {
+      child.kill('SIGKILL');
+      await ended;
+    },
+    errors: () => errors,
+  };
+}
+
+function open(path: string, lockWaitMs = 10_000): Promise<EffectStore> {
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  return openEmbeddedStore({ path, lockWaitMs, retention, worker: 'never' });
+}
+
+let path = '';
+let running: Load | null = null;
+beforeEach(() => {
+  path = storeFolder();
+});
+afterEach(async () => {
+  await running?.kill();
+  running = null;
+  rmSync(path, { recursive: true });
+});
+
+describe('the embedded store, when its process is killed', () => {
+  it('has everything that was acknowledged, and nothing half', async () => {
+    const admitted = new Map<string, string>();
+    const settled = new Map<string, string>();
+    for (const round of [1, 2, 3, 4]) {
+      running = startLoad(path, `round${round}`);
+      await running.reaches(150 * round);
+      await running.kill();
+      expect(running.errors()).toBe('');
+      for (const line of running.lines()) {
+        const [word, ...values] = line.split(' ');
+        const [first = '', second = ''] = values;
+        if (word === 'admitted') admitted.set(first, second);
+        if (word === 'settled') settled.set(first, second);
+      }
+    }
+    expect(settled.size).toBeGreaterThan(100);
+
+    const store = await open(path);
+    try {
+      const states = new Map<string, number>();
+      for (const [key, id] of admitted) {
+        const effect = await store.effect(WORKSPACE, id);
+        expect(effect, `${key} was acknowledged`).toMatchObject({ idempotencyKey: key });
+      }
+      for (const [id, jws] of settled) {
+        expect(await store.receipt(WORKSPACE, id), `${id} was acknowledged`).toMatchObject({ jws });
+      }
+      let cursor: string | null = null;
+      do {
+        const page = await store.effects(WORKSPACE, { ...ANY, limit: 500, cursor });
+        for (const { life } of page.items) states.set(life.state, (states.get(life.state) ?? 0) + 1);
+        cursor = page.next;
+      } while (cursor !== null);
+      expect([...states.keys()].sort()).toEqual(['committed', 'unknown']);
+      expect(await store.budgets(WORKSPACE)).toMatchObject([
+        { spent: 3 * (states.get('committed') ?? 0), held: 3 * (states.get('unknown') ?? 0) },
+      ]);
+      let seq = 0;
+      for (;;) {
+        const events = await store.ledger(WORKSPACE, seq, 1_000);
+        if (events.length === 0) break;
+        for (const event of events) {
+          seq += 1;
+          expect(event.seq).toBe(seq);
+        }
+      }
+      expect(seq).toBeGreaterThan(admitted.size);
+    } finally {
+      await store.close();
+    }
+  });
+
+  it('keeps a second gateway out while the first lives, and lets it in when that is killed', async () => {
+    running = startLoad(path, 'holder');
+    await running.reaches(20);
+    await expect(open(path, 100)).rejects.toBeInstanceOf(StoreUnavailable);
+    await expect(open(path, 0)).rejects.toThrow(/Another gateway uses the store/);
+    const waiting = open(path, 10_000);
+    await running.kill();
+    const store = await waiting;
+    expect(await store.admit(admitRequest())).toMatchObject({ kind: 'dispatch' });
+    await store.close();
+  });
+
+  it('stops nothing of a gateway that runs when another is turned away', async () => {
+    running = startLoad(path, 'holder');
+    await running.reaches(20);
+    await expect(open(path, 0)).rejects.toBeInstanceOf(StoreUnavailable);
+    await running.reaches(running.lines().length + 100);
+    await expect(open(path, 0)).rejects.toBeInstanceOf(StoreUnavailable);
+  });
+});
