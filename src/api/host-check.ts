@@ -17,7 +17,7 @@ export function isKnownHost(
   if (name === null) return false;
   const bound = localAddress?.replace(/^::ffff:/, '').toLowerCase();
   if (name === bound) return true;
-  const published = hostName(new URL(settings.publicUrl).host);
+  const published = hostName(settings.publicUrl.replace(/^https?:\/\//i, '').replace(/\/.*$/, ''));
   if (name === published) return true;
   if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === name)) return true;
   const onLoopback = [bound, published].some((address) => LOOPBACK.some((loopback) => loopback === address));

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { STATUS_CODES } from 'node:http';
+import { STATUS_CODES, type ServerResponse } from 'node:http';
 import underPressure from '@fastify/under-pressure';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
@@ -9,7 +9,7 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import type { Code } from '../effects/codes.ts';
+import { CODES, type Code } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
 import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
@@ -21,14 +21,18 @@ import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './pro
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
-/** Event-loop delay beyond which requests are shed, ms. */
-const MAX_EVENT_LOOP_DELAY_MS = 2_000;
+/** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
+const MAX_EVENT_LOOP_DELAY_MS = 750;
+/** A request that has not arrived whole by then is given up, ms. */
+const REQUEST_TIMEOUT_MS = 60_000;
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
   readonly settings: () => ApiSettings;
   /** Bytes of a request body. */
   readonly bodyLimit: number;
+  /** Told of each answer: the route's pattern (`''` where none matched), method, status and ms. */
+  readonly answered?: (route: string, method: string, status: number, durationMs: number) => void;
 }
 
 /**
@@ -47,7 +51,9 @@ export function createServer(options: ServerOptions): ApiApp {
     bodyLimit: options.bodyLimit,
     genReqId: () => newId('req'),
     requestIdHeader: false,
-    return503OnClosing: true,
+    // Its answer would lack what every answer has; see the hook below.
+    return503OnClosing: false,
+    requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512, caseSensitive: true },
     ajv: {
@@ -77,18 +83,16 @@ export function createServer(options: ServerOptions): ApiApp {
 
   app.register(underPressure, {
     maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
-    pressureHandler: (request, reply) => {
-      if (isProbe(request)) return;
-      answer(
-        reply,
-        request,
-        { code: 'not_ready', detail: 'The gateway is overloaded. Nothing was done.', errors: [], retryAfterMs: 1_000 },
-        {},
-        settings(),
-      );
+    pressureHandler: (request) => {
+      if (!isProbe(request))
+        throw refuse('not_ready', 'The gateway is overloaded. Nothing was done.', { retryAfterMs: 1_000 });
     },
   });
 
+  let isClosing = false;
+  app.addHook('preClose', async () => {
+    isClosing = true;
+  });
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     const { localAddress } = request.socket;
@@ -102,9 +106,15 @@ export function createServer(options: ServerOptions): ApiApp {
       );
     } else if (origin !== undefined && !isKnownOrigin(origin, localAddress, settings())) {
       done(refuse('origin_not_allowed', 'Requests from pages of other origins are refused.'));
+    } else if (isClosing && !isProbe(request)) {
+      reply.header('connection', 'close');
+      done(refuse('not_ready', 'The gateway is shutting down. Nothing was done.', { retryAfterMs: 1_000 }));
     } else {
       done();
     }
+  });
+  app.server.on('checkExpectation', (_request, response: ServerResponse) => {
+    response.writeHead(417, BROKEN_HEADERS).end(JSON.stringify(brokenBody(417)));
   });
 
   app.addHook('onSend', (_request, reply, payload, done) => {
@@ -113,6 +123,13 @@ export function createServer(options: ServerOptions): ApiApp {
       reply.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');
     done(null, payload);
   });
+
+  const { answered } = options;
+  if (answered !== undefined)
+    app.addHook('onResponse', (request, reply, done) => {
+      answered(request.routeOptions.url ?? '', request.method, reply.statusCode, reply.elapsedTime);
+      done();
+    });
 
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const problem = problemOf(error);
@@ -196,7 +213,7 @@ function problemOf(error: FastifyError): Problem {
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
       return simple('unsupported_media_type', 'Send the body as application/json.');
   }
-  const status = error.statusCode ?? 500;
+  const status = error.code === 'ECONNRESET' ? 400 : (error.statusCode ?? 500);
   return status >= 400 && status < 500
     ? simple('invalid_request', 'The request cannot be read.')
     : simple('internal', 'Something went wrong inside the gateway. The request id is in its log.');
@@ -223,17 +240,22 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
     return;
   }
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
-  const body = JSON.stringify({
-    title: 'The request does not have the expected shape',
+  const body = JSON.stringify(brokenBody(status));
+  const headers = { ...BROKEN_HEADERS, 'content-length': Buffer.byteLength(body), connection: 'close' };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines.join('\r\n')}\r\n\r\n${body}`);
+}
+
+const BROKEN_HEADERS = { 'content-type': 'application/problem+json', 'x-should-retry': 'false' } as const;
+
+function brokenBody(status: number): JsonObject {
+  return {
+    title: CODES.invalid_request.title,
     status,
     detail: 'This is not a request that can be read (RFC 9112).',
     code: 'invalid_request',
     did_it_happen: 'no',
     safe_to_retry: true,
     next: 'replan',
-  });
-  socket.end(
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\ncontent-type: application/problem+json\r\nx-should-retry: false\r\n` +
-      `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-  );
+  };
 }

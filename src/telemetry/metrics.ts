@@ -2,6 +2,9 @@ import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom
 import type { Decision } from '../effects/decision.ts';
 import type { EffectStore } from '../effects/store.ts';
 
+/** Steps of the store that are measured. */
+const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as const;
+
 /** Most effects that are counted for one gauge: a scrape must not read without bound. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
@@ -11,6 +14,8 @@ export interface Metrics {
   decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** A stage of a run took so long, ms. */
   stage(stage: string, durationMs: number): void;
+  /** A step of the store took so long, ms; `failed` where it rejected. */
+  step(step: (typeof MEASURED_STEPS)[number], result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
   /** Something that people have to look at. */
@@ -41,6 +46,13 @@ export function createMetrics(watched: {
     name: 'svc_stage_seconds',
     help: 'Time that a stage of a run took',
     labelNames: ['stage'] as const,
+    buckets: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    registers,
+  });
+  const steps = new Histogram({
+    name: 'svc_store_step_seconds',
+    help: 'Time until a step of the store was durable',
+    labelNames: ['step', 'result'] as const,
     buckets: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
     registers,
   });
@@ -91,11 +103,45 @@ export function createMetrics(watched: {
   return {
     decided: (decision, code, via) => decisions.inc({ decision, code, via }),
     stage: (stage, durationMs) => stages.observe({ stage }, durationMs / 1000),
+    step: (step, result, durationMs) => steps.observe({ step, result }, durationMs / 1000),
     answered: (route, method, status, durationMs) => requests.observe({ route, method, status }, durationMs / 1000),
     alerted: (what) => alerts.inc({ what }),
     async render() {
       return { contentType: registry.contentType, text: await registry.metrics() };
     },
+  };
+}
+
+/**
+ * The same store, with its steps measured and the stages of each settled attempt counted.
+ * @param elapsed monotonic ms
+ */
+export function measured(
+  store: EffectStore,
+  metrics: Pick<Metrics, 'step' | 'stage'>,
+  elapsed: () => number,
+): EffectStore {
+  const timed = async <T>(step: (typeof MEASURED_STEPS)[number], running: Promise<T>): Promise<T> => {
+    const begun = elapsed();
+    try {
+      const reply = await running;
+      metrics.step(step, 'done', elapsed() - begun);
+      return reply;
+    } catch (error) {
+      metrics.step(step, 'failed', elapsed() - begun);
+      throw error;
+    }
+  };
+  return {
+    ...store,
+    admit: (request) => timed('admit', store.admit(request)),
+    preview: (request) => timed('preview', store.preview(request)),
+    settle: (request) => {
+      for (const { stage, durationMs } of request.stages) if (durationMs !== null) metrics.stage(stage, durationMs);
+      return timed('settle', store.settle(request));
+    },
+    resolve: (request) => timed('resolve', store.resolve(request)),
+    vote: (request) => timed('vote', store.vote(request)),
   };
 }
 

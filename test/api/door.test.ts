@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Rig, refund, startRig } from './rig.ts';
 
@@ -207,6 +208,7 @@ describe('x-should-retry', () => {
     for (const request of [
       'GET / HTTP/9.9\r\n\r\n',
       'NONSENSE\r\n\r\n',
+      'GET /livez HTTP/1.1\r\nhost: localhost\r\nexpect: miracles\r\nconnection: close\r\n\r\n',
       `GET / HTTP/1.1\r\nx: ${'y'.repeat(70_000)}\r\n\r\n`,
     ]) {
       const socket = connect(address.port, '127.0.0.1');
@@ -248,6 +250,65 @@ describe('what goes wrong inside', () => {
     expect(broken.logs()).toContain('secret detail');
     expect(app).toBeDefined();
     await broken.close();
+  });
+});
+
+describe('shedding', () => {
+  it('refuses calls while the event loop is late, and never health checks', async () => {
+    const own = await startRig();
+    let shed: Awaited<ReturnType<Rig['send']>> | null = null;
+    for (let turn = 0; turn < 6 && shed === null; turn += 1) {
+      const end = performance.now() + 900;
+      while (performance.now() < end);
+      const answer = await own.send('GET', EFFECTS);
+      if (answer.status !== 200) shed = answer;
+    }
+    expect([shed?.status, shed?.json['code'], shed?.headers['x-should-retry']]).toEqual([503, 'not_ready', 'true']);
+    expect((await own.send('GET', '/livez', { key: null })).status).toBe(200);
+    await own.close();
+  });
+
+  it('answers in full while it shuts down', { timeout: 10_000 }, async () => {
+    const own = await startRig();
+    const { server } = own.app;
+    const { port } = new URL(await own.app.listen({ host: '127.0.0.1', port: 0 }));
+    const { store } = own.ports;
+    const claims = store.claims.bind(store);
+    let release = (): void => undefined;
+    const entered = new Promise<void>((enter) => {
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      Object.assign(store, {
+        claims: async (workspace: string) => {
+          enter();
+          await released;
+          return claims(workspace);
+        },
+      });
+    });
+    const request = `GET /v1/workspaces/demo/claims HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: ${own.keys.account}\r\n\r\n`;
+    const socket = connect(Number(port), '127.0.0.1');
+    let text = '';
+    socket.on('data', (chunk: Buffer) => {
+      text += chunk.toString();
+    });
+    socket.write(request);
+    await entered;
+    const closing = own.app.close();
+    while (server.listening) await setImmediate();
+    const second = once(server, 'request');
+    socket.write(request);
+    await second;
+    release();
+    await once(socket, 'close');
+    await closing;
+    const [, first = '', last = ''] = text.split('HTTP/1.1 ');
+    expect(first).toMatch(/^200 /);
+    expect(last).toMatch(/^503 /);
+    expect(last).toContain('x-should-retry: true');
+    expect(last).toContain('"code":"not_ready"');
+    await own.close();
   });
 });
 

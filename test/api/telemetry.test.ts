@@ -1,0 +1,123 @@
+import { Writable } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import { makeKey } from '../../src/identity/key-format.ts';
+import { createLogger, redactSecrets } from '../../src/telemetry/logger.ts';
+import { createMetrics, measured } from '../../src/telemetry/metrics.ts';
+import { refund, startRig } from './rig.ts';
+
+function collect(): { readonly sink: Writable; readonly text: () => string } {
+  let text = '';
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      text += chunk.toString();
+      done();
+    },
+  });
+  return { sink, text: () => text };
+}
+
+describe('logs', () => {
+  it('are JSON lines with level and time by name', () => {
+    const { sink, text } = collect();
+    const logger = createLogger({ level: 'info', sink });
+    logger.info({ a: 1 }, 'hello');
+    logger.debug('not written');
+    expect(JSON.parse(text())).toMatchObject({ level: 'info', msg: 'hello', a: 1 });
+    expect(text().split('\n')).toHaveLength(2);
+  });
+
+  it.each(['account', 'agent', 'administrative', 'profile'] as const)('never hold a key: %s', (kind) => {
+    const { key, handle } = makeKey(kind);
+    const { sink, text } = collect();
+    const logger = createLogger({ level: 'trace', sink });
+    logger.info({ key, nested: { deep: [`x${key}y`] }, headers: { 'x-api-key': key, authorization: `Bearer ${key}` } });
+    logger.error({ err: new Error(`it was ${key}`) }, `url /v1/x?api_key=${key}&b=1`);
+    logger.child({ bound: key }).warn('child');
+    expect(text()).not.toContain(key);
+    expect(text()).not.toContain(key.slice(-20));
+    expect(text()).toContain(handle);
+    for (const line of text().trim().split('\n')) expect(() => JSON.parse(line)).not.toThrow();
+  });
+
+  it.each([
+    ['{"authorization":"Basic YWJjOmRlZg=="}', 'YWJj'],
+    ['{"cookie":"session=abcdef"}', 'abcdef'],
+    ['{"set-cookie":["a=secret1","b=secret2"]}', 'secret2'],
+    ['{"password":"pa\\"ss"}', 'ss"'],
+    ['bearer abcdefghijklmnop', 'abcdefghijklmnop'],
+    ['eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl', 'c2lnbmF0dXJl'],
+    ['-----BEGIN PRIVATE KEY-----\\nMC4CAQAw\\n-----END PRIVATE KEY-----', 'MC4CAQAw'],
+  ])('redacts %s', (text, secret) => {
+    expect(redactSecrets(text)).not.toContain(secret);
+    expect(redactSecrets(text)).toContain('[redacted]');
+  });
+
+  it('leaves everything else as it is', () => {
+    const text =
+      '{"path":"/v1/workspaces/demo/effects","key_id":"key_0a1b2c3d4e5f","tokens_left":5,"note":"bearer of news"}';
+    expect(redactSecrets(text)).toBe(text);
+  });
+});
+
+describe('metrics', () => {
+  it('count decisions, stages, steps, answers and what is unknown', async () => {
+    const rig = await startRig();
+    rig.loseNextAnswer();
+    expect((await rig.send('POST', '/v1/workspaces/demo/effects', { body: refund() })).json['decision']).toBe(
+      'unknown_effect',
+    );
+    const metrics = createMetrics({ store: rig.ports.store, workspaces: () => ['demo', 'elsewhere'] });
+    metrics.decided('unknown_effect', 'outcome_unknown', 'effects_api');
+    metrics.answered('/v1/x/:id', 'GET', 200, 12);
+    metrics.alerted('contradiction');
+    const { text } = await metrics.render();
+    expect(text).toContain('svc_effects_unknown{workspace="demo"} 1');
+    expect(text).toContain('svc_effects_unknown{workspace="elsewhere"} 0');
+    expect(text).toContain('svc_decisions_total{decision="unknown_effect",code="outcome_unknown",via="effects_api"} 1');
+    expect(text).toContain('svc_http_request_seconds_count{route="/v1/x/:id",method="GET",status="200"} 1');
+    expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
+    expect(text).toContain('svc_store_ready 1');
+    await rig.close();
+  });
+
+  it('measure the steps of a store, failed ones too, and change nothing of them', async () => {
+    const rig = await startRig();
+    const { store } = rig.ports;
+    const seen: string[] = [];
+    const watched = measured(
+      store,
+      {
+        step: (step, result, ms) => seen.push(`${step} ${result} ${ms >= 0}`),
+        stage: (stage, ms) => seen.push(`stage ${stage} ${ms}`),
+      },
+      () => performance.now(),
+    );
+    expect(watched.installId).toBe(store.installId);
+    await expect(
+      watched.resolve({
+        workspace: 'demo',
+        effectId: 'eff_none',
+        outcome: { kind: 'not_happened' },
+        settledBy: { by: 'resolve', keyId: 'key_x', user: null, forced: false, comment: null, evidence: null },
+        actor: { type: 'key', id: 'key_x' },
+        fence: { epoch: 1, n: 1, nonce: 'x' },
+        force: false,
+      }),
+    ).resolves.toMatchObject({ kind: 'absent' });
+    await store.close();
+    await expect(
+      watched.settle({
+        workspace: 'demo',
+        effectId: 'eff_none',
+        fence: { epoch: 1, n: 1, nonce: 'x' },
+        outcome: { kind: 'unknown' },
+        settledBy: { by: 'owner' },
+        evidence: { code: 'timeout', message: '', status: null, startedAt: null, endedAt: null },
+        stages: [{ stage: 'execute', status: 'unknown', startedAt: 0, durationMs: 5, detail: null }],
+      }),
+    ).rejects.toBeInstanceOf(StoreUnavailable);
+    expect(seen).toEqual(['resolve done true', 'stage execute 5', 'settle failed true']);
+    await rig.close();
+  });
+});
