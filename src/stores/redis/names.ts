@@ -36,9 +36,11 @@ export function tagOfChannel(channel: string): string {
  * marks a document in scripts; such strings are escaped, and marked as escaped.
  */
 export function plainText(text: string): string {
-  const plain = text.isWellFormed() && !text.includes('\0') && !text.startsWith('\u0001');
-  return plain ? text : `\u0001${JSON.stringify(text)}`;
+  return NEEDS_ESCAPE.test(text) ? `\u0001${JSON.stringify(text)}` : text;
 }
+
+// With the flag `u`, a surrogate matches only where it is alone.
+const NEEDS_ESCAPE = /^\u0001|[\0\p{Surrogate}]/u;
 
 /** The string that {@link plainText} was made from. */
 export function fromPlainText(text: string): string {

@@ -1,0 +1,226 @@
+import { mkdir, open, readdir, readFile, rename, unlink, type FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+
+/** A step that the store acknowledged to this gateway: enough to make it again. */
+export interface JournaledStep {
+  readonly workspace: string;
+  /** Number of the step within its workspace. */
+  readonly step: number;
+  /** Time of the step by the store's clock, ms. */
+  readonly at: number;
+  /** What the store's script wrote. */
+  readonly redo: string;
+  /** Documents that it refers to, by number. */
+  readonly documents: Readonly<Record<string, string>>;
+}
+
+/** The newest step of a workspace that this gateway knows to be in the store. */
+export interface JournalHead {
+  readonly step: number;
+  readonly at: number;
+}
+
+/** What is remembered beside the gateway of the installation it belongs to. */
+export interface InstallMemory {
+  readonly installId: string;
+  readonly gatewayId: string;
+}
+
+/**
+ * The gateway's own record of what the store acknowledged: appended, synced in groups, kept for a while. After a
+ * fail-over that lost acknowledged steps the store is made whole from the journals of all gateways.
+ */
+export interface StepJournal {
+  readonly memory: InstallMemory | null;
+  remember(memory: InstallMemory): Promise<void>;
+  /** Resolves when the step is on disk. @throws when it cannot be written */
+  append(step: JournaledStep): Promise<void>;
+  /** Steps of a workspace after `base` that are still kept, in order. */
+  after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
+  heads(): ReadonlyMap<string, JournalHead>;
+  /** Notes that a workspace begins anew: what was known of it no longer counts. */
+  forget(workspace: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const SEGMENT_BYTES = 8 * 1024 * 1024;
+const SEGMENTS_KEPT = 4;
+const MEMORY_FILE = 'install.json';
+
+/** Opens the journal in `folder`, which it makes with mode 0700. A torn end, from a crash, is left out. */
+export async function openStepJournal(folder: string): Promise<StepJournal> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const heads = new Map<string, JournalHead>();
+  let { memory, remembered } = await readMemory(folder);
+  for (const [workspace, head] of remembered) heads.set(workspace, head);
+  const names = await segments(folder);
+  for (const name of names) for (const step of await readSegment(join(folder, name))) raise(step);
+  let number = numberOf(names.at(-1)) + 1;
+  let file: FileHandle | null = null;
+  let size = 0;
+  let waiting: { readonly line: string; readonly step: JournaledStep; done(error: unknown): void }[] = [];
+  let writing: Promise<void> | null = null;
+
+  function raise({ workspace, step, at }: JournaledStep): void {
+    const known = heads.get(workspace);
+    if (known === undefined || known.step < step) heads.set(workspace, { step, at });
+  }
+
+  async function saveMemory(): Promise<void> {
+    if (memory === null) return;
+    const path = join(folder, MEMORY_FILE);
+    const handle = await open(`${path}.new`, 'w', 0o600);
+    try {
+      await handle.writeFile(`${JSON.stringify({ ...memory, heads: Object.fromEntries(heads) })}\n`);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(`${path}.new`, path);
+    await syncFolder(folder);
+  }
+
+  async function nextSegment(): Promise<FileHandle> {
+    await file?.close();
+    file = null;
+    // What the oldest segment knew stays known when it goes.
+    await saveMemory();
+    const path = join(folder, `steps-${String(number).padStart(10, '0')}.log`);
+    const made = await open(path, 'a', 0o600);
+    number += 1;
+    size = 0;
+    file = made;
+    await syncFolder(folder);
+    const kept = await segments(folder);
+    for (const name of kept.slice(0, Math.max(0, kept.length - SEGMENTS_KEPT))) await unlink(join(folder, name));
+    return made;
+  }
+
+  async function writeGroups(): Promise<void> {
+    while (waiting.length > 0) {
+      const group = waiting;
+      waiting = [];
+      try {
+        const target = file === null || size > SEGMENT_BYTES ? await nextSegment() : file;
+        const bytes = Buffer.from(group.map(({ line }) => line).join(''));
+        await target.write(bytes);
+        await target.datasync();
+        size += bytes.length;
+        for (const { step, done } of group) {
+          raise(step);
+          done(null);
+        }
+      } catch (error) {
+        // Where the file stands now nobody knows: the next group begins another.
+        await file?.close().catch(() => undefined);
+        file = null;
+        for (const { done } of group) done(error);
+      }
+    }
+    writing = null;
+  }
+
+  return {
+    get memory() {
+      return memory;
+    },
+    async remember(next) {
+      memory = next;
+      await saveMemory();
+    },
+    append(step) {
+      return new Promise((resolve, reject) => {
+        const done = (error: unknown): void => {
+          if (error === null) resolve();
+          else reject(error instanceof Error ? error : new Error('the journal cannot be written'));
+        };
+        waiting.push({ line: lineOf(step), step, done });
+        writing ??= writeGroups();
+      });
+    },
+    async after(workspace, base) {
+      const found = new Map<number, JournaledStep>();
+      for (const name of await segments(folder)) {
+        for (const step of await readSegment(join(folder, name))) {
+          if (step.workspace === workspace && step.step > base) found.set(step.step, step);
+        }
+      }
+      return [...found.values()].sort((a, b) => a.step - b.step);
+    },
+    heads: () => heads,
+    async forget(workspace) {
+      heads.delete(workspace);
+      await saveMemory();
+    },
+    async close() {
+      await writing;
+      await file?.close();
+      file = null;
+      await saveMemory();
+    },
+  };
+}
+
+function lineOf({ workspace, step, at, redo, documents }: JournaledStep): string {
+  const text = JSON.stringify([workspace, step, at, redo, documents]);
+  return `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`;
+}
+
+/** Lines whose sum is wrong, a torn last one, are left out: they were never acknowledged. */
+async function readSegment(path: string): Promise<readonly JournaledStep[]> {
+  const steps: JournaledStep[] = [];
+  for (const line of (await readFile(path, 'utf8')).split('\n')) {
+    const text = line.slice(9);
+    if (line.length < 10 || crc32(text).toString(16).padStart(8, '0') !== line.slice(0, 8)) continue;
+    // The sum shows that the line is one that `lineOf` made.
+    const [workspace, step, at, redo, documents] = JSON.parse(text) as [
+      string,
+      number,
+      number,
+      string,
+      Record<string, string>,
+    ];
+    steps.push({ workspace, step, at, redo, documents });
+  }
+  return steps;
+}
+
+async function segments(folder: string): Promise<readonly string[]> {
+  return (await readdir(folder)).filter((name) => /^steps-\d+\.log$/.test(name)).sort();
+}
+
+function numberOf(name: string | undefined): number {
+  return name === undefined ? 0 : Number(/\d+/.exec(name)?.[0] ?? 0);
+}
+
+async function readMemory(folder: string): Promise<{
+  readonly memory: InstallMemory | null;
+  readonly remembered: readonly (readonly [string, JournalHead])[];
+}> {
+  let text: string;
+  try {
+    text = await readFile(join(folder, MEMORY_FILE), 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return { memory: null, remembered: [] };
+    throw error;
+  }
+  const { installId, gatewayId, heads } = JSON.parse(text) as InstallMemory & {
+    readonly heads: Readonly<Record<string, JournalHead>>;
+  };
+  if (typeof installId !== 'string' || typeof gatewayId !== 'string') {
+    throw new Error(
+      `${join(folder, MEMORY_FILE)} is damaged, so it cannot be told whether the store is complete. Restore it from a backup.`,
+    );
+  }
+  return { memory: { installId, gatewayId }, remembered: Object.entries(heads) };
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

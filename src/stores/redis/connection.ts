@@ -1,0 +1,178 @@
+import { Redis } from 'ioredis';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { metaKey } from './names.ts';
+import { script, type ScriptName } from './scripts.ts';
+
+/** No answer for this long: the connection is broken, ms. A frozen server costs each caller at most this once. */
+const ANSWER_MS = 1000;
+
+/** The longest pause between two attempts to connect, ms. */
+const RETRY_MS = 250;
+
+/** Where a server is, and how to get in. */
+export interface RedisAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface RedisAccess {
+  readonly username: string | null;
+  readonly password: string | null;
+  readonly database: number;
+  readonly tls: boolean;
+}
+
+/** How the primary is found. */
+export type RedisTarget =
+  | { readonly kind: 'address'; readonly address: RedisAddress }
+  | { readonly kind: 'sentinel'; readonly sentinels: readonly RedisAddress[]; readonly name: string };
+
+/**
+ * One connection to one primary. Nothing is queued while it is down and nothing is ever sent twice: what was under
+ * way when it broke is rejected.
+ */
+export interface RedisConnection {
+  readonly client: Redis;
+  /** Waits until commands can be sent. @throws StoreUnavailable */
+  ready(): Promise<void>;
+  /** @throws StoreUnavailable */
+  command(name: string, ...args: readonly (string | number)[]): Promise<unknown>;
+  /** Several commands in one round trip. @throws StoreUnavailable when any fails */
+  pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]>;
+  /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
+  run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]>;
+  /** Breaks the connection; it is made anew. */
+  reset(): void;
+  close(): void;
+}
+
+/** Opens a connection; it keeps trying until it is closed. */
+export function openConnection(
+  target: RedisTarget,
+  access: RedisAccess,
+  options: { readonly answerMs?: number; readonly name: string },
+): RedisConnection {
+  const answerMs = options.answerMs ?? ANSWER_MS;
+  const common = {
+    protocol: 2 as const,
+    db: access.database,
+    connectionName: options.name,
+    connectTimeout: answerMs,
+    commandTimeout: answerMs,
+    socketTimeout: answerMs,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    maxLoadingRetryTime: 500,
+    retryStrategy: (times: number) => Math.min(20 * times, RETRY_MS),
+    // A primary that was demoted is left, not asked again.
+    reconnectOnError: (error: Error) => (error.message.startsWith('READONLY') ? (1 as const) : false),
+    ...(access.username === null ? {} : { username: access.username }),
+    ...(access.password === null ? {} : { password: access.password }),
+    ...(access.tls ? { tls: {} } : {}),
+  };
+  const client =
+    target.kind === 'address'
+      ? new Redis({ ...common, host: target.address.host, port: target.address.port })
+      : new Redis({
+          ...common,
+          sentinels: target.sentinels.map(({ host, port }) => ({ host, port })),
+          name: target.name,
+          role: 'master',
+          sentinelRetryStrategy: (times: number) => Math.min(50 * times, RETRY_MS),
+          failoverDetector: true,
+        });
+  let lastError = '';
+  client.on('error', (error: Error) => {
+    lastError = error.message;
+  });
+
+  function down(error: unknown): StoreUnavailable {
+    const said = error instanceof Error ? error.message : String(error);
+    const more = said.includes('writeable') && lastError !== '' ? ` (${lastError})` : '';
+    return new StoreUnavailable(`Redis: ${said}${more}`, { cause: error });
+  }
+
+  async function command(name: string, ...args: readonly (string | number)[]): Promise<unknown> {
+    try {
+      return await client.call(name, ...args);
+    } catch (error) {
+      throw down(error);
+    }
+  }
+
+  async function run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> {
+    const { sha, source } = script(name);
+    const key = metaKey(workspace);
+    let reply: unknown;
+    try {
+      try {
+        reply = await client.evalsha(sha, 1, key, ...args);
+      } catch (error) {
+        // The server does not have the script, so nothing ran: sending its text is not a repetition.
+        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
+        reply = await client.eval(source, 1, key, ...args);
+      }
+    } catch (error) {
+      throw down(error);
+    }
+    return textsOf(reply);
+  }
+
+  return {
+    client,
+    async ready() {
+      const deadline = performance.now() + answerMs * 3;
+      while (client.status !== 'ready') {
+        const left = deadline - performance.now();
+        if (left <= 0 || client.status === 'end') {
+          throw new StoreUnavailable(`Redis cannot be reached${lastError === '' ? '' : `: ${lastError}`}`);
+        }
+        await new Promise<void>((resolve) => {
+          const done = (): void => {
+            clearTimeout(timer);
+            client.off('ready', done);
+            resolve();
+          };
+          const timer = setTimeout(done, Math.min(left, 100));
+          client.on('ready', done);
+        });
+      }
+    },
+    command,
+    async pipeline(commands) {
+      const pipeline = client.pipeline();
+      for (const [name, ...args] of commands) pipeline.call(name, ...args);
+      let results: [Error | null, unknown][] | null;
+      try {
+        results = await pipeline.exec();
+      } catch (error) {
+        throw down(error);
+      }
+      return (results ?? []).map(([error, value]) => {
+        if (error !== null) throw down(error);
+        return value;
+      });
+    },
+    run,
+    reset: () => client.disconnect(true),
+    close: () => client.disconnect(),
+  };
+}
+
+/** A reply that must be a list of strings. */
+export function textsOf(reply: unknown): readonly string[] {
+  if (!Array.isArray(reply)) throw new TypeError('a reply of Redis is not a list');
+  return reply.map((item: unknown) => {
+    if (typeof item === 'string') return item;
+    if (typeof item === 'number') return String(item);
+    throw new TypeError('a reply of Redis holds something else than text');
+  });
+}
+
+/** A reply that is a list of names and values. */
+export function fieldsOf(reply: readonly string[]): ReadonlyMap<string, string> {
+  const fields = new Map<string, string>();
+  for (let i = 0; i + 1 < reply.length; i += 2) fields.set(reply[i] ?? '', reply[i + 1] ?? '');
+  return fields;
+}

@@ -1,0 +1,258 @@
+import type { ApprovalRecord, Vote } from '../../effects/approval.ts';
+import type { DeniedDecision, Decision } from '../../effects/decision.ts';
+import type { EffectRecord, Evidence, KeptResult, Lease, Life, SettledBy, Tombstone } from '../../effects/effect.ts';
+import type { Mismatch } from '../../effects/action-call.ts';
+import type { Observed, VerdictTrace } from '../../effects/verdict.ts';
+import { fromPlainText } from './names.ts';
+import { reasonOf } from './reasons.ts';
+
+/** Fields of an effect's or an approval's hash. */
+export type Fields = ReadonlyMap<string, string>;
+
+/** What of an effect never changes. */
+export type EffectIdentity = Pick<EffectRecord, 'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'actor'>;
+
+/** Documents of an effect that the caller has at hand, for fields that a reply leaves out. */
+export interface KnownDocuments {
+  readonly identity: EffectIdentity;
+  readonly action: EffectRecord['action'];
+  readonly trace: VerdictTrace;
+  readonly stages: EffectRecord['stages'];
+  readonly metadata: EffectRecord['metadata'];
+  readonly sealed: string;
+}
+
+/** The part of an approval that never changes. */
+export type ApprovalIdentity = Pick<
+  ApprovalRecord,
+  'id' | 'workspace' | 'tool' | 'target' | 'requester' | 'requirements'
+>;
+
+export function isTombstone(fields: Fields): boolean {
+  return fields.get('st') === 'tombstone';
+}
+
+/** Reads an effect from its hash. Documents in it were written by this store from typed values. */
+export function effectOf(fields: Fields, known: KnownDocuments | null = null): EffectRecord {
+  const doc = fields.get('doc');
+  const identity = doc === undefined ? known?.identity : (JSON.parse(doc) as EffectIdentity);
+  if (identity === undefined) throw new TypeError('an effect on record has no identity');
+  const trace = document<VerdictTrace>(fields.get('trace'), known?.trace);
+  const would = fields.get('ow') ?? '';
+  const rule = fields.get('orule') ?? '';
+  const observed: Observed | null =
+    would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
+  const sealed = fields.get('sealed') ?? known?.sealed ?? '';
+  return {
+    ...identity,
+    action: document(fields.get('act'), known?.action),
+    createdAt: integer(fields, 'created'),
+    life: lifeOf(fields),
+    attempt: integer(fields, 'att'),
+    generation: fields.has('gen') ? integer(fields, 'gen') : 1,
+    firstDispatchAt: time(fields, 'fda'),
+    mayHaveHappened: fields.get('mhh') === '1',
+    closed: fields.get('closed') === '1',
+    holds: rows(fields.get('holds')).map(([budget = '', unit = '', bucket = '', window = '', amount = '']) => ({
+      budget: fromPlainText(budget),
+      unit: fromPlainText(unit),
+      bucket: fromPlainText(bucket),
+      window,
+      amount: Number(amount),
+    })),
+    holdState: (fields.get('hs') ?? 'none') as EffectRecord['holdState'],
+    claims: texts(fields.get('claims')).map(fromPlainText),
+    uses: rows(fields.get('uses')).map(([pool = '', units = '']) => ({
+      pool: fromPlainText(pool),
+      units: Number(units),
+    })),
+    trace: { ...trace, observed },
+    stages: fields.has('stages') ? stagesOf(fields.get('stages') ?? '') : (known?.stages ?? []),
+    metadata: document(fields.get('meta'), known?.metadata),
+    sealed: sealed === '' ? null : sealed,
+  };
+}
+
+function lifeOf(fields: Fields): Life {
+  const state = fields.get('st') as Life['state'];
+  switch (state) {
+    case 'pending_approval':
+      return { state, approvalId: fromPlainText(fields.get('ap') ?? '') };
+    case 'executing':
+      return { state, lease: leaseOf(fields) };
+    case 'unknown': {
+      const lease = leaseOf(fields);
+      const evidence: Evidence =
+        fields.get('lost') === '1'
+          ? {
+              code: 'lease_over',
+              message: 'The lease ended before an outcome was recorded.',
+              status: null,
+              startedAt: lease.admittedAt,
+              endedAt: null,
+            }
+          : parse(fields, 'out');
+      return { state, at: integer(fields, 'at'), lease, evidence };
+    }
+    case 'committed': {
+      const out = parse<{
+        readonly settledBy: SettledBy;
+        readonly evidence: Evidence;
+        readonly result: KeptResult | null;
+        readonly accepted: boolean;
+        readonly responseTruncated: boolean;
+      }>(fields, 'out');
+      return {
+        state,
+        at: integer(fields, 'at'),
+        settledBy: settledByOf(fields, out.settledBy),
+        evidence: evidenceOf(fields, out.evidence),
+        receipt: receiptOf(fields),
+        result: out.result,
+        accepted: out.accepted,
+        responseTruncated: out.responseTruncated,
+      };
+    }
+    case 'failed': {
+      const out = parse<{
+        readonly settledBy: SettledBy;
+        readonly evidence: Evidence;
+        readonly result: KeptResult | null;
+      }>(fields, 'out');
+      return {
+        state,
+        at: integer(fields, 'at'),
+        settledBy: settledByOf(fields, out.settledBy),
+        evidence: evidenceOf(fields, out.evidence),
+        result: out.result,
+      };
+    }
+    case 'rejected':
+      return {
+        state,
+        at: integer(fields, 'at'),
+        approvalId: fromPlainText(fields.get('ap') ?? ''),
+        until: integer(fields, 'until'),
+      };
+    case 'denied': {
+      const at = integer(fields, 'at');
+      const decision = fields.get('dec') as DeniedDecision | 'idempotency_conflict';
+      const why = fields.get('why') ?? '';
+      if (why !== '') return { state, at, decision, reason: reasonOf(texts(why)), mismatches: [] };
+      const { reason, mismatches } = parse<{
+        readonly reason: ReturnType<typeof reasonOf>;
+        readonly mismatches: readonly Mismatch[];
+      }>(fields, 'out');
+      return { state, at, decision, reason, mismatches };
+    }
+  }
+}
+
+function leaseOf(fields: Fields): Lease {
+  return {
+    fence: { epoch: integer(fields, 'le'), n: integer(fields, 'att'), nonce: fromPlainText(fields.get('nonce') ?? '') },
+    owner: fromPlainText(fields.get('owner') ?? ''),
+    admittedAt: integer(fields, 'adm'),
+    dispatchBy: integer(fields, 'dby'),
+    leaseEnd: integer(fields, 'lend'),
+    quiesceUntil: integer(fields, 'quiet'),
+  };
+}
+
+/** Whether an outcome came late is decided in the store, after the document was made. */
+function settledByOf(fields: Fields, said: SettledBy): SettledBy {
+  return fields.get('late') === '1' ? { by: 'late_answer' } : said;
+}
+
+/** What a person or a probe declared began with the attempt's admission. */
+function evidenceOf(fields: Fields, said: Evidence): Evidence {
+  return fields.get('decl') === '1' ? { ...said, startedAt: integer(fields, 'adm') } : said;
+}
+
+function receiptOf(fields: Fields): { readonly id: string; readonly jws: string } {
+  return { id: fromPlainText(fields.get('rcp') ?? ''), jws: fromPlainText(fields.get('jws') ?? '') };
+}
+
+/** Reads what remains of an effect whose retention is over. */
+export function tombstoneOf(fields: Fields): Tombstone {
+  const { id, workspace, idempotencyKey, fingerprint, actor } = parse<EffectIdentity>(fields, 'doc');
+  const action = parse<EffectRecord['action']>(fields, 'act');
+  const state = fields.get('tst') as 'committed' | 'failed' | 'rejected';
+  return {
+    id,
+    workspace,
+    idempotencyKey,
+    fingerprint,
+    agentId: actor.agentId,
+    tool: action.tool,
+    target: action.target,
+    attempt: integer(fields, 'att'),
+    at: integer(fields, 'at'),
+    outcome: state === 'committed' ? { state, receipt: receiptOf(fields) } : { state },
+  };
+}
+
+/** The receipt of an effect or a tombstone; `null` where it has none. */
+export function receiptOfFields(fields: Fields): { readonly id: string; readonly jws: string } | null {
+  const state = isTombstone(fields) ? fields.get('tst') : fields.get('st');
+  return state === 'committed' ? receiptOf(fields) : null;
+}
+
+/** Reads a request for approval from its hash. */
+export function approvalOf(fields: Fields, known: ApprovalIdentity | null = null): ApprovalRecord {
+  const identity = document<ApprovalIdentity>(fields.get('doc'), known ?? undefined);
+  return {
+    ...identity,
+    effectId: fromPlainText(fields.get('effect') ?? ''),
+    digest: fromPlainText(fields.get('digest') ?? ''),
+    votes: rows(fields.get('votes')).map(
+      ([user = '', keyId = '', verdict = '', at = '', comment = 'null', ...requirements]): Vote => ({
+        user: fromPlainText(user),
+        keyId: fromPlainText(keyId),
+        verdict: verdict === 'approve' ? 'approve' : 'reject',
+        at: Number(at),
+        comment: JSON.parse(comment) as string | null,
+        requirements: requirements.map(Number),
+      }),
+    ),
+    status: fields.get('status') as ApprovalRecord['status'],
+    createdAt: integer(fields, 'created'),
+    expiresAt: integer(fields, 'expires'),
+    decidedAt: time(fields, 'decided'),
+  };
+}
+
+function stagesOf(text: string): EffectRecord['stages'] {
+  return text.split('\n').flatMap((part) => (part === '' ? [] : (JSON.parse(part) as EffectRecord['stages'])));
+}
+
+function document<T>(text: string | undefined, known: T | undefined): T {
+  if (text !== undefined) return JSON.parse(text) as T;
+  if (known === undefined) throw new TypeError('a record lacks a document');
+  return known;
+}
+
+function parse<T>(fields: Fields, name: string): T {
+  return JSON.parse(fields.get(name) ?? '') as T;
+}
+
+function integer(fields: Fields, name: string): number {
+  const value = Number(fields.get(name));
+  if (!Number.isSafeInteger(value)) throw new TypeError(`field ${name} of a record is not an integer`);
+  return value;
+}
+
+function time(fields: Fields, name: string): number | null {
+  const text = fields.get(name) ?? '';
+  return text === '' ? null : Number(text);
+}
+
+/** An array of strings as scripts write it; '' is the empty one. */
+export function texts(text: string | undefined): readonly string[] {
+  return text === undefined || text === '' ? [] : (JSON.parse(text) as string[]);
+}
+
+/** An array of arrays of strings as scripts write it; '' is the empty one. */
+export function rows(text: string | undefined): readonly (readonly string[])[] {
+  return text === undefined || text === '' ? [] : (JSON.parse(text) as string[][]);
+}

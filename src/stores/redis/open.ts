@@ -1,0 +1,452 @@
+import type { LedgerDraft } from '../../effects/ledger.ts';
+import {
+  type AdmitRequest,
+  type Admission,
+  type EffectStore,
+  type StoreHealth,
+  StoreUnavailable,
+} from '../../effects/store.ts';
+import { openStepJournal } from '../journal/step-journal.ts';
+import { admissionOf, admitArguments } from './admit.ts';
+import { watchChanges } from './changes.ts';
+import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
+import { createControls } from './controls.ts';
+import type { Durability } from './durability.ts';
+import { createFleet } from './fleet.ts';
+import { createFrame, type StepReply } from './frame.ts';
+import { createHoldings } from './holdings.ts';
+import { rowOfDraft } from './ledger-events.ts';
+import { createRecords } from './records.ts';
+import {
+  resolutionOf,
+  resolveArguments,
+  settleArguments,
+  settlementOf,
+  voteArguments,
+  voteResultOf,
+} from './settle.ts';
+import { type Counted, createThrottle } from './throttle.ts';
+import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from './topology.ts';
+
+export interface RedisStoreOptions {
+  readonly mode: 'standalone' | 'sentinel' | 'cluster';
+  /**
+   * `redis://[user:password@]host[:port][/database]`, `rediss://` with TLS. For Sentinel the host is the name of the
+   * primary; for a cluster only user, password and TLS count where `nodes` are given.
+   */
+  readonly url: string;
+  /** `host:port` of the sentinels, or of some nodes of the cluster. */
+  readonly nodes: readonly string[];
+  readonly durability: Durability;
+  readonly allowWeakDurability: boolean;
+  /** Folder beside the gateway for its journal; its own, and kept over restarts. */
+  readonly journalFolder: string;
+  /** How long a process may be frozen between its last check and the write to the socket, ms. */
+  readonly maxFreezeMs: number;
+  readonly retention: {
+    /** Receipts, and that a key was used; `null` is for ever. */
+    readonly keysMs: number | null;
+    readonly effectsMs: number;
+    readonly denialsMs: number;
+  };
+  /** Name of this gateway among those that share the store; the same after a restart. */
+  readonly gatewayId: string;
+  /** Acknowledged steps that a fail-over may have lost span at most this, ms; more is a store that was set back. */
+  readonly maxReplayMs?: number;
+  /** Instead of the server's clock, ms since the epoch; for tests. */
+  readonly clock?: () => number;
+}
+
+/** A store on Redis, with what only an operator of several gateways needs. */
+export interface RedisStore extends EffectStore {
+  /** Declares that a gateway's journal is lost: writes no longer wait for it. */
+  recoverLost(gateway: string): Promise<void>;
+  /** Goes on in a new epoch with a store that was emptied or set back. */
+  acceptLoss(): Promise<void>;
+}
+
+const REPLAY_MS = 10_000;
+
+/** Effects that one sweep script handles at most. */
+const SWEEP_BATCH = 100;
+
+/** Admissions of one key that are under way at a time; the others wait, and mostly find that they need not be written. */
+const SAME_KEY = 4;
+
+/** A view of keys and pauses older than this is not trusted, ms. */
+const VIEW_MS = 2000;
+
+/**
+ * Opens the store. It keeps connecting for as long as it is open; while it cannot, every step rejects at once.
+ * @throws Error for settings of the servers that cannot be used, StoreUnavailable where they cannot be reached
+ */
+export async function openRedisStore(options: RedisStoreOptions): Promise<RedisStore> {
+  const { gatewayId, retention } = options;
+  const clock = (): string => (options.clock === undefined ? '' : String(Math.floor(options.clock())));
+  let seen: { readonly now: number; readonly at: number } | null = null;
+  let last = 0;
+  const elapsedNow = (): number | null =>
+    options.clock?.() ?? (seen === null ? null : seen.now + performance.now() - seen.at);
+  const now = (): number => {
+    last = Math.max(last, Math.floor(elapsedNow() ?? 0));
+    return last;
+  };
+  const observe = (time: number): void => {
+    last = Math.max(last, time);
+    if (time > (seen === null ? 0 : seen.now + performance.now() - seen.at))
+      seen = { now: time, at: performance.now() };
+  };
+  let failure: StoreUnavailable | null = null;
+
+  const access = accessOf(options.url);
+  const settings: TopologySettings = {
+    access,
+    durability: options.durability,
+    allowWeakDurability: options.allowWeakDurability,
+    gatewayId,
+    clock,
+  };
+  const journal = await openStepJournal(options.journalFolder);
+  const target = targetOf(options);
+  const topology: Topology =
+    options.mode === 'cluster' ? openCluster(clusterNodes(options), settings) : openSinglePrimary(target, settings);
+  const subscriber = openConnection(target, access, { name: `svc:${gatewayId}:changes`, answerMs: 3000 });
+  try {
+    await topology.ready();
+  } catch (error) {
+    topology.close();
+    subscriber.close();
+    await journal.close();
+    throw error;
+  }
+
+  const fleet = createFleet({
+    topology,
+    journal,
+    gatewayId,
+    clock,
+    estimate: () => (options.clock === undefined ? elapsedNow() : null),
+    observe,
+    maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
+  });
+  const frame = createFrame({
+    topology,
+    fleet,
+    journal,
+    gatewayId,
+    clock,
+    observe,
+    report: (error) => {
+      failure = error;
+    },
+  });
+  const records = createRecords(frame);
+  const controls = createControls(frame, now);
+  const holdings = createHoldings(frame, now);
+  const throttle = createThrottle();
+  const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
+  const pauseListeners: ((workspace: string) => void)[] = [];
+
+  // Writes of each workspace that the journal knows may wait for this gateway.
+  await fleet.attach('').catch(ignoreUnavailable);
+  for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
+  await controls.drainOutbox().catch(ignoreUnavailable);
+
+  const changes = watchChanges({
+    frame,
+    fleet,
+    subscriber,
+    listeners: {
+      keys: (handles) => {
+        for (const listen of keyListeners) listen(handles);
+      },
+      pauses: (workspace) => {
+        for (const listen of pauseListeners) listen(workspace);
+      },
+    },
+    onTime: observe,
+  });
+
+  async function flushCounted(): Promise<void> {
+    const byWorkspace = new Map<string, LedgerDraft[]>();
+    for (const counted of throttle.due(now())) {
+      const drafts = byWorkspace.get(counted.workspace) ?? [];
+      drafts.push(countedEvent(counted));
+      byWorkspace.set(counted.workspace, drafts);
+    }
+    for (const [workspace, drafts] of byWorkspace) await append(workspace, drafts);
+  }
+  const flushing = setInterval(() => void flushCounted().catch(() => undefined), 1000);
+  flushing.unref();
+
+  async function append(workspace: string, events: readonly LedgerDraft[]): Promise<void> {
+    if (events.length === 0) return;
+    await frame.step('append', workspace, [JSON.stringify(events.map(rowOfDraft))]);
+  }
+
+  async function askAdmission(request: AdmitRequest, preview: boolean): Promise<Admission> {
+    const { workspace, idempotencyKey } = request;
+    const args = admitArguments(request, {
+      preview,
+      maxFreezeMs: options.maxFreezeMs,
+      quiet: throttle.quiet(workspace, idempotencyKey, now()),
+    });
+    const reply = await frame.step('admit', workspace, args, {
+      // What others wrote is told only when it is as durable as what one writes oneself.
+      confirm: ({ tag }) => !preview && (tag === 'existing' || tag === 'pending' || tag === 'expired'),
+      undurable: (done) => takeBack(request, done),
+    });
+    const { admission, counted } = admissionOf(request, reply);
+    if (preview) return admission;
+    const word = throttleWord(admission);
+    if (counted !== '') {
+      throttle.count(request, counted, effectIdOf(admission), reply.now);
+    } else if (word !== null) throttle.wrote(workspace, idempotencyKey, word, reply.now);
+    return admission;
+  }
+
+  /** An admission that is not durable is not dispatched, and says so. */
+  async function takeBack(request: AdmitRequest, reply: StepReply): Promise<void> {
+    if (reply.tag !== 'dispatch') return;
+    const { admission } = admissionOf(request, reply);
+    if (admission.kind !== 'dispatch' || admission.effect.life.state !== 'executing') return;
+    await frame.step(
+      'settle',
+      request.workspace,
+      settleArguments({
+        workspace: request.workspace,
+        effectId: admission.effect.id,
+        fence: admission.effect.life.lease.fence,
+        outcome: { kind: 'failed', result: null },
+        settledBy: { by: 'owner' },
+        evidence: {
+          code: 'not_dispatched',
+          message: 'The admission could not be made durable; nothing was sent.',
+          status: null,
+          startedAt: null,
+          endedAt: null,
+        },
+        stages: [],
+      }),
+    );
+  }
+
+  async function admit(request: AdmitRequest): Promise<Admission> {
+    const admission = await askAdmission(request, false);
+    // A workspace may have missed a policy's activation that was cut short.
+    if (admission.kind !== 'stale' || admission.versions.policy === request.seen.policy) return admission;
+    return (await controls.bringPolicy(request.workspace)) ? askAdmission(request, false) : admission;
+  }
+
+  const sameKey = createTurns(SAME_KEY);
+
+  const health = (): StoreHealth => {
+    const epochs = [...fleet.attached().values()].map(({ epoch }) => Number(epoch));
+    const common = { durability: options.durability, epoch: Math.max(1, ...epochs) };
+    const setBack = fleet.rolledBack();
+    if (setBack !== null) return { ...common, ready: false, problem: { code: 'store_rolled_back', message: setBack } };
+    const awaited = [...new Set([...fleet.waiting().values()].flat())];
+    const fault =
+      topology
+        .primaries()
+        .find((primary) => primary.fault() !== null)
+        ?.fault() ?? null;
+    const message =
+      fault ??
+      (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
+      (performance.now() - changes.seenAt() > VIEW_MS ? (failure?.message ?? 'Redis does not answer') : null) ??
+      failure?.message ??
+      null;
+    if (message === null) return { ...common, ready: true, problem: null };
+    const full = message.includes('OOM') || message.includes('MISCONF');
+    return { ...common, ready: false, problem: { code: full ? 'store_full' : 'store_unavailable', message } };
+  };
+
+  return {
+    get installId() {
+      return fleet.installId();
+    },
+    now,
+    health,
+    admit: (request) => sameKey(`${request.workspace}\n${request.idempotencyKey}`, () => admit(request)),
+    preview: (request) => askAdmission(request, true),
+    settle: async (request) => settlementOf(await frame.step('settle', request.workspace, settleArguments(request))),
+    resolve: async (request) => resolutionOf(await frame.step('resolve', request.workspace, resolveArguments(request))),
+    vote: async (request) => voteResultOf(await frame.step('vote', request.workspace, voteArguments(request))),
+    async sweep(limit) {
+      const total = { lost: 0, approvalsExpired: 0, aged: 0 };
+      for (const workspace of await controls.entered()) {
+        const left = limit - Math.max(total.lost, total.approvalsExpired, total.aged);
+        for (let rest = left; rest > 0; rest -= SWEEP_BATCH) {
+          const batch = Math.min(rest, SWEEP_BATCH);
+          const at = now();
+          const { values } = await frame.step('sweep', workspace, [
+            String(batch),
+            String(at - retention.effectsMs - 1),
+            String(at - retention.denialsMs - 1),
+            retention.keysMs === null ? '' : String(at - retention.keysMs - 1),
+          ]);
+          const [lost = 0, expired = 0, aged = 0] = values.map(Number);
+          total.lost += lost;
+          total.approvalsExpired += expired;
+          total.aged += aged;
+          if (Math.max(lost, expired, aged) < batch) break;
+        }
+      }
+      return total;
+    },
+    async grantedApprovals(limit) {
+      const found = [];
+      for (const workspace of await controls.entered()) {
+        if (found.length >= limit) break;
+        found.push(...(await records.granted(workspace, limit - found.length)));
+      }
+      return found;
+    },
+    effect: records.effect,
+    effects: records.effects,
+    receipt: records.receipt,
+    async effectLedger(workspace, effectId) {
+      await flushCounted();
+      return records.effectLedger(workspace, effectId);
+    },
+    async ledger(workspace, after, limit) {
+      await flushCounted();
+      return records.ledger(workspace, after, limit);
+    },
+    append,
+    approval: records.approval,
+    approvals: records.approvals,
+    budgets: records.budgets,
+    ...holdings,
+    setPause: controls.setPause,
+    liftPause: controls.liftPause,
+    pauses: controls.pauses,
+    activatePolicy: controls.activatePolicy,
+    putKey: controls.putKey,
+    key: controls.key,
+    keys: controls.keys,
+    endKey: controls.endKey,
+    touchKeys: controls.touchKeys,
+    putWorkspace: controls.putWorkspace,
+    workspaces: controls.workspaces,
+    putAgent: controls.putAgent,
+    agents: controls.agents,
+    onKeysChanged: (listener) => void keyListeners.push(listener),
+    onPausesChanged: (listener) => void pauseListeners.push(listener),
+    recoverLost: fleet.recoverLost,
+    acceptLoss: fleet.acceptLoss,
+    async close() {
+      clearInterval(flushing);
+      await changes.close();
+      await frame.close();
+      await fleet.leave().catch(ignoreUnavailable);
+      await journal.close();
+      topology.close();
+      subscriber.close();
+    },
+  };
+}
+
+function ignoreUnavailable(error: unknown): void {
+  if (!(error instanceof StoreUnavailable)) throw error;
+}
+
+/** At most so many runs of one name at a time; the others wait for their turn. */
+function createTurns(most: number): <T>(name: string, run: () => Promise<T>) => Promise<T> {
+  const queues = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
+  return async (name, run) => {
+    const queue = queues.get(name) ?? { running: 0, waiting: [] };
+    queues.set(name, queue);
+    if (queue.running >= most) await new Promise<void>((resolve) => queue.waiting.push(resolve));
+    else queue.running += 1;
+    try {
+      return await run();
+    } finally {
+      const next = queue.waiting.shift();
+      if (next !== undefined) next();
+      else {
+        queue.running -= 1;
+        if (queue.running === 0) queues.delete(name);
+      }
+    }
+  };
+}
+
+/** The word under which repetitions of an answer are counted; `null` for answers that change something. */
+function throttleWord(admission: Admission): string | null {
+  switch (admission.kind) {
+    case 'existing':
+      return admission.effect.life.state === 'committed' ? 'duplicate' : null;
+    case 'expired':
+      return 'duplicate';
+    case 'refused':
+      return admission.decision === 'idempotency_conflict' ? 'conflict' : admission.reason.code;
+    case 'dispatch':
+    case 'pending':
+    case 'stale':
+      return null;
+  }
+}
+
+function effectIdOf(admission: Admission): string {
+  switch (admission.kind) {
+    case 'existing':
+      return admission.effect.id;
+    case 'expired':
+      return admission.tombstone.id;
+    case 'refused':
+      return admission.effectId;
+    case 'dispatch':
+    case 'pending':
+    case 'stale':
+      return '';
+  }
+}
+
+function countedEvent({ code, sample, effectId, repeated }: Counted): LedgerDraft {
+  const actor = { type: 'agent', id: sample.actor.agentId } as const;
+  if (code === 'duplicate') return { kind: 'effect.duplicate_blocked', effectId, actor, data: { repeated } };
+  if (code === 'conflict')
+    return { kind: 'effect.conflict', effectId, actor, data: { tool: sample.action.tool, repeated } };
+  return {
+    kind: 'effect.denied',
+    effectId,
+    actor,
+    data: { code, tool: sample.action.tool, policy_version: sample.verdict.trace.policyVersion, repeated },
+  };
+}
+
+function accessOf(text: string): RedisAccess {
+  const url = new URL(text);
+  const database = /^\/(\d+)$/.exec(url.pathname)?.[1];
+  return {
+    username: url.username === '' ? null : decodeURIComponent(url.username),
+    password: url.password === '' ? null : decodeURIComponent(url.password),
+    database: database === undefined ? 0 : Number(database),
+    tls: url.protocol === 'rediss:',
+  };
+}
+
+function targetOf({ mode, url, nodes }: RedisStoreOptions): RedisTarget {
+  const { hostname, port } = new URL(url);
+  if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
+  const [first] = mode === 'cluster' ? nodes : [];
+  return {
+    kind: 'address',
+    address: first === undefined ? { host: hostname, port: port === '' ? 6379 : Number(port) } : addressOf(first),
+  };
+}
+
+function clusterNodes(options: RedisStoreOptions): readonly RedisAddress[] {
+  if (options.nodes.length > 0) return options.nodes.map(addressOf);
+  const target = targetOf(options);
+  return target.kind === 'address' ? [target.address] : [];
+}
+
+function addressOf(text: string): RedisAddress {
+  const colon = text.lastIndexOf(':');
+  return colon === -1
+    ? { host: text, port: 6379 }
+    : { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) };
+}

@@ -1,0 +1,204 @@
+import type { Evidence } from '../../effects/effect.ts';
+import type {
+  Resolution,
+  ResolveRequest,
+  Settlement,
+  SettleOutcome,
+  SettleRequest,
+  VoteRequest,
+  VoteResult,
+} from '../../effects/store.ts';
+import { fieldsOf } from './connection.ts';
+import { approvalOf, effectOf } from './effect-record.ts';
+import type { StepReply } from './frame.ts';
+import { plainText } from './names.ts';
+
+/** A rejection refuses the same action under any key for this long, ms. */
+const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
+
+/** Arguments of the settlement script, after `epoch gateway clock`. */
+export function settleArguments(request: SettleRequest): readonly string[] {
+  const { outcome, evidence, settledBy, fence } = request;
+  const receipt = outcome.kind === 'committed' ? outcome.receipt : null;
+  const result = outcome.kind === 'failed' ? outcome.result : null;
+  return [
+    JSON.stringify({
+      effect: plainText(request.effectId),
+      epoch: String(fence.epoch),
+      n: String(fence.n),
+      nonce: plainText(fence.nonce),
+      outcome: outcome.kind,
+      rcp: plainText(receipt?.id ?? ''),
+      jws: plainText(receipt?.jws ?? ''),
+      decision: outcome.kind === 'denied' ? outcome.decision : '',
+      message: plainText(evidence.message),
+    }),
+    outcome.kind === 'committed'
+      ? JSON.stringify({
+          settledBy,
+          evidence,
+          result: outcome.result,
+          accepted: outcome.accepted,
+          responseTruncated: outcome.responseTruncated,
+        })
+      : 'null',
+    JSON.stringify({ settledBy, evidence, result }),
+    outcome.kind === 'denied' ? JSON.stringify({ reason: outcome.reason, mismatches: outcome.mismatches }) : 'null',
+    JSON.stringify(evidence),
+    request.stages.length === 0 ? '' : JSON.stringify(request.stages),
+    JSON.stringify(executionEvents(request, outcome, evidence)),
+  ];
+}
+
+/** The events of an execution: kind, data, and what the script adds. */
+function executionEvents(
+  request: SettleRequest,
+  outcome: SettleOutcome,
+  evidence: Evidence,
+): readonly (readonly [string, string])[] {
+  const attempt = request.fence.n;
+  const draft = (kind: string, data: object): readonly [string, string] => [kind, JSON.stringify(data)];
+  const seen = { attempt, code: evidence.code, status: evidence.status };
+  const before = [
+    ...(request.stages.some(({ stage, status }) => stage === 'state_check' && status === 'passed')
+      ? [draft('state.verified', { attempt })]
+      : []),
+    ...(evidence.startedAt === null || outcome.kind === 'denied'
+      ? []
+      : [draft('execution.started', { attempt, at: new Date(evidence.startedAt).toISOString() })]),
+  ];
+  switch (outcome.kind) {
+    case 'committed':
+      return [
+        ...before,
+        draft('execution.succeeded', seen),
+        draft('receipt.issued', { receipt_id: outcome.receipt.id }),
+      ];
+    case 'failed':
+      return [...before, draft('execution.failed', seen)];
+    case 'unknown':
+      return [...before, draft('execution.lost', seen)];
+    case 'denied':
+      return [
+        ...before,
+        ...(outcome.reason.code === 'state_drift'
+          ? [draft('state.drifted', { attempt, fields: outcome.mismatches.map(({ field }) => field) })]
+          : []),
+        draft('effect.denied', { attempt, decision: outcome.decision, code: outcome.reason.code }),
+      ];
+  }
+}
+
+export function settlementOf({ tag, values }: StepReply): Settlement {
+  switch (tag) {
+    case 'absent':
+      return { kind: 'absent' };
+    case 'settled':
+      return { kind: 'settled', effect: effectOf(fieldsOf(values)) };
+    case 'refused':
+      return { kind: 'refused', contradiction: values[0] === '1', effect: effectOf(fieldsOf(values.slice(1))) };
+    default:
+      throw new TypeError(`the settlement script answered ${tag}`);
+  }
+}
+
+/** Arguments of the resolution script, after `epoch gateway clock`. */
+export function resolveArguments(request: ResolveRequest): readonly string[] {
+  const { outcome, settledBy, actor, fence } = request;
+  const receipt = outcome.kind === 'happened' ? outcome.receipt : null;
+  const evidence: Evidence = {
+    code: 'declared',
+    message:
+      outcome.kind === 'happened'
+        ? 'It was established that the action happened.'
+        : 'It was established that the action did not happen.',
+    status: null,
+    startedAt: null,
+    endedAt: null,
+  };
+  const data =
+    settledBy.by === 'resolve'
+      ? { forced: settledBy.forced, comment: settledBy.comment, evidence: settledBy.evidence }
+      : { evidence: settledBy.evidence };
+  return [
+    JSON.stringify({
+      effect: plainText(request.effectId),
+      epoch: String(fence.epoch),
+      n: String(fence.n),
+      nonce: plainText(fence.nonce),
+      outcome: outcome.kind,
+      by: settledBy.by,
+      force: request.force ? '1' : '',
+      rcp: plainText(receipt?.id ?? ''),
+      jws: plainText(receipt?.jws ?? ''),
+      atype: actor.type,
+      actor: plainText(actor.id),
+      data: JSON.stringify({ outcome: outcome.kind, ...data }),
+    }),
+    JSON.stringify(
+      outcome.kind === 'happened'
+        ? { settledBy, evidence, result: null, accepted: false, responseTruncated: false }
+        : { settledBy, evidence, result: null },
+    ),
+  ];
+}
+
+export function resolutionOf({ tag, values }: StepReply): Resolution {
+  if (tag === 'absent') return { kind: 'absent' };
+  const [retry = '', ...fields] = values;
+  const effect = effectOf(fieldsOf(fields));
+  switch (tag) {
+    case 'too_early':
+      return { kind: tag, retryAfterMs: Number(retry), effect };
+    case 'resolved':
+    case 'unchanged':
+    case 'already_resolved':
+    case 'not_unknown':
+    case 'moved':
+      return { kind: tag, effect };
+    default:
+      throw new TypeError(`the resolution script answered ${tag}`);
+  }
+}
+
+/** Arguments of the vote script, after `epoch gateway clock`. */
+export function voteArguments(request: VoteRequest): readonly string[] {
+  const { user, keyId, verdict, comment, requirements, actor } = request;
+  return [
+    JSON.stringify({
+      approval: plainText(request.approvalId),
+      user: plainText(user),
+      key: plainText(keyId),
+      made: String(request.keyCreatedAt),
+      eligible: requirements.length > 0 ? '1' : '',
+      verdict,
+      cooldown: String(REJECTION_COOLDOWN_MS),
+      atype: actor.type,
+      actor: plainText(actor.id),
+    }),
+    JSON.stringify([
+      plainText(user),
+      plainText(keyId),
+      verdict,
+      '',
+      JSON.stringify(comment),
+      ...requirements.map(String),
+    ]),
+  ];
+}
+
+export function voteResultOf({ tag, values }: StepReply): VoteResult {
+  if (tag === 'absent') return { kind: 'absent' };
+  const [count = '0', ...fields] = values;
+  const approval = approvalOf(fieldsOf(fields.slice(0, Number(count))));
+  switch (tag) {
+    case 'counted':
+      return { kind: tag, approval, effect: effectOf(fieldsOf(fields.slice(Number(count)))) };
+    case 'already_decided':
+    case 'own_request':
+    case 'not_an_approver':
+      return { kind: tag, approval };
+    default:
+      throw new TypeError(`the vote script answered ${tag}`);
+  }
+}

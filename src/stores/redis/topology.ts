@@ -1,0 +1,210 @@
+import { StoreUnavailable } from '../../effects/store.ts';
+import {
+  openConnection,
+  type RedisAccess,
+  type RedisAddress,
+  type RedisConnection,
+  type RedisTarget,
+} from './connection.ts';
+import {
+  BARRIER_ANSWER_MS,
+  type Barrier,
+  type BarrierMode,
+  checkServer,
+  createBarrier,
+  type Durability,
+} from './durability.ts';
+import { slotOf, workspaceTag } from './names.ts';
+import { script, type ScriptName, SCRIPTS } from './scripts.ts';
+
+/** A primary: where steps run, and the barrier behind them. */
+export interface Primary {
+  /** @throws StoreUnavailable while it cannot be reached or its settings were not found good */
+  connection(): RedisConnection;
+  readonly barrier: Barrier;
+  /** Waits until it is there and looked at. @throws Error for settings that cannot be used */
+  ready(): Promise<void>;
+  /** What is wrong with its settings, or `null`. */
+  fault(): string | null;
+  close(): void;
+}
+
+/** The servers: which primary a workspace is on. */
+export interface Topology {
+  primaryOf(workspace: string): Primary;
+  primaries(): readonly Primary[];
+  /** A server said that a workspace is elsewhere, or broke: looks again. */
+  relocate(): Promise<void>;
+  ready(): Promise<void>;
+  close(): void;
+}
+
+export interface TopologySettings {
+  readonly access: RedisAccess;
+  readonly durability: Durability;
+  readonly allowWeakDurability: boolean;
+  readonly gatewayId: string;
+  readonly clock: () => string;
+}
+
+/** Opens a primary with its two connections. Its settings are looked at on every new connection, before any step. */
+function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
+  const { access, durability, allowWeakDurability } = settings;
+  const steps = openConnection(target, access, { name: `svc:${settings.gatewayId}` });
+  const behind = openConnection(target, access, {
+    name: `svc:${settings.gatewayId}:barrier`,
+    answerMs: BARRIER_ANSWER_MS,
+  });
+  let looked: { readonly mode: BarrierMode } | null = null;
+  let fault: string | null = null;
+
+  async function look(): Promise<void> {
+    try {
+      const mode = await checkServer(steps, durability, allowWeakDurability);
+      await steps.pipeline(scriptNames().map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
+      looked = { mode };
+      fault = null;
+    } catch (error) {
+      looked = null;
+      fault = error instanceof Error ? error.message : String(error);
+      // A server that is no primary may become one, or another is found.
+      if (error instanceof StoreUnavailable) setTimeout(() => steps.reset(), 100).unref();
+    }
+  }
+  steps.client.on('ready', () => void look());
+  steps.client.on('close', () => {
+    looked = null;
+  });
+
+  return {
+    connection() {
+      if (looked === null) throw new StoreUnavailable(fault ?? 'Redis cannot be reached');
+      return steps;
+    },
+    barrier: createBarrier(behind, () => looked?.mode ?? 'wait', settings.gatewayId, settings.clock),
+    async ready() {
+      await Promise.all([steps.ready(), behind.ready()]);
+      const deadline = performance.now() + BARRIER_ANSWER_MS * 2;
+      while (looked === null && fault === null && performance.now() < deadline) {
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      if (looked === null) throw new Error(fault ?? 'Redis cannot be reached');
+    },
+    fault: () => fault,
+    close() {
+      steps.close();
+      behind.close();
+    },
+  };
+}
+
+function scriptNames(): readonly ScriptName[] {
+  return Object.keys(SCRIPTS) as ScriptName[];
+}
+
+/** One primary, at an address or found through Sentinel. */
+export function openSinglePrimary(target: RedisTarget, settings: TopologySettings): Topology {
+  const primary = openPrimary(target, settings);
+  return {
+    primaryOf: () => primary,
+    primaries: () => [primary],
+    relocate: () => Promise.resolve(),
+    ready: primary.ready,
+    close: primary.close,
+  };
+}
+
+/** How often the slots of a cluster are looked at, ms; at once where a server says that they have moved. */
+const RELOCATE_EVERY_MS = 2000;
+
+/** A cluster: a primary for each range of slots. Nothing is redirected here; who asked asks again. */
+export function openCluster(nodes: readonly RedisAddress[], settings: TopologySettings): Topology {
+  const primaries = new Map<string, Primary>();
+  /** Address of the primary of each slot. */
+  let owners: readonly string[] = [];
+  let looking: Promise<void> | null = null;
+
+  async function slotsFrom(address: RedisAddress): Promise<readonly (readonly [number, number, string])[]> {
+    const connection = openConnection({ kind: 'address', address }, settings.access, { name: 'svc:slots' });
+    try {
+      await connection.ready();
+      return rangesOf(await connection.command('CLUSTER', 'SLOTS'), address.host);
+    } finally {
+      connection.close();
+    }
+  }
+
+  async function look(): Promise<void> {
+    const known = [...primaries.keys()].map(addressOf);
+    for (const address of [...known, ...nodes]) {
+      let ranges: readonly (readonly [number, number, string])[];
+      try {
+        ranges = await slotsFrom(address);
+      } catch {
+        continue;
+      }
+      const next: string[] = [];
+      for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
+      owners = next;
+      const wanted = new Set(ranges.map(([, , owner]) => owner));
+      for (const owner of wanted) {
+        if (!primaries.has(owner)) {
+          primaries.set(owner, openPrimary({ kind: 'address', address: addressOf(owner) }, settings));
+        }
+      }
+      for (const [owner, primary] of primaries) {
+        if (wanted.has(owner)) continue;
+        primaries.delete(owner);
+        primary.close();
+      }
+      return;
+    }
+    throw new StoreUnavailable('Redis: no node of the cluster can be reached');
+  }
+
+  function relocate(): Promise<void> {
+    looking ??= look().finally(() => {
+      looking = null;
+    });
+    return looking;
+  }
+
+  const timer = setInterval(() => void relocate().catch(() => undefined), RELOCATE_EVERY_MS);
+  timer.unref();
+
+  return {
+    primaryOf(workspace) {
+      const owner = owners[slotOf(workspaceTag(workspace))];
+      const primary = owner === undefined ? undefined : primaries.get(owner);
+      if (primary === undefined)
+        throw new StoreUnavailable('Redis: no node of the cluster has the slot of the workspace');
+      return primary;
+    },
+    primaries: () => [...primaries.values()],
+    relocate,
+    async ready() {
+      await relocate();
+      await Promise.all([...primaries.values()].map((primary) => primary.ready()));
+    },
+    close() {
+      clearInterval(timer);
+      for (const primary of primaries.values()) primary.close();
+    },
+  };
+}
+
+/** The ranges of `CLUSTER SLOTS`: first, last, address of the primary. An empty host is that of the server asked. */
+function rangesOf(reply: unknown, askedHost: string): readonly (readonly [number, number, string])[] {
+  if (!Array.isArray(reply)) throw new TypeError('CLUSTER SLOTS has another form');
+  return reply.map((range: unknown) => {
+    if (!Array.isArray(range) || !Array.isArray(range[2])) throw new TypeError('CLUSTER SLOTS has another form');
+    const [host, port] = range[2];
+    const name = typeof host === 'string' && host !== '' ? host : askedHost;
+    return [Number(range[0]), Number(range[1]), `${name}:${String(port)}`] as const;
+  });
+}
+
+function addressOf(owner: string): RedisAddress {
+  const colon = owner.lastIndexOf(':');
+  return { host: owner.slice(0, colon), port: Number(owner.slice(colon + 1)) };
+}

@@ -1,0 +1,200 @@
+import { spawn, type ChildProcess, execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+
+/** A running server of a test's own: on loopback, with a folder of its own. */
+export interface RedisServer {
+  readonly port: number;
+  readonly folder: string;
+  /** `host:port` */
+  readonly address: string;
+  readonly url: string;
+  /** A plain client, closed with the server. */
+  readonly client: Redis;
+  readonly pid: number;
+  signal(name: 'SIGSTOP' | 'SIGCONT' | 'SIGKILL'): void;
+  /** Kills it and starts it again on the same port and data. */
+  restart(prepare?: () => void): Promise<void>;
+  /** Kills it. */
+  kill(): Promise<void>;
+  /** Starts it again after {@link kill}. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Where fsync costs nothing: what the tests show does not depend on the medium. */
+const MEMORY = '/dev/shm';
+
+let binary: string | null = null;
+
+/** `REDIS_SERVER`, the one on the PATH, or, for root on Debian, installed. */
+export function redisServerBinary(): string {
+  binary ??= find();
+  return binary;
+}
+
+function find(): string {
+  const named = process.env['REDIS_SERVER'];
+  if (named !== undefined && named !== '') return named;
+  const onPath = (process.env['PATH'] ?? '').split(':').map((folder) => join(folder, 'redis-server'));
+  const found = onPath.find((path) => existsSync(path));
+  if (found !== undefined) return found;
+  if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) {
+    throw new Error('redis-server 7.0 or later is needed: install it, or name it in REDIS_SERVER');
+  }
+  const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
+  const options = { env: environment, stdio: 'ignore' } as const;
+  execFileSync('apt-get', ['update', '-qq'], options);
+  execFileSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', 'redis-tools', 'redis-server'], options);
+  return '/usr/bin/redis-server';
+}
+
+/** A port nobody listens on. With `offset`, the port that far above is free as well (a cluster's bus). */
+export async function freePort(offset = 0): Promise<number> {
+  for (;;) {
+    const port = await listenOnce(0);
+    if (offset === 0) return port;
+    if (port + offset < 65_536 && (await listenOnce(port + offset).catch(() => 0)) !== 0) return port;
+  }
+}
+
+function listenOnce(port: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', () => {
+      const address = server.address();
+      const bound = typeof address === 'object' && address !== null ? address.port : 0;
+      server.close(() => resolve(bound));
+    });
+  });
+}
+
+/** Starts a server. `settings` are further words of its command line. */
+export async function startRedis(settings: readonly string[] = [], clusterNode = false): Promise<RedisServer> {
+  const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'svc-redis-'));
+  const port = await freePort(clusterNode ? 10_000 : 0);
+  let child: ChildProcess;
+  const client = new Redis({
+    host: '127.0.0.1',
+    port,
+    lazyConnect: true,
+    retryStrategy: (times) => Math.min(times * 20, 200),
+    maxRetriesPerRequest: null,
+  });
+  client.on('error', () => undefined);
+
+  async function start(): Promise<void> {
+    const words = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--daemonize', 'no'];
+    const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--enable-debug-command', 'local'];
+    child = spawn(redisServerBinary(), [...words, ...durable, ...settings], { stdio: 'ignore' });
+    await client.connect().catch(() => undefined);
+    await until(async () => (await client.ping()) === 'PONG');
+  }
+
+  async function kill(): Promise<void> {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await gone;
+  }
+
+  await start();
+  return {
+    port,
+    folder,
+    address: `127.0.0.1:${port}`,
+    url: `redis://127.0.0.1:${port}`,
+    client,
+    get pid() {
+      return child.pid ?? 0;
+    },
+    signal: (name) => void child.kill(name),
+    async restart(prepare) {
+      await kill();
+      prepare?.();
+      await start();
+    },
+    kill,
+    start,
+    async stop() {
+      client.disconnect();
+      await kill();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface RedisCluster {
+  readonly nodes: readonly RedisServer[];
+  stop(): Promise<void>;
+}
+
+/** A cluster of three primaries. */
+export async function startCluster(): Promise<RedisCluster> {
+  const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
+  const nodes = await Promise.all([0, 1, 2].map(() => startRedis(settings, true)));
+  const [first] = nodes;
+  if (first === undefined) throw new Error('a cluster has nodes');
+  const edges = [0, 5461, 10_923, 16_384];
+  for (const [index, node] of nodes.entries()) {
+    await node.client.call('CLUSTER', 'ADDSLOTSRANGE', edges[index] ?? 0, (edges[index + 1] ?? 0) - 1);
+    if (node !== first) await node.client.call('CLUSTER', 'MEET', '127.0.0.1', first.port);
+  }
+  for (const node of nodes) {
+    await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
+    await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_known_nodes:3'));
+  }
+  return {
+    nodes,
+    async stop() {
+      await Promise.all(nodes.map((node) => node.stop()));
+    },
+  };
+}
+
+/** A primary and its replicas, in step. */
+export async function startReplicated(replicas: number, settings: readonly string[] = []) {
+  const primary = await startRedis(settings);
+  const others: RedisServer[] = [];
+  for (let n = 0; n < replicas; n += 1) {
+    others.push(
+      await startRedis([
+        ...settings,
+        '--replicaof',
+        '127.0.0.1',
+        String(primary.port),
+        '--repl-diskless-sync-delay',
+        '0',
+      ]),
+    );
+  }
+  await until(async () => {
+    const info = await primary.client.info('replication');
+    return [...info.matchAll(/state=online/g)].length === replicas;
+  });
+  return {
+    primary,
+    replicas: others,
+    async stop() {
+      await Promise.all([primary, ...others].map((server) => server.stop()));
+    },
+  };
+}
+
+/** Waits for a condition. @throws when it does not come within `withinMs` */
+export async function until(condition: () => Promise<boolean> | boolean, withinMs = 20_000): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  for (;;) {
+    try {
+      if (await condition()) return;
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+    }
+    if (performance.now() > deadline) throw new Error('what was waited for did not come');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

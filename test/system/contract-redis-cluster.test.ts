@@ -1,0 +1,19 @@
+import { afterAll, beforeAll } from 'vitest';
+import { describeStoreContract } from '../contract/store-contract.ts';
+import { redisIn } from '../redis/contract.ts';
+import { type RedisCluster, startCluster } from '../redis/servers.ts';
+
+let cluster: RedisCluster | null = null;
+beforeAll(async () => {
+  cluster = await startCluster();
+});
+afterAll(() => cluster?.stop());
+
+describeStoreContract(
+  'Redis Cluster',
+  redisIn(() => cluster?.nodes ?? [], 'cluster'),
+  {
+    noClock: null,
+    ownersSurvive: 'a gateway’s restart says nothing of the others; leases end by their time',
+  },
+);
