@@ -43,7 +43,6 @@ export const Tool = Type.String({ minLength: 1, maxLength: 200, description: 'Na
 
 /** No query at all (the key apart). */
 export const NoQuery = Type.Object({}, { additionalProperties: false });
-export const NoBody = Type.Object({}, { additionalProperties: false, description: 'Nothing, or an empty object.' });
 
 /** The body of every answer that is neither success nor a decision (RFC 9457). */
 export const ProblemDocument = Type.Object(

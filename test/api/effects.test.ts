@@ -229,6 +229,12 @@ describe('reading effects', () => {
     const ids = (next.json['effects'] as unknown as { id: string }[]).map(({ id }) => id);
     expect(ids.length).toBeGreaterThan(0);
     expect(page.some(({ id }) => ids.includes(id))).toBe(false);
+    for (const decision of ['committed', 'denied_policy', 'denied_permission']) {
+      const { json } = await rig.send('GET', `${EFFECTS}?decision=${decision}`);
+      const found = json['effects'] as unknown as { decision: string }[];
+      expect(found.length).toBeGreaterThan(0);
+      expect(new Set(found.map((effect) => effect.decision))).toEqual(new Set([decision]));
+    }
     const none = await rig.send('GET', `${EFFECTS}?since=2999-01-01T00:00:00Z`);
     expect(none.json['effects']).toEqual([]);
   });

@@ -55,7 +55,9 @@ export type Keys = Readonly<
     | 'operator'
     | 'runner'
     | 'stranger'
-    | 'restricted',
+    | 'restricted'
+    | 'expired'
+    | 'revoked',
     string
   >
 >;
@@ -261,6 +263,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
       profile?: string;
       scopes?: Scope[];
       allowedTools?: string[];
+      expired?: boolean;
+      revoked?: boolean;
     } = {},
   ): Promise<string> => {
     const made = createKeyRecord(
@@ -279,7 +283,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
       keyContext(),
     );
     if (made.kind === 'refused') throw new Error(JSON.stringify(made.faults));
-    await store.putKey(made.record, actor);
+    await store.putKey({ ...made.record, expiresAt: more.expired === true ? made.record.createdAt : null }, actor);
+    if (more.revoked === true) await store.endKey(made.record.id, { kind: 'revoked' }, actor);
     return made.key;
   };
   const demo = { workspace: 'demo' };
@@ -293,6 +298,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     operator: await makeKey('profile', { ...demo, profile: 'mcp_operator' }),
     runner: await makeKey('profile', { ...demo, profile: 'mcp_agent', agentId: 'bot' }),
     stranger: await makeKey('account', { workspace: 'elsewhere', user: 'ops' }),
+    expired: await makeKey('account', { ...demo, user: 'ops', expired: true }),
+    revoked: await makeKey('account', { ...demo, user: 'ops', revoked: true }),
     restricted: await makeKey('agent', { ...demo, agentId: 'bot', allowedTools: ['deploy.start'] }),
   };
 
