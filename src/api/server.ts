@@ -13,7 +13,6 @@ import { CODES, type Code } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
 import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
-import { newId } from '../effects/random.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { isKnownHost, isKnownOrigin } from './host-check.ts';
