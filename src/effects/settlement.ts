@@ -123,6 +123,9 @@ export function resolveStep(view: StepView, request: ResolveRequest): Plan<Resol
     return {
       ...first,
       ...then,
+      // The lost effect has let go of its claims already: what becomes of them is in the first plan.
+      claims: [...(lost.claims ?? []), ...(then.claims ?? [])],
+      claimsGone: [...(lost.claimsGone ?? []), ...(then.claimsGone ?? [])],
       events: [...(lost.events ?? []), ...(then.events ?? [])],
       effects: then.effects ?? lost.effects ?? [],
     };
