@@ -1,7 +1,7 @@
 import type { RedisConnection } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { Frame } from './frame.ts';
-import { CHANGES_PATTERN, metaKey, tagOfChannel, workspaceTag } from './names.ts';
+import { CHANGES_PATTERN, fromPlainText, metaKey, tagOfChannel, workspaceTag } from './names.ts';
 
 /** How often versions are looked at, ms: what a lost message would have told is known after this long. */
 const POLL_MS = 400;
@@ -15,22 +15,27 @@ export interface ChangeListeners {
 export interface Changes {
   /** When the last look went well, by the process's monotonic clock, ms. */
   readonly seenAt: () => number;
+  /** This gateway's own change: told here at once, and not again when it is seen in the store. */
+  keysChanged(version: string, handle: string): void;
+  pausesChanged(workspace: string, version: string): void;
   close(): Promise<void>;
 }
 
 interface Versions {
-  readonly pauses: string;
-  readonly keys: string;
+  epoch: string;
+  pauses: number;
+  keys: number;
 }
 
-export function watchChanges(parts: {
+/** Begins to watch; returns when what there is has been seen once, or cannot be. */
+export async function watchChanges(parts: {
   readonly frame: Frame;
   readonly fleet: Fleet;
   readonly subscriber: RedisConnection;
   readonly listeners: ChangeListeners;
   /** Called with the server's time (ms) at each look. */
   readonly onTime: (time: number) => void;
-}): Changes {
+}): Promise<Changes> {
   const { frame, fleet, subscriber, listeners } = parts;
   const versions = new Map<string, Versions>();
   let seenAt = performance.now();
@@ -41,16 +46,38 @@ export function watchChanges(parts: {
     return [...fleet.attached().keys()].find((workspace) => workspaceTag(workspace) === tag);
   }
 
+  function versionsOf(workspace: string): Versions {
+    const known = versions.get(workspace) ?? { epoch: '', pauses: 0, keys: 0 };
+    versions.set(workspace, known);
+    return known;
+  }
+
+  function keysChanged(version: string, handle: string): void {
+    const known = versionsOf('');
+    if (Number(version) <= known.keys) return;
+    // A gap: what was changed in between was not told.
+    const handles = Number(version) === known.keys + 1 ? [fromPlainText(handle)] : null;
+    known.keys = Number(version);
+    listeners.keys(handles);
+  }
+
+  function pausesChanged(workspace: string, version: string): void {
+    const known = versionsOf(workspace);
+    if (Number(version) <= known.pauses) return;
+    known.pauses = Number(version);
+    listeners.pauses(workspace);
+  }
+
   subscriber.client.on('ready', () => {
-    // Messages sent while the connection was down are lost.
     subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
-    versions.clear();
   });
   if (subscriber.client.status === 'ready') subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
   subscriber.client.on('pmessage', (_pattern: string, channel: string, message: string) => {
     const workspace = workspaceOf(tagOfChannel(channel));
-    if (message.startsWith('key ')) listeners.keys([message.slice('key '.length)]);
-    else if (message === 'pauses' && workspace !== undefined) listeners.pauses(workspace);
+    const [install = '', what = '', version = '', ...handle] = message.split(' ');
+    if (install !== fleet.installId()) return;
+    if (what === 'key') keysChanged(version, handle.join(' '));
+    else if (what === 'pauses' && workspace !== undefined) pausesChanged(workspace, version);
   });
 
   async function look(workspace: string): Promise<void> {
@@ -60,17 +87,31 @@ export function watchChanges(parts: {
       ['TIME'],
     ]);
     if (!Array.isArray(meta) || !Array.isArray(time)) return;
-    const [epoch, open, pauses, keys, skew] = meta.map((value: unknown) => (typeof value === 'string' ? value : ''));
-    if (workspace === '') {
-      parts.onTime(Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000) + Number(skew === '' ? 0 : skew));
-    }
+    const [epoch = '', open = '', pauses = '', keys = '', skew = ''] = meta.map((value: unknown) =>
+      typeof value === 'string' ? value : '',
+    );
+    if (workspace === '') parts.onTime(Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000) + Number(skew));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
     if (epoch !== '' && open !== '1') await fleet.recover(workspace).catch(() => undefined);
     const before = versions.get(workspace);
-    versions.set(workspace, { pauses: pauses ?? '', keys: keys ?? '' });
-    if (before === undefined || before.pauses !== pauses) listeners.pauses(workspace);
-    if (workspace === '' && (before === undefined || before.keys !== keys)) listeners.keys(null);
+    if (before === undefined) {
+      versions.set(workspace, { epoch, pauses: Number(pauses), keys: Number(keys) });
+      return;
+    }
+    // A look may be older than what was told since; only a new epoch may begin with lower versions.
+    const anew = before.epoch !== '' && before.epoch !== epoch;
+    before.epoch = epoch;
+    if (anew || Number(pauses) > before.pauses) {
+      before.pauses = Number(pauses);
+      listeners.pauses(workspace);
+    }
+    if (workspace === '' && (anew || Number(keys) > before.keys)) {
+      before.keys = Number(keys);
+      listeners.keys(null);
+    }
   }
+
+  await look('').catch(() => undefined);
 
   const running = (async () => {
     while (!closed) {
@@ -95,6 +136,8 @@ export function watchChanges(parts: {
 
   return {
     seenAt: () => seenAt,
+    keysChanged,
+    pausesChanged,
     async close() {
       closed = true;
       wake();

@@ -37,7 +37,11 @@ type Controls = Pick<
 type KeyIdentity = Omit<KeyRecord, 'revokedAt' | 'expiresAt' | 'replacedBy' | 'lastUsedAt'>;
 
 /** What administrators set: pauses, policy, keys, workspaces, agents. */
-export function createControls(frame: Frame, now: () => number): Controls {
+export function createControls(
+  frame: Frame,
+  now: () => number,
+  told: { keysChanged(version: string, handle: string): void; pausesChanged(workspace: string, version: string): void },
+): Controls {
   async function entered(): Promise<readonly string[]> {
     const [reply] = await frame.commands('', [['SMEMBERS', keyOf('', 'entered')]]);
     return textsOf(reply).map(fromPlainText);
@@ -54,7 +58,8 @@ export function createControls(frame: Frame, now: () => number): Controls {
 
   /** Runs a step of the installation, and what it left in the outbox. */
   async function administer(name: 'key' | 'directory', args: readonly string[]): Promise<string> {
-    const { tag } = await frame.step(name, '', args);
+    const { tag, values } = await frame.step(name, '', args);
+    if (tag === 'put' || tag === 'ended') told.keysChanged(values[0] ?? '', values[1] ?? '');
     if (tag === 'new' || tag === 'put' || tag === 'ended') await drainOutbox();
     return tag;
   }
@@ -81,7 +86,8 @@ export function createControls(frame: Frame, now: () => number): Controls {
         JSON.stringify(fixed),
         JSON.stringify({ pause_id: id, scope, reason }),
       ]);
-      return { ...fixed, createdAt: Number(reply.values[0]) };
+      told.pausesChanged(workspace, reply.values[0] ?? '');
+      return { ...fixed, createdAt: Number(reply.values[1]) };
     },
     async liftPause(workspace, id, by, actor) {
       const { tag, values } = await frame.step('pause', workspace, [
@@ -91,7 +97,8 @@ export function createControls(frame: Frame, now: () => number): Controls {
         '',
       ]);
       if (tag === 'absent') return { kind: 'absent' };
-      const pause = pauseOfRow(values[0] ?? '');
+      if (tag === 'lifted') told.pausesChanged(workspace, values[0] ?? '');
+      const pause = pauseOfRow(values[1] ?? '');
       return { kind: tag === 'lifted' ? 'lifted' : 'administrative_only', pause };
     },
     async pauses(workspace) {

@@ -42,7 +42,6 @@ export function effectOf(fields: Fields, known: KnownDocuments | null = null): E
   const rule = fields.get('orule') ?? '';
   const observed: Observed | null =
     would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
-  const sealed = fields.get('sealed') ?? known?.sealed ?? '';
   return {
     ...identity,
     action: document(fields.get('act'), known?.action),
@@ -69,7 +68,7 @@ export function effectOf(fields: Fields, known: KnownDocuments | null = null): E
     trace: { ...trace, observed },
     stages: fields.has('stages') ? stagesOf(fields.get('stages') ?? '') : (known?.stages ?? []),
     metadata: document(fields.get('meta'), known?.metadata),
-    sealed: sealed === '' ? null : sealed,
+    sealed: fields.get('sealed') ?? known?.sealed ?? null,
   };
 }
 

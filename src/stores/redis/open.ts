@@ -8,7 +8,7 @@ import {
 } from '../../effects/store.ts';
 import { openStepJournal } from '../journal/step-journal.ts';
 import { admissionOf, admitArguments } from './admit.ts';
-import { watchChanges } from './changes.ts';
+import { type Changes, watchChanges } from './changes.ts';
 import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
 import { createControls } from './controls.ts';
 import type { Durability } from './durability.ts';
@@ -70,8 +70,8 @@ const REPLAY_MS = 10_000;
 /** Effects that one sweep script handles at most. */
 const SWEEP_BATCH = 100;
 
-/** Admissions of one key that are under way at a time; the others wait, and mostly find that they need not be written. */
-const SAME_KEY = 4;
+/** Admissions of one key that are under way at a time once its repetitions are only counted. */
+const SAME_KEY = 16;
 
 /** A view of keys and pauses older than this is not trusted, ms. */
 const VIEW_MS = 2000;
@@ -97,6 +97,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       seen = { now: time, at: performance.now() };
   };
   let failure: StoreUnavailable | null = null;
+  let changes: Changes | null = null;
 
   const access = accessOf(options.url);
   const settings: TopologySettings = {
@@ -141,7 +142,10 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     },
   });
   const records = createRecords(frame);
-  const controls = createControls(frame, now);
+  const controls = createControls(frame, now, {
+    keysChanged: (version, handle) => changes?.keysChanged(version, handle),
+    pausesChanged: (workspace, version) => changes?.pausesChanged(workspace, version),
+  });
   const holdings = createHoldings(frame, now);
   const throttle = createThrottle();
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
@@ -152,7 +156,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
   await controls.drainOutbox().catch(ignoreUnavailable);
 
-  const changes = watchChanges({
+  const watched = await watchChanges({
     frame,
     fleet,
     subscriber,
@@ -164,8 +168,9 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
         for (const listen of pauseListeners) listen(workspace);
       },
     },
-    onTime: observe,
+    onTime: options.clock === undefined ? observe : () => undefined,
   });
+  changes = watched;
 
   async function flushCounted(): Promise<void> {
     const byWorkspace = new Map<string, LedgerDraft[]>();
@@ -238,7 +243,13 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     return (await controls.bringPolicy(request.workspace)) ? askAdmission(request, false) : admission;
   }
 
-  const sameKey = createTurns(SAME_KEY);
+  const turns = createTurns();
+  /** One at a time until repetitions of the key are only counted; then nothing of them is written. */
+  function inTurn(request: AdmitRequest): Promise<Admission> {
+    const { workspace, idempotencyKey } = request;
+    const most = (): number => (throttle.quiet(workspace, idempotencyKey, now()).length > 0 ? SAME_KEY : 1);
+    return turns(`${workspace}\n${idempotencyKey}`, most, () => admit(request));
+  }
 
   const health = (): StoreHealth => {
     const epochs = [...fleet.attached().values()].map(({ epoch }) => Number(epoch));
@@ -254,7 +265,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     const message =
       fault ??
       (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
-      (performance.now() - changes.seenAt() > VIEW_MS ? (failure?.message ?? 'Redis does not answer') : null) ??
+      (performance.now() - watched.seenAt() > VIEW_MS ? (failure?.message ?? 'Redis does not answer') : null) ??
       failure?.message ??
       null;
     if (message === null) return { ...common, ready: true, problem: null };
@@ -268,7 +279,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     },
     now,
     health,
-    admit: (request) => sameKey(`${request.workspace}\n${request.idempotencyKey}`, () => admit(request)),
+    admit: inTurn,
     preview: (request) => askAdmission(request, true),
     settle: async (request) => settlementOf(await frame.step('settle', request.workspace, settleArguments(request))),
     resolve: async (request) => resolutionOf(await frame.step('resolve', request.workspace, resolveArguments(request))),
@@ -338,7 +349,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     acceptLoss: fleet.acceptLoss,
     async close() {
       clearInterval(flushing);
-      await changes.close();
+      await watched.close();
       await frame.close();
       await fleet.leave().catch(ignoreUnavailable);
       await journal.close();
@@ -352,23 +363,24 @@ function ignoreUnavailable(error: unknown): void {
   if (!(error instanceof StoreUnavailable)) throw error;
 }
 
-/** At most so many runs of one name at a time; the others wait for their turn. */
-function createTurns(most: number): <T>(name: string, run: () => Promise<T>) => Promise<T> {
+/** At most `most()` runs of one name at a time; the others wait for their turn. */
+function createTurns(): <T>(name: string, most: () => number, run: () => Promise<T>) => Promise<T> {
   const queues = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
-  return async (name, run) => {
+  return async (name, most, run) => {
     const queue = queues.get(name) ?? { running: 0, waiting: [] };
     queues.set(name, queue);
-    if (queue.running >= most) await new Promise<void>((resolve) => queue.waiting.push(resolve));
-    else queue.running += 1;
+    if (queue.running < most()) queue.running += 1;
+    else await new Promise<void>((resolve) => queue.waiting.push(resolve));
     try {
       return await run();
     } finally {
-      const next = queue.waiting.shift();
-      if (next !== undefined) next();
-      else {
-        queue.running -= 1;
-        if (queue.running === 0) queues.delete(name);
+      queue.running -= 1;
+      // A turn is handed over as it ends, so that nobody comes in between.
+      for (let free = most() - queue.running; free > 0 && queue.waiting.length > 0; free -= 1) {
+        queue.running += 1;
+        queue.waiting.shift()?.();
       }
+      if (queue.running === 0 && queue.waiting.length === 0) queues.delete(name);
     }
   };
 }

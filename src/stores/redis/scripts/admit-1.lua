@@ -104,7 +104,7 @@ local function dispatch(earlier, met, granted, already)
     end
     lease.mhh = repeats and '1' or '0'
     if q.hasmeta == '1' then lease.meta = METADATA end
-    if (e.sealed or '') == '' then lease.sealed = SEALED end
+    if not e.sealed then lease.sealed = SEALED end
     if not carried then
       for _, use in ipairs(list(e.uses)) do put('HDEL', 'u:' .. use[1], e.id) end
     end
@@ -147,7 +147,7 @@ local function ask_for_approval(earlier, met, already)
   end
   if earlier then
     e = earlier
-    if (e.sealed or '') == '' then changes.sealed = SEALED end
+    if not e.sealed then changes.sealed = SEALED end
     plan_effect(e, changes)
   else
     e = fresh('pending_approval', 'pending_approval')

@@ -14,9 +14,10 @@ local function announce(workspace, draft)
   if workspace == '' then event(unpack(cjson.decode(draft)))
   else put('RPUSH', 'ob', cjson.encode({ workspace, draft })) end
 end
+local version = int((tonumber(redis.call('HGET', KEYS[1], 'keys')) or 0) + 1)
 local function changed(handle)
-  put('HINCRBY', 'w', 'keys', '1')
-  put('PUBLISH', 'changes', 'key ' .. handle)
+  put('HSET', 'w', 'keys', version)
+  put('PUBLISH', 'changes', redis.call('HGET', KEYS[1], 'install') .. ' key ' .. version .. ' ' .. handle)
 end
 
 if op == 'put' then
@@ -29,7 +30,7 @@ if op == 'put' then
   put('ZADD', 'kn', n, q.id)
   changed(q.handle)
   if not old[1] then announce(q.workspace, ARGV[7]) end
-  return finish({ 'put' })
+  return finish({ 'put', version, q.handle })
 end
 if op == 'end' then
   local key = hash('key:' .. q.id)
@@ -44,7 +45,7 @@ if op == 'end' then
   end
   changed(key.handle)
   announce(key.workspace, ARGV[7])
-  return finish({ 'ended' })
+  return finish({ 'ended', version, key.handle })
 end
 for _, id in ipairs(list(q.ids)) do
   local used = redis.call('HGET', P .. 'key:' .. id, 'used')

@@ -14,6 +14,5 @@ for i = 1, #definitions, 3 do
 end
 if meta.policy ~= ARGV[4] then
   put('HSET', 'w', 'policy', ARGV[4])
-  put('PUBLISH', 'changes', 'policy')
 end
 return finish({ 'active' })

@@ -14,6 +14,7 @@ local function number_of(e, field) return tonumber(e[field]) or 0 end
 
 -- Plans an effect that is not on record yet. e has all its fields.
 local function plan_new_effect(e, binds)
+  if redis.call('EXISTS', P .. 'e:' .. e.id) == 1 then error('there is an effect ' .. e.id .. ' already') end
   e.created = int(now)
   e.place = next_place()
   local fields = {}
