@@ -73,6 +73,7 @@ async function buildOnce() {
     say(existsSync(stamp) ? 'sources have changed; building' : 'first start; building');
     await run(process.execPath, join(root, 'client', 'build.mjs'));
     await run(process.execPath, tsc, '-p', join(root, 'tsconfig.build.json'));
+    await run(process.execPath, join(root, 'src', 'stores', 'redis', 'copy-scripts.mjs'));
     writeFileSync(stamp, '');
     utimesSync(stamp, began, began);
     say(`built in ${((Date.now() - began.getTime()) / 1000).toFixed(1)} s`);
