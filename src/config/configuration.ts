@@ -9,6 +9,8 @@ export interface Configuration {
   readonly server: ServerSettings;
   readonly store: StoreSettings;
   readonly retention: RetentionSettings;
+  /** `allowForce`: a second user may say `not_happened` before an effect is quiet. */
+  readonly resolve: { readonly allowForce: boolean };
   readonly secrets: SecretsSettings;
   readonly receipts: ReceiptsSettings;
   readonly users: readonly User[];

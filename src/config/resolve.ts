@@ -40,6 +40,7 @@ export async function resolveConfiguration(
     server: resolveServer(file, judge),
     store: { kind: 'embedded', path, lockWaitMs: milliseconds(file.store.lock_wait) },
     retention: resolveRetention(file, judge),
+    resolve: { allowForce: file.resolve.allow_force },
     secrets: await resolveSecrets(file, judge),
     receipts: { keysDir: file.receipts.keys ?? join(path, 'keys'), issuer: file.receipts.issuer ?? null },
     ...people,

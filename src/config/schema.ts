@@ -143,6 +143,10 @@ const retention = section('retention', 'How long things are kept. Effects that a
   denials: duration('Records of calls that were refused.', { min: '1h', max: '36500d' }, '7d'),
 });
 
+const resolve = section('resolve', 'Settling outcomes that are not known.', {
+  allow_force: flag('Whether a second user may say `not_happened` before an effect is quiet (`force`).', false),
+});
+
 const secrets = section('secrets', 'Key material of the gateway.', {
   master: Type.Optional(
     record('secrets.master', 'The master secret.', {
@@ -426,6 +430,7 @@ export const GATEWAY_FILE = Type.Object(
     server,
     store,
     retention,
+    resolve,
     secrets,
     receipts: section('receipts', 'Signed receipts.', {
       keys: Type.Optional(path('Folder of the signing keys, made on the first start. Default: keys under store.path.')),

@@ -66,7 +66,7 @@ export function corePorts(parts: {
     newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),
     owner: randomUUID(),
-    settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: false }),
+    settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: current().configuration.resolve.allowForce }),
     alert: (what, effectId) => {
       parts.metrics.alerted(what);
       parts.alert(what, effectId);

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { addControlPlane } from '../api/control-plane.ts';
+import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
@@ -31,7 +31,7 @@ import { openSecrets } from '../secrets/vault.ts';
 import { openEmbeddedStore } from '../stores/embedded/open.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createLogger } from '../telemetry/logger.ts';
-import { createMetrics } from '../telemetry/metrics.ts';
+import { createMetrics, measured } from '../telemetry/metrics.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { corePorts } from './core-ports.ts';
@@ -92,7 +92,7 @@ export async function startGateway(
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
   const ports = hooks.decorate(
     corePorts({
-      store,
+      store: measured(store, metrics, () => performance.now()),
       upstream: upstreams,
       current,
       directory,
@@ -134,8 +134,18 @@ export async function startGateway(
     workspaces: directory.workspaces(),
     defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
   });
+  const { host, adminPort } = configuration.server;
+  const health = {
+    impediments: () => (isDraining ? [{ part: 'gateway', message: 'It is shutting down.' }] : []),
+    metrics: () => metrics.render(),
+  };
   const limiter = createInvalidKeyLimiter(() => performance.now());
-  const server = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+  const server = createServer({
+    logger,
+    settings,
+    bodyLimit: configuration.limits.bodyBytes,
+    answered: metrics.answered,
+  });
   await addControlPlane(
     server,
     {
@@ -158,17 +168,23 @@ export async function startGateway(
       pools: () => inForce.pools,
       settings,
       newId,
-      impediments: () => (isDraining ? [{ part: 'gateway', message: 'It is shutting down.' }] : []),
-      metrics: () => metrics.render(),
+      ...health,
     },
     VERSION,
+    adminPort !== null,
   );
   await server.register(proxyPlugin, {
     ports: proxyPorts({ core: ports, current, authenticator, limiter, pauses, upstreams, run, settings }),
   });
 
   const administrativeKey = await bootstrap(store, secrets.keyPepper, options, configuration.store.path);
-  const listening = await listen(server, configuration.server.host, options.port ?? configuration.server.port);
+  const admin =
+    adminPort === null ? null : createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+  if (admin !== null && adminPort !== null) {
+    await addHealth(admin, { store, ...health });
+    await listen(admin, host, adminPort);
+  }
+  const listening = await listen(server, host, options.port ?? configuration.server.port);
   if (origin === '') origin = listening;
   const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
     logger.error({ err: error }, 'sweeping failed'),
@@ -243,6 +259,7 @@ export async function startGateway(
       isDraining = true;
       await watch.close();
       await server.close();
+      await admin?.close();
       await sweeper.stop();
       await reloading;
       await authenticator.close();
