@@ -83,7 +83,7 @@ export const LIMITS = {
   },
   event_loop_delay: {
     what: 'Delay of the event loop',
-    value: '2s',
+    value: '750ms',
     beyond: '503 `not_ready` with `Retry-After`, until it is below again',
     source: 'src/api/server.ts#MAX_EVENT_LOOP_DELAY_MS',
   },
