@@ -39,6 +39,8 @@ if (existsSync(join(root, 'src')) && !isFresh()) await buildOnce().catch((error)
 
 const { main } = await import(pathToFileURL(entry).href);
 process.exitCode = await main(process.argv.slice(2));
+// A command that failed half-way may leave a handle open; nothing may keep the process from ending.
+setTimeout(() => process.exit(), 1000).unref();
 
 /** Whether the last build began after the newest change of a source. */
 function isFresh() {

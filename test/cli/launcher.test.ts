@@ -124,3 +124,9 @@ test('installed without sources it only runs', async () => {
   for (const name of ['src', 'node_modules', 'client/src']) rmSync(join(home, name), { recursive: true });
   expect(await launch('x')).toEqual({ code: 1, out: 'one x\n', err: '' });
 });
+
+test('a command that leaves something open ends all the same', async () => {
+  write('open', 'setInterval(() => undefined, 1000);\n');
+  age();
+  expect(await launch('x')).toMatchObject({ code: 1, out: 'open x\n' });
+});
