@@ -21,6 +21,9 @@ beforeEach(() => {
     cpSync(join(root, path), join(home, path), { recursive: true });
   for (const path of ['build.mjs', 'package.json', 'tsconfig.json', 'tsconfig.cjs.json', 'src'])
     cpSync(join(root, 'client', path), join(home, 'client', path), { recursive: true });
+  // The build's last step copies what the compiler leaves out.
+  for (const path of ['copy-scripts.mjs', 'scripts'])
+    cpSync(join(root, 'src', 'stores', 'redis', path), join(home, 'src', 'stores', 'redis', path), { recursive: true });
   write('one');
 });
 
