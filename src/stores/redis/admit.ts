@@ -67,6 +67,7 @@ export function admitArguments(
     reservation: plainText(request.reservationId ?? ''),
     hasmeta: flag(request.metadata !== null),
     asks: flag(asks.length > 0),
+    ask_rule: plainText(asks[0]?.rule ?? ''),
     hold_all: flag(asks.some(({ hold }) => hold === 'all')),
     expires: String(Math.min(...asks.map(({ expiresMs }) => expiresMs), Number.MAX_SAFE_INTEGER)),
     quora: asks.length === 0 ? '' : JSON.stringify(asks.map(({ quorum }) => String(quorum))),

@@ -188,6 +188,9 @@ local function evaluate_permit(earlier, granted)
   })
   if not met then return denial(refusal.decision, refusal.why, earlier, refusal.retry, refusal.row) end
   if must_ask then return ask_for_approval(earlier, met, already) end
+  if met.would == '' and q.mode == 'observe' and q.asks == '1' then
+    met.would, met.wrule = 'pending_approval', q.ask_rule
+  end
   return dispatch(earlier, met, granted, already)
 end
 

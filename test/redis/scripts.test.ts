@@ -1,0 +1,68 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { parseHeader, script, scriptFile, type ScriptName, SCRIPTS } from '../../src/stores/redis/scripts.ts';
+
+const FOLDER = fileURLToPath(new URL('../../src/stores/redis/scripts/', import.meta.url));
+const NAMES = Object.keys(SCRIPTS) as ScriptName[];
+
+/** Tags that the frame understands before a step has run. */
+const REFUSALS = ['absent', 'new_history', 'new_epoch', 'waiting', 'unregistered', 'replica'];
+
+function tagsReturned(body: string): readonly string[] {
+  const code = body
+    .split('\n')
+    .filter((line) => !line.trimStart().startsWith('--'))
+    .join('\n');
+  return [...code.matchAll(/(?:answer|finish)\((?:\{ )?'([a-z_]+)'/g)].map(([, tag]) => `ok:${tag}`);
+}
+
+describe('the scripts of the Redis store', () => {
+  it('are the files of the folder, and the files are the table', () => {
+    const files = readdirSync(FOLDER).filter((name) => name.endsWith('.lua'));
+    expect(files.sort()).toEqual(NAMES.map((name) => `${name}-1.lua`).sort());
+    expect(NAMES.length).toBeGreaterThanOrEqual(20);
+  });
+
+  it.each(NAMES)('%s: the header names the keys, arguments and replies that the table and the code have', (name) => {
+    const body = readFileSync(scriptFile(name), 'utf8');
+    const header = parseHeader(body);
+    expect(header.keys).toHaveLength(1);
+    expect(header.args).toEqual(['epoch', 'gateway', 'clock', ...SCRIPTS[name]]);
+    expect(header.replies.length).toBeGreaterThan(0);
+    for (const tag of tagsReturned(body)) expect(header.replies).toContain(tag);
+    for (const tag of header.replies) {
+      const word = tag.replace('ok:', '');
+      if (!REFUSALS.includes(word)) expect(body).toContain(`'${word}'`);
+    }
+    const highest = Math.max(0, ...[...body.matchAll(/(?:ARGV\[|document\()(\d+)/g)].map(([, index]) => Number(index)));
+    expect(highest).toBeLessThanOrEqual(header.args.length + (header.rest.length > 0 ? Infinity : 0));
+  });
+
+  it.each(NAMES)('%s: derives every key from the one it is given, in the workspace’s slot', (name) => {
+    const { source } = script(name);
+    expect(source).not.toContain('@include missing');
+    for (const [call, key] of source.matchAll(/redis\.call\('[A-Z]+', ([^,)]+)/g)) {
+      const allowed = /^(P \.\.|KEYS\[1\]|'replication')/.test(key ?? '');
+      expect(allowed, call).toBe(true);
+    }
+  });
+
+  it('never let cjson write a number, and give every number in full', () => {
+    for (const name of NAMES) {
+      const { source } = script(name);
+      // Lists that are encoded hold strings: figures pass through int().
+      for (const [call] of source.matchAll(/cjson\.encode\(\{[^}]*\}\)/g)) {
+        const figures = call.replace(/\[[^\]]*\]/g, '').replace(/int\([^)]*\)/g, '');
+        expect(figures).not.toMatch(/\bnow\b|\b\d+\b/);
+      }
+      expect(source).not.toMatch(/tostring\((?!index)/);
+    }
+  });
+
+  it('put their includes before themselves, each once', () => {
+    const { source } = script('admit');
+    expect(source.match(/local function begin\(/g)).toHaveLength(1);
+    expect(source.indexOf('local function begin(')).toBeLessThan(source.indexOf('local stop = begin(false)'));
+  });
+});
