@@ -31,10 +31,6 @@ export interface ReadJudgeParts {
 export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
   return (call) => {
     const { principal, workspace, tool, upstream } = call;
-    if (!parts.isFresh(workspace)) {
-      const problem = problemOf('not_ready', 'The gateway has not heard of keys and pauses for too long.');
-      return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
-    }
     const name = tool?.name ?? upstream;
     const authorized = parts.authorize(principal, {
       endpoint: 'proxy.read',
@@ -51,6 +47,11 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     }
     if (authorized.kind === 'denied') {
       return { kind: 'govern', denied: { decision: authorized.decision, reason: authorized.reason } };
+    }
+    // Asked of those who may read only: a key without workspace has no view that could be fresh.
+    if (!parts.isFresh(workspace)) {
+      const problem = problemOf('not_ready', 'The gateway has not heard of keys and pauses for too long.');
+      return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
     }
     const { agent } = authorized;
     const now = parts.now();
