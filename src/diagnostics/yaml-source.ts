@@ -1,12 +1,13 @@
 import {
+  Composer,
+  type CST,
   isAlias,
   isCollection,
   isMap,
   isPair,
   isScalar,
   isSeq,
-  parseAllDocuments,
-  type Document,
+  Parser,
   type Pair,
   type Scalar,
   type YAMLMap,
@@ -87,15 +88,36 @@ function positionsIn(file: string, text: string): (offset: number) => Position {
 
 type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
 
+/** Whether collections of a concrete syntax tree stand within each other more than `most` times. */
+function nestsDeeper(root: CST.Token, most: number): boolean {
+  const open: { readonly token: CST.Token; readonly depth: number }[] = [{ token: root, depth: 0 }];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { token, depth } = next;
+    if (depth > most) return true;
+    if (token.type === 'document' && token.value !== undefined) open.push({ token: token.value, depth });
+    if (!('items' in token)) continue;
+    for (const item of token.items) {
+      for (const inner of [item.key, item.value]) if (inner) open.push({ token: inner, depth: depth + 1 });
+    }
+  }
+  return false;
+}
+
 /** The tree of the one document of a text, or `null` where there is none that can be used. */
 function compose(text: string, position: (offset: number) => Position, report: Report): unknown {
   if (text.length > MAX_TEXT) {
     report('file_too_large', 0, `The file has ${text.length} characters; at most ${MAX_TEXT} are read`);
     return null;
   }
-  let documents: readonly Document.Parsed[];
-  try {
-    const parsed = parseAllDocuments(text, {
+  const tokens = [...new Parser().parse(text)];
+  // What comes next recurses. Near the end of the stack even a regular expression that is compiled there ends the
+  // process, so that a RangeError cannot be waited for.
+  if (tokens.some((token) => nestsDeeper(token, 4 * MAX_DEPTH))) {
+    report('too_deep', 0, `The file nests deeper than ${MAX_DEPTH} levels`);
+    return null;
+  }
+  const documents = [
+    ...new Composer({
       version: '1.2',
       schema: 'core',
       merge: false,
@@ -103,14 +125,8 @@ function compose(text: string, position: (offset: number) => Position, report: R
       strict: true,
       prettyErrors: false,
       logLevel: 'silent',
-    });
-    documents = Array.isArray(parsed) ? parsed : [];
-  } catch (error) {
-    // The parser recurses: very deep nesting ends the stack before our own limit is asked.
-    if (!(error instanceof RangeError)) throw error;
-    report('too_deep', 0, `The file nests deeper than ${MAX_DEPTH} levels`);
-    return null;
-  }
+    }).compose(tokens),
+  ];
   const [document, second] = documents;
   if (document === undefined || (isScalar(document.contents) && document.contents.source === '')) {
     report(
