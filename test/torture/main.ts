@@ -3,10 +3,26 @@ import { parseArgs } from 'node:util';
 import { type TortureReport, torture } from './harness.ts';
 
 /** 40 % of the upstream's answers are faulty. */
-const FAULTS = { drop_after: 0.08, error_after: 0.08, late: 0.06, unavailable: 0.06, reset_reused: 0.04, half: 0.04, redirect: 0.02, drop_before: 0.02 };
+const FAULTS = {
+  drop_after: 0.08,
+  error_after: 0.08,
+  late: 0.06,
+  unavailable: 0.06,
+  reset_reused: 0.04,
+  half: 0.04,
+  redirect: 0.02,
+  drop_before: 0.02,
+};
 
 /** What has to be zero, in the table and for the exit code. */
-const BROKEN = ['executedMoreThanOnce', 'falseFailed', 'falseCommitted', 'stuck', 'overspentUnits', 'leakedHolds'] as const;
+const BROKEN = [
+  'executedMoreThanOnce',
+  'falseFailed',
+  'falseCommitted',
+  'stuck',
+  'overspentUnits',
+  'leakedHolds',
+] as const;
 
 const { values } = parseArgs({
   options: {
@@ -20,7 +36,13 @@ const { values } = parseArgs({
 if (values.store !== 'embedded') throw new Error(`--store ${values.store}: there is embedded`);
 const seed = values.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : Number(values.seed);
 console.log(`seed ${seed} (--seed ${seed} replays the schedule)`);
-const report: TortureReport = await torture({ ops: Number(values.ops), kills: Number(values.kills), seed, concurrency: 32, faults: FAULTS });
+const report: TortureReport = await torture({
+  ops: Number(values.ops),
+  kills: Number(values.kills),
+  seed,
+  concurrency: 32,
+  faults: FAULTS,
+});
 for (const [name, value] of Object.entries(report)) console.log(`${name.padEnd(24)} ${value}`);
 if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, null, 2)}\n`);
 const broken = BROKEN.filter((name) => report[name] > 0);

@@ -9,7 +9,10 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 run('npm', ['run', '--silent', 'build']);
 run(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.bench.json']);
 mkdirSync(join(root, '.bench', 'test', 'upstream'), { recursive: true });
-copyFileSync(join(root, 'test', 'upstream', 'ledger-upstream.mjs'), join(root, '.bench', 'test', 'upstream', 'ledger-upstream.mjs'));
+copyFileSync(
+  join(root, 'test', 'upstream', 'ledger-upstream.mjs'),
+  join(root, '.bench', 'test', 'upstream', 'ledger-upstream.mjs'),
+);
 run(process.execPath, ['.bench/test/torture/main.js', ...process.argv.slice(2)]);
 
 function run(command, args) {
