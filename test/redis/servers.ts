@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess, execFileSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -89,7 +89,7 @@ export async function startRedis(settings: readonly string[] = [], clusterNode =
 
   async function start(): Promise<void> {
     const words = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--daemonize', 'no'];
-    const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--enable-debug-command', 'local'];
+    const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--repl-diskless-sync-delay', '0'];
     child = spawn(redisServerBinary(), [...words, ...durable, ...settings], { stdio: 'ignore' });
     await client.connect().catch(() => undefined);
     await until(async () => (await client.ping()) === 'PONG');
@@ -123,6 +123,85 @@ export async function startRedis(settings: readonly string[] = [], clusterNode =
     async stop() {
       client.disconnect();
       await kill();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** A way to a server that can be cut, as a network is. */
+export interface RedisRoute {
+  readonly url: string;
+  cut(): void;
+  heal(): void;
+  stop(): Promise<void>;
+}
+
+export async function routeTo(server: RedisServer): Promise<RedisRoute> {
+  const sockets = new Set<Socket>();
+  let whole = true;
+  const listener = createServer((near) => {
+    if (!whole) return void near.destroy();
+    const far = connect(server.port, '127.0.0.1');
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => undefined);
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+      from.pipe(to);
+    }
+  });
+  const port = await freePort();
+  await new Promise<void>((resolve) => listener.listen(port, '127.0.0.1', resolve));
+  function cut(): void {
+    whole = false;
+    for (const socket of sockets) socket.destroy();
+  }
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    cut,
+    heal() {
+      whole = true;
+    },
+    async stop() {
+      cut();
+      await new Promise((resolve) => listener.close(resolve));
+    },
+  };
+}
+
+/** A Sentinel that watches a primary under the name `svc`. */
+export async function startSentinel(primary: RedisServer): Promise<{ readonly address: string; stop(): Promise<void> }> {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-sentinel-'));
+  const port = await freePort();
+  const path = join(folder, 'sentinel.conf');
+  writeFileSync(
+    path,
+    [
+      `port ${port}`,
+      'bind 127.0.0.1',
+      `dir ${folder}`,
+      `sentinel monitor svc 127.0.0.1 ${primary.port} 1`,
+      'sentinel down-after-milliseconds svc 500',
+      'sentinel failover-timeout svc 2000',
+      '',
+    ].join('\n'),
+  );
+  const child = spawn(redisServerBinary(), [path, '--sentinel'], { stdio: 'ignore' });
+  const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => 50, maxRetriesPerRequest: null });
+  client.on('error', () => undefined);
+  await until(async () => String(await client.call('SENTINEL', 'REPLICAS', 'svc')).includes('slave'));
+  return {
+    address: `127.0.0.1:${port}`,
+    async stop() {
+      client.disconnect();
+      const gone = new Promise((resolve) => child.once('exit', resolve));
+      child.kill('SIGKILL');
+      await gone;
       rmSync(folder, { recursive: true, force: true });
     },
   };

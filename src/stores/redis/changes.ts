@@ -82,17 +82,19 @@ export async function watchChanges(parts: {
 
   async function look(workspace: string): Promise<void> {
     const known = fleet.attached().get(workspace);
-    const [meta, time] = await frame.commands(workspace, [
-      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'skew'],
+    const [meta, time, replication] = await frame.commands(workspace, [
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'skew', 'rid'],
       ['TIME'],
+      ['INFO', 'replication'],
     ]);
     if (!Array.isArray(meta) || !Array.isArray(time)) return;
-    const [epoch = '', open = '', pauses = '', keys = '', skew = ''] = meta.map((value: unknown) =>
+    const [epoch = '', open = '', pauses = '', keys = '', skew = '', rid = ''] = meta.map((value: unknown) =>
       typeof value === 'string' ? value : '',
     );
     if (workspace === '') parts.onTime(Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000) + Number(skew));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
-    if (epoch !== '' && open !== '1') await fleet.recover(workspace).catch(() => undefined);
+    const sameHistory = String(replication).includes(`master_replid:${rid}`);
+    if (epoch !== '' && (open !== '1' || !sameHistory)) await fleet.recover(workspace).catch(() => undefined);
     const before = versions.get(workspace);
     if (before === undefined) {
       versions.set(workspace, { epoch, pauses: Number(pauses), keys: Number(keys) });

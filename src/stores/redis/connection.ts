@@ -62,6 +62,7 @@ export function openConnection(
     socketTimeout: answerMs,
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
+    autoResubscribe: false,
     maxRetriesPerRequest: 0,
     maxLoadingRetryTime: 500,
     retryStrategy: (times: number) => Math.min(20 * times, RETRY_MS),

@@ -97,12 +97,15 @@ export function createFleet(settings: FleetSettings): Fleet {
   async function attachWorkspace(workspace: string): Promise<string> {
     await attach('');
     const home = topology.primaryOf('').connection();
-    const [known, policy] = await home.pipeline([
+    const [known, policy, install] = await home.pipeline([
       ['SISMEMBER', keyOf('', 'entered'), plainText(workspace)],
       ['HGET', metaKey(''), 'policy'],
+      ['HGET', metaKey(''), 'install'],
     ]);
+    if (install !== installId)
+      throw setBack('', install === null ? 'it is empty' : 'it belongs to another installation');
     const isKnown = Number(known) === 1;
-    const mayMint = !isKnown || accepting;
+    const mayMint = accepting || (!isKnown && !journal.heads().has(workspace));
     const reply = await run('join', workspace, '', [
       installId,
       typeof policy === 'string' ? policy : '',

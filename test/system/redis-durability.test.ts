@@ -1,0 +1,247 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
+import { admitRequest, committed, dispatched, permit, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { redisOptions } from '../redis/contract.ts';
+import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
+
+let folder = '';
+const closers: (() => Promise<unknown>)[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-redis-durability-'));
+});
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+  rmSync(folder, { recursive: true });
+});
+
+async function server(settings: readonly string[] = []): Promise<RedisServer> {
+  const started = await startRedis(settings);
+  closers.push(() => started.stop());
+  return started;
+}
+
+async function open(of: RedisServer, more: Partial<RedisStoreOptions> = {}): Promise<RedisStore> {
+  const store = await openRedisStore(redisOptions(of, { journalFolder: join(folder, more.gatewayId ?? 'gw-1'), ...more }));
+  closers.push(() => store.close());
+  return store;
+}
+
+/** Milliseconds that a step takes to be refused. */
+async function refusedAfter(store: RedisStore): Promise<number> {
+  const began = performance.now();
+  await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  return performance.now() - began;
+}
+
+describe('start-up', () => {
+  it.each([
+    [['--maxmemory-policy', 'allkeys-lru'], 'noeviction'],
+    [['--appendonly', 'no'], 'appendonly yes'],
+    [['--appendfsync', 'everysec'], 'appendfsync'],
+  ])('refuses a server started with %s', async (settings, word) => {
+    const of = await server(settings);
+    await expect(open(of)).rejects.toThrow(word);
+  });
+
+  it('refuses durability replica without a replica, and local unless weakness is allowed', async () => {
+    const of = await server(['--appendfsync', 'everysec']);
+    await expect(open(of, { durability: 'replica' })).rejects.toThrow('needs a replica');
+    await expect(open(of, { durability: 'local' })).rejects.toThrow('allow_weak_durability');
+    const weak = await open(of, { durability: 'local', allowWeakDurability: true });
+    expect(weak.health()).toMatchObject({ ready: true, durability: 'local' });
+  });
+
+  it('rejects where nobody listens', async () => {
+    const of = await server();
+    await of.kill();
+    await expect(open(of)).rejects.toThrow();
+  });
+});
+
+describe('a governed call', () => {
+  it('is two round trips: one to admit, one to settle', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store);
+    await store.settle(settleRequest(effect, committed()));
+    const before = await scriptCalls(of);
+    for (let n = 0; n < 20; n += 1) {
+      const admission = await dispatched(store);
+      await store.settle(settleRequest(admission.effect, committed()));
+    }
+    expect((await scriptCalls(of)) - before).toBe(40);
+  });
+});
+
+async function scriptCalls(of: RedisServer): Promise<number> {
+  const stats = await of.client.info('commandstats');
+  return [...stats.matchAll(/cmdstat_(?:evalsha|eval):calls=(\d+)/g)].reduce((sum, [, calls]) => sum + Number(calls), 0);
+}
+
+describe('a store that cannot be reached', () => {
+  it('refuses at once after the first answer that does not come, and recovers by itself', async () => {
+    const of = await server();
+    const store = await open(of);
+    await dispatched(store);
+    of.signal('SIGSTOP');
+    expect(await refusedAfter(store)).toBeLessThan(1600);
+    await until(() => !store.health().ready, 4000);
+    expect(await refusedAfter(store)).toBeLessThan(100);
+    of.signal('SIGCONT');
+    await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
+    await until(() => store.health().ready);
+  });
+
+  it('is restarted: nothing is lost, and it goes on in the next epoch', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store, { idempotencyKey: 'k' });
+    await of.restart();
+    await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
+    expect(await store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: effect.id },
+    });
+    expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
+    expect((await dispatched(store)).ledger.epoch).toBeGreaterThan(1);
+  });
+
+  it('is full: refuses, says so, and recovers when there is room', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store);
+    await of.client.config('SET', 'maxmemory', '1');
+    await refusedAfter(store);
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_full' } });
+    await of.client.config('SET', 'maxmemory', '0');
+    expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
+    await until(() => store.health().ready);
+  });
+
+  it('has become read-only: refuses', async () => {
+    const { primary, replicas, stop } = await startReplicated(1);
+    closers.push(stop);
+    const store = await open(primary);
+    await dispatched(store);
+    await primary.client.call('REPLICAOF', '127.0.0.1', replicas[0]?.port ?? 0);
+    await refusedAfter(store);
+    await until(() => !store.health().ready);
+  });
+});
+
+describe('durability replica', () => {
+  const replica = { durability: 'replica' } as const;
+
+  it('acknowledges what a replica has', async () => {
+    const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
+    closers.push(stop);
+    const store = await open(primary, replica);
+    for (let n = 0; n < 10; n += 1) {
+      const { effect } = await dispatched(store);
+      // The very moment it is acknowledged, the replica has it.
+      const there = await replicas[0]?.client.exists(`svc:{${WORKSPACE}}:e:${effect.id}`);
+      expect(there).toBe(1);
+    }
+  });
+
+  it('lets no call leave while a replica is frozen, and says that nothing was sent', async () => {
+    const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
+    closers.push(stop);
+    const store = await open(primary, replica);
+    await dispatched(store);
+    const [frozen] = replicas;
+    frozen?.signal('SIGSTOP');
+    const requests = Array.from({ length: 5 }, () => admitRequest());
+    const answers = await Promise.allSettled(requests.map((request) => store.admit(request)));
+    expect(answers.map(({ status }) => status)).toEqual(requests.map(() => 'rejected'));
+    expect(store.health()).toMatchObject({ ready: false });
+    frozen?.signal('SIGCONT');
+    await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
+    for (const { effectId } of requests) {
+      const effect = await store.effect(WORKSPACE, effectId);
+      expect(effect?.life).toMatchObject({ state: 'failed', evidence: { code: 'not_dispatched' } });
+    }
+  });
+
+  it('stops a pause and a revocation from being answered before a replica has them', async () => {
+    const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
+    closers.push(stop);
+    const store = await open(primary, replica);
+    await dispatched(store);
+    replicas[0]?.signal('SIGSTOP');
+    const pause = store.setPause({
+      id: 'pau_1',
+      workspace: WORKSPACE,
+      scope: { kind: 'workspace' },
+      reason: 'stop',
+      until: null,
+      by: { keyId: 'key_1', keyKind: 'account', user: null },
+      actor: { type: 'user', id: 'maria' },
+    });
+    await expect(pause).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    replicas[0]?.signal('SIGCONT');
+  });
+});
+
+describe('what another gateway does', () => {
+  it('is known within a second: pauses and keys, and calls under an older view are stale', async () => {
+    const of = await server();
+    const one = await open(of, { gatewayId: 'gw-1' });
+    const two = await open(of, { gatewayId: 'gw-2' });
+    await dispatched(one);
+    await dispatched(two);
+    const heard: string[] = [];
+    two.onPausesChanged((workspace) => heard.push(workspace));
+    two.onKeysChanged((handles) => heard.push(...(handles ?? ['all'])));
+    const { version } = await two.pauses(WORKSPACE);
+    await one.setPause({
+      id: 'pau_1',
+      workspace: WORKSPACE,
+      scope: { kind: 'workspace' },
+      reason: 'stop',
+      until: null,
+      by: { keyId: 'key_1', keyKind: 'account', user: null },
+      actor: { type: 'user', id: 'maria' },
+    });
+    expect(await two.admit(admitRequest({ seen: { policy: '', pauses: version } }))).toMatchObject({ kind: 'stale' });
+    await until(() => heard.includes(WORKSPACE), 1000);
+    await one.endKey('key_none', { kind: 'revoked' }, { type: 'user', id: 'maria' });
+    expect((await two.pauses(WORKSPACE)).pauses).toMatchObject([{ id: 'pau_1' }]);
+  });
+
+  it('is known also where no message told it', async () => {
+    const of = await server();
+    const store = await open(of);
+    await dispatched(store);
+    const heard: string[] = [];
+    store.onPausesChanged((workspace) => heard.push(workspace));
+    store.onKeysChanged((handles) => heard.push(handles === null ? 'all keys' : 'one key'));
+    // Versions grow, and nobody is told: a subscriber that was away.
+    await of.client.hincrby(`svc:{${WORKSPACE}}:w`, 'pauses', 1);
+    await of.client.hincrby('svc:{_}:w', 'keys', 1);
+    await until(() => heard.includes(WORKSPACE) && heard.includes('all keys'), 1000);
+  });
+
+  it('meets the same limits: a budget is never overspent by two gateways', async () => {
+    const of = await server();
+    const stores = [await open(of, { gatewayId: 'gw-1' }), await open(of, { gatewayId: 'gw-2' })];
+    const budget = {
+      kind: 'budget',
+      rule: 'r/r',
+      budget: 'r/all',
+      unit: 'calls',
+      bucket: '[]',
+      sharing: 'shared',
+      window: { kind: 'rolling', ms: 86_400_000 },
+      limit: 100,
+      amount: 1,
+    } as const;
+    const answers = await Promise.all(
+      Array.from({ length: 256 }, (_, n) => stores[n % 2]?.admit(admitRequest({ verdict: permit([budget]) }))),
+    );
+    expect(answers.filter((answer) => answer?.kind === 'dispatch')).toHaveLength(100);
+  });
+});

@@ -1,0 +1,260 @@
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
+import { admitRequest, budgetOf, committed, dispatched, permit, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { redisOptions } from '../redis/contract.ts';
+import { type RedisServer, routeTo, startRedis, startReplicated, startSentinel, until } from '../redis/servers.ts';
+
+const WEAK = { durability: 'local', allowWeakDurability: true } as const;
+
+let folder = '';
+const closers: (() => Promise<unknown>)[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-redis-fleet-'));
+});
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+  rmSync(folder, { recursive: true });
+});
+
+async function open(of: RedisServer, more: Partial<RedisStoreOptions> = {}): Promise<RedisStore> {
+  const store = await openRedisStore(redisOptions(of, { journalFolder: join(folder, more.gatewayId ?? 'gw-1'), ...more }));
+  closers.push(() => store.close());
+  return store;
+}
+
+async function server(): Promise<RedisServer> {
+  const started = await startRedis();
+  closers.push(() => started.stop());
+  return started;
+}
+
+/** Keeps what a server has on disk now. */
+function snapshot(of: RedisServer): string {
+  const copy = join(folder, 'snapshot');
+  cpSync(of.folder, copy, { recursive: true });
+  return copy;
+}
+
+/** Kills a server and starts it with what it had on disk earlier: the end of its log is gone. */
+async function setBack(of: RedisServer, copy: string): Promise<void> {
+  await of.restart(() => {
+    rmSync(of.folder, { recursive: true });
+    cpSync(copy, of.folder, { recursive: true });
+  });
+}
+
+const money = permit([budgetOf(1000, 10)]);
+
+describe('a tail of the log that is lost', () => {
+  it('is made whole from the gateway’s journal: keys, budgets, ledger', async () => {
+    const of = await server();
+    const store = await open(of, WEAK);
+    await dispatched(store, { verdict: money });
+    const copy = snapshot(of);
+    const running = await dispatched(store, { idempotencyKey: 'running', verdict: money });
+    const done = await dispatched(store, { idempotencyKey: 'done', verdict: money });
+    await store.settle(settleRequest(done.effect, committed('the.same.bytes')));
+    const before = {
+      ledger: await store.ledger(WORKSPACE, 0, 100),
+      budgets: await store.budgets(WORKSPACE),
+      effects: [await store.effect(WORKSPACE, running.effect.id), await store.effect(WORKSPACE, done.effect.id)],
+    };
+    await setBack(of, copy);
+    await until(async () => (await store.effect(WORKSPACE, done.effect.id)) !== null);
+    await until(() => store.health().ready);
+    expect(await store.admit(admitRequest({ idempotencyKey: 'running' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: running.effect.id, life: { state: 'executing' } },
+    });
+    expect(await store.admit(admitRequest({ idempotencyKey: 'done' }))).toMatchObject({
+      kind: 'existing',
+      effect: { life: { state: 'committed', receipt: { jws: 'the.same.bytes' } } },
+    });
+    expect((await store.ledger(WORKSPACE, 0, 100)).slice(0, before.ledger.length)).toEqual(before.ledger);
+    expect(await store.budgets(WORKSPACE)).toEqual(before.budgets);
+    const { effects } = before;
+    expect([await store.effect(WORKSPACE, running.effect.id), await store.effect(WORKSPACE, done.effect.id)]).toEqual(effects);
+    const next = await dispatched(store);
+    expect(next.ledger.epoch).toBe(2);
+    expect(next.ledger.seq).toBeGreaterThan(before.ledger.length);
+    expect(await store.settle(settleRequest(running.effect, committed()))).toMatchObject({ kind: 'settled' });
+  });
+
+  it('is waited for: writes stay refused until every gateway has handed in, and health names the one missed', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    await dispatched(one);
+    await dispatched(two);
+    const copy = snapshot(of);
+    const lost = await dispatched(two, { idempotencyKey: 'lost' });
+    await dispatched(one, { idempotencyKey: 'mine' });
+    route.cut();
+    await setBack(of, copy);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await expect(one.admit(admitRequest({ idempotencyKey: 'lost' }))).rejects.toThrow('gw-2');
+    route.heal();
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    await until(() => one.health().ready && two.health().ready);
+    expect(await one.admit(admitRequest({ idempotencyKey: 'lost' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: lost.effect.id },
+    });
+    expect(await two.admit(admitRequest({ idempotencyKey: 'mine' }))).toMatchObject({ kind: 'existing' });
+    expect(await two.settle(settleRequest(lost.effect, committed()))).toMatchObject({ kind: 'settled' });
+  });
+
+  it('is given up where an operator declares a gateway lost', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    await dispatched(one);
+    await dispatched(two);
+    route.cut();
+    await of.restart();
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await one.recoverLost('gw-2');
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    await until(() => one.health().ready);
+    route.heal();
+    await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
+  });
+
+  it('waits for no gateway that left in order', async () => {
+    const of = await server();
+    const one = await open(of, { gatewayId: 'gw-1' });
+    const two = await open(of, { gatewayId: 'gw-2' });
+    await dispatched(one);
+    await dispatched(two);
+    await two.close();
+    await of.restart();
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+  });
+
+  it('is handed in by a gateway that starts again after the loss', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, url: route.url });
+    await dispatched(one);
+    const copy = snapshot(of);
+    const lost = await dispatched(one, { idempotencyKey: 'lost' });
+    route.cut();
+    await one.close();
+    await setBack(of, copy);
+    const again = await open(of, WEAK);
+    expect(await again.admit(admitRequest({ idempotencyKey: 'lost' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: lost.effect.id },
+    });
+  });
+});
+
+describe('a store that is not the one that was left', () => {
+  it('was emptied while in use: not ready, nothing runs anew', async () => {
+    const of = await server();
+    const store = await open(of);
+    await dispatched(store, { idempotencyKey: 'k' });
+    await of.client.flushall();
+    await expect(store.admit(admitRequest({ idempotencyKey: 'k' }))).rejects.toThrow('not the one that was left');
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+    await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    expect(await of.client.dbsize()).toBe(0);
+  });
+
+  it('was emptied between two starts: not ready', async () => {
+    const of = await server();
+    const first = await open(of);
+    await dispatched(first);
+    await first.close();
+    await of.client.flushall();
+    const store = await open(of);
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+    await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  });
+
+  it('was restored from an older copy: not ready; it goes on where the loss is accepted', async () => {
+    const of = await server();
+    const store = await open(of, { maxReplayMs: 0 });
+    await dispatched(store);
+    const copy = snapshot(of);
+    await dispatched(store, { idempotencyKey: 'k' });
+    await until(async () => (await dispatched(store)).effect.createdAt > 0);
+    await setBack(of, copy);
+    await until(() => store.health().problem?.code === 'store_rolled_back');
+    await expect(store.admit(admitRequest({ idempotencyKey: 'k' }))).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    await store.acceptLoss();
+    await until(() => store.health().ready);
+    // What the journal shows to have been dispatched is not sent again.
+    expect(await store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({ kind: 'existing' });
+    expect((await dispatched(store)).ledger.epoch).toBeGreaterThan(1);
+  });
+
+  it('is another installation’s: not ready', async () => {
+    const [mine, other] = [await server(), await server()];
+    const first = await open(mine);
+    await dispatched(first);
+    await first.close();
+    const stranger = await open(other, { gatewayId: 'gw-9' });
+    await dispatched(stranger);
+    const store = await open(other);
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+  });
+});
+
+describe('a fail-over by Sentinel', () => {
+  it('keeps every acknowledged admission, with durability replica, over three kills of the primary', async () => {
+    const replicated = await startReplicated(2, ['--appendfsync', 'everysec', '--repl-timeout', '5']);
+    closers.push(() => replicated.stop());
+    const sentinel = await startSentinel(replicated.primary);
+    closers.push(() => sentinel.stop());
+    const store = await open(replicated.primary, {
+      mode: 'sentinel',
+      url: 'redis://svc',
+      nodes: [sentinel.address],
+      durability: 'replica',
+    });
+    const servers = [replicated.primary, ...replicated.replicas];
+    const acknowledged = new Map<string, string>();
+    let stop = false;
+    const load = (async () => {
+      while (!stop) {
+        const request = admitRequest();
+        const admission = await store.admit(request).catch(() => null);
+        if (admission?.kind === 'dispatch') acknowledged.set(request.idempotencyKey, admission.effect.id);
+        else await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    })();
+    for (let kill = 0; kill < 3; kill += 1) {
+      const count = acknowledged.size;
+      await until(() => acknowledged.size > count + 50);
+      const primary = await primaryOf(servers);
+      await primary.kill();
+      const before = acknowledged.size;
+      await until(() => acknowledged.size > before + 10);
+      await primary.start();
+      await until(async () => (await primary.client.info('replication')).includes('master_link_status:up'));
+    }
+    stop = true;
+    await load;
+    expect(acknowledged.size).toBeGreaterThan(150);
+    for (const [idempotencyKey, id] of acknowledged) {
+      expect(await store.admit(admitRequest({ idempotencyKey }))).toMatchObject({ kind: 'existing', effect: { id } });
+    }
+  }, 90_000);
+});
+
+async function primaryOf(servers: readonly RedisServer[]): Promise<RedisServer> {
+  for (const one of servers) {
+    const info = await one.client.info('replication').catch(() => '');
+    if (info.includes('role:master')) return one;
+  }
+  throw new Error('no server is a primary');
+}
