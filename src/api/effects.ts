@@ -34,6 +34,8 @@ const WS = '/v1/workspaces/:ws';
 const METADATA_BYTES = 4096;
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
+/** Form of the cursors that stores make. */
+const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z]{1,11})?$/;
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
 const MAX_WAIT_S = 30;
 
@@ -463,6 +465,9 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
   const until = time('until');
   const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
   if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
+  // A text that no store makes would begin at the start again: whoever pages would never come to the end.
+  if (query.cursor !== undefined && !CURSOR.test(query.cursor))
+    faults.push({ path: '/query/cursor', message: 'is no cursor; send next_cursor of the page before' });
   if (faults.length > 0) throw refuseFaults(faults);
   const own = caller.view.kind === 'own' ? caller.view.agentId : null;
   if (own !== null && query.agent_id !== undefined && query.agent_id !== own) return null;
