@@ -1,14 +1,9 @@
-import type { KeyObject } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
-import { unchangeable } from '../config/changes.ts';
-import { readEnvironment } from '../config/environment.ts';
 import { watchFiles } from '../config/watch.ts';
-import { InvalidFiles } from '../diagnostics/finding.ts';
 import { decideApproval, type People } from '../effects/decide-approval.ts';
 import type { RunResult } from '../effects/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
@@ -19,7 +14,6 @@ import { newId } from '../effects/random.ts';
 import type { RunRequest } from '../effects/run-request.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createAuthenticator } from '../identity/authenticate.ts';
-import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
@@ -35,13 +29,14 @@ import { createMetrics, measured } from '../telemetry/metrics.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { corePorts } from './core-ports.ts';
+import { createExitStack, type ExitStack } from './exit-stack.ts';
+import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
+import { createReloader } from './reload.ts';
 import { startSweeper } from './sweeper.ts';
 
-/** Ledger of what belongs to no workspace. */
-const INSTALLATION = '_';
 const SWEEP_EVERY_MS = 1000;
 
 /** For tests that stop or break the gateway at a point of their choice. */
@@ -58,6 +53,16 @@ export async function startGateway(
   options: GatewayOptions,
   hooks: GatewayHooks = { decorate: (ports) => ports },
 ): Promise<RunningGateway> {
+  const opened = createExitStack();
+  try {
+    return await open(options, hooks, opened);
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+}
+
+async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<RunningGateway> {
   let inForce = await readFiles(options.configFile, options.environment);
   const { configuration } = inForce;
   const current = (): InForce => inForce;
@@ -73,6 +78,7 @@ export async function startGateway(
       worker: 'auto',
     }),
   );
+  opened.push(() => store.close());
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
@@ -89,6 +95,7 @@ export async function startGateway(
   if (isUsable) await directory.refresh();
   const pauses = createPauseView(store);
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
+  opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
   const ports = hooks.decorate(
     corePorts({
@@ -110,6 +117,7 @@ export async function startGateway(
     peppers: [secrets.keyPepper, ...secrets.previousPeppers],
     elapsed: () => performance.now(),
   });
+  opened.push(() => authenticator.close());
   const run = async (request: RunRequest): Promise<RunResult> => {
     const result = await runEffect(ports, request);
     if (result.kind === 'outcome') metrics.decided(result.outcome.decision, result.outcome.reason.code, request.via);
@@ -177,71 +185,40 @@ export async function startGateway(
     ports: proxyPorts({ core: ports, current, authenticator, limiter, pauses, upstreams, run, settings }),
   });
 
-  const administrativeKey = await bootstrap(store, secrets.keyPepper, options, configuration.store.path);
-  const admin =
-    adminPort === null ? null : createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
-  if (admin !== null && adminPort !== null) {
-    await addHealth(admin, { store, ...health });
-    await listen(admin, host, adminPort);
-  }
-  const listening = await listen(server, host, options.port ?? configuration.server.port);
-  if (origin === '') origin = listening;
+  const administrativeKey = await makeFirstKey(store, secrets.keyPepper, options, configuration.store.path);
   const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
     logger.error({ err: error }, 'sweeping failed'),
   );
+  opened.push(() => sweeper.stop());
+  if (adminPort !== null) {
+    const admin = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+    opened.push(() => admin.close());
+    await addHealth(admin, { store, ...health });
+    await listen(admin, host, adminPort);
+  }
+  opened.push(() => server.close());
+  const listening = await listen(server, host, options.port ?? configuration.server.port);
+  if (origin === '') origin = listening;
 
-  /** Takes on what the files say now; what is broken leaves everything as it was. */
-  let reloading = Promise.resolve();
-  const reload = async (): Promise<void> => {
-    try {
-      const next = await readFiles(options.configFile, options.environment);
-      if (
-        next.configuration.digest === inForce.configuration.digest &&
-        next.policies.version === inForce.policies.version
-      )
-        return;
-      for (const name of unchangeable(inForce.configuration, next.configuration))
-        logger.warn({ setting: name }, 'changes at the next start only');
-      await activate(store, next);
+  const reloader = createReloader({
+    ...options,
+    store,
+    current,
+    adopt(next) {
       inForce = next;
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
-      for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
-      logger.info(
-        { policy_version: next.policies.version, rules: next.policies.rules.length },
-        'configuration and policies reloaded',
-      );
-      await store.append(INSTALLATION, [
-        {
-          kind: 'policy.loaded',
-          effectId: null,
-          actor: { type: 'gateway', id: ports.owner },
-          data: { version: next.policies.version },
-        },
-      ]);
-    } catch (error) {
-      const message =
-        error instanceof InvalidFiles || error instanceof StoreUnavailable ? error.message : 'it could not be read';
-      logger.error({ detail: message }, 'the new configuration is not in force; the last good one is');
-      metrics.alerted('configuration_rejected');
-      await store
-        .append(INSTALLATION, [
-          {
-            kind: 'policy.rejected',
-            effectId: null,
-            actor: { type: 'gateway', id: ports.owner },
-            data: { in_force: inForce.policies.version },
-          },
-        ])
-        .catch(() => undefined);
-    }
-  };
+    },
+    owner: ports.owner,
+    logger,
+    metrics,
+  });
   const watch = watchFiles(
     () => inForce.files,
-    () => {
-      reloading = reloading.then(reload);
-    },
+    () => void reloader.reload(),
   );
+  opened.push(() => reloader.settled());
+  opened.push(() => watch.close());
   logger.info(
     {
       url: listening,
@@ -251,20 +228,12 @@ export async function startGateway(
     },
     'ready',
   );
-
   return {
     url: listening,
     administrativeKey,
-    async close() {
+    close() {
       isDraining = true;
-      await watch.close();
-      await server.close();
-      await admin?.close();
-      await sweeper.stop();
-      await reloading;
-      await authenticator.close();
-      await upstreams.close();
-      await store.close();
+      return opened.close();
     },
   };
 }
@@ -290,31 +259,6 @@ function peopleOf(directory: Directory, store: EffectStore): People {
       return record === null || keyState(record, store.now()) === 'revoked' ? null : { profile: record.profile };
     },
   };
-}
-
-async function bootstrap(
-  store: EffectStore,
-  pepper: KeyObject,
-  options: GatewayOptions,
-  storePath: string,
-): Promise<RunningGateway['administrativeKey']> {
-  const file = join(storePath, 'admin.key');
-  const { bootstrapAdminKeyFile } = readEnvironment();
-  const provided =
-    bootstrapAdminKeyFile === null
-      ? null
-      : await readFile(bootstrapAdminKeyFile, 'utf8').catch(() => failToRead(bootstrapAdminKeyFile));
-  const made = await bootstrapAdministrativeKey({ store, pepper, provided }).catch((error: unknown) => {
-    throw new CommandFailure(error instanceof Error ? error.message : String(error));
-  });
-  if (made.key === null) return (await readKeyFile(file)) === null ? null : { file };
-  if (options.firstKey === 'shown') return { key: made.key };
-  await makeKeyFile(file, `${made.key}\n`);
-  return { file };
-}
-
-function failToRead(file: string): never {
-  throw new CommandFailure(`SVC_BOOTSTRAP_ADMIN_KEY_FILE names ${file}, which cannot be read.`);
 }
 
 async function listen(

@@ -1,0 +1,73 @@
+import type { Logger } from 'pino';
+import { unchangeable } from '../config/changes.ts';
+import { InvalidFiles } from '../diagnostics/finding.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { LedgerKind } from '../effects/ledger.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { activate, type InForce, readFiles } from './in-force.ts';
+
+/** Ledger of what belongs to no workspace. */
+const INSTALLATION = '_';
+
+/** Takes on what the files say now; what is broken leaves everything as it was, and is said loudly. */
+export interface Reloader {
+  /** One after the other; resolves when this one is done. */
+  reload(): Promise<void>;
+  /** Resolves when nothing is being taken on any more. */
+  settled(): Promise<void>;
+}
+
+/** @param parts.adopt swaps everything over to what is in force now */
+export function createReloader(parts: {
+  readonly configFile: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly store: EffectStore;
+  readonly current: () => InForce;
+  readonly adopt: (next: InForce) => void;
+  readonly owner: string;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+}): Reloader {
+  const { store, current, logger } = parts;
+  let running = Promise.resolve();
+
+  const record = (kind: LedgerKind, data: JsonObject): Promise<void> =>
+    store.append(INSTALLATION, [{ kind, effectId: null, actor: { type: 'gateway', id: parts.owner }, data }]);
+
+  async function reload(): Promise<void> {
+    try {
+      const before = current();
+      const next = await readFiles(parts.configFile, parts.environment);
+      if (
+        next.configuration.digest === before.configuration.digest &&
+        next.policies.version === before.policies.version
+      )
+        return;
+      for (const name of unchangeable(before.configuration, next.configuration))
+        logger.warn({ setting: name }, 'changes at the next start only');
+      await activate(store, next);
+      parts.adopt(next);
+      for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
+      logger.info(
+        { policy_version: next.policies.version, rules: next.policies.rules.length },
+        'configuration and policies reloaded',
+      );
+      await record('policy.loaded', { version: next.policies.version });
+    } catch (error) {
+      const detail =
+        error instanceof InvalidFiles || error instanceof StoreUnavailable ? error.message : 'it could not be read';
+      logger.error({ detail }, 'the new configuration is not in force; the last good one is');
+      parts.metrics.alerted('configuration_rejected');
+      await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
+    }
+  }
+
+  return {
+    reload() {
+      running = running.then(reload);
+      return running;
+    },
+    settled: () => running,
+  };
+}
