@@ -6,6 +6,7 @@ import type { Problem, RequestFault } from '../effects/run-request.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { readPath } from '../upstreams/path.ts';
 import { wouldForward } from './headers.ts';
+import type { Identities } from './identities.ts';
 import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
@@ -44,6 +45,7 @@ export type Arrival =
  */
 export function receive(
   ports: ProxyPorts,
+  identities: Identities,
   table: RouteTable,
   request: IncomingMessage,
   address: string,
@@ -57,7 +59,8 @@ export function receive(
   const { keys } = query;
   const credentials = keyFromRequest(
     { headers: request.headers, query: keys.length === 0 ? {} : { api_key: keys } },
-    ports.settings().queryKey,
+    // Asked only where there is one: the settings are looked up on each request.
+    keys.length === 0 ? 'allow' : ports.settings().queryKey,
   );
   const viaQuery = keys.length > 0;
   if (credentials.kind === 'missing')
@@ -88,8 +91,13 @@ export function receive(
       authenticatedInMs,
     };
   };
-  const who = ports.identify(key, address);
+  const who = identities.of(request, key, address);
   return who instanceof Promise ? who.then(identified) : identified(who);
+}
+
+/** Path and query as they are sent: what was matched, and the query's own bytes without the key. */
+export function pathAndQuery({ path, query }: Arrived): string {
+  return query.forwarded === '' ? path : `${path}?${query.forwarded}`;
 }
 
 /** A problem that a door found. */

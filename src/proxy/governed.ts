@@ -4,7 +4,7 @@ import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
+import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from './idempotency-key.ts';
@@ -63,7 +63,7 @@ export function paramsOf(
     ports.catalog(),
     match.tool,
     { pathParams: match.pathParams, query: arrived.query.params, headers: request.headers, body },
-    ports.settings().depthLimit,
+    body === null ? 0 : ports.settings().depthLimit,
   );
   if (collected.ok) return { kind: 'read', params: collected.params, body };
   const [first] = collected.faults;
@@ -84,7 +84,6 @@ export function runRequestOf(
   const { principal } = arrived;
   const key = keyOf(match.rule, request);
   if (typeof key === 'object' && 'problem' in key) return { kind: 'problem', problem: key.problem };
-  const { forwarded } = arrived.query;
   return {
     principal,
     via: 'proxy',
@@ -101,7 +100,7 @@ export function runRequestOf(
     metadata: null,
     proxied: {
       method: request.method ?? match.rule.method,
-      pathAndQuery: forwarded === '' ? arrived.path : `${arrived.path}?${forwarded}`,
+      pathAndQuery: pathAndQuery(arrived),
       headers: forwardedHeaders(request.headers, planOf(match.tool.request).headers, false),
       body: read.body,
       setCookie: match.route.setCookie,

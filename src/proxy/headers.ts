@@ -75,9 +75,11 @@ export function forwardedHeaders(
 
 /** Whether a text stands in a header that would go on. */
 export function wouldForward(headers: IncomingHttpHeaders, text: string): boolean {
-  for (const name of TRANSPORT) if (String(headers[name] ?? '').includes(text)) return true;
-  for (const name of STREAMED) if (String(headers[name] ?? '').includes(text)) return true;
-  return false;
+  const carries = (name: string): boolean => {
+    const value = headers[name];
+    return typeof value === 'string' && value.includes(text);
+  };
+  return TRANSPORT.some(carries) || STREAMED.some(carries);
 }
 
 /** Whether a tool may take a header as a param. */
@@ -98,10 +100,15 @@ export function returnedHeaders(
   const returned: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(headers)) {
     if (value === undefined || !passesBack(name, options.setCookie, named)) continue;
-    if (name === 'location' && typeof value === 'string') returned[name] = ownLocation(value, options);
-    else returned[name] = typeof value === 'object' ? [...value] : String(value);
+    if (name === 'location' && typeof value === 'string') returned[name] = asBytes(ownLocation(value, options));
+    else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
   }
   return returned;
+}
+
+/** Header bytes come decoded as UTF-8 and are written as Latin-1: what is not ASCII goes on as the bytes it came as. */
+function asBytes(value: string): string {
+  return !/[^ -~\t]/.test(value) ? value : Buffer.from(value, 'utf8').toString('latin1');
 }
 
 function ownLocation(location: string, options: { readonly prefix: string; readonly upstreamUrl: string }): string {

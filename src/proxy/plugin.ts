@@ -1,17 +1,17 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Dispatcher } from 'undici';
 import type { RunResult } from '../effects/outcome.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
-import { returnedHeaders } from './headers.ts';
+import { createIdentities } from './identities.ts';
 import { createLive } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
 import { judgeRead, type StreamedRead } from './streamed-read.ts';
+import { passOn, streamingOptions, streamThrough } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
@@ -36,7 +36,9 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const reads = createReadLedger(ports.append, ports.now);
   const refusals = createRefusals(ports);
   const live = createLive(ports);
-  const upgrades = attachUpgrades(app.server, { ports, table, refusals, live, reads });
+  const identities = createIdentities(ports);
+  const streaming = streamingOptions(ports, reads);
+  const upgrades = attachUpgrades(app.server, { ports, identities, table, refusals, live, reads });
 
   // Bodies are read here, strictly, or stream; no parser of the server touches them.
   app.removeAllContentTypeParsers();
@@ -47,6 +49,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   });
   app.addHook('onClose', async () => {
     upgrades.close();
+    identities.close();
     live.close();
     await reads.close();
     await refusals.close();
@@ -100,15 +103,13 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     arrived: Arrived,
     match: Exclude<RouteMatch, { kind: 'none' }>,
     read: ReadRequest,
-    done: () => void,
   ): Promise<void> | null => {
     if (read.kind !== 'read') return match.kind === 'rule' ? runGoverned(request, reply, arrived, match, read) : null;
     const judged = judgeRead(ports, arrived, match, request.raw, read, () => reply.raw.destroy());
     switch (judged.kind) {
       case 'stream':
-        request.streamed = judged.read;
         live.add(judged.read.live);
-        done();
+        passOn(request, reply, judged.read, streaming);
         return null;
       case 'problem':
         send(reply, problemAnswer(ports, judged.problem, request));
@@ -128,12 +129,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     sendResult(request, reply, arrived, await refusals.refuse(arrived, request.method, refusal));
   };
 
-  const proceed = (
-    arrival: Arrival,
-    request: FastifyRequest,
-    reply: FastifyReply,
-    done: () => void,
-  ): Promise<void> | null => {
+  const proceed = (arrival: Arrival, request: FastifyRequest, reply: FastifyReply): Promise<void> | null => {
     if (arrival.kind === 'own') {
       reply.callNotFound();
       return null;
@@ -154,14 +150,14 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         }
         if (hasBody(request.raw)) {
           return readRequest(ports, arrival, match, request.raw).then(async (read) => {
-            await passRead(request, reply, arrival, match, read, done);
+            await passRead(request, reply, arrival, match, read);
           });
         }
-        return passRead(request, reply, arrival, match, paramsOf(ports, arrival, match, request.raw, null), done);
+        return passRead(request, reply, arrival, match, paramsOf(ports, arrival, match, request.raw, null));
       }
       case 'undeclared':
         if (match.route.undeclared === 'passthrough_reads' && isRead) {
-          return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null }, done);
+          return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null });
         }
         return refuse(request, reply, arrival, NOT_DECLARED);
       case 'none':
@@ -178,58 +174,22 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     disableRequestLogging: true,
     undici: { request: streamThrough(ports) },
     preHandler: (request, reply, done) => {
-      // What is answered here never calls `done`, and so never reaches the streaming handler.
+      // Everything is answered from here: `done` is called with errors only.
       const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
-      const pass = (): void => done();
       try {
-        const arrival = receive(ports, table(), request.raw, request.ip);
+        const arrival = receive(ports, identities, table(), request.raw, request.ip);
         if (arrival instanceof Promise) {
-          arrival.then((arrived) => proceed(arrived, request, reply, pass)).catch(fail);
+          arrival.then((arrived) => proceed(arrived, request, reply)).catch(fail);
         } else {
-          proceed(arrival, request, reply, pass)?.catch(fail);
+          proceed(arrival, request, reply)?.catch(fail);
         }
       } catch (error) {
         fail(error);
       }
     },
-    handler: (request, reply, _dest, replyOptions) => {
-      const { streamed } = request;
-      if (streamed === null) throw new Error('a request that was not let through reached the streaming handler');
-      if (streamed.body === null) return reply.from(streamed.path, replyOptions);
-      const contentType = request.headers['content-type'] ?? 'application/json';
-      return reply.from(streamed.path, { ...replyOptions, body: streamed.body, contentType });
-    },
-    replyOptions: {
-      getUpstream: (request) => `http://${hostOf(request.streamed?.upstreamId ?? '')}`,
-      queryString: (_search, _url, request) => request.streamed?.query ?? '',
-      rewriteRequestHeaders: (request, headers) => {
-        const { streamed } = request;
-        if (streamed === null) return {};
-        const length = headers['content-length'];
-        if (streamed.body !== null && length !== undefined) streamed.headers['content-length'] = String(length);
-        return streamed.headers;
-      },
-      rewriteHeaders: (headers, request) => {
-        const streamed = request?.streamed;
-        if (!streamed) return {};
-        const { prefix, setCookie, upstream } = streamed;
-        return returnedHeaders(headers, { prefix, setCookie, upstreamUrl: upstream.url });
-      },
-      onResponse: (request, reply, response) => {
-        const { streamed } = request;
-        const { statusCode } = reply;
-        if (streamed !== null) reads.record({ ...streamed.passed, status: statusCode });
-        reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
-        void reply.send('stream' in response ? response.stream : response);
-      },
-      onError: (reply, { error }) => {
-        const { streamed } = reply.request;
-        if (streamed !== null) reads.record({ ...streamed.passed, status: null });
-        const answer = failedRead(ports, streamed, error);
-        void reply.code(answer.status).headers(answer.headers).send(answer.body);
-      },
-      // The default repeats a GET that was answered 503 up to ten times.
-      retryDelay: () => null,
+    replyOptions: streaming,
+    handler: () => {
+      throw new Error('a request that was not let through reached the proxy’s own handler');
     },
   });
 }
@@ -258,54 +218,3 @@ const NOT_DECLARED: DoorRefusal = {
     message: 'No rule of the gateway’s configuration matches this method and path.',
   },
 };
-
-/** A read that came to nothing. It changed nothing, and is no effect. */
-function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
-  const connect =
-    /connect/i.test(error.message) || (error.cause instanceof Error && error.cause.name === 'ConnectFailed');
-  const reason = connect
-    ? { code: 'connect_failed', message: 'The upstream could not be reached.' }
-    : { code: 'upstream_refused', message: 'The upstream gave no answer that can be read.' };
-  const body = {
-    decision: 'failed',
-    tool: streamed?.passed.tool ?? null,
-    agent_id: streamed?.passed.agentId ?? null,
-    reason,
-    did_it_happen: 'no',
-    safe_to_retry: true,
-    next: 'retry',
-    links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
-  };
-  return {
-    status: 502,
-    headers: {
-      'content-type': 'application/json; charset=utf-8',
-      'svc-decision': 'failed',
-      'x-should-retry': 'true',
-    },
-    body: JSON.stringify(body),
-  };
-}
-
-/** A host name that stands for an upstream's id between here and {@link streamThrough}; it is never resolved. */
-function hostOf(id: string): string {
-  return `u${Buffer.from(id).toString('hex')}.upstream`;
-}
-
-/** Hands a streaming request to the pool of the upstream that its origin stands for. */
-function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
-  const idOf = (origin: unknown): string => {
-    const hex = /^http:\/\/u([0-9a-f]*)\.upstream$/.exec(String(origin))?.[1];
-    return hex === undefined ? '' : Buffer.from(hex, 'hex').toString();
-  };
-  function request(
-    this: unknown,
-    options: Dispatcher.RequestOptions,
-    callback?: (error: Error | null, data: Dispatcher.ResponseData) => void,
-  ) {
-    const stream = ports.stream(idOf(options.origin));
-    if (stream === null) throw new Error('the upstream of this route is not declared any more');
-    return callback === undefined ? stream.request(options) : stream.request(options, callback);
-  }
-  return request as Dispatcher['request'];
-}

@@ -13,13 +13,12 @@ export interface PassedRead {
   readonly policyVersion: string;
   /** In `observe` mode: the decision that policy would have made. */
   readonly observed: string | null;
-  /** Of the upstream's answer; `null` where none came. */
-  readonly status: number | null;
 }
 
 /** Reads that passed, on their way into the ledger in batches. */
 export interface ReadLedger {
-  record(read: PassedRead): void;
+  /** @param status of the upstream's answer; `null` where none came */
+  record(read: PassedRead, status: number | null): void;
   /** Writes what is there. */
   flush(): Promise<void>;
   /** Writes what is there and stops. */
@@ -30,15 +29,17 @@ export interface ReadLedger {
 const BATCH_MS = 1000;
 /** A batch is written at once when it has this many entries. */
 const BATCH_ENTRIES = 500;
-/** Entries that wait while the store cannot be reached; beyond, reads are added up without their statuses' detail. */
+/** Entries that wait while the store cannot be reached; beyond, a key's reads are added up under its first. */
 const MAX_ENTRIES = 10_000;
+/** Where no answer came. */
+const NO_STATUS = 0;
 
 interface Entry {
   readonly read: PassedRead;
   count: number;
   first: number;
   last: number;
-  readonly statuses: Map<string, number>;
+  readonly statuses: Map<number, number>;
 }
 
 /**
@@ -49,34 +50,45 @@ export function createReadLedger(
   append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>,
   now: () => number,
 ): ReadLedger {
-  let entries = new Map<string, Entry>();
+  /** By key id. A key reads few different things, so that looking through them is quick. */
+  let entries = new Map<string, Entry[]>();
+  let size = 0;
   let flushing: Promise<void> | null = null;
   let timer: NodeJS.Timeout | null = null;
 
+  const entryOf = (read: PassedRead, at: number): Entry => {
+    let list = entries.get(read.keyId);
+    if (list === undefined) {
+      list = [];
+      entries.set(read.keyId, list);
+    }
+    for (const entry of list) if (sameRead(entry.read, read)) return entry;
+    const [first] = list;
+    if (size >= MAX_ENTRIES && first !== undefined) return first;
+    const entry: Entry = { read, count: 0, first: at, last: at, statuses: new Map() };
+    list.push(entry);
+    size += 1;
+    return entry;
+  };
   const add = (
     read: PassedRead,
     count: number,
     first: number,
     last: number,
-    statuses: Iterable<[string, number]>,
+    statuses: Iterable<[number, number]>,
   ): void => {
-    const exact = `${read.workspace}\n${read.agentId}\n${read.keyId}\n${read.tool ?? ''}\n${read.upstream}\n${read.rule ?? ''}\n${read.policyVersion}\n${read.observed ?? ''}`;
-    const key = entries.size < MAX_ENTRIES || entries.has(exact) ? exact : `${read.workspace}\n${read.agentId}`;
-    let entry = entries.get(key);
-    if (entry === undefined) {
-      entry = { read, count: 0, first, last, statuses: new Map() };
-      entries.set(key, entry);
-    }
+    const entry = entryOf(read, first);
     entry.count += count;
-    entry.first = Math.min(entry.first, first);
-    entry.last = Math.max(entry.last, last);
+    if (first < entry.first) entry.first = first;
+    if (last > entry.last) entry.last = last;
     for (const [status, times] of statuses) entry.statuses.set(status, (entry.statuses.get(status) ?? 0) + times);
   };
   const write = async (): Promise<void> => {
     const batch = entries;
     entries = new Map();
+    size = 0;
     const byWorkspace = new Map<string, Entry[]>();
-    for (const entry of batch.values()) {
+    for (const entry of [...batch.values()].flat()) {
       const list = byWorkspace.get(entry.read.workspace);
       if (list === undefined) byWorkspace.set(entry.read.workspace, [entry]);
       else list.push(entry);
@@ -92,7 +104,7 @@ export function createReadLedger(
   };
   const flush = async (): Promise<void> => {
     await flushing;
-    if (entries.size === 0) return;
+    if (size === 0) return;
     flushing = write().finally(() => {
       flushing = null;
     });
@@ -103,16 +115,20 @@ export function createReadLedger(
     timer = setTimeout(() => {
       timer = null;
       void flush().then(() => {
-        if (entries.size > 0) schedule();
+        if (size > 0) schedule();
       });
     }, BATCH_MS);
     timer.unref();
   };
   return {
-    record: (read) => {
+    record: (read, answered) => {
       const at = now();
-      add(read, 1, at, at, [[read.status === null ? 'none' : String(read.status), 1]]);
-      if (entries.size === BATCH_ENTRIES && flushing === null) void flush();
+      const entry = entryOf(read, at);
+      const status = answered ?? NO_STATUS;
+      entry.count += 1;
+      entry.last = at;
+      entry.statuses.set(status, (entry.statuses.get(status) ?? 0) + 1);
+      if (size === BATCH_ENTRIES && flushing === null) void flush();
       schedule();
     },
     flush,
@@ -121,6 +137,18 @@ export function createReadLedger(
       await flush();
     },
   };
+}
+
+function sameRead(left: PassedRead, right: PassedRead): boolean {
+  return (
+    left.tool === right.tool &&
+    left.rule === right.rule &&
+    left.agentId === right.agentId &&
+    left.upstream === right.upstream &&
+    left.observed === right.observed &&
+    left.policyVersion === right.policyVersion &&
+    left.workspace === right.workspace
+  );
 }
 
 function draftOf({ read, count, first, last, statuses }: Entry): LedgerDraft {
@@ -134,7 +162,9 @@ function draftOf({ read, count, first, last, statuses }: Entry): LedgerDraft {
     count,
     first_at: new Date(first).toISOString(),
     last_at: new Date(last).toISOString(),
-    statuses: Object.fromEntries(statuses),
+    statuses: Object.fromEntries(
+      [...statuses].map(([status, n]) => [status === NO_STATUS ? 'none' : String(status), n]),
+    ),
   };
   return { kind: 'read.batch', effectId: null, actor: { type: 'agent', id: read.agentId }, data };
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Problem } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, problemOf } from './arrival.ts';
+import { type Arrived, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
 import type { LiveConnection } from './live.ts';
@@ -13,15 +13,13 @@ import type { RouteMatch } from './route-table.ts';
 export interface StreamedRead {
   readonly upstreamId: string;
   readonly upstream: ProxiedUpstream;
-  /** Path that is sent. */
-  readonly path: string;
-  /** Query that is sent, without the `?`. */
-  readonly query: string;
+  /** Path and query that are sent: exactly as they were matched. */
+  readonly pathAndQuery: string;
   readonly headers: Record<string, string>;
   readonly body: Buffer | null;
   readonly prefix: string;
   readonly setCookie: boolean;
-  readonly passed: Omit<PassedRead, 'status'>;
+  readonly passed: PassedRead;
   readonly live: LiveConnection;
 }
 
@@ -72,8 +70,7 @@ export function judgeRead(
     read: {
       upstreamId,
       upstream,
-      path: arrived.path,
-      query: arrived.query.forwarded,
+      pathAndQuery: pathAndQuery(arrived),
       headers,
       body: read.body,
       prefix: match.route.prefix,

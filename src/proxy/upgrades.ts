@@ -8,6 +8,7 @@ import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } fr
 import { type Arrived, problemOf, receive } from './arrival.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';
+import type { Identities } from './identities.ts';
 import type { Live } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
@@ -17,6 +18,7 @@ import { judgeRead, type StreamedRead } from './streamed-read.ts';
 
 export interface UpgradeParts {
   readonly ports: ProxyPorts;
+  readonly identities: Identities;
   readonly table: () => RouteTable;
   readonly refusals: Refusals;
   readonly live: Live;
@@ -51,10 +53,10 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
 
 /** Judges an upgrade. Answers on the socket and gives `null` where it may not pass. */
 async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
-  const { ports, table, refusals } = parts;
+  const { ports, identities, table, refusals } = parts;
   const context = { id: 'upgrade', method: request.method ?? 'GET' };
   const address = request.socket.remoteAddress ?? '';
-  const arrival = await receive(ports, table(), request, address);
+  const arrival = await receive(ports, identities, table(), request, address);
   if (arrival.kind === 'own') {
     const problem = problemOf('invalid_request', 'This path does not take upgrades.');
     return answer(socket, problemAnswer(ports, problem, context));
@@ -143,7 +145,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       });
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
-      if (read !== undefined) reads.record({ ...read.passed, status: response.statusCode ?? null });
+      if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);
     };
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
@@ -167,7 +169,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       if (typeof value === 'string' && !value.includes(read.live.key)) forwarded[name] = value;
     }
     request.headers = forwarded;
-    request.url = read.query === '' ? read.path : `${read.path}?${read.query}`;
+    request.url = read.pathAndQuery;
     const settings = ports.upstream(read.upstreamId);
     const target = { protocol, host: hostname, hostname, port: port || (protocol === 'https:' ? '443' : '80') };
     const agent = guardedAgent(protocol, settings?.network ?? 'public');

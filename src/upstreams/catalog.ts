@@ -108,30 +108,23 @@ function compileTool(ajv: Ajv2020, tool: Tool): CompiledTool {
 
 function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFault[] {
   const faults: RequestFault[] = [];
-  const seen = new Set<string>();
   const add = (path: string, message: string): void => {
-    if (!seen.has(path)) faults.push({ path, message });
-    seen.add(path);
+    if (!faults.some((fault) => fault.path === path)) faults.push({ path, message });
   };
   if (tool.validate !== null && !tool.validate(params)) {
     for (const error of tool.validate.errors ?? []) add(...schemaFault(error));
   }
   for (const [name, value] of Object.entries(params)) {
-    const path = `/params/${pointer(name)}`;
     const place = placeOf(tool.plan, name);
-    if (place === null) add(path, 'is a param that no part of the request uses');
-    else {
-      const message = misfit(place, value);
-      if (message !== null) add(path, message);
-    }
+    const message = place === null ? 'is a param that no part of the request uses' : misfit(place, value);
+    if (message !== null) add(pathOf(name), message);
   }
   for (const [name, place] of tool.plan.places) {
-    if (place.in === 'path' && !Object.hasOwn(params, name))
-      add(`/params/${pointer(name)}`, 'is required: the path needs it');
+    if (place.in === 'path' && !Object.hasOwn(params, name)) add(pathOf(name), 'is required: the path needs it');
   }
   for (const part of tool.target ?? []) {
     if (part.kind === 'param' && !isTargetValue(params[part.name])) {
-      add(`/params/${pointer(part.name)}`, 'names the target: it must be a string that is not empty, or an integer');
+      add(pathOf(part.name), 'names the target: it must be a string that is not empty, or an integer');
     }
   }
   return faults;
@@ -154,6 +147,10 @@ function schemaFault(error: ErrorObject): [string, string] {
     default:
       return [base, error.message ?? `breaks the rule ${error.keyword}`];
   }
+}
+
+function pathOf(name: string): string {
+  return `/params/${pointer(name)}`;
 }
 
 /** A name as a token of a JSON Pointer (RFC 6901). */

@@ -21,8 +21,13 @@ export function readPath(path: string): PlainPath {
   const decoded: string[] = [];
   for (const [index, segment] of segments.entries()) {
     if (segment === '' && index < segments.length - 1) return refuse('the path has an empty segment ("//")');
+    if (segment.startsWith('.') && DOTS.test(segment)) return refuse('the path has a "." or ".." segment');
+    if (!segment.includes('%')) {
+      decoded.push(segment);
+      continue;
+    }
     if (/%(?:2e|2f|5c|00)/i.test(segment)) return refuse('the path has an encoded dot, slash, backslash or NUL');
-    const text = segment.includes('%') ? decode(segment) : segment;
+    const text = decode(segment);
     if (text === null) return refuse('the path has a percent sign that does not encode UTF-8');
     if (DOTS.test(text)) return refuse('the path has a "." or ".." segment');
     if (CONTROL.test(text)) return refuse('the path has a control character');

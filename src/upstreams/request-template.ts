@@ -29,6 +29,8 @@ export interface RenderedRequest {
   readonly body: Buffer | null;
 }
 
+const PLAIN_WORD = /^[A-Za-z0-9_-]+$/;
+
 const plans = new WeakMap<RequestTemplate, RequestPlan>();
 
 /**
@@ -75,6 +77,8 @@ export function misfit(place: Place, value: Json): string | null {
       if (text === '' || typeof value === 'boolean' || (typeof value === 'number' && !Number.isInteger(value))) {
         return 'goes into the path: it must be a string that is not empty, or an integer';
       }
+      // Most ids are plain words, which nothing reads otherwise.
+      if (PLAIN_WORD.test(text)) return null;
       const read = readPath(`/${encodeURIComponent(text)}`);
       if (!read.ok || read.segments.length !== 1 || read.segments[0] !== text) {
         return 'goes into the path: it must not be "." or "..", nor have slashes, backslashes or control characters';

@@ -1,0 +1,47 @@
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Identified, ProxyPorts } from './ports.ts';
+
+/** Who sends requests, remembered for as long as a glance at the same connection can vouch for it. */
+export interface Identities {
+  /** A promise only where the key is not in the cache. */
+  of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;
+  close(): void;
+}
+
+interface Remembered {
+  readonly key: string;
+  readonly who: Identified;
+  readonly at: number;
+  readonly change: number;
+}
+
+/** How long a verified key counts on its own connection without being verified again, ms. */
+const REMEMBERED_MS = 500;
+
+/**
+ * Verifies keys, at most twice a second for one key on one connection: the same key on the same connection has been
+ * verified a moment ago, and nothing about keys or pauses has changed since.
+ */
+export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>): Identities {
+  const remembered = new WeakMap<Socket, Remembered>();
+  let change = 0;
+  const unsubscribe = ports.onAccessChanged(() => {
+    change += 1;
+  });
+  return {
+    of: (request, key, address) => {
+      const now = performance.now();
+      const before = remembered.get(request.socket);
+      if (before?.key === key && before.change === change && now - before.at < REMEMBERED_MS) return before.who;
+      const asked = change;
+      const keep = (who: Identified): Identified => {
+        if (who.kind === 'principal') remembered.set(request.socket, { key, who, at: now, change: asked });
+        return who;
+      };
+      const who = ports.identify(key, address);
+      return who instanceof Promise ? who.then(keep) : keep(who);
+    },
+    close: unsubscribe,
+  };
+}

@@ -1,0 +1,118 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Dispatcher } from 'undici';
+import type { ProxyAnswer } from './answer.ts';
+import { returnedHeaders } from './headers.ts';
+import type { ProxyPorts } from './ports.ts';
+import type { ReadLedger } from './read-ledger.ts';
+import type { StreamedRead } from './streamed-read.ts';
+
+type ReplyOptions = NonNullable<Parameters<FastifyReply['from']>[1]>;
+
+/**
+ * How `reply.from` of @fastify/http-proxy passes a read on. The path and query that were matched travel as its query
+ * behind a path that is always `/` (see {@link streamThrough}): no URL parser ever sees them, so that what was matched is
+ * what is sent.
+ */
+export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOptions {
+  return {
+    getUpstream: (request) => originOf(request.streamed?.upstreamId ?? ''),
+    queryString: (_search, _url, request) => request.streamed?.pathAndQuery ?? '/',
+    rewriteRequestHeaders: (request, headers) => {
+      const { streamed } = request;
+      if (streamed === null) return {};
+      const length = headers['content-length'];
+      if (streamed.body !== null && length !== undefined) streamed.headers['content-length'] = String(length);
+      return streamed.headers;
+    },
+    rewriteHeaders: (headers, request) => {
+      const streamed = request?.streamed;
+      if (!streamed) return {};
+      const { prefix, setCookie, upstream } = streamed;
+      return returnedHeaders(headers, { prefix, setCookie, upstreamUrl: upstream.url });
+    },
+    onResponse: (request, reply, response) => {
+      const { streamed } = request;
+      const { statusCode } = reply;
+      if (streamed !== null) reads.record(streamed.passed, statusCode);
+      reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
+      void reply.send('stream' in response ? response.stream : response);
+    },
+    onError: (reply, { error }) => {
+      const { streamed } = reply.request;
+      if (streamed !== null) reads.record(streamed.passed, null);
+      const answer = failedRead(ports, streamed, error);
+      void reply.code(answer.status).headers(answer.headers).send(answer.body);
+    },
+    // The default repeats a GET that was answered 503 up to ten times.
+    retryDelay: () => null,
+  };
+}
+
+/** Passes a read on that was let through. */
+export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
+  request.streamed = read;
+  if (read.body === null) void reply.from('/', options);
+  else
+    void reply.from('/', {
+      ...options,
+      body: read.body,
+      contentType: read.headers['content-type'] ?? 'application/json',
+    });
+}
+
+/** Hands a streaming request to the pool of the upstream that its origin stands for, with the path that it carries. */
+export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
+  function request(
+    this: unknown,
+    options: Dispatcher.RequestOptions,
+    callback?: (error: Error | null, data: Dispatcher.ResponseData) => void,
+  ) {
+    const stream = ports.stream(idsByOrigin.get(String(options.origin)) ?? '');
+    if (stream === null) throw new Error('the upstream of this route is not declared any more');
+    if (!options.path.startsWith('/?/')) throw new Error('a streaming request carries its path as a query');
+    const passed = { ...options, path: options.path.slice(2) };
+    return callback === undefined ? stream.request(passed) : stream.request(passed, callback);
+  }
+  return request as Dispatcher['request'];
+}
+
+/** Origins that stand for upstreams between {@link streamingOptions} and {@link streamThrough}; never resolved. */
+const origins = new Map<string, string>();
+const idsByOrigin = new Map<string, string>();
+
+function originOf(id: string): string {
+  let origin = origins.get(id);
+  if (origin === undefined) {
+    origin = `http://u${Buffer.from(id).toString('hex')}.upstream`;
+    origins.set(id, origin);
+    idsByOrigin.set(origin, id);
+  }
+  return origin;
+}
+
+/** A read that came to nothing. It changed nothing, and is no effect. */
+function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
+  const unconnected = error.cause instanceof Error && error.cause.name === 'ConnectFailed';
+  const reason = unconnected
+    ? { code: 'connect_failed', message: 'The upstream could not be reached.' }
+    : { code: 'upstream_refused', message: 'The upstream gave no answer that can be read.' };
+  const body = {
+    decision: 'failed',
+    tool: streamed?.passed.tool ?? null,
+    agent_id: streamed?.passed.agentId ?? null,
+    reason,
+    did_it_happen: 'no',
+    safe_to_retry: true,
+    next: 'retry',
+    links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
+  };
+  return {
+    status: 502,
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      'svc-decision': 'failed',
+      'x-should-retry': 'true',
+    },
+    body: JSON.stringify(body),
+  };
+}
