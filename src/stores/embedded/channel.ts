@@ -1,6 +1,6 @@
 import type { EffectRecord } from '../../effects/effect.ts';
 import type { StoreHealth } from '../../effects/store.ts';
-import type { CallPart, CallTuple, EffectDocument, LifeTuple } from './effect-document.ts';
+import type { CallPart, CallTuple, EffectDocument, LifeTuple, TermsTuple } from './effect-document.ts';
 import type { OperationName, Operations } from './operations.ts';
 
 /**
@@ -8,10 +8,10 @@ import type { OperationName, Operations } from './operations.ts';
  * one way, a batch of answers the other. Both ends are this program, so that what is read needs no check of its shape.
  */
 /**
- * `knowsCall`: the gateway has what the operation's effect was asked for with, so that the answer may leave it out.
+ * `attempt`: the attempt whose call and terms the gateway has, so that the answer may leave them out; 0 for none.
  */
 export type CallMessage<Name extends OperationName = OperationName> = {
-  [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request'], knowsCall: 0 | 1];
+  [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request'], attempt: number];
 }[Name];
 
 /** Operations or answers in one message: small enough to be copied cheaply, and the other thread can begin at once. */
@@ -26,7 +26,14 @@ export type ToStore = readonly CallMessage[] | null;
  */
 export type ReplyMessage =
   | readonly [id: number, kind: 'reply', reply: unknown]
-  | readonly [id: number, kind: 'effect', reply: object, call: CallTuple | null, life: LifeTuple]
+  | readonly [
+      id: number,
+      kind: 'effect',
+      reply: object,
+      call: CallTuple | null,
+      terms: TermsTuple | null,
+      life: LifeTuple,
+    ]
   | readonly [id: number, kind: 'unavailable' | 'fault', message: string];
 
 export type ToGateway =
@@ -56,18 +63,19 @@ export function hasEffect(reply: unknown): reply is { readonly effect: EffectRec
   return typeof reply === 'object' && reply !== null && 'effect' in reply && reply.effect !== null;
 }
 
-/**
- * @param document the texts of the reply's effect
- * @param knowsCall the gateway has the call part of the effect already
- */
+/** What of an effect the gateway has already: nothing, its call, or all but what has become of it. */
+export type Known = 'nothing' | 'call' | 'attempt';
+
+/** @param document the texts of the reply's effect */
 export function encodeEffectReply(
   id: number,
   reply: { readonly effect: EffectRecord },
-  document: EffectDocument,
-  knowsCall: boolean,
+  { call, terms, life }: EffectDocument,
+  known: Known,
 ): string {
   const { effect: _, ...rest } = reply;
-  return `[${id},"effect",${JSON.stringify(rest)},${knowsCall ? 'null' : document.call},${document.life}]`;
+  const parts = [known === 'nothing' ? call : 'null', known === 'attempt' ? 'null' : terms, life];
+  return `[${id},"effect",${JSON.stringify(rest)},${parts.join(',')}]`;
 }
 
 /** Whether an effect is exactly what this request asks for, so that whoever asked knows its call. */

@@ -18,6 +18,7 @@ export interface SqlDatabase {
   prepare(sql: string): SqlStatement;
   /** Runs statements without values and without rows. */
   exec(sql: string): void;
+  /** Ends the connection. `libsql` lets go of the file only when the statements are collected. */
   close(): void;
 }
 

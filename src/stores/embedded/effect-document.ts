@@ -5,11 +5,12 @@ import type { SqlValue } from './driver.ts';
 import { decode } from './document.ts';
 
 /**
- * An effect as two JSON texts without member names: what was asked for, which stays as it is while an attempt runs,
- * and what has become of it. Settling writes only the second, and half of a document was names.
+ * An effect as JSON texts without member names (they were half of a document): what was asked for, on what terms it
+ * was admitted, and what has become of it. Settling writes only the last.
  */
 export interface EffectDocument {
   readonly call: string;
+  readonly terms: string;
   readonly life: string;
 }
 
@@ -51,19 +52,22 @@ export type LifeTuple = readonly [
   firstDispatchAt: number | null,
   mayHaveHappened: boolean,
   closed: boolean,
-  holds: readonly HoldTuple[],
   holdState: EffectRecord['holdState'],
   claims: readonly string[],
   uses: readonly PoolUse[],
-  trace: VerdictTrace,
   stages: readonly StageTuple[],
 ];
+/** On what terms: these too stay while the attempt runs, but the admission makes them. */
+export type TermsTuple = readonly [trace: VerdictTrace, holds: readonly HoldTuple[]];
 
 /** The members of a record that its call text carries. */
 export type CallPart = Pick<
   EffectRecord,
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
 >;
+
+/** The members of a record that its terms text carries. */
+export type TermsPart = Pick<EffectRecord, 'trace' | 'holds'>;
 
 export function encodeCall({
   id,
@@ -98,14 +102,20 @@ export function encodeLife(record: EffectRecord): string {
     record.firstDispatchAt,
     record.mayHaveHappened,
     record.closed,
-    record.holds.map(({ budget, unit, bucket, window, amount }): HoldTuple => [budget, unit, bucket, window, amount]),
     record.holdState,
     record.claims,
     record.uses,
-    record.trace,
     record.stages.map(
       ({ stage, status, startedAt, durationMs, detail }): StageTuple => [stage, status, startedAt, durationMs, detail],
     ),
+  ];
+  return JSON.stringify(tuple);
+}
+
+export function encodeTerms({ trace, holds }: TermsPart): string {
+  const tuple: TermsTuple = [
+    trace,
+    holds.map(({ budget, unit, bucket, window, amount }): HoldTuple => [budget, unit, bucket, window, amount]),
   ];
   return JSON.stringify(tuple);
 }
@@ -136,15 +146,23 @@ export function callPart(tuple: CallTuple): CallPart {
   };
 }
 
-/** The record that a life text makes of its call. */
-export function decodeEffect(call: CallPart, life: SqlValue | undefined): EffectRecord {
-  return withLife(call, decode<LifeTuple>(life));
+/** The record that three texts make. */
+export function decodeEffect(row: { readonly [column in 'call' | 'terms' | 'life']?: SqlValue }): EffectRecord {
+  return withLife(decodeCall(row.call), termsPart(decode<TermsTuple>(row.terms)), decode<LifeTuple>(row.life));
 }
 
-/** The same for a life text that stood inside another and is parsed already. */
-export function withLife(call: CallPart, tuple: LifeTuple): EffectRecord {
+/** The terms of a text that stood inside another and is parsed already. */
+export function termsPart([trace, holds]: TermsTuple): TermsPart {
+  return {
+    trace,
+    holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
+  };
+}
+
+/** The record that the parts make; the life is parsed already. */
+export function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): EffectRecord {
   const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = tuple;
-  const [holds, holdState, claims, uses, trace, stages] = rest;
+  const [holdState, claims, uses, stages] = rest;
   return {
     id: call.id,
     workspace: call.workspace,
@@ -159,11 +177,11 @@ export function withLife(call: CallPart, tuple: LifeTuple): EffectRecord {
     firstDispatchAt,
     mayHaveHappened,
     closed,
-    holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
+    holds: terms.holds,
     holdState,
     claims,
     uses,
-    trace,
+    trace: terms.trace,
     stages: stages.map(
       ([stage, status, startedAt, durationMs, detail]): Stage => ({ stage, status, startedAt, durationMs, detail }),
     ),

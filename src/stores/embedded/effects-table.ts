@@ -4,10 +4,25 @@ import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { EffectFilter, Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
-import { decodeCall, decodeEffect, type EffectDocument, encodeCall, encodeLife, sameCall } from './effect-document.ts';
+import {
+  decodeCall,
+  decodeEffect,
+  type EffectDocument,
+  encodeCall,
+  encodeLife,
+  encodeTerms,
+  sameCall,
+} from './effect-document.ts';
 
 /** State of a row whose record is gone; its document is a tombstone. */
 const TOMBSTONE = 'tombstone';
+
+/** A record and where it stands; its texts where they are known. */
+interface Placed {
+  readonly n: number;
+  readonly record: EffectRecord;
+  readonly document: EffectDocument | null;
+}
 
 export interface EffectName {
   readonly workspace: string;
@@ -33,7 +48,7 @@ export interface EffectsTable {
   remove(id: string): void;
   /** Removes tombstones of effects settled before `before`. */
   removeTombstones(before: number, limit: number): number;
-  /** The texts of a record that was written or read in this transaction. */
+  /** The texts of a record; cheap for one that this step has written. */
   documentOf(record: EffectRecord): EffectDocument;
   /** To be called between steps: what was looked up is looked up again. */
   endStep(): void;
@@ -43,26 +58,29 @@ export interface EffectsTable {
 
 /** Effects and tombstones. Executing effects are cached: their owner is about to settle them. */
 export function openEffectsTable(database: SqlDatabase): EffectsTable {
-  const columns = 'n, workspace, state, call, life';
+  const columns = 'n, workspace, state, call, terms, life';
   const byKey = database.prepare(`SELECT ${columns} FROM effects WHERE workspace = ? AND key = ?`);
   const byId = database.prepare(`SELECT ${columns} FROM effects WHERE id = ?`);
   const insert = database.prepare(
-    'INSERT INTO effects (id, workspace, key, state, decision, at, tool, agent, created, call, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    'INSERT INTO effects (id, workspace, key, state, decision, at, tool, agent, created, call, terms, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   );
   const update = database.prepare('UPDATE effects SET state = ?, decision = ?, at = ?, life = ? WHERE n = ?');
-  const setCall = database.prepare('UPDATE effects SET tool = ?, agent = ?, call = ? WHERE n = ?');
+  const setCall = database.prepare('UPDATE effects SET tool = ?, agent = ?, call = ?, terms = ? WHERE n = ?');
   const setKey = database.prepare('UPDATE effects SET key = ? WHERE n = ?');
   const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE workspace = ? AND key = ?');
-  const byState = database.prepare('SELECT call, life FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?');
-  const bury = database.prepare("UPDATE effects SET state = ?, call = '', life = ? WHERE id = ?");
+  const byState = database.prepare(
+    'SELECT call, terms, life FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
+  );
+  const bury = database.prepare("UPDATE effects SET state = ?, call = '', terms = '', life = ? WHERE id = ?");
   const remove = database.prepare('DELETE FROM effects WHERE id = ?');
   const expired = database.prepare('SELECT n FROM effects WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
   const removeRow = database.prepare('DELETE FROM effects WHERE n = ?');
 
-  const executing = new Map<string, { readonly n: number; readonly record: EffectRecord }>();
-  const documents = new WeakMap<EffectRecord, EffectDocument>();
-  /** What this step has looked at, and where it stands, by effect id. */
-  const seen = new Map<string, { readonly n: number; readonly record: EffectRecord | null }>();
+  const executing = new Map<string, Placed>();
+  /** What this step has looked at or written, by effect id. */
+  const seen = new Map<string, Placed | { readonly n: number; readonly record: null }>();
+  /** A key that this step has found bound to nothing. */
+  let free: string | null = null;
 
   function read(row: SqlRow | undefined): Binding | null {
     if (row === undefined) return null;
@@ -72,8 +90,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       seen.set(tombstone.id, { n, record: null });
       return { kind: 'tombstone', tombstone };
     }
-    const effect = decodeEffect(decodeCall(row['call']), row['life']);
-    seen.set(effect.id, { n, record: effect });
+    const effect = decodeEffect(row);
+    seen.set(effect.id, { n, record: effect, document: null });
     return { kind: 'effect', effect };
   }
 
@@ -83,17 +101,17 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   }
 
   function documentOf(record: EffectRecord): EffectDocument {
-    return documents.get(record) ?? { call: encodeCall(record), life: encodeLife(record) };
-  }
-
-  /** The call text of the record that this one came from, where it still holds. */
-  function sharedCall(record: EffectRecord, before: EffectRecord | null | undefined): string | null {
-    if (before === null || before === undefined || !sameCall(record, before)) return null;
-    return documentOf(before).call;
+    const there = seen.get(record.id);
+    return there?.record === record && there.document !== null ? there.document : encode(record, null);
   }
 
   return {
-    binding: (workspace, key) => read(byKey.get(columnText(workspace), columnText(key))),
+    binding(workspace, key) {
+      const place = [columnText(workspace), columnText(key)] as const;
+      const found = read(byKey.get(...place));
+      free = found === null ? place.join('\0') : null;
+      return found;
+    },
     effect(workspace, id) {
       const cached = executing.get(id);
       if (cached !== undefined && cached.record.workspace === workspace) {
@@ -111,14 +129,15 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       const { id, life } = record;
       // A record that the step has not looked at is a new one.
       const there = seen.get(id);
-      const shared = sharedCall(record, there?.record);
-      const document: EffectDocument = { call: shared ?? encodeCall(record), life: encodeLife(record) };
-      documents.set(record, document);
+      const before = there?.record ?? null;
+      const document = encode(record, before === null ? null : { record: before, document: documentOf(before) });
+      const placed = (n: number): Placed => ({ n, record, document });
       const key = columnText(record.idempotencyKey);
       const workspace = columnText(record.workspace);
       const tool = columnText(record.action.tool);
       const agent = columnText(record.actor.agentId);
-      if (binding === 'bind') clearKey.run(workspace, key);
+      if (binding === 'bind' && free !== `${workspace}\0${key}`) clearKey.run(workspace, key);
+      free = null;
       let n = there?.n;
       if (n === undefined) {
         const bound = binding === 'bind' ? key : null;
@@ -135,15 +154,18 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
           agent,
           createdAt,
           document.call,
+          document.terms,
           document.life,
         );
       } else {
         update.run(life.state, decisionOf(record), searchedTime(record), document.life, n);
-        if (shared === null) setCall.run(tool, agent, document.call, n);
+        if (before === null || !isSameAttempt(record, before)) {
+          setCall.run(tool, agent, document.call, document.terms, n);
+        }
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
       }
-      seen.set(id, { n, record });
-      if (life.state === 'executing') executing.set(id, { n, record });
+      seen.set(id, placed(n));
+      if (life.state === 'executing') executing.set(id, placed(n));
       else executing.delete(id);
     },
     page: (workspace, filter) => readPage(database, workspace, filter),
@@ -152,8 +174,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
         const { workspace, id } = decodeCall(row['call']);
         return { workspace, id };
       }),
-    settledBefore: (state, before, limit) =>
-      byState.all(state, before - 1, limit).map((row) => decodeEffect(decodeCall(row['call']), row['life'])),
+    settledBefore: (state, before, limit) => byState.all(state, before - 1, limit).map((row) => decodeEffect(row)),
     bury(tombstone) {
       bury.run(TOMBSTONE, JSON.stringify(tombstone), columnText(tombstone.id));
     },
@@ -166,12 +187,30 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       return rows.length;
     },
     documentOf,
-    endStep: () => seen.clear(),
+    endStep() {
+      seen.clear();
+      free = null;
+    },
     forget() {
       executing.clear();
       seen.clear();
     },
   };
+}
+
+/** The texts of a record; those that still hold are taken from the record that it came from. */
+function encode(
+  record: EffectRecord,
+  from: { readonly record: EffectRecord; readonly document: EffectDocument } | null,
+): EffectDocument {
+  const life = encodeLife(record);
+  if (from !== null && isSameAttempt(record, from.record)) return { ...from.document, life };
+  return { call: encodeCall(record), terms: encodeTerms(record), life };
+}
+
+/** Whether two records were asked for and admitted alike, so that only what became of them differs. */
+function isSameAttempt(a: EffectRecord, b: EffectRecord): boolean {
+  return sameCall(a, b) && a.trace === b.trace && a.holds === b.holds;
 }
 
 /** The decision that a reader of the record is told; lists are filtered by it. */
@@ -250,13 +289,13 @@ function readPage(database: SqlDatabase, workspace: string, filter: EffectFilter
   const order = index === 'effects_created' ? 'created DESC, n DESC' : 'n DESC';
   const rows = database
     .prepare(
-      `SELECT n, created, call, life FROM effects INDEXED BY ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
+      `SELECT n, created, call, terms, life FROM effects INDEXED BY ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
     )
     .all(...values, filter.limit + 1);
   const shown = rows.slice(0, filter.limit);
   const last = shown.at(-1);
   return {
-    items: shown.map((row) => decodeEffect(decodeCall(row['call']), row['life'])),
+    items: shown.map((row) => decodeEffect(row)),
     next:
       rows.length > filter.limit && last !== undefined
         ? `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`

@@ -301,6 +301,8 @@ function runEngine(
       if (reopenTimer !== null) clearTimeout(reopenTimer);
       if (state.kind === 'open') {
         mark(state);
+        // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
+        state.database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
         state.database.close();
       }
       state = { kind: 'closed' };

@@ -5,7 +5,7 @@ import { integer } from './document.ts';
 const SCHEMA_VERSION = 1;
 
 /**
- * One row per effect: its record as two documents (`effect-document.ts`), only the searched columns beside it; one ledger row per step.
+ * One row per effect: its record as three documents (`effect-document.ts`), only the searched columns beside it; one ledger row per step.
  * `effects.key` is the idempotency key while it is bound to the row, else NULL. `effects.at` is the end of the lease
  * while the effect executes, else the time at which it was settled.
  * `tallies` are budget rows and rates; a rolling one is the sum of its `slots`.
@@ -32,6 +32,7 @@ CREATE TABLE effects (
   agent TEXT NOT NULL,
   created INTEGER NOT NULL,
   call TEXT NOT NULL,
+  terms TEXT NOT NULL,
   life TEXT NOT NULL
 );
 CREATE UNIQUE INDEX effects_id ON effects (id);

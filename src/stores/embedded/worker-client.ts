@@ -11,7 +11,7 @@ import {
   type ToGateway,
 } from './channel.ts';
 import { createStoreClock, type StoreClock } from './clock.ts';
-import { type CallPart, callPart, withLife } from './effect-document.ts';
+import { type CallPart, callPart, type TermsPart, termsPart, withLife } from './effect-document.ts';
 import type { Runner, RunnerListener } from './in-process.ts';
 import type { OperationName, Operations } from './operations.ts';
 
@@ -20,13 +20,14 @@ const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
 
 interface Waiting {
-  /** What the operation's effect was asked for with, as far as this side knows. */
+  /** What this side knows of the operation's effect. */
   readonly call: CallPart | null;
+  readonly terms: TermsPart | null;
   resolve(reply: unknown): void;
   reject(error: Error): void;
 }
 
-/** Calls of executing effects that are remembered, so that settling need not send them back. */
+/** Executing effects that are remembered, so that settling need not send them back. */
 const KNOWN_CALLS = 10_000;
 
 /**
@@ -38,7 +39,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   if (entry === null || availableParallelism() < 2) return null;
 
   const waiting = new Map<number, Waiting>();
-  const known = new Map<string, CallPart>();
+  const known = new Map<string, EffectRecord>();
   let outgoing: string[] = [];
   let lastId = 0;
   let worker: Worker | null = null;
@@ -48,19 +49,18 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   let closing: (() => void) | null = null;
   let restartTimer: NodeJS.Timeout | null = null;
 
-  function answer(message: ReplyMessage): void {
-    const caller = waiting.get(message[0]);
-    if (caller === undefined) return;
-    waiting.delete(message[0]);
+  function answer(caller: Waiting, message: ReplyMessage): void {
     switch (message[1]) {
       case 'reply':
         caller.resolve(message[2]);
         return;
       case 'effect': {
-        const [, , reply, tuple, life] = message;
-        const call = tuple !== null ? callPart(tuple) : (known.get(caller.call?.id ?? '') ?? caller.call);
-        if (call === null) throw new TypeError('an answer leaves out what nobody here knows');
-        const effect = withLife(call, life);
+        const [, , reply, call, terms, life] = message;
+        const effect = withLife(
+          sure(call === null ? caller.call : callPart(call)),
+          sure(terms === null ? caller.terms : termsPart(terms)),
+          life,
+        );
         remember(effect);
         caller.resolve({ ...reply, effect });
         return;
@@ -90,7 +90,17 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
     switch (message.kind) {
       case 'replies':
         seen = Math.max(seen, message.now);
-        for (const reply of message.replies) answer(reply);
+        for (const reply of message.replies) {
+          const caller = waiting.get(reply[0]);
+          waiting.delete(reply[0]);
+          if (caller === undefined) continue;
+          try {
+            answer(caller, reply);
+          } catch (error) {
+            // The step is durable, and its answer unreadable: whoever asked must hear of it all the same.
+            caller.reject(error instanceof Error ? error : new Error(String(error)));
+          }
+        }
         return;
       case 'health':
         health = message.health;
@@ -187,11 +197,12 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
         const asked: Operations[OperationName]['request'] = request;
         const sent =
           name === 'settle' && asked !== null && 'fence' in asked ? (known.get(asked.effectId) ?? null) : null;
-        outgoing.push(JSON.stringify([lastId, name, request, sent === null ? 0 : 1]));
+        outgoing.push(JSON.stringify([lastId, name, request, sent?.attempt ?? 0]));
         // The answer under this id is the answer of this operation.
         if (outgoing.length === MESSAGE_CALLS) send();
         waiting.set(lastId, {
           call: sent ?? callAskedFor(asked),
+          terms: sent,
           resolve: resolve as (reply: unknown) => void,
           reject,
         });
@@ -210,6 +221,12 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
       });
     },
   };
+}
+
+/** What the store left out of an answer because this side said that it has it. */
+function sure<T>(part: T | null): T {
+  if (part === null) throw new TypeError('the store left out of an answer what nobody here knows');
+  return part;
 }
 
 /** The compiled thread beside this file; the source itself where Node runs TypeScript. */

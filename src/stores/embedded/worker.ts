@@ -31,7 +31,7 @@ function postReplies(engine: Engine): void {
   replies = [];
 }
 
-function submit<Name extends OperationName>(engine: Engine, [id, name, request, knowsCall]: CallMessage<Name>): void {
+function submit<Name extends OperationName>(engine: Engine, [id, name, request, attempt]: CallMessage<Name>): void {
   let reply = '';
   engine.submit({
     run(session) {
@@ -41,7 +41,8 @@ function submit<Name extends OperationName>(engine: Engine, [id, name, request, 
         return;
       }
       const { effect } = answer;
-      const known = knowsCall === 1 || isAskedFor(request, effect);
+      const known =
+        attempt > 0 && attempt === effect.attempt ? 'attempt' : isAskedFor(request, effect) ? 'call' : 'nothing';
       reply = encodeEffectReply(id, answer, session.effects.documentOf(effect), known);
     },
     done() {
