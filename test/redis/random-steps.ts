@@ -64,12 +64,20 @@ export function storeLikeView(state: MapState, now: number): StepView {
   return {
     ...view,
     budget(workspace, budget, bucket, window) {
-      const figures = view.budget(workspace, budget, bucket, window);
+      const { spent, held, rows } = view.budget(workspace, budget, bucket, window);
+      // Figures stay integers that a number holds exactly, also where late evidence posts more than the limit.
+      const figures = { spent: Math.min(spent, Number.MAX_SAFE_INTEGER), held, rows };
       const rolling = /^r:(\d+)$/.exec(window)?.[1];
       const row = state.budgets.get(JSON.stringify([budget, bucket, window]));
       if (rolling === undefined || row === undefined) return figures;
       const counted = row.postings.filter(({ at }) => slotted(Number(rolling), at, now));
-      return { ...figures, spent: counted.reduce((sum, { amount }) => sum + amount, 0) };
+      return {
+        ...figures,
+        spent: Math.min(
+          Number.MAX_SAFE_INTEGER,
+          counted.reduce((sum, { amount }) => sum + amount, 0),
+        ),
+      };
     },
     rate: (_workspace, id, bucket, windowMs) =>
       (state.rates.get(JSON.stringify([id, bucket])) ?? []).filter((at) => slotted(windowMs, at, now)).length,

@@ -175,7 +175,9 @@ export async function routeTo(server: RedisServer): Promise<RedisRoute> {
 }
 
 /** A Sentinel that watches a primary under the name `svc`. */
-export async function startSentinel(primary: RedisServer): Promise<{ readonly address: string; stop(): Promise<void> }> {
+export async function startSentinel(
+  primary: RedisServer,
+): Promise<{ readonly address: string; stop(): Promise<void> }> {
   const folder = mkdtempSync(join(tmpdir(), 'svc-sentinel-'));
   const port = await freePort();
   const path = join(folder, 'sentinel.conf');

@@ -87,12 +87,18 @@ export function createRecords(frame: Frame): Records {
       return fields === undefined ? null : receiptOfFields(fields);
     },
     async effectLedger(workspace, effectId) {
-      const [reply] = await frame.commands(workspace, [
-        ['LRANGE', keyOf(workspace, `el:${plainText(effectId)}`), 0, -1],
+      const id = plainText(effectId);
+      // Places of what changed the effect stand with it; those of what only spoke of it, in a list.
+      const [own, others] = await frame.commands(workspace, [
+        ['HGET', keyOf(workspace, `e:${id}`), 'lg'],
+        ['LRANGE', keyOf(workspace, `el:${id}`), 0, -1],
       ]);
+      const places = [...(typeof own === 'string' ? own.split(' ') : []), ...textsOf(others)]
+        .filter((place) => place !== '')
+        .sort((a, b) => Number(a) - Number(b));
       const replies = await frame.commands(
         workspace,
-        textsOf(reply).map((seq) => ['XRANGE', keyOf(workspace, 'l'), `${seq}-0`, `${seq}-0`] as const),
+        places.map((seq) => ['XRANGE', keyOf(workspace, 'l'), `${seq}-0`, `${seq}-0`] as const),
       );
       return replies.flatMap((found) => (Array.isArray(found) ? found.flatMap(eventsOfEntry) : []));
     },
@@ -151,10 +157,9 @@ export function createRecords(frame: Frame): Records {
 }
 
 /** The index with the fewest effects to look at. */
-function indexOf({ state, agentId, tool }: EffectFilter): string {
+function indexOf({ state, agentId }: EffectFilter): string {
   if (state !== null && RARE.includes(state)) return `s:${state}`;
-  if (agentId !== null) return `ia:${plainText(agentId)}`;
-  return tool === null ? 'ix' : `it:${plainText(tool)}`;
+  return agentId === null ? 'ix' : `ia:${plainText(agentId)}`;
 }
 
 /** A cursor that this store did not make begins at the start. */

@@ -23,7 +23,7 @@ end
 -- A refusal or duplicate beyond what is written a second: nothing is written, the gateway counts.
 local function quiet(word)
   if not string.find(q.quiet, '|' .. word .. '|', 1, true) then return false end
-  plan, events, tallies, money = {}, {}, {}, {}
+  plan, events, tallies, money, effect_writes = {}, {}, {}, {}, {}
   return true
 end
 
@@ -69,7 +69,7 @@ local function stale()
     end
   end
   if not moved then return nil end
-  plan, events, tallies, money = {}, {}, {}, {}
+  plan, events, tallies, money, effect_writes = {}, {}, {}, {}, {}
   return answer({ 'stale', meta.policy, meta.pauses })
 end
 
@@ -159,11 +159,10 @@ local function ask_for_approval(earlier, met, already)
     created = int(now), expires = int(now + tonumber(q.expires)), decided = '', n = next_place(), agent = q.agent,
     ruser = q.ruser, rowner = q.rowner, rmade = q.rmade, rkey = q.rkey,
   }
-  local fields = {}
-  for name, value in pairs(a) do
-    if name ~= 'id' then fields[#fields + 1] = name; fields[#fields + 1] = value end
-  end
-  put('HSET', 'a:' .. a.id, unpack(fields))
+  local id = a.id
+  a.id = nil
+  put_fields('a:' .. id, a)
+  a.id = id
   put('ZADD', 'ao', a.n, a.id)
   put('ZADD', 'as:pending', a.n, a.id)
   put('ZADD', 'ax', a.expires, a.id)

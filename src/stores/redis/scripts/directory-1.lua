@@ -17,7 +17,7 @@ elseif op == 'enter' then
   put('SADD', 'entered', name)
 elseif op == 'agent' then
   if redis.call('HGET', P .. 'ag', name) == ARGV[6] then return finish({ 'known' }) end
-  put('HSET', 'ag', name, document(6))
+  put_fields('ag', { [name] = document(6) })
 elseif op == 'sent' then
   put('LREM', 'ob', '1', ARGV[7])
   return finish({ 'known' })

@@ -24,8 +24,10 @@ if op == 'put' then
   local old = redis.call('HMGET', P .. 'key:' .. q.id, 'n', 'handle')
   if old[2] and old[2] ~= q.handle then put('HDEL', 'kh', old[2]) end
   local n = old[1] or next_place()
-  put('HSET', 'key:' .. q.id, 'n', n, 'handle', q.handle, 'user', q.user, 'workspace', q.workspace, 'doc', document(6),
-    'revoked', q.revoked, 'expires', q.expires, 'replaced', q.replaced, 'used', q.used)
+  put_fields('key:' .. q.id, {
+    n = n, handle = q.handle, user = q.user, workspace = q.workspace, doc = document(6),
+    revoked = q.revoked, expires = q.expires, replaced = q.replaced, used = q.used,
+  })
   put('HSET', 'kh', q.handle, q.id)
   put('ZADD', 'kn', n, q.id)
   changed(q.handle)

@@ -26,7 +26,6 @@ for _, step in ipairs(steps) do
         for i = 3, #command do
           if string.byte(command[i]) == 0 then command[i] = record.documents[string.sub(command[i], 2)] end
         end
-        command[2] = P .. command[2]
         redis.call(unpack(command))
       end
     end

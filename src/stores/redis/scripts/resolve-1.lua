@@ -15,8 +15,10 @@ local function answer(tag, retry)
   plan_tallies()
   local reply = { tag, retry or '' }
   for name, value in pairs(e) do
-    reply[#reply + 1] = name
-    reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
+    if not PRIVATE[name] then
+      reply[#reply + 1] = name
+      reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
+    end
   end
   return finish(reply, 'e:' .. e.id)
 end

@@ -16,8 +16,10 @@ if not e or e.st == 'tombstone' then return finish({ 'absent' }) end
 local function answer(reply)
   plan_tallies()
   for name, value in pairs(e) do
-    reply[#reply + 1] = name
-    reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
+    if not PRIVATE[name] then
+      reply[#reply + 1] = name
+      reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
+    end
   end
   return finish(reply)
 end

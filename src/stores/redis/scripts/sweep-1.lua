@@ -14,6 +14,8 @@ local function due(index, score, count)
 end
 local function settle_row()
   plan_tallies()
+  plan_ledger()
+  events, effect_writes = {}, {}
   flush()
   tallies = {}
 end
@@ -47,7 +49,6 @@ end
 local function unlist(e)
   put('ZREM', 'ix', e.id)
   put('ZREM', 'ia:' .. e.agent, e.id)
-  put('ZREM', 'it:' .. e.tool, e.id)
   put('ZREM', 's:' .. e.st, e.id)
   forget_approval(e)
 end
@@ -69,6 +70,7 @@ for _, id in ipairs(due('oldd', ARGV[6], limit - aged)) do
   local e = load_effect(id)
   put('ZREM', 'oldd', id)
   put('DEL', 'e:' .. id)
+  put('DEL', 'el:' .. id)
   if e then unlist(e) end
   aged = aged + 1
   settle_row()
@@ -77,6 +79,7 @@ for _, id in ipairs(due('tomb', ARGV[7], limit - aged)) do
   local e = load_effect(id)
   put('ZREM', 'tomb', id)
   put('DEL', 'e:' .. id)
+  put('DEL', 'el:' .. id)
   if e then plan_unbind(e) end
   aged = aged + 1
   settle_row()

@@ -1,6 +1,5 @@
 -- Effects: hash `e:<id>`, its documents opaque, what a step needs as fields. `k:<key>` is the effect that an
--- idempotency key is bound to. Indexes by place: `ix` all, `ia:<agent>`, `it:<tool>`, `s:<state>` (states that few
--- effects are in). `lease`: executing effects by the end of their lease; `old`, `oldd`: settled and denied ones by time.
+-- idempotency key is bound to. Indexes by place: `ix` all, `ia:<agent>`, `s:<state>` (states that few effects are in). `lease`: executing effects by the end of their lease; `old`, `oldd`: settled and denied ones by time.
 
 local RARE = { pending_approval = true, executing = true, unknown = true, rejected = true, failed = true }
 
@@ -17,17 +16,12 @@ local function plan_new_effect(e, binds)
   if redis.call('EXISTS', P .. 'e:' .. e.id) == 1 then error('there is an effect ' .. e.id .. ' already') end
   e.created = int(now)
   e.place = next_place()
-  local fields = {}
-  for name, value in pairs(e) do
-    if name ~= 'id' then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = value
-    end
-  end
-  put('HSET', 'e:' .. e.id, unpack(fields))
+  local id = e.id
+  e.id = nil
+  effect_writes[id] = { command = put_fields('e:' .. id, e), places = '' }
+  e.id = id
   put('ZADD', 'ix', e.place, e.id)
   put('ZADD', 'ia:' .. e.agent, e.place, e.id)
-  put('ZADD', 'it:' .. e.tool, e.place, e.id)
   if RARE[e.st] then put('ZADD', 's:' .. e.st, e.place, e.id) end
   if e.st == 'executing' then put('ZADD', 'lease', e.lend, e.id) end
   if e.st == 'denied' then put('ZADD', 'oldd', e.at, e.id) end
@@ -36,12 +30,9 @@ end
 
 -- Plans changes of an effect on record, and makes them in e.
 local function plan_effect(e, changes)
-  local fields = {}
-  for name, value in pairs(changes) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
-  end
-  put('HSET', 'e:' .. e.id, unpack(fields))
+  local earlier = effect_writes[e.id]
+  if earlier then e.lg = earlier.places end
+  effect_writes[e.id] = { command = put_fields('e:' .. e.id, changes), places = e.lg or '' }
   local was, is = e.st, changes.st or e.st
   if was ~= is then
     if RARE[was] then put('ZREM', 's:' .. was, e.id) end
@@ -64,11 +55,14 @@ local function same_fence(e, epoch, n, nonce)
   return e.le == epoch and e.att == n and e.nonce == nonce
 end
 
+-- What only scripts read.
+local PRIVATE = { key = true, fp = true, agent = true, tool = true, td = true, place = true, aseq = true, by = true, lg = true }
+
 -- The effect as a reply: its fields, flat. Documents that came with the request are left out.
 local function effect_reply(e)
   local flat = {}
   for name, value in pairs(e) do
-    if string.byte(value) ~= 0 then
+    if not PRIVATE[name] and string.byte(value) ~= 0 then
       flat[#flat + 1] = name
       flat[#flat + 1] = value
     end

@@ -7,8 +7,7 @@
 
 local MAX_BUDGET_ROWS = 10000
 
-local function held_by_other(q, target, rule)
-  local claim = claim_on(target)
+local function held_by_other(q, claim, rule)
   if not claim or claim.agent == q.agent or not is_active(claim) then return nil end
   local left = math.max(claim.expires, claim.extended) - now
   return { decision = 'denied_claim', why = { 'claim_held', rule or '' }, retry = int(math.max(1000, left)), rule = rule }
@@ -21,9 +20,9 @@ end
 
 local function judge_claim(q, effect, it)
   local rule, target = it[2], it[3]
-  local refusal = held_by_other(q, target, rule)
-  if refusal then return nil, refusal end
   local claim = claim_on(target)
+  local refusal = held_by_other(q, claim, rule)
+  if refusal then return nil, refusal end
   if it[4] == 'existing' then
     if claim and claim.expires > now then return extended(claim, effect) end
     return nil, { decision = 'denied_claim', why = { 'claim_required', rule }, retry = '', rule = rule }
@@ -84,9 +83,9 @@ local function satisfy(q, obligations, effect, scope)
     met.claims[claim.target] = claim
   end
 
-  local refusal = held_by_other(q, q.target)
-  if refusal then return nil, refusal end
   local own = claim_on(q.target)
+  local refusal = held_by_other(q, own)
+  if refusal then return nil, refusal end
   if own and is_active(own) then add_claim(extended(own, effect)) end
   if q.claim ~= '' then
     local target = redis.call('HGET', P .. 'ci', q.claim)

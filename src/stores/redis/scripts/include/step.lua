@@ -17,7 +17,19 @@ local function int(number) return string.format('%.0f', number) end
 local function document(index) return '\0' .. index end
 
 -- Plans a command: name, key without the workspace's prefix, arguments.
-local function put(...) plan[#plan + 1] = { ... } end
+local function put(name, key, ...) plan[#plan + 1] = { name, P .. key, ... } end
+
+-- Plans an HSET of fields that may be documents.
+local function put_fields(key, fields)
+  local command = { 'HSET', P .. key }
+  for name, value in pairs(fields) do
+    command[#command + 1] = name
+    command[#command + 1] = value
+    if string.byte(value) == 0 then command.documents = true end
+  end
+  plan[#plan + 1] = command
+  return command
+end
 
 local function hash(key)
   local flat = redis.call('HGETALL', P .. key)
@@ -85,6 +97,9 @@ local function next_place()
   return int(meta.place)
 end
 
+-- Commands of this step that write an effect's hash, by effect: its places in the ledger go there as well.
+local effect_writes = {}
+
 local function plan_ledger()
   local seq = meta.seq
   local first = 1
@@ -97,23 +112,35 @@ local function plan_ledger()
       i = i + 1
     end
     put('XADD', 'l', int(seq + 1) .. '-0', 'at', int(now), 'ep', meta.epoch, 'ev', cjson.encode(group))
-    if effect ~= '' then put('RPUSH', 'el:' .. effect, int(seq + 1)) end
+    local write = effect_writes[effect]
+    if write then
+      write.places = write.places .. int(seq + 1) .. ' '
+    elseif effect ~= '' then
+      put('RPUSH', 'el:' .. effect, int(seq + 1))
+    end
     seq = seq + #group
     first = i
+  end
+  for _, write in pairs(effect_writes) do
+    local command = write.command
+    command[#command + 1], command[#command + 2] = 'lg', write.places
   end
   meta.seq = seq
 end
 
 local function run(commands)
   for _, command in ipairs(commands) do
-    local call = {}
-    for i = 1, #command do
-      local value = command[i]
-      if i == 2 then value = P .. value
-      elseif string.byte(value) == 0 then value = ARGV[tonumber(string.sub(value, 2))] end
-      call[i] = value
+    if command.documents then
+      local call = {}
+      for i = 1, #command do
+        local value = command[i]
+        call[i] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
+      end
+      redis.call(unpack(call))
+      command.documents = nil
+    else
+      redis.call(unpack(command))
     end
-    redis.call(unpack(call))
   end
 end
 

@@ -6,11 +6,11 @@ local function tally(kind, name, unit, bucket, window)
   local row = kind .. ':' .. window .. '|' .. #name .. ':' .. name .. bucket
   local known = tallies[row]
   if known then return known end
-  local found = redis.call('HMGET', P .. row, 'spent', 'held', 'ends', 'cs', 'ca', 'score')
+  local found = redis.call('HMGET', P .. row, 'spent', 'held', 'ends', 'cs', 'ca', 'score', 'limit')
   local t = {
     row = row, kind = kind, name = name, unit = unit, bucket = bucket, window = window, exists = found[6] ~= false,
     spent = tonumber(found[1]) or 0, held = tonumber(found[2]) or 0, ends = tonumber(found[3]),
-    slot = tonumber(found[4]), amount = tonumber(found[5]) or 0, score = found[6],
+    limited = found[7], slot = tonumber(found[4]), amount = tonumber(found[5]) or 0, score = found[6],
     hold = 0, spend = 0, gone = 0, popped = 0,
   }
   local rolling = string.match(window, '^r:(%d+)$')
@@ -78,7 +78,7 @@ local function plan_tallies()
       end
       if held ~= t.held then put('HINCRBY', t.row, 'held', int(held - t.held)) end
       if spent ~= t.spent then put('HINCRBY', t.row, 'spent', int(spent - t.spent)) end
-      if t.limit then fields[#fields + 1] = 'limit'; fields[#fields + 1] = t.limit end
+      if t.limit and t.limit ~= t.limited then fields[#fields + 1] = 'limit'; fields[#fields + 1] = t.limit end
       if not t.exists then
         for _, value in ipairs({ 'name', t.name, 'bucket', t.bucket, 'window', t.window, 'unit', t.unit, 'n', next_place(), 'ends', int(t.ends) }) do
           fields[#fields + 1] = value
