@@ -95,7 +95,6 @@ export function createConnections(settings: ConnectionSettings): Connections {
 }
 
 function openConnection(settings: ConnectionSettings): Connection {
-  let socket: Socket | null = null;
   const connect = guardedConnector({ network: settings.network, timeoutMs: CONNECT_TIMEOUT_MS }, (opened) => {
     connection.socket = opened;
   });
@@ -107,6 +106,6 @@ function openConnection(settings: ConnectionSettings): Connection {
     headersTimeout: 0,
     bodyTimeout: 0,
   });
-  const connection: Connection = { client, socket };
+  const connection: Connection = { client, socket: null };
   return connection;
 }
