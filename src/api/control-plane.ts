@@ -59,7 +59,7 @@ export async function addControlPlane(
 /** Adds health and metrics alone, to a server for `server.admin_port`. */
 export async function addHealth(
   server: ApiApp,
-  ports: Pick<ApiPorts, 'store' | 'impediments' | 'metrics'>,
+  ports: Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics'>,
 ): Promise<void> {
   await server.register(async (scope) => {
     addHealthRoutes(scope, ports);

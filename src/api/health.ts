@@ -5,7 +5,10 @@ import { refuse } from './problem.ts';
 import { AnyObject, answers } from './schema.ts';
 
 /** `/livez`, `/readyz`, `/metrics`: need no key and take no store round trip. */
-export function addHealthRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'impediments' | 'metrics'>): void {
+export function addHealthRoutes(
+  app: ApiApp,
+  ports: Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics'>,
+): void {
   app.get(
     '/livez',
     {
@@ -50,7 +53,8 @@ export function addHealthRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'im
         const detail = `Not ready: ${parts.map(({ part }) => part).join(', ')}.`;
         throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts: named } });
       }
-      return { ready: true, store: { durability, epoch } };
+      const notes: Json[] = ports.notes().map(({ part, message }) => ({ part, message }));
+      return { ready: true, store: { durability, epoch }, ...(notes.length === 0 ? {} : { notes }) };
     },
   );
 

@@ -54,6 +54,8 @@ export interface ApiPorts {
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;
   /** Beyond the store: what keeps the gateway from taking calls (draining, journal, policy). Empty: nothing. */
   readonly impediments: () => readonly { readonly part: string; readonly message: string }[];
+  /** What people have to look at although the gateway takes calls (files that are not in force). Empty: nothing. */
+  readonly notes: () => readonly { readonly part: string; readonly message: string }[];
   /** Prometheus text of all metrics. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }

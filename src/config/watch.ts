@@ -21,8 +21,9 @@ export interface FileWatch {
  * come and go in watched folders, and swaps of a symbolic link above them (as a mounted ConfigMap does it). What is
  * there when it is called counts as known.
  * @param paths files and folders; asked again after each change, because a new configuration may name others
+ * @param read what was there when they were read, if that was earlier: what has changed since is told
  */
-export function watchFiles(paths: () => readonly string[], onChange: () => void): FileWatch {
+export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string): FileWatch {
   const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
   let settling: { readonly timer: NodeJS.Timeout; readonly since: number } | null = null;
 
@@ -64,7 +65,8 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void)
   };
 
   follow();
-  let known = contentOf(paths());
+  let known = read ?? contentOf(paths());
+  if (read !== undefined) wait();
   const looking = setInterval(() => {
     if (settling === null) look();
   }, LOOK_MS).unref();
@@ -105,7 +107,7 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
 }
 
 /** One digest over names and contents; what cannot be read counts as such. */
-function contentOf(paths: readonly string[]): string {
+export function contentOf(paths: readonly string[]): string {
   const hash = createHash('sha256');
   for (const path of paths) addContent(hash, path, 0);
   return hash.digest('base64url');

@@ -110,9 +110,9 @@ export async function dispatchGranted(
   const { workspace, actor } = effect;
   const bound = { workspace, effectId: effect.id, fingerprint: effect.fingerprint };
   const sealedParams = effect.sealed === null ? null : ports.secrets.open(effect.sealed, bound);
+  const key = await people.key(actor.keyId);
   const agent = people.agent(workspace, actor.agentId);
   const tool = ports.catalog().tool(effect.action.tool);
-  const key = await people.key(actor.keyId);
   if (
     sealedParams === null ||
     effect.sealed === null ||
@@ -142,7 +142,7 @@ export async function dispatchGranted(
     agent,
     fingerprint: effect.fingerprint,
   };
-  return admitAndExecute(ports, {
+  const outcome = await admitAndExecute(ports, {
     checked,
     actor,
     key: { id: actor.keyId, kind: actor.keyKind, profile: key.profile, user: actor.user },
@@ -166,6 +166,8 @@ export async function dispatchGranted(
       },
     ],
   });
+  // The configuration changed in between: what is in force now decides.
+  return outcome ?? dispatchGranted(ports, people, approval, effect);
 }
 
 function wanted(approval: ApprovalRecord): string {

@@ -48,16 +48,16 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
           problem: { code: deny.reason.code, detail: deny.reason.message, errors: [], retryAfterMs: null },
         };
       }
-      const refusal = denialRequest(ports, request, checked.denied);
-      return previewOf(refusal, await ports.store.preview(refusal));
     }
-    const governed = govern(ports, request, checked.checked, ports.store.now());
-    for (;;) {
-      const admit = evaluate(ports, governed);
-      const admission = await ports.store.preview(admit);
-      if (admission.kind !== 'stale') return previewOf(admit, admission);
-      await ports.refresh(governed.checked.call.workspace);
-    }
+    const admit =
+      checked.kind === 'denied'
+        ? denialRequest(ports, request, checked.denied)
+        : evaluate(ports, govern(ports, request, checked.checked, ports.store.now()));
+    const admission = await ports.store.preview(admit);
+    if (admission.kind !== 'stale') return previewOf(admit, admission);
+    // Policy, pauses or a window moved on: all of it is looked at again.
+    await ports.refresh(admit.workspace);
+    return previewEffect(ports, request);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return {

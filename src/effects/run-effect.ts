@@ -1,6 +1,7 @@
 import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, settledBudgets, shownBudgets } from './answer.ts';
-import { checkCall } from './check-call.ts';
+import { checkCall, type DeniedCall } from './check-call.ts';
+import type { Code } from './codes.ts';
 import { executeAttempt } from './execute.ts';
 import { evaluate, govern, type GovernedCall } from './governed-call.ts';
 import type { RunOutcome, RunResult } from './outcome.ts';
@@ -8,7 +9,7 @@ import type { EffectPorts } from './ports.ts';
 import type { RunRequest } from './run-request.ts';
 import { type Admission, type AdmitRequest, StoreUnavailable } from './store.ts';
 
-/** How often policy, pauses or a budget window may move on while one call is admitted. */
+/** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
 const MAX_EVALUATIONS = 5;
 
 /**
@@ -20,31 +21,46 @@ const MAX_EVALUATIONS = 5;
  */
 export async function runEffect(ports: EffectPorts, request: RunRequest): Promise<RunResult> {
   const startedAt = ports.store.now();
-  const checked = checkCall(ports, request, 'effects.run');
-  if (checked.kind === 'problem') return checked;
   try {
-    if (checked.kind === 'denied') {
-      const refusal = denialRequest(ports, request, checked.denied);
-      const admission = await ports.store.admit(refusal);
-      if (admission.kind !== 'refused') throw new TypeError('a refusal before policy is admitted as a refusal');
-      return { kind: 'outcome', outcome: outcomeOfAdmission(refusal, admission) };
+    for (let checks = 0; checks < MAX_EVALUATIONS; checks += 1) {
+      const checked = checkCall(ports, request, 'effects.run');
+      if (checked.kind === 'problem') return checked;
+      const outcome =
+        checked.kind === 'denied'
+          ? await recordRefusal(ports, request, checked.denied)
+          : await admitAndExecute(ports, govern(ports, request, checked.checked, startedAt));
+      if (outcome !== null) return { kind: 'outcome', outcome };
+      // What the routes of before made of a proxied request is not what those of now would.
+      if (request.proxied !== null) break;
     }
-    const governed = govern(ports, request, checked.checked, startedAt);
-    return { kind: 'outcome', outcome: await admitAndExecute(ports, governed) };
+    return problem('not_ready', 'The configuration changed in between, so nothing was sent. Send the same call again.');
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     const detail = 'The store cannot be reached, so nothing was sent. Send the same call with the same key again.';
-    return { kind: 'problem', problem: { code: 'store_unavailable', detail, errors: [], retryAfterMs: 1000 } };
+    return problem('store_unavailable', detail);
   }
+}
+
+/** @returns `null` when policy or pauses moved on in between: the call has to be checked anew */
+async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: DeniedCall): Promise<RunOutcome | null> {
+  const refusal = denialRequest(ports, request, denied);
+  const admission = await ports.store.admit(refusal);
+  if (admission.kind === 'dispatch') throw new TypeError('a refusal before policy dispatches nothing');
+  if (admission.kind !== 'stale') return outcomeOfAdmission(refusal, admission);
+  await ports.refresh(refusal.workspace);
+  return null;
 }
 
 /**
  * Verdict, admission and, where it is admitted, the attempt.
+ * @returns `null` when the configuration that the call was checked under is not the one in force any more
  * @throws StoreUnavailable only before admission
  */
-export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome> {
+export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
   const sentAt = ports.elapsed();
-  const { request, admission } = await admitInForce(ports, governed);
+  const admitted = await admitInForce(ports, governed);
+  if (admitted === null) return null;
+  const { request, admission } = admitted;
   if (admission.kind === 'refused' && admission.decision === 'idempotency_conflict')
     ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
@@ -59,13 +75,19 @@ type Settled = Exclude<Admission, { kind: 'stale' }>;
 async function admitInForce(
   ports: EffectPorts,
   governed: GovernedCall,
-): Promise<{ readonly request: AdmitRequest; readonly admission: Settled }> {
-  const { workspace } = governed.checked.call;
+): Promise<{ readonly request: AdmitRequest; readonly admission: Settled } | null> {
+  const { call, tool } = governed.checked;
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
+    // A tool of before is not judged by the policy of now.
+    if (ports.catalog().tool(tool.name) !== tool) return null;
     const request = evaluate(ports, governed);
     const admission = await ports.store.admit(request);
     if (admission.kind !== 'stale') return { request, admission };
-    await ports.refresh(workspace);
+    await ports.refresh(call.workspace);
   }
   throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');
+}
+
+function problem(code: Code, detail: string): RunResult {
+  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs: 1000 } };
 }

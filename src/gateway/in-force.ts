@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { InvalidFiles } from '../diagnostics/finding.ts';
 import type { Configuration } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
+import { contentOf } from '../config/watch.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { loadPolicySets } from '../policy/load.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
@@ -18,8 +20,37 @@ export interface InForce {
   readonly upstreamEnv: ReadonlyMap<string, string>;
   /** Everything that has to be watched. */
   readonly files: readonly string[];
+  /** What was in the files when they were read. */
+  readonly content: string;
   /** Findings that leave the files usable, for the log. */
   readonly warnings: readonly string[];
+}
+
+/** How often files are read again that change while they are read. */
+const MAX_READS = 5;
+
+/**
+ * Reads files that belong together, all as of one moment: what changed while it was read is read again, so that no
+ * policy of one version is put beside a configuration of another.
+ * @param known the files that are known so far
+ * @throws InvalidFiles
+ */
+export async function readTogether(
+  configFile: string,
+  environment: Readonly<Record<string, string>>,
+  known: readonly string[],
+): Promise<InForce> {
+  let files = known;
+  for (let reads = 1; ; reads += 1) {
+    const before = contentOf(files);
+    const read = await readFiles(configFile, environment).catch((error: unknown) => ({ error }));
+    const after = 'error' in read ? files : read.files;
+    if (reads === MAX_READS || (isDeepStrictEqual(after, files) && contentOf(files) === before)) {
+      if ('error' in read) throw read.error;
+      return read;
+    }
+    files = after;
+  }
 }
 
 /**
@@ -38,13 +69,15 @@ export async function readFiles(configFile: string, environment: Readonly<Record
     roles: configuration.roles,
   });
   proveDenial(loaded.set);
+  const all = [...files, ...loaded.files];
   return {
     configuration,
     policies: loaded.set,
     catalog: createCatalog(configuration.tools),
     pools,
     upstreamEnv: new Map(configuration.upstreams.flatMap(({ id, env }) => (env === null ? [] : [[id, env] as const]))),
-    files: [...files, ...loaded.files],
+    files: all,
+    content: contentOf(all),
     warnings: [...warnings, ...loaded.warnings].map(({ at, message }) =>
       at === null ? message : `${at.file}:${at.line}:${at.column} ${message}`,
     ),

@@ -5,15 +5,19 @@ import type { JsonObject } from '../effects/json.ts';
 import type { LedgerKind } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { activate, type InForce, readFiles } from './in-force.ts';
+import { activate, type InForce, readTogether } from './in-force.ts';
 
 /** Ledger of what belongs to no workspace. */
 const INSTALLATION = '_';
+/** What could not be taken on because the store was away is tried again after this long. */
+const RETRY_MS = 1_000;
 
 /** Takes on what the files say now; what is broken leaves everything as it was, and is said loudly. */
 export interface Reloader {
   /** One after the other; resolves when this one is done. */
   reload(): Promise<void>;
+  /** Whether the files say something that was refused. */
+  isBehind(): boolean;
   /** Resolves when nothing is being taken on any more. */
   settled(): Promise<void>;
 }
@@ -31,6 +35,8 @@ export function createReloader(parts: {
 }): Reloader {
   const { store, current, logger } = parts;
   let running = Promise.resolve();
+  let isBehind = false;
+  let retry: NodeJS.Timeout | null = null;
 
   const record = (kind: LedgerKind, data: JsonObject): Promise<void> =>
     store.append(INSTALLATION, [{ kind, effectId: null, actor: { type: 'gateway', id: parts.owner }, data }]);
@@ -38,16 +44,19 @@ export function createReloader(parts: {
   async function reload(): Promise<void> {
     try {
       const before = current();
-      const next = await readFiles(parts.configFile, parts.environment);
+      const next = await readTogether(parts.configFile, parts.environment, before.files);
       if (
         next.configuration.digest === before.configuration.digest &&
         next.policies.version === before.policies.version
-      )
+      ) {
+        isBehind = false;
         return;
+      }
       for (const name of unchangeable(before.configuration, next.configuration))
         logger.warn({ setting: name }, 'changes at the next start only');
       await activate(store, next);
       parts.adopt(next);
+      isBehind = false;
       for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
       logger.info(
         { policy_version: next.policies.version, rules: next.policies.rules.length },
@@ -55,19 +64,29 @@ export function createReloader(parts: {
       );
       await record('policy.loaded', { version: next.policies.version });
     } catch (error) {
+      isBehind = true;
       const detail =
         error instanceof InvalidFiles || error instanceof StoreUnavailable ? error.message : 'it could not be read';
       logger.error({ detail }, 'the new configuration is not in force; the last good one is');
       parts.metrics.alerted('configuration_rejected');
       await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
+      if (error instanceof StoreUnavailable) retry = setTimeout(() => void reloadNext(), RETRY_MS).unref();
     }
   }
 
+  function reloadNext(): Promise<void> {
+    if (retry !== null) clearTimeout(retry);
+    retry = null;
+    running = running.then(reload);
+    return running;
+  }
+
   return {
-    reload() {
-      running = running.then(reload);
-      return running;
+    reload: reloadNext,
+    isBehind: () => isBehind,
+    async settled() {
+      await running;
+      if (retry !== null) clearTimeout(retry);
     },
-    settled: () => running,
   };
 }

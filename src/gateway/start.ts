@@ -38,6 +38,7 @@ import { createReloader } from './reload.ts';
 import { startSweeper } from './sweeper.ts';
 
 const SWEEP_EVERY_MS = 1000;
+const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
 
 /** For tests that stop or break the gateway at a point of their choice. */
 export interface GatewayHooks {
@@ -142,9 +143,23 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     workspaces: directory.workspaces(),
     defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
   });
+  const reloader = createReloader({
+    ...options,
+    store,
+    current,
+    adopt(next) {
+      inForce = next;
+      upstreams.update(next.configuration.upstreams, next.configuration.limits);
+      directory.update(next.configuration);
+    },
+    owner: ports.owner,
+    logger,
+    metrics,
+  });
   const { host, adminPort } = configuration.server;
   const health = {
     impediments: () => (isDraining ? [{ part: 'gateway', message: 'It is shutting down.' }] : []),
+    notes: () => (reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []),
     metrics: () => metrics.render(),
   };
   const limiter = createInvalidKeyLimiter(() => performance.now());
@@ -200,22 +215,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const listening = await listen(server, host, options.port ?? configuration.server.port);
   if (origin === '') origin = listening;
 
-  const reloader = createReloader({
-    ...options,
-    store,
-    current,
-    adopt(next) {
-      inForce = next;
-      upstreams.update(next.configuration.upstreams, next.configuration.limits);
-      directory.update(next.configuration);
-    },
-    owner: ports.owner,
-    logger,
-    metrics,
-  });
   const watch = watchFiles(
     () => inForce.files,
     () => void reloader.reload(),
+    inForce.content,
   );
   opened.push(() => reloader.settled());
   opened.push(() => watch.close());

@@ -235,6 +235,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     settings: () => settings,
     newId,
     impediments: () => [],
+    notes: () => [],
     metrics: () => metrics.render(),
   };
 
