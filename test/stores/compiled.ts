@@ -20,7 +20,11 @@ export function compileStore(): CompiledStore {
   mkdirSync(cache, { recursive: true });
   const folder = mkdtempSync(join(cache, 'store-test-'));
   const settings = join(folder, 'tsconfig.json');
-  const files = ['src/stores/embedded/open.ts', 'src/stores/embedded/worker.ts', 'test/stores/load.ts'];
+  const files = [
+    join(ROOT, 'src/stores/embedded/open.ts'),
+    join(ROOT, 'src/stores/embedded/worker.ts'),
+    fileURLToPath(new URL('./load.ts', import.meta.url)),
+  ];
   writeFileSync(
     settings,
     JSON.stringify({
@@ -32,7 +36,7 @@ export function compileStore(): CompiledStore {
         rootDir: ROOT,
         typeRoots: [join(ROOT, 'node_modules/@types')],
       },
-      files: files.map((file) => join(ROOT, file)),
+      files,
       include: [],
     }),
   );

@@ -140,7 +140,8 @@ const isRoot = process.getuid?.() === 0;
 function mountSmall(size: string): string | null {
   const folder = join(path, 'small');
   mkdirSync(folder);
-  const mounted = isRoot && spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder]).status === 0;
+  const mounted =
+    isRoot && spawnSync('/bin/mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', folder]).status === 0;
   return mounted ? folder : null;
 }
 
@@ -189,7 +190,7 @@ describe('a full disk', () => {
         await store.close();
       } finally {
         // Lazily: on Node 20 the driver holds the files until its statements are collected.
-        execFileSync('umount', ['-l', disk]);
+        execFileSync('/bin/umount', ['-l', disk]);
       }
     },
   );

@@ -14,11 +14,12 @@ type SqlDocument = string | number | null | undefined;
  * form for a lone surrogate; such strings are escaped, and marked as escaped.
  */
 export function columnText(plain: string): string {
-  return NEEDS_ESCAPE.test(plain) ? `\u0001${JSON.stringify(plain)}` : plain;
+  const escape = LONE_SURROGATE.test(plain) || plain.includes('\0') || plain.startsWith('\u0001');
+  return escape ? `\u0001${JSON.stringify(plain)}` : plain;
 }
 
 // With the flag `u`, a surrogate matches only where it is alone.
-const NEEDS_ESCAPE = /^\u0001|[\0\p{Surrogate}]/u;
+const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** The string that {@link columnText} made a column of. */
 export function plainText(column: SqlDocument): string {

@@ -27,10 +27,30 @@ export type OpenDatabase = (file: string) => SqlDatabase;
 
 /** Primary result codes of SQLite that this store tells apart. */
 export const SQLITE_BUSY = 5;
+export const SQLITE_CORRUPT = 11;
 export const SQLITE_FULL = 13;
+export const SQLITE_NOTADB = 26;
+
+const SQLITE_LOCKED = 6;
+const SQLITE_NOMEM = 7;
+const SQLITE_READONLY = 8;
+const SQLITE_IOERR = 10;
+const SQLITE_CANTOPEN = 14;
+const SQLITE_PROTOCOL = 15;
 
 /** What says that the file or the machine failed, and not the statement. */
-const STORAGE_CODES: ReadonlySet<number> = new Set([SQLITE_BUSY, 6, 7, 8, 10, 11, SQLITE_FULL, 14, 15, 22, 26]);
+const STORAGE_CODES: ReadonlySet<number> = new Set([
+  SQLITE_BUSY,
+  SQLITE_LOCKED,
+  SQLITE_NOMEM,
+  SQLITE_READONLY,
+  SQLITE_IOERR,
+  SQLITE_CORRUPT,
+  SQLITE_FULL,
+  SQLITE_CANTOPEN,
+  SQLITE_PROTOCOL,
+  SQLITE_NOTADB,
+]);
 
 /**
  * The primary result code of SQLite behind an error of either driver where storage failed (busy, full, an I/O error,

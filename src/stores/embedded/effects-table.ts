@@ -240,7 +240,11 @@ function searchedTime({ life, createdAt }: EffectRecord): number {
       return createdAt;
     case 'executing':
       return life.lease.leaseEnd;
-    default:
+    case 'committed':
+    case 'failed':
+    case 'unknown':
+    case 'rejected':
+    case 'denied':
       return life.at;
   }
 }

@@ -4,7 +4,9 @@ import type { StoreClock } from './clock.ts';
 import {
   loadDriver,
   type OpenDatabase,
+  SQLITE_CORRUPT,
   SQLITE_FULL,
+  SQLITE_NOTADB,
   type SqlDatabase,
   type SqlStatement,
   storageFailure,
@@ -317,13 +319,12 @@ function asError(error: unknown): Error {
 
 /** What is wrong with the store, for people. */
 function describe(path: string, error: unknown): string {
-  switch (storageFailure(error)) {
-    case SQLITE_FULL:
-      return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
-    case 11:
-    case 26:
-      return `The file ${path}/store.db is damaged. Restore it from a backup.`;
-    default:
-      return `The store in ${path} cannot be used: ${asError(error).message}.`;
+  const code = storageFailure(error);
+  if (code === SQLITE_FULL) {
+    return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
   }
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
+    return `The file ${path}/store.db is damaged. Restore it from a backup.`;
+  }
+  return `The store in ${path} cannot be used: ${asError(error).message}.`;
 }
