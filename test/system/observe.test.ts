@@ -1,0 +1,199 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { type Answer, makeApiKey, send } from './gateway.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld({
+    files(url) {
+      const { config, policies } = worldFiles(url);
+      return {
+        config: config.replace('policies: { paths:', 'policies: { mode: observe, paths:'),
+        policies: { ...policies, 'strict.yaml': STRICT },
+      };
+    },
+  });
+});
+afterAll(() => world.close());
+
+/** Beside the policy of the tests: something of every kind that refuses. */
+const STRICT = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: strict
+owner: team-test
+rules:
+  - { id: often, effect: constrain, match: { tools: [notes.add] }, obligations: [ { rate_limit: { by: [agent.id], limit: 2, per: hour } } ] }
+  - { id: claimed, effect: constrain, match: { tools: [payments.charge] }, obligations: [ { claim: { on: "charges", hold: existing } } ] }
+  - { id: halted, effect: pause, match: { tools: [payments.refund] }, when: { params.currency: USD }, reason: "Dollars are halted" }
+`;
+
+function call(tool: string, params: Record<string, unknown>, key = freshKey()): Promise<Answer> {
+  return world.run({ tool, params, idempotency_key: key });
+}
+
+/** The call ran, and answer, record and ledger say what policy would have done. */
+async function expectObserved(answer: Answer, would: string, rule: string | null): Promise<void> {
+  const observed = { would, rule };
+  expect(answer.body).toMatchObject({ decision: 'committed', observed, receipt: expect.anything() });
+  expect(answer.status).toBe(200);
+  const { body } = await world.get(`/effects/${answer.body.effect_id}`);
+  expect(body.effect).toMatchObject({ state: 'committed', observed });
+  const admitted = body.ledger.find(({ kind }: { kind: string }) => kind === 'effect.admitted');
+  expect(admitted.data).toMatchObject({ observed });
+}
+
+describe('what policy alone would stop runs, and says so', () => {
+  it('no rule allows it', async () => {
+    await expectObserved(await call('notes.secret', { text: 'x' }), 'denied_policy', null);
+  });
+
+  it('a rule denies it', async () => {
+    await expectObserved(await world.run(refund({ currency: 'GBP' })), 'denied_policy', 'world/currency');
+  });
+
+  it('a rule pauses it', async () => {
+    await expectObserved(await world.run(refund({ currency: 'USD' })), 'denied_paused', 'strict/halted');
+  });
+
+  it('a rule wants an approval: nobody is asked', async () => {
+    await expectObserved(await world.run(refund({ amount: 50_001 })), 'pending_approval', 'world/refund-large');
+    expect((await world.get('/approvals')).body.approvals).toEqual([]);
+  });
+
+  it('the budget is spent: what fits is counted, what does not is not', async () => {
+    const spent = async (): Promise<number> =>
+      (await world.get('/budgets')).body.budgets.find((one: { budget: string }) => one.budget === 'world/agent-day')
+        .spent;
+    const before = await spent();
+    const left = 100_000 - before;
+    const fits = await world.run(refund({ amount: Math.min(left, 49_000) }));
+    expect(fits.body.decision).toBe('committed');
+    expect(fits.body).not.toHaveProperty('observed');
+    expect(await spent()).toBe(before + Math.min(left, 49_000));
+    await expectObserved(await world.run(refund({ amount: 49_999 })), 'denied_budget', 'world/refund-small');
+    await expectObserved(await world.run(refund({ amount: -1 })), 'denied_budget', 'world/refund-small');
+    expect(await spent()).toBe(before + Math.min(left, 49_000));
+  });
+
+  it('the rate is reached', async () => {
+    for (let n = 0; n < 2; n += 1) expect((await call('notes.add', { text: 'x' })).body).not.toHaveProperty('observed');
+    await expectObserved(await call('notes.add', { text: 'x' }), 'denied_budget', 'strict/often');
+  });
+
+  it('the pool is full', async () => {
+    const made = await world.post('/reservations', { pool: 'deploy-slot', units: 1, ttl_s: 60 }, world.keys.otherBot);
+    expect(made.status).toBe(201);
+    await expectObserved(await call('deploy.start', { service: 'a' }), 'denied_reservation', 'world/deploy');
+  });
+
+  it('a claim is wanted that nobody holds', async () => {
+    await expectObserved(await call('payments.charge', { amount: 1 }), 'denied_claim', 'strict/claimed');
+  });
+
+  it('through the proxy too, writes and reads', async () => {
+    const { url } = world.gateway;
+    const write = await send(
+      url,
+      world.keys.bot,
+      'POST',
+      '/payments/v1/payments/pay_9/refunds',
+      { amount: 1, currency: 'GBP' },
+      { 'idempotency-key': freshKey() },
+    );
+    expect([write.status, write.headers.get('svc-decision')]).toEqual([201, 'committed']);
+    const { body } = await world.get(`/effects/${write.headers.get('svc-effect-id') ?? ''}`);
+    expect(body.effect.observed).toEqual({ would: 'denied_policy', rule: 'world/currency' });
+  });
+});
+
+describe('what is no matter of policy stays in force', () => {
+  it('permission and identity', async () => {
+    const readonly = await world.run({ ...refund(), agent_id: 'bot' }, world.keys.readonly);
+    expect(readonly.body).toMatchObject({ decision: 'denied_permission' });
+    const posing = await world.run({ ...refund(), agent_id: 'other-bot' });
+    expect(posing.body).toMatchObject({ decision: 'denied_identity', reason: { code: 'agent_mismatch' } });
+    const unknown = await world.run({ ...refund(), agent_id: 'nobody' }, world.keys.account);
+    expect(unknown.body).toMatchObject({ decision: 'denied_identity', reason: { code: 'unknown_agent' } });
+    const limited = await makeApiKey(world.gateway, 'olga', {
+      kind: 'agent',
+      workspace: 'demo',
+      agent_id: 'bot',
+      allowed_tools: ['notes.add'],
+    });
+    expect((await world.run(refund(), limited)).body).toMatchObject({ reason: { code: 'tool_not_allowed' } });
+  });
+
+  it('what is not declared, and what does not fit', async () => {
+    expect((await call('notes.none', {})).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'tool_not_declared' },
+    });
+    expect((await call('notes.add', { txt: 'x' })).status).toBe(400);
+    const undeclared = await send(world.gateway.url, world.keys.bot, 'GET', '/payments/v1/undeclared');
+    expect(undeclared.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'route_not_declared' } });
+  });
+
+  it('idempotency', async () => {
+    const key = freshKey();
+    const first = await world.run(refund({ currency: 'GBP' }, key));
+    expect(first.body.decision).toBe('committed');
+    const before = await world.upstream.counts();
+    const again = await world.run(refund({ currency: 'GBP' }, key));
+    expect(again.body).toMatchObject({ decision: 'duplicate_blocked', receipt: first.body.receipt });
+    expect((await world.run(refund({ currency: 'GBP', amount: 7 }, key))).body.decision).toBe('idempotency_conflict');
+    expect(await world.upstream.counts()).toEqual(before);
+  });
+
+  it('pauses', async () => {
+    const { body } = await world.post('/pauses', { scope: { tool: 'notes.*' }, reason: 'incident' });
+    expect((await call('notes.secret', { text: 'x' })).body).toMatchObject({ decision: 'denied_paused' });
+    await send(world.gateway.url, world.keys.account, 'DELETE', `/v1/workspaces/demo/pauses/${body.id}`);
+    expect((await call('notes.secret', { text: 'x' })).body.decision).toBe('committed');
+  });
+
+  it('a claim that another agent holds, and state that has drifted', async () => {
+    const key = freshKey();
+    const claim = await world.post('/claims', { target: `payment:pay_${key}`, ttl_s: 60 }, world.keys.otherBot);
+    expect(claim.status).toBe(201);
+    expect((await world.run(refund({}, key))).body).toMatchObject({
+      decision: 'denied_claim',
+      reason: { code: 'claim_held' },
+    });
+    const drifted = freshKey();
+    await world.upstream.state(`/v1/payments/pay_${drifted}`, { status: 'refunded' });
+    const check = {
+      intent: 'refund',
+      required_fields: ['status'],
+      assumed_state: { status: 'paid' },
+      conditions: {},
+      on_mismatch: 'replan',
+    };
+    const answer = await world.run({ ...refund({}, drifted), state_check: check });
+    expect(answer.body).toMatchObject({ decision: 'denied_claim', reason: { code: 'state_drift' }, next: 'replan' });
+  });
+});
+
+it('preview says what would run, and what policy thinks of it', async () => {
+  const { body } = await world.post('/effects/preview', refund({ currency: 'GBP' }), world.keys.bot);
+  expect(body).toMatchObject({ would: 'committed', observed: { would: 'denied_policy', rule: 'world/currency' } });
+});
+
+it('is switched to enforcing while it runs', async () => {
+  const { configFile } = world.gateway;
+  const config = await readFile(configFile, 'utf8');
+  await writeFile(configFile, config.replace('mode: observe, ', ''));
+  await vi.waitFor(
+    async () => expect((await world.run(refund({ currency: 'GBP' }))).body.decision).toBe('denied_policy'),
+    { timeout: 10_000, interval: 50 },
+  );
+  expect((await call('notes.secret', { text: 'x' })).body).toMatchObject({ decision: 'denied_policy' });
+  expect((await world.run(refund({ currency: 'USD' }))).body.decision).toBe('denied_paused');
+  expect((await call('notes.add', { text: 'x' })).body).toMatchObject({
+    decision: 'denied_budget',
+    reason: { code: 'rate_limited' },
+  });
+  expect(await readFile(join(world.gateway.policyFolder, 'strict.yaml'), 'utf8')).toBe(STRICT);
+});
