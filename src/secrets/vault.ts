@@ -27,7 +27,7 @@ export interface Secrets {
    * must find the fingerprint that its first call left, or it would be a conflict.
    */
   fingerprintKey(workspace: string): KeyObject;
-  /** Encrypts (AES-256-GCM, a key of its own for each seal). */
+  /** Encrypts (AES-256-GCM; a key of its own for each process, changed before its nonces run out). */
   seal(plain: SealedParams, bound: SealBinding): string;
   /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
   open(sealed: string, bound: SealBinding): SealedParams | null;
@@ -83,7 +83,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
       fingerprintKeys.set(workspace, made);
       return made;
     },
-    seal: (plain, bound) => seal(current, plain, bound),
+    seal: createSealer(current),
     open: (sealed, bound) => open(sealKeys, sealed, bound),
     newSalts,
     toJSON: hidden,
@@ -98,8 +98,10 @@ function sealKeyOf(master: Buffer): SealKey {
   };
 }
 
-// Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each seal has
-// a key of its own, derived from a second nonce.
+/** Seals made under one subkey. Their nonces are counted, so that none comes twice, and 32 bits of them are enough. */
+const SEALS_PER_SUBKEY = 2 ** 31;
+
+/** A key for the seals of one process, or of a part of its time: made under a nonce that each of them carries. */
 function subkey(key: KeyObject, nonce: Buffer): KeyObject {
   return createSecretKey(createHmac('sha256', key).update(nonce).digest());
 }
@@ -108,14 +110,32 @@ function associated(bound: SealBinding): Buffer {
   return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
 }
 
-function seal(current: SealKey, plain: SealedParams, bound: SealBinding): string {
-  const nonces = randomPooled(SUBKEY_NONCE_BYTES + IV_BYTES);
-  const subkeyNonce = nonces.subarray(0, SUBKEY_NONCE_BYTES);
-  const cipher = createCipheriv('aes-256-gcm', subkey(current.key, subkeyNonce), nonces.subarray(SUBKEY_NONCE_BYTES));
-  cipher.setAAD(associated(bound));
-  const text = cipher.update(JSON.stringify(plain), 'utf8');
-  const rest = cipher.final();
-  return Buffer.concat([Buffer.of(FORMAT), current.id, nonces, text, rest, cipher.getAuthTag()]).toString('base64url');
+/**
+ * Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each process
+ * takes a key of its own, derived from a random nonce, and counts the seals under it.
+ */
+function createSealer(current: SealKey): (plain: SealedParams, bound: SealBinding) => string {
+  const head = Buffer.alloc(HEAD_BYTES);
+  head[0] = FORMAT;
+  current.id.copy(head, 1);
+  const nonce = head.subarray(1 + KEY_ID_BYTES, HEAD_BYTES - IV_BYTES);
+  const iv = head.subarray(HEAD_BYTES - IV_BYTES);
+  let key = current.key;
+  let seals = SEALS_PER_SUBKEY;
+  return (plain, bound) => {
+    if (seals === SEALS_PER_SUBKEY) {
+      randomPooled(SUBKEY_NONCE_BYTES).copy(nonce);
+      key = subkey(current.key, nonce);
+      seals = 0;
+    }
+    iv.writeUInt32BE(seals, IV_BYTES - 4);
+    seals += 1;
+    const cipher = createCipheriv('aes-256-gcm', key, iv);
+    cipher.setAAD(associated(bound));
+    const text = cipher.update(JSON.stringify(plain), 'utf8');
+    const rest = cipher.final();
+    return Buffer.concat([head, text, rest, cipher.getAuthTag()]).toString('base64url');
+  };
 }
 
 function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): SealedParams | null {

@@ -166,6 +166,22 @@ describe('seals', () => {
   });
 });
 
+describe('nonces of seals', () => {
+  const nonces = (sealed: string): { subkey: string; iv: string } => {
+    const bytes = Buffer.from(sealed, 'base64url');
+    return { subkey: bytes.toString('hex', 5, 17), iv: bytes.toString('hex', 17, 29) };
+  };
+
+  it('never come twice under one key, and no two processes share a key', async () => {
+    const [first, second] = [await open(), await open()];
+    const one = Array.from({ length: 300 }, () => nonces(first.seal(plain, bound)));
+    const other = nonces(second.seal(plain, bound));
+    expect(new Set(one.map(({ subkey }) => subkey)).size).toBe(1);
+    expect(new Set(one.map(({ iv }) => iv)).size).toBe(300);
+    expect(other.subkey).not.toBe(one[0]?.subkey);
+  });
+});
+
 describe('salts', () => {
   it('are one per field, 16 bytes, never the same', async () => {
     const secrets = await open();
