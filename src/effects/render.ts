@@ -26,10 +26,6 @@ export interface RenderedOutcome {
 export function renderOutcome(outcome: RunOutcome, context: RenderContext): RenderedOutcome {
   const status = statusOf(outcome.decision, outcome.repeat);
   const self = `${context.publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}`;
-  const headers: Record<string, string> = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
-  if (status >= 300) headers['x-should-retry'] = shouldRetry(outcome) ? 'true' : 'false';
-  if (outcome.retryAfterMs !== null)
-    headers['retry-after'] = String(Math.max(1, Math.ceil(outcome.retryAfterMs / 1000)));
   const { code, message, policy, rule } = outcome.reason;
   const body: Record<string, Json> = {
     decision: outcome.decision,
@@ -53,7 +49,17 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
     body['budgets'] = outcome.budgets.map((budget) => budgetToWire(budget, context.forAgent));
   if (outcome.observed !== null) body['observed'] = { would: outcome.observed.would, rule: outcome.observed.rule };
   if (outcome.retryAfterMs !== null) body['retry_after_ms'] = outcome.retryAfterMs;
-  return { status, headers, body };
+  return { status, headers: outcomeHeaders(outcome), body };
+}
+
+/** The headers that say which decision it is, for an answer whose status is the decision's. */
+export function outcomeHeaders(outcome: RunOutcome): Record<string, string> {
+  const headers: Record<string, string> = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
+  if (statusOf(outcome.decision, outcome.repeat) >= 300)
+    headers['x-should-retry'] = shouldRetry(outcome) ? 'true' : 'false';
+  if (outcome.retryAfterMs !== null)
+    headers['retry-after'] = String(Math.max(1, Math.ceil(outcome.retryAfterMs / 1000)));
+  return headers;
 }
 
 /** Generated SDKs repeat 409 and 5xx by themselves unless told not to: only waiting for a running call is worth it. */

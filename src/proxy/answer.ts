@@ -1,7 +1,7 @@
 import type { KeptResult } from '../effects/effect.ts';
 import type { RunOutcome, RunResult } from '../effects/outcome.ts';
 import type { Principal } from '../effects/principal.ts';
-import { renderOutcome } from '../effects/render.ts';
+import { outcomeHeaders, renderOutcome } from '../effects/render.ts';
 import type { Problem } from '../effects/run-request.ts';
 import type { UpstreamResponse } from '../effects/upstream.ts';
 import { returnedHeaders } from './headers.ts';
@@ -39,22 +39,15 @@ export function problemAnswer(ports: Ports, problem: Problem, request: AnswerCon
 export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
   if (result.kind === 'problem') return problemAnswer(ports, inHeaders(result.problem), context.request);
   const { outcome } = result;
-  const rendered = renderOutcome(outcome, {
-    publicUrl: ports.settings().publicUrl,
-    receiptView: ports.receiptView,
-    forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
-  });
-  const own = { ...rendered.headers, ...outcomeHeaders(ports, outcome) };
+  const own = outcomeHeaders(outcome);
+  addProxyHeaders(own, ports, outcome);
   if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.response !== null) {
     const { response } = outcome;
     // Headers of the decision go with its own status; here the status is the upstream's.
     if (response.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
-    return {
-      status: response.status,
-      headers: { ...upstreamHeaders(ports, response, context), ...own },
-      body: response.body,
-    };
+    const headers = upstreamHeaders(ports, response, context);
+    return { status: response.status, headers: Object.assign(headers, own), body: response.body };
   }
   if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
     const replayed = replay(outcome.result);
@@ -63,6 +56,11 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
       return { ...replayed, headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' } };
     }
   }
+  const rendered = renderOutcome(outcome, {
+    publicUrl: ports.settings().publicUrl,
+    receiptView: ports.receiptView,
+    forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
+  });
   return {
     status: rendered.status,
     headers: { 'content-type': 'application/json; charset=utf-8', ...own },
@@ -80,8 +78,8 @@ function inHeaders(problem: Problem): Problem {
   return { ...problem, errors };
 }
 
-function outcomeHeaders(ports: Ports, outcome: RunOutcome): Record<string, string> {
-  const headers: Record<string, string> = {};
+/** Says in headers what the body of a decision would have said. */
+function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome: RunOutcome): void {
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') {
     headers['svc-receipt'] =
       `${ports.settings().publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}/receipt`;
@@ -89,7 +87,6 @@ function outcomeHeaders(ports: Ports, outcome: RunOutcome): Record<string, strin
   if (outcome.observed !== null) headers['svc-observed'] = outcome.observed.would;
   if ('settlement' in outcome && outcome.settlement === 'pending') headers['svc-settlement'] = 'pending';
   if (outcome.decision === 'committed' && outcome.responseTruncated) headers['svc-response-truncated'] = 'true';
-  return headers;
 }
 
 function upstreamHeaders(
