@@ -24,6 +24,30 @@ export function isKnownHost(
   return onLoopback && LOOPBACK.some((loopback) => loopback === name);
 }
 
+/** Known hosts that are remembered; a client may add any port to a name. */
+const MAX_REMEMBERED = 100;
+
+/** {@link isKnownHost} that remembers which hosts it has found known, until the settings change. */
+export function createHostCheck(
+  settings: () => Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
+): (host: string | undefined, localAddress: string | undefined) => boolean {
+  const known = new Set<string>();
+  let { publicUrl, allowedHosts } = settings();
+  return (host, localAddress) => {
+    const now = settings();
+    if (now.publicUrl !== publicUrl || now.allowedHosts !== allowedHosts) {
+      ({ publicUrl, allowedHosts } = now);
+      known.clear();
+    }
+    const asked = `${localAddress ?? ''} ${host ?? ''}`;
+    if (known.has(asked)) return true;
+    if (!isKnownHost(host, localAddress, now)) return false;
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.add(asked);
+    return true;
+  };
+}
+
 /** Whether a browser's `Origin` is a page of this gateway. `null` and unparsable origins are not. */
 export function isKnownOrigin(
   origin: string,

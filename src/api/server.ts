@@ -15,7 +15,7 @@ import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
-import { isKnownHost, isKnownOrigin } from './host-check.ts';
+import { createHostCheck, isKnownOrigin } from './host-check.ts';
 import type { ApiSettings } from './ports.ts';
 import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
@@ -89,6 +89,7 @@ export function createServer(options: ServerOptions): ApiApp {
     },
   });
 
+  const isHost = createHostCheck(settings);
   let isClosing = false;
   app.addHook('preClose', async () => {
     isClosing = true;
@@ -97,7 +98,7 @@ export function createServer(options: ServerOptions): ApiApp {
     reply.header('x-request-id', request.id);
     const { localAddress } = request.socket;
     const { origin, host } = request.headers;
-    if (!isKnownHost(host, localAddress, settings())) {
+    if (!isHost(host, localAddress)) {
       done(
         refuse(
           'host_not_allowed',

@@ -1,7 +1,5 @@
 import type { Json, JsonObject } from './json.ts';
 
-const LONE_SURROGATE = /\p{Surrogate}/u;
-
 /**
  * The canonical form of a JSON value (RFC 8785, JCS): names sorted by UTF-16 code units, no white space, numbers and
  * strings as ECMAScript writes them. Two values are equal as JSON exactly when their canonical forms are equal texts.
@@ -42,7 +40,7 @@ function canonicalObject(object: JsonObject): string {
 }
 
 function quote(text: string): string {
-  if (LONE_SURROGATE.test(text)) throw new TypeError('a text with a lone surrogate has no JSON form');
+  if (!text.isWellFormed()) throw new TypeError('a text with a lone surrogate has no JSON form');
   return JSON.stringify(text);
 }
 

@@ -25,9 +25,11 @@ export function createElapsed(): () => number {
   let wall = Date.now();
   let total = 0;
   return () => {
-    const [monotonicNow, wallNow] = [performance.now(), Date.now()];
+    const monotonicNow = performance.now();
+    const wallNow = Date.now();
     total += Math.max(monotonicNow - monotonic, wallNow - wall);
-    [monotonic, wall] = [monotonicNow, wallNow];
+    monotonic = monotonicNow;
+    wall = wallNow;
     return total;
   };
 }

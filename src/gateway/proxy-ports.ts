@@ -62,7 +62,10 @@ export function proxyPorts(parts: {
           changes: request.method !== 'GET' && request.method !== 'HEAD',
         },
       ),
-    settings: () => ({ ...parts.settings(), bodyLimit: current().configuration.limits.bodyBytes }),
+    settings: () => {
+      const { publicUrl, queryKey, depthLimit } = parts.settings();
+      return { publicUrl, queryKey, depthLimit, bodyLimit: current().configuration.limits.bodyBytes };
+    },
     now: () => store.now(),
     newId,
     onAccessChanged(listener) {
