@@ -25,6 +25,8 @@ export interface RedisServer {
   stop(): Promise<void>;
 }
 
+const APT = '/usr/bin/apt-get';
+
 /** Where fsync costs nothing: what the tests show does not depend on the medium. */
 const MEMORY = '/dev/shm';
 
@@ -42,13 +44,13 @@ function find(): string {
   const onPath = (process.env['PATH'] ?? '').split(':').map((folder) => join(folder, 'redis-server'));
   const found = onPath.find((path) => existsSync(path));
   if (found !== undefined) return found;
-  if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) {
+  if (process.getuid?.() !== 0 || !existsSync(APT)) {
     throw new Error('redis-server 7.0 or later is needed: install it, or name it in REDIS_SERVER');
   }
   const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
   const options = { env: environment, stdio: 'ignore' } as const;
-  execFileSync('apt-get', ['update', '-qq'], options);
-  execFileSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', 'redis-tools', 'redis-server'], options);
+  execFileSync(APT, ['update', '-qq'], options);
+  execFileSync(APT, ['install', '-y', '-qq', '--no-install-recommends', 'redis-tools', 'redis-server'], options);
   return '/usr/bin/redis-server';
 }
 

@@ -3,7 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
-import { admitRequest, committed, dispatched, permit, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import {
+  admitRequest,
+  budgetOf,
+  committed,
+  dispatched,
+  permit,
+  settleRequest,
+  WORKSPACE,
+} from '../contract/requests.ts';
 import { redisOptions } from '../redis/contract.ts';
 import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
 
@@ -24,7 +32,9 @@ async function server(settings: readonly string[] = []): Promise<RedisServer> {
 }
 
 async function open(of: RedisServer, more: Partial<RedisStoreOptions> = {}): Promise<RedisStore> {
-  const store = await openRedisStore(redisOptions(of, { journalFolder: join(folder, more.gatewayId ?? 'gw-1'), ...more }));
+  const store = await openRedisStore(
+    redisOptions(of, { journalFolder: join(folder, more.gatewayId ?? 'gw-1'), ...more }),
+  );
   closers.push(() => store.close());
   return store;
 }
@@ -78,7 +88,10 @@ describe('a governed call', () => {
 
 async function scriptCalls(of: RedisServer): Promise<number> {
   const stats = await of.client.info('commandstats');
-  return [...stats.matchAll(/cmdstat_(?:evalsha|eval):calls=(\d+)/g)].reduce((sum, [, calls]) => sum + Number(calls), 0);
+  return [...stats.matchAll(/cmdstat_(?:evalsha|eval):calls=(\d+)/g)].reduce(
+    (sum, [, calls]) => sum + Number(calls),
+    0,
+  );
 }
 
 describe('a store that cannot be reached', () => {
@@ -93,6 +106,34 @@ describe('a store that cannot be reached', () => {
     of.signal('SIGCONT');
     await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
     await until(() => store.health().ready);
+  });
+
+  it('admitted what it never answered: that ends as not dispatched, and its key and budget are free', async () => {
+    const of = await server();
+    const store = await open(of);
+    await dispatched(store);
+    of.signal('SIGSTOP');
+    const requests = Array.from({ length: 5 }, () => admitRequest({ verdict: permit([budgetOf(1000, 10)]) }));
+    const answers = await Promise.allSettled(requests.map((request) => store.admit(request)));
+    expect(answers.map(({ status }) => status)).toEqual(requests.map(() => 'rejected'));
+    of.signal('SIGCONT');
+    for (const { effectId } of requests) {
+      await until(async () => (await store.effect(WORKSPACE, effectId))?.life.state === 'failed');
+    }
+    expect((await store.budgets(WORKSPACE)).filter(({ held }) => held > 0)).toEqual([]);
+    for (const request of requests) {
+      expect(await store.admit({ ...request, nonce: `${request.nonce}.again` })).toMatchObject({ kind: 'dispatch' });
+    }
+  });
+
+  it('recognises the owner that asks again with its nonce', async () => {
+    const store = await open(await server());
+    const request = admitRequest();
+    const first = await store.admit(request);
+    const second = await store.admit(request);
+    expect([first, second]).toMatchObject([{ kind: 'dispatch' }, { kind: 'dispatch' }]);
+    expect(await store.admit({ ...request, nonce: 'another' })).toMatchObject({ kind: 'existing' });
+    expect(await store.ledger(WORKSPACE, 0, 10)).toHaveLength(1);
   });
 
   it('is restarted: nothing is lost, and it goes on in the next epoch', async () => {
@@ -227,7 +268,8 @@ describe('what another gateway does', () => {
 
   it('meets the same limits: a budget is never overspent by two gateways', async () => {
     const of = await server();
-    const stores = [await open(of, { gatewayId: 'gw-1' }), await open(of, { gatewayId: 'gw-2' })];
+    const one = await open(of, { gatewayId: 'gw-1' });
+    const two = await open(of, { gatewayId: 'gw-2' });
     const budget = {
       kind: 'budget',
       rule: 'r/r',
@@ -240,8 +282,10 @@ describe('what another gateway does', () => {
       amount: 1,
     } as const;
     const answers = await Promise.all(
-      Array.from({ length: 256 }, (_, n) => stores[n % 2]?.admit(admitRequest({ verdict: permit([budget]) }))),
+      Array.from({ length: 256 }, (_, n) =>
+        (n % 2 === 0 ? one : two).admit(admitRequest({ verdict: permit([budget]) })),
+      ),
     );
-    expect(answers.filter((answer) => answer?.kind === 'dispatch')).toHaveLength(100);
+    expect(answers.filter((answer) => answer.kind === 'dispatch')).toHaveLength(100);
   });
 });

@@ -139,6 +139,21 @@ describe('a tail of the log that is lost', () => {
     await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
   });
 
+  it('is not handed in by an empty journal under the name of one that is lost', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { url: route.url });
+    await dispatched(one);
+    route.cut();
+    await one.close();
+    await expect(open(of, { journalFolder: join(folder, 'empty') })).rejects.toThrow('declare gw-1 lost');
+    const two = await open(of, { gatewayId: 'gw-2' });
+    await two.recoverLost('gw-1');
+    await of.restart();
+    await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
+  });
+
   it('waits for no gateway that left in order', async () => {
     const of = await server();
     const one = await open(of, { gatewayId: 'gw-1' });

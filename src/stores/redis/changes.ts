@@ -95,11 +95,7 @@ export async function watchChanges(parts: {
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
     if (epoch !== '' && (open !== '1' || !sameHistory)) await fleet.recover(workspace).catch(() => undefined);
-    const before = versions.get(workspace);
-    if (before === undefined) {
-      versions.set(workspace, { epoch, pauses: Number(pauses), keys: Number(keys) });
-      return;
-    }
+    const before = versionsOf(workspace);
     // A look may be older than what was told since; only a new epoch may begin with lower versions.
     const anew = before.epoch !== '' && before.epoch !== epoch;
     before.epoch = epoch;

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, StepJournal } from '../journal/step-journal.ts';
-import { metaKey, keyOf, plainText } from './names.ts';
+import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
+import { textsOf } from './connection.ts';
 import type { ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
 
@@ -82,6 +83,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */
   async function attachInstallation(): Promise<string> {
     const mayMint = journal.memory === null || accepting;
+    if (journal.memory === null) await checkName();
     const candidate = journal.memory?.installId ?? randomUUID();
     let reply = await run('join', '', '', [candidate, '', mayMint ? '1' : '']);
     if (reply[0] === 'foreign' && journal.memory === null) {
@@ -89,9 +91,18 @@ export function createFleet(settings: FleetSettings): Fleet {
       reply = await run('join', '', '', [String(there), '', '']);
       installId = String(there);
     } else installId = candidate;
-    const epoch = await joined('', reply);
-    if (journal.memory === null) await journal.remember({ installId, gatewayId });
-    return epoch;
+    const isKnown = reply[0] !== 'absent' && reply[0] !== 'foreign';
+    if (isKnown && journal.memory === null) await journal.remember({ installId, gatewayId });
+    return joined('', reply);
+  }
+
+  /** A name that is registered belongs to a journal with acknowledged steps; an empty one must not speak for it. */
+  async function checkName(): Promise<void> {
+    const registered = await topology.primaryOf('').connection().command('HEXISTS', keyOf('', 'gw'), gatewayId);
+    if (Number(registered) === 0) return;
+    throw new Error(
+      `gateway ${gatewayId} is registered in the store, and its journal is not in the folder given: give it its folder back, or start under another name and declare ${gatewayId} lost`,
+    );
   }
 
   async function attachWorkspace(workspace: string): Promise<string> {
@@ -120,7 +131,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   async function joined(workspace: string, reply: readonly string[]): Promise<string> {
-    const [tag, epoch = '', steps = '0', now = ''] = reply;
+    const [tag = '', epoch = '', steps = '0', now = ''] = reply;
     switch (tag) {
       case 'joined': {
         const head = journal.heads().get(workspace);
@@ -221,12 +232,19 @@ export function createFleet(settings: FleetSettings): Fleet {
     waiting: () => waiting,
     rolledBack: () => rolledBack,
     async recoverLost(gateway) {
-      for (const workspace of waiting.keys()) {
-        const epoch = await topology.primaryOf(workspace).connection().command('HGET', metaKey(workspace), 'epoch');
-        await openEpoch(workspace, String(epoch), gateway).catch((error: unknown) => {
+      if (gateway === gatewayId) throw new Error(`gateway ${gateway} is this one: its journal is here`);
+      const [entered] = await topology
+        .primaryOf('')
+        .connection()
+        .pipeline([['SMEMBERS', keyOf('', 'entered')]]);
+      for (const workspace of ['', ...textsOf(entered).map(fromPlainText)]) {
+        const home = topology.primaryOf(workspace).connection();
+        const epoch = String(await home.command('HGET', metaKey(workspace), 'epoch'));
+        await openEpoch(workspace, epoch, gateway).catch((error: unknown) => {
           // Others may still be awaited.
           if (!(error instanceof StoreUnavailable)) throw error;
         });
+        if (!waiting.has(workspace)) await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
       }
     },
     async acceptLoss() {

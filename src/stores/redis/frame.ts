@@ -80,7 +80,8 @@ export function createFrame(parts: {
     for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
       const epoch = await fleet.attach(workspace);
       const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
-      switch (reply[0]) {
+      const [tag = ''] = reply;
+      switch (tag) {
         case 'ok':
           return reply;
         case 'absent':
@@ -97,7 +98,7 @@ export function createFrame(parts: {
           void topology.relocate().catch(() => undefined);
           throw new StoreUnavailable('Redis: the server is no longer a primary');
         default:
-          throw new TypeError(`script ${name} answered ${reply[0] ?? 'nothing'}`);
+          throw new TypeError(`script ${name} answered ${tag}`);
       }
     }
     throw new StoreUnavailable('Redis: the store changes its epoch over and over');

@@ -36,15 +36,20 @@ export function tagOfChannel(channel: string): string {
  * marks a document in scripts; such strings are escaped, and marked as escaped.
  */
 export function plainText(text: string): string {
-  return NEEDS_ESCAPE.test(text) ? `\u0001${JSON.stringify(text)}` : text;
+  return NEEDS_ESCAPE.test(text) || text.startsWith(MARK) || text.includes('\0')
+    ? `${MARK}${JSON.stringify(text)}`
+    : text;
 }
 
 // With the flag `u`, a surrogate matches only where it is alone.
-const NEEDS_ESCAPE = /^\u0001|[\0\p{Surrogate}]/u;
+const NEEDS_ESCAPE = /\p{Surrogate}/u;
+
+/** Stands before an escaped string. */
+const MARK = '\u0001';
 
 /** The string that {@link plainText} was made from. */
 export function fromPlainText(text: string): string {
-  if (!text.startsWith('\u0001')) return text;
+  if (!text.startsWith(MARK)) return text;
   const parsed: unknown = JSON.parse(text.slice(1));
   if (typeof parsed !== 'string') throw new TypeError('an escaped string is not a string');
   return parsed;

@@ -16,6 +16,7 @@ import { createFleet } from './fleet.ts';
 import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
 import { rowOfDraft } from './ledger-events.ts';
+import { notDispatched, watchLostAnswers } from './lost-answers.ts';
 import { createRecords } from './records.ts';
 import {
   resolutionOf,
@@ -148,13 +149,26 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   });
   const holdings = createHoldings(frame, now);
   const throttle = createThrottle();
+  const lostAnswers = watchLostAnswers(frame);
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
 
-  // Writes of each workspace that the journal knows may wait for this gateway.
-  await fleet.attach('').catch(ignoreUnavailable);
-  for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
-  await controls.drainOutbox().catch(ignoreUnavailable);
+  const flushing = setInterval(() => void flushCounted().catch(() => undefined), 1000);
+  flushing.unref();
+
+  try {
+    // Writes of each workspace that the journal knows may wait for this gateway.
+    await fleet.attach('').catch(ignoreUnavailable);
+    for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
+    await controls.drainOutbox().catch(ignoreUnavailable);
+  } catch (error) {
+    clearInterval(flushing);
+    lostAnswers.close();
+    topology.close();
+    subscriber.close();
+    await journal.close();
+    throw error;
+  }
 
   const watched = await watchChanges({
     frame,
@@ -181,9 +195,6 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     }
     for (const [workspace, drafts] of byWorkspace) await append(workspace, drafts);
   }
-  const flushing = setInterval(() => void flushCounted().catch(() => undefined), 1000);
-  flushing.unref();
-
   async function append(workspace: string, events: readonly LedgerDraft[]): Promise<void> {
     if (events.length === 0) return;
     await frame.step('append', workspace, [JSON.stringify(events.map(rowOfDraft))]);
@@ -196,11 +207,17 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       maxFreezeMs: options.maxFreezeMs,
       quiet: throttle.quiet(workspace, idempotencyKey, now()),
     });
-    const reply = await frame.step('admit', workspace, args, {
-      // What others wrote is told only when it is as durable as what one writes oneself.
-      confirm: ({ tag }) => !preview && (tag === 'existing' || tag === 'pending' || tag === 'expired'),
-      undurable: (done) => takeBack(request, done),
-    });
+    lostAnswers.askedAgain(request);
+    const reply = await frame
+      .step('admit', workspace, args, {
+        // What others wrote is told only when it is as durable as what one writes oneself.
+        confirm: ({ tag }) => !preview && (tag === 'existing' || tag === 'pending' || tag === 'expired'),
+        undurable: (done) => takeBack(request, done),
+      })
+      .catch((error: unknown) => {
+        if (!preview) lostAnswers.lost(request);
+        throw error;
+      });
     const { admission, counted } = admissionOf(request, reply);
     if (preview) return admission;
     const word = throttleWord(admission);
@@ -215,24 +232,11 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     if (reply.tag !== 'dispatch') return;
     const { admission } = admissionOf(request, reply);
     if (admission.kind !== 'dispatch' || admission.effect.life.state !== 'executing') return;
+    const { id, life } = admission.effect;
     await frame.step(
       'settle',
       request.workspace,
-      settleArguments({
-        workspace: request.workspace,
-        effectId: admission.effect.id,
-        fence: admission.effect.life.lease.fence,
-        outcome: { kind: 'failed', result: null },
-        settledBy: { by: 'owner' },
-        evidence: {
-          code: 'not_dispatched',
-          message: 'The admission could not be made durable; nothing was sent.',
-          status: null,
-          startedAt: null,
-          endedAt: null,
-        },
-        stages: [],
-      }),
+      settleArguments(notDispatched(request.workspace, id, life.lease.fence)),
     );
   }
 
@@ -349,6 +353,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     acceptLoss: fleet.acceptLoss,
     async close() {
       clearInterval(flushing);
+      lostAnswers.close();
       await watched.close();
       await frame.close();
       await fleet.leave().catch(ignoreUnavailable);

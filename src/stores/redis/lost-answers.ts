@@ -1,0 +1,108 @@
+import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
+import { fieldsOf, textsOf } from './connection.ts';
+import { effectOf } from './effect-record.ts';
+import type { Frame } from './frame.ts';
+import { keyOf, plainText } from './names.ts';
+import { settleArguments } from './settle.ts';
+
+/** When an admission whose answer was lost is looked for, ms after it was lost. What was under way may arrive late. */
+const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
+
+/** At most so many are remembered; beyond that leases end by their time. */
+const REMEMBERED = 10_000;
+
+/**
+ * Admissions whose answer never came. The caller was told that the store is unavailable and sent nothing; but the
+ * store may have admitted them, and they would end as unknown outcomes that nobody can resolve. So they are looked
+ * for by their nonce, and settled as what they are: not dispatched.
+ */
+export interface LostAnswers {
+  lost(request: AdmitRequest): void;
+  /** The same admission is asked for again. */
+  askedAgain(request: AdmitRequest): void;
+  close(): void;
+}
+
+interface Lost {
+  readonly workspace: string;
+  readonly key: string;
+  readonly nonce: string;
+  readonly since: number;
+  looked: number;
+}
+
+export function watchLostAnswers(frame: Frame): LostAnswers {
+  const open = new Map<string, Lost>();
+  let looking = false;
+
+  const nameOf = ({ workspace, nonce }: AdmitRequest): string => `${workspace}\n${nonce}`;
+
+  async function look({ workspace, key, nonce }: Lost): Promise<boolean> {
+    const [id] = await frame.commands(workspace, [['GET', keyOf(workspace, `k:${plainText(key)}`)]]);
+    if (typeof id !== 'string') return false;
+    const [hash] = await frame.commands(workspace, [['HGETALL', keyOf(workspace, `e:${id}`)]]);
+    const fields = fieldsOf(textsOf(hash));
+    const state = fields.get('st');
+    if (fields.get('nonce') !== plainText(nonce) || (state !== 'executing' && state !== 'unknown')) return false;
+    const effect = effectOf(fields);
+    if (effect.life.state !== 'executing' && effect.life.state !== 'unknown') return false;
+    await frame.step(
+      'settle',
+      workspace,
+      settleArguments(notDispatched(workspace, effect.id, effect.life.lease.fence)),
+    );
+    return true;
+  }
+
+  async function round(): Promise<void> {
+    if (looking) return;
+    looking = true;
+    try {
+      for (const [name, it] of open) {
+        const due = LOOKED_FOR_AT[it.looked];
+        if (due !== undefined && performance.now() - it.since < due) continue;
+        const found = await look(it);
+        it.looked += 1;
+        if (found || it.looked >= LOOKED_FOR_AT.length) open.delete(name);
+      }
+    } catch (error) {
+      // The store is still away: they are looked for when it is back.
+      if (!(error instanceof StoreUnavailable)) throw error;
+    } finally {
+      looking = false;
+    }
+  }
+  const timer = setInterval(() => {
+    if (open.size > 0) void round();
+  }, 500);
+  timer.unref();
+
+  return {
+    lost(request) {
+      if (open.size >= REMEMBERED) return;
+      const { workspace, idempotencyKey, nonce } = request;
+      open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), looked: 0 });
+    },
+    askedAgain: (request) => void open.delete(nameOf(request)),
+    close: () => clearInterval(timer),
+  };
+}
+
+/** The settlement of an attempt that was admitted and never sent. */
+export function notDispatched(workspace: string, effectId: string, fence: SettleRequest['fence']): SettleRequest {
+  return {
+    workspace,
+    effectId,
+    fence,
+    outcome: { kind: 'failed', result: null },
+    settledBy: { by: 'owner' },
+    evidence: {
+      code: 'not_dispatched',
+      message: 'The admission could not be made durable, or its answer was lost; nothing was sent.',
+      status: null,
+      startedAt: null,
+      endedAt: null,
+    },
+    stages: [],
+  };
+}
