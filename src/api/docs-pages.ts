@@ -61,10 +61,8 @@ export function addDocsPages(app: ApiApp): void {
       .send(createReadStream(file));
   });
 
-  app.get('/docs/errors', async (_request, reply) => {
-    const rows = Object.entries(CODES).map(([code, { title }]) => `- [\`${code}\`](/docs/errors/${code}) ${title}`);
-    return sendPage(reply, page('Codes', markdownToHtml(`# Codes\n\n${rows.join('\n')}\n`)));
-  });
+  for (const path of ['/docs/errors', '/docs/errors/'])
+    app.get(path, async (_request, reply) => sendPage(reply, page('Codes', markdownToHtml(await indexOfCodes()))));
   app.get<{ Params: { code: string } }>('/docs/errors/:code', async (request, reply) => {
     const { code } = request.params;
     if (!Object.hasOwn(CODES, code)) throw refuse('not_found', 'There is no such code.');
@@ -73,6 +71,16 @@ export function addDocsPages(app: ApiApp): void {
       return secured(reply).type('text/markdown; charset=utf-8').send(text);
     return sendPage(reply, page(code, markdownToHtml(text)));
   });
+}
+
+/** The table of all codes; where the installation has no pages, their titles. */
+async function indexOfCodes(): Promise<string> {
+  try {
+    return await readFile(fileURLToPath(new URL('README.md', ERROR_PAGES)), 'utf8');
+  } catch {
+    const rows = Object.entries(CODES).map(([code, { title }]) => `- [\`${code}\`](/docs/errors/${code}) ${title}`);
+    return `# Codes\n\n${rows.join('\n')}\n`;
+  }
 }
 
 /** The page of a code; where the installation has no pages, its title. */

@@ -74,14 +74,15 @@ function table(lines: readonly string[]): string {
   return `<table><thead>${cells(head, 'th')}</thead><tbody>${body.map((row) => cells(row, 'td')).join('')}</tbody></table>`;
 }
 
-/** Code spans first: nothing within them is marked up. */
+/** Code spans and links first, whichever begins earlier: nothing within a code span is marked up, a label may hold one. */
 function inline(text: string): string {
   return text
-    .split(/(`[^`]+`)/)
+    .split(/(`[^`]+`|\[(?:`[^`]+`|[^`\]])*\]\([^()\s]+\))/)
     .map((part) => {
       if (/^`[^`]+`$/.test(part)) return `<code>${escapeHtml(part.slice(1, -1))}</code>`;
+      const [, label, href] = /^\[(.*)\]\(([^()\s]+)\)$/.exec(part) ?? [];
+      if (label !== undefined && href !== undefined) return link(inline(label), escapeHtml(href));
       return escapeHtml(part)
-        .replaceAll(/\[([^\]]*)\]\(([^()\s]+)\)/g, (_all, label: string, href: string) => link(label, href))
         .replaceAll(/\*\*([^*]+)\*\*/g, '<strong>$1</strong>')
         .replaceAll(/(^|[\s(])\*([^*\s][^*]*)\*/g, '$1<em>$2</em>');
     })

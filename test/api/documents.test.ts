@@ -102,7 +102,8 @@ describe('pages', () => {
       );
     }
     const index = await rig.send('GET', '/docs/errors', { key: null });
-    for (const code of Object.keys(CODES)) expect(index.text).toContain(`/docs/errors/${code}`);
+    for (const code of Object.keys(CODES))
+      expect(index.text).toContain(`<a href="/docs/errors/${code}"><code>${code}</code></a>`);
     expect((await rig.send('GET', '/docs/errors/..%2f..%2fpackage', { key: null })).status).toBe(404);
     expect((await rig.send('GET', '/docs/errors/constructor', { key: null })).status).toBe(404);
   });
@@ -142,6 +143,7 @@ describe('markdown', () => {
       '[p](not_found.md) [h](https://x.example/) [bad](javascript:alert) [b](//evil)',
       '<p><a href="/docs/errors/not_found">p</a> <a href="https://x.example/">h</a> bad b</p>',
     ],
+    ['[`a_b`](a_b.md) `[c](d.md)`', '<p><a href="/docs/errors/a_b"><code>a_b</code></a> <code>[c](d.md)</code></p>'],
     ['<script>alert(1)</script>', '<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>'],
     ['-x\n#y', '<p>-x #y</p>'],
     ['- ', '<ul><li></li></ul>'],
