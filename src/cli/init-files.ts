@@ -1,3 +1,4 @@
+import { isAbsolute } from 'node:path';
 import type { Draft, DraftTool } from './openapi-draft.ts';
 
 export interface InitChoices {
@@ -6,16 +7,27 @@ export interface InitChoices {
   readonly upstream: string;
   readonly workspace: string;
   readonly agent: string;
+  /** Folder of the files, as seen from where `svc` runs: `.`, `my-gateway`. Paths in them begin with it. */
+  readonly folder: string;
 }
 
 /** Text of a first `gateway.yaml`: commented, policy only observes. */
 export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
-  const { upstream } = choices;
+  const { upstream, folder } = choices;
+  const file = folder === '.' ? 'gateway.yaml' : `${folder.replace(/[\r\n]+/g, ' ')}/gateway.yaml`;
+  const within = (name: string): string =>
+    folder === '.'
+      ? `./${name}`
+      : isAbsolute(folder) || folder.startsWith('..')
+        ? `${folder}/${name}`
+        : `./${folder}/${name}`;
   const lines = [
     `# yaml-language-server: $schema=${schema}`,
-    '# Written by `svc init`. Check it with `svc config check gateway.yaml`; `svc doctor gateway.yaml` looks around it too.',
+    `# Written by \`svc init\`. Check it with \`svc config check ${file}\`; \`svc doctor ${file}\` looks around it too.`,
+    '# Paths are relative to the folder that `svc` is started in.',
     'server: { host: 127.0.0.1, port: 8080 }',
-    'store: { kind: embedded, path: ./data }      # effects, keys, budgets and receipts; back this folder up',
+    '# Effects, keys, budgets and receipts; back this folder up.',
+    `store: { kind: embedded, path: ${quoted(within('data'))} }`,
     '',
     'users:                                       # people: owners of agents, approvers',
     '  - { id: operator, roles: [approver] }',
@@ -26,7 +38,7 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     '',
     '# observe: every call is decided and recorded, but what policy alone would stop goes through, with `observed` in',
     '# the answer. When the recorded decisions are what you want, say enforce.',
-    'policies: { paths: [./policies], mode: observe }',
+    `policies: { paths: [${quoted(within('policies'))}], mode: observe }`,
     '',
     'upstreams:',
     `  - id: ${upstream}`,

@@ -1,5 +1,5 @@
-import { access, mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { join, normalize, sep } from 'node:path';
 import { cancel, isCancel, text } from '@clack/prompts';
 import type { Command } from 'commander';
 import { parse } from 'yaml';
@@ -35,13 +35,14 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
     .option('--name <id>', 'id of the upstream (default: from the host name)')
     .option('--agent <id>', 'id of the agent (default: agent)')
     .option('--workspace <id>', 'id of the workspace (default: default)')
-    .option('--dir <folder>', 'where the files go', '.')
+    .option('--dir <folder>', 'folder of the files and of the store', '.')
     .option('--force', 'overwrite files that are there')
     .option('--yes', 'ask nothing')
     .option('--json', 'print JSON; asks nothing')
     .action(async (options: InitOptions) => {
       const upstreamUrl = toOrigin(options.upstream);
       const ask = terminal.interactive && !options.yes && !options.json;
+      const folder = plainFolder(options.dir);
       const upstream = options.name ?? upstreamName(upstreamUrl);
       const choices: InitChoices = {
         upstreamUrl,
@@ -52,14 +53,13 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
           options.agent ?? (ask ? await askAgent() : 'agent'),
           /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/,
         ),
+        folder,
       };
-      const files = { gateway: join(options.dir, 'gateway.yaml'), policy: join(options.dir, 'policies', 'first.yaml') };
-      for (const file of Object.values(files))
-        if (!options.force && (await exists(file)))
-          throw new CommandFailure(`${file} is there already; --force overwrites it`);
+      const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
+      if (!options.force) await refuseToDisturb(folder, files);
       const found = await findDocument(upstreamUrl);
       const draft = found === null ? { tools: [], skipped: [] } : draftTools(found.document, choices.upstream);
-      await mkdir(join(options.dir, 'policies'), { recursive: true });
+      await mkdir(join(folder, 'policies'), { recursive: true });
       await writeFile(files.gateway, gatewayFile(choices, draft, schemaUrl('gateway')));
       await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
       if (options.json)
@@ -72,18 +72,16 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
           ? 'No OpenAPI document was found: reads pass, writes are refused until you declare them (see the comments).'
           : `${draft.tools.length} tools from ${found.url}${draft.skipped.length > 0 ? `, ${draft.skipped.length} left out (named at the end of the file)` : ''}.`,
       );
-      if (options.dir === '.') {
-        const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
-        if (checked.exit !== 0) {
-          terminal.err(checked.text.trimEnd());
-          exit(1);
-        }
+      const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
+      if (checked.exit !== 0) {
+        terminal.err(checked.text.trimEnd());
+        exit(1);
       }
       terminal.out('');
-      terminal.out(`Next, in ${options.dir === '.' ? 'this folder' : options.dir}:`);
-      terminal.out('  npx svc start --config gateway.yaml');
+      terminal.out(checked.exit === 0 ? 'Next, in this folder:' : 'Mend that first. Then, in this folder:');
+      terminal.out(`  npx svc start --config ${files.gateway}`);
       terminal.out(
-        `  npx svc keys create --config gateway.yaml --kind agent --workspace ${choices.workspace} --agent ${choices.agent}`,
+        `  npx svc keys create --config ${files.gateway} --kind agent --workspace ${choices.workspace} --agent ${choices.agent}`,
       );
       terminal.out(`and point the agent at http://127.0.0.1:8080/${choices.upstream} with the key in X-API-Key.`);
     });
@@ -119,6 +117,29 @@ async function askAgent(): Promise<string> {
   if (!isCancel(answer)) return answer;
   cancel('Nothing was written.');
   throw new CommandFailure('cancelled');
+}
+
+/** `./my-gateway/` becomes `my-gateway`, with `/` on every system. */
+function plainFolder(dir: string): string {
+  return normalize(dir)
+    .split(sep)
+    .join('/')
+    .replace(/(?<=.)\/+$/, '');
+}
+
+/** Nothing is overwritten, and no policies are put in force that somebody wrote for another configuration. */
+async function refuseToDisturb(
+  folder: string,
+  files: { readonly gateway: string; readonly policy: string },
+): Promise<void> {
+  for (const file of Object.values(files))
+    if (await exists(file)) throw new CommandFailure(`${file} is there already; --force overwrites it`);
+  const policies = join(folder, 'policies');
+  const [other] = (await readdir(policies).catch(() => [])).filter((name) => /\.ya?ml$/.test(name));
+  if (other !== undefined)
+    throw new CommandFailure(
+      `${join(policies, other)} is there already and would be in force too; name a folder of its own, e.g. --dir my-gateway`,
+    );
 }
 
 async function exists(file: string): Promise<boolean> {

@@ -1,8 +1,8 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { svc } from './run.ts';
@@ -134,6 +134,21 @@ test('in front of an API without a document reads pass, and the files hold', asy
   expect(configuration.routes).toMatchObject([{ upstream: 'shop', prefix: '/shop', undeclared: 'passthrough_reads' }]);
 });
 
+test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
+  'with --dir %s the paths in the file hold where svc runs',
+  async (dir) => {
+    const folder = dir === '/absolute' ? join(process.cwd(), 'absolute') : dir;
+    folders.push(resolve(folder));
+    const { code, out } = await svc('init', '--upstream', await api({}), '--yes', '--dir', folder);
+    const file = join(folder, 'gateway.yaml');
+    expect(out).toContain(`npx svc start --config ${file}\n`);
+    expect(code).toBe(0);
+    const { configuration } = await loadConfiguration(file);
+    expect(resolve(configuration.store.path)).toBe(resolve(folder, 'data'));
+    expect(JSON.parse((await svc('config', 'check', file, '--json')).out)).toEqual({ findings: [] });
+  },
+);
+
 describe('what it refuses', () => {
   test.each([
     ['a URL with a path', 'http://127.0.0.1:9/v1', /origin: http:\/\/127\.0\.0\.1:9/],
@@ -154,5 +169,14 @@ describe('what it refuses', () => {
     expect(second.err).toMatch(/gateway\.yaml is there already; --force/);
     expect(second.code).toBe(2);
     expect((await svc('init', '--upstream', url, '--yes', '--force')).code).toBe(0);
+  });
+
+  test('to put in force what somebody wrote for another configuration', async () => {
+    mkdirSync('policies');
+    writeFileSync(join('policies', 'theirs.yaml'), 'kind: PolicySet\n');
+    const { code, err } = await svc('init', '--upstream', await api({}), '--yes');
+    expect(err).toMatch(/theirs\.yaml is there already and would be in force too; .*--dir my-gateway/);
+    expect(code).toBe(2);
+    expect(existsSync('gateway.yaml')).toBe(false);
   });
 });
