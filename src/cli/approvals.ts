@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import type { Approval } from '@svc-gateway/client';
+import type { Approval, Json } from '@svc-gateway/client';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
-import { json, table, wire } from './terminal.ts';
+import { json, type Terminal, styled, table, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly status: Approval['status'];
@@ -11,7 +11,7 @@ interface DecideOptions extends GatewayAccess {
   readonly comment?: string;
 }
 
-/** `svc approvals list|approve|reject`. */
+/** `svc approvals list|show|approve|reject`. */
 export function addApprovals(program: Command, { terminal }: CliContext): void {
   const approvals = program.command('approvals').description('calls that wait for a person');
 
@@ -26,8 +26,17 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       const { approvals: found } = await svc.approvals.list({ status: options.status });
       if (options.json) return terminal.out(json(wire({ approvals: found })));
       if (found.length === 0) return terminal.out('None.');
-      const rows = found.map((one) => [one.id, one.tool, one.target, one.status, one.expiresAt, one.effectId]);
-      terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'effect'], rows));
+      const rows = found.map((one) => [one.id, one.tool, one.target, one.status, one.expiresAt, words(one['summary'])]);
+      terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
+    });
+
+  talksToGateway(approvals.command('show').description('one request: what is asked, by whom, who may decide'))
+    .argument('<id>', 'approval id')
+    .action(async (id: string, options: GatewayAccess) => {
+      const svc = await connect(options);
+      const approval = await svc.approvals.get(id);
+      if (options.json) return terminal.out(json(wire(approval)));
+      showApproval(terminal, approval);
     });
 
   for (const verb of ['approve', 'reject'] as const) {
@@ -38,7 +47,71 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
         const svc = await connect(options);
         const answer = await svc.approvals[verb](id, options.comment === undefined ? {} : { comment: options.comment });
         const done = verb === 'approve' ? 'Approved' : 'Rejected';
-        terminal.out(options.json ? json(wire(answer)) : `${done}: ${id}. The effect: svc effects show <effect>`);
+        terminal.out(options.json ? json(wire(answer)) : `${done}: ${id}${outcome(answer)}`);
       });
   }
+}
+
+function showApproval(terminal: Terminal, approval: Approval): void {
+  const lines: readonly (readonly [string, string])[] = [
+    ['approval', approval.id],
+    ['status', `${approval.status}, ${words(approval['approvals'])} of ${words(approval['quorum'])} approvals`],
+    ['asked', words(approval['summary'])],
+    ['tool', approval.tool],
+    ['target', approval.target],
+    ['by', mentioned(approval['requestedBy'], ['agentId', 'user'])],
+    ['made', approval.createdAt],
+    ['expires', approval.expiresAt],
+    ['effect', approval.effectId],
+  ];
+  for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
+  const { requirements, votes } = approval;
+  terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
+  terminal.out(
+    table(
+      ['rule', 'roles', 'users', 'of them'],
+      list(requirements).map((one) => {
+        const approvers = member(one, 'approvers');
+        const named = (group: string): string => list(member(approvers, group)).map(words).join(', ');
+        return [words(member(one, 'rule')), named('roles'), named('users'), words(member(one, 'quorum'))];
+      }),
+    ),
+  );
+  if (list(votes).length === 0) return;
+  terminal.out(`\n${styled(terminal, 'bold', 'Votes')}`);
+  const cells = ['at', 'user', 'verdict', 'comment'] as const;
+  terminal.out(
+    table(
+      cells,
+      list(votes).map((vote) => cells.map((cell) => words(member(vote, cell)))),
+    ),
+  );
+}
+
+/** What came of a vote, where it decided. */
+function outcome(answer: Json): string {
+  const effect = member(answer, 'effect');
+  const id = words(member(effect, 'effectId'));
+  return id === '' ? '.' : `. The effect ${id} is ${words(member(effect, 'state'))}.`;
+}
+
+function mentioned(of: Json | undefined, names: readonly string[]): string {
+  return names
+    .map((name) => words(member(of, name)))
+    .filter((word) => word !== '')
+    .join(', ');
+}
+
+function member(of: Json | undefined, name: string): Json | undefined {
+  return typeof of === 'object' && of !== null && !Array.isArray(of)
+    ? Object.entries(of).find(([key]) => key === name)?.[1]
+    : undefined;
+}
+
+function list(of: Json | undefined): readonly Json[] {
+  return Array.isArray(of) ? of : [];
+}
+
+function words(of: Json | undefined): string {
+  return typeof of === 'string' || typeof of === 'number' ? String(of) : '';
 }

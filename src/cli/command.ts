@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { Svc } from '@svc-gateway/client';
+import { Svc, SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliPorts, CommandFailure } from './ports.ts';
 import type { Terminal } from './terminal.ts';
@@ -45,11 +45,17 @@ export function withExitCodes(command: Command, zero: string, one: string, two: 
  */
 export async function connect(access: GatewayAccess): Promise<Svc> {
   const apiKey = access.keyFile === undefined ? undefined : (await readText(access.keyFile)).trim();
-  return new Svc({
-    ...(apiKey !== undefined && { apiKey }),
-    ...(access.url !== undefined && { baseUrl: access.url }),
-    ...(access.workspace !== undefined && { workspace: access.workspace }),
-  });
+  try {
+    return new Svc({
+      ...(apiKey !== undefined && { apiKey }),
+      ...(access.url !== undefined && { baseUrl: access.url }),
+      ...(access.workspace !== undefined && { workspace: access.workspace }),
+    });
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code !== 'missing_key') throw error;
+    // The client's own words speak of its options, which nobody sees here.
+    throw new SvcError('missing_key', 'No API key: set SVC_API_KEY, or name a file that holds it with --key-file');
+  }
 }
 
 /** Text of a file a person named. @throws CommandFailure when it cannot be read */

@@ -19,7 +19,10 @@ interface DemoOptions {
 /** Keys that the demo made in an earlier start, so that a line copied from its terminal goes on working. */
 interface DemoKeys {
   readonly agent: string;
+  /** Of the agent's owner, who may not approve what the agent asks for. */
   readonly account: string;
+  /** Of somebody who may. */
+  readonly approver: string;
 }
 
 interface Demo {
@@ -84,20 +87,36 @@ async function stopDemo({ gateway, upstream }: Demo): Promise<void> {
 async function demoKeys(ports: CliPorts, store: Demo['store'], url: string, data: string): Promise<DemoKeys> {
   const file = join(data, 'demo-keys.json');
   const known = await readKeys(file);
-  if (known !== null && (await holds(known.agent, url)) && (await holds(known.account, url))) return known;
-  const make = async (kind: 'agent' | 'account', agent: string | null): Promise<string> => {
-    const owner = { ...store, kind, workspace: WORKSPACE, agent, user: 'tom', profile: null, name: `demo ${kind} key` };
-    return (await ports.createKey(owner)).key;
+  if (known !== null && (await Promise.all(Object.values(known).map((key) => holds(key, url)))).every(Boolean))
+    return known;
+  const make = async (kind: 'agent' | 'account', user: string): Promise<string> => {
+    const agent = kind === 'agent' ? AGENT : null;
+    const key = {
+      ...store,
+      kind,
+      workspace: WORKSPACE,
+      agent,
+      user,
+      profile: null,
+      name: `demo ${kind} key of ${user}`,
+    };
+    return (await ports.createKey(key)).key;
   };
-  const keys = { agent: await make('agent', AGENT), account: await make('account', null) };
+  const keys = {
+    agent: await make('agent', 'tom'),
+    account: await make('account', 'tom'),
+    approver: await make('account', 'maria'),
+  };
   await writeFile(file, `${JSON.stringify(keys)}\n`, { mode: 0o600 });
   return keys;
 }
 
 async function readKeys(file: string): Promise<DemoKeys | null> {
   try {
-    const { agent, account }: Record<string, unknown> = JSON.parse(await readFile(file, 'utf8'));
-    return typeof agent === 'string' && typeof account === 'string' ? { agent, account } : null;
+    const { agent, account, approver }: Record<string, unknown> = JSON.parse(await readFile(file, 'utf8'));
+    return typeof agent === 'string' && typeof account === 'string' && typeof approver === 'string'
+      ? { agent, account, approver }
+      : null;
   } catch {
     return null; // not there, or not whole: new keys are made
   }
@@ -134,6 +153,7 @@ function asJson(demo: Demo): Record<string, string | null> {
     workspace: WORKSPACE,
     agent_key: demo.keys.agent,
     account_key: demo.keys.account,
+    approver_key: demo.keys.approver,
     administrative_key_file: adminKeyFile(demo),
     curl: curlLine(demo),
   };
@@ -152,7 +172,8 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
   line('payments API', demo.upstream.url);
   line('workspace', `${WORKSPACE}, agent ${AGENT}`);
   line('agent key', demo.keys.agent);
-  line('account key', demo.keys.account);
+  line('account key', `${demo.keys.account}   (tom, the agent's owner)`);
+  line('approver key', `${demo.keys.approver}   (maria, who approves large refunds)`);
   line(
     'admin key',
     admin === null ? 'made in an earlier start' : `in the file ${relative(process.cwd(), admin) || admin}`,

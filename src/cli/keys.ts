@@ -29,7 +29,7 @@ export function addKeys(program: Command, { ports, terminal }: CliContext): void
     .option('--name <text>', 'a label for people')
     .option('--json', 'print the record as JSON, with the key')
     .action(async (options: CreateOptions) => {
-      const { record, key } = await ports.createKey({
+      const { record, key, notice } = await ports.createKey({
         configFile: options.config,
         environment: {},
         kind: options.kind,
@@ -39,6 +39,7 @@ export function addKeys(program: Command, { ports, terminal }: CliContext): void
         profile: options.profile ?? null,
         name: options.name ?? null,
       });
+      if (notice !== null) terminal.err(notice);
       if (options.json) return terminal.out(json({ ...record, key }));
       terminal.err(
         `A key of kind ${options.kind} ${typeof record['id'] === 'string' ? record['id'] : ''}; it is shown this once:`,

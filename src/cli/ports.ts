@@ -69,6 +69,8 @@ export interface CreatedKey {
   readonly record: JsonObject;
   /** The key in clear; it is not kept anywhere. */
   readonly key: string;
+  /** Where the key can do less than its maker may think; for people. */
+  readonly notice: string | null;
 }
 
 export interface StoreInspection {

@@ -3,6 +3,7 @@ import type { Effect, EffectPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { EFFECT_COLUMNS, effectRow } from './effects.ts';
+import { printable } from '../diagnostics/render.ts';
 import { json, styled, type Terminal, wire } from './terminal.ts';
 
 interface TailOptions extends GatewayAccess {
@@ -12,6 +13,8 @@ interface TailOptions extends GatewayAccess {
 
 const PAGE = 200;
 const EVERY_MS = 500;
+/** At least so many characters for each of the columns: what comes later should stand under what came before. */
+const WIDTHS = [30, 24, 12, 20, 20, 0];
 
 /** `svc tail`: decisions as they are made. */
 export function addTail(program: Command, { terminal }: CliContext): void {
@@ -27,8 +30,11 @@ export function addTail(program: Command, { terminal }: CliContext): void {
         stop = true;
       });
       let left = options.count ?? Number.POSITIVE_INFINITY;
-      if (!options.json) terminal.out(styled(terminal, 'dim', EFFECT_COLUMNS.join('  ')));
       const first = await svc.effects.list({ limit: options.last });
+      const widths = WIDTHS.map((least, column) =>
+        Math.max(least, ...first.effects.map((effect) => printable(effectRow(effect)[column] ?? '').length)),
+      );
+      if (!options.json) terminal.out(styled(terminal, 'dim', aligned(EFFECT_COLUMNS, widths)));
       let seen = show(first.effects);
       while (!stop && left > 0) {
         await sleep(EVERY_MS);
@@ -40,7 +46,7 @@ export function addTail(program: Command, { terminal }: CliContext): void {
         const known = new Map(before.map((effect) => [effect.effectId, effect.decision]));
         for (const effect of newestFirst.toReversed()) {
           if (known.get(effect.effectId) === effect.decision || left <= 0) continue;
-          print(terminal, effect, options.json === true);
+          terminal.out(options.json ? json(wire(effect), 0) : line(terminal, effect, widths));
           left -= 1;
         }
         const latest = newestFirst.length > 0 ? newestFirst : before;
@@ -66,12 +72,21 @@ async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect
   return effects;
 }
 
-function print(terminal: Terminal, effect: Effect, asJson: boolean): void {
-  if (asJson) return terminal.out(json(wire(effect), 0));
+function line(terminal: Terminal, effect: Effect, widths: readonly number[]): string {
   const color = effect.didItHappen === 'yes' ? 'green' : effect.decision === 'unknown_effect' ? 'red' : 'yellow';
-  terminal.out(
-    effectRow(effect)
-      .map((cell, column) => styled(terminal, column === 4 ? color : 'bold', cell))
-      .join('  '),
-  );
+  return effectRow(effect)
+    .map((cell, column) => styled(terminal, column === 4 ? color : 'bold', cell) + padding(cell, widths[column]))
+    .join('  ')
+    .trimEnd();
+}
+
+function aligned(cells: readonly string[], widths: readonly number[]): string {
+  return cells
+    .map((cell, column) => cell + padding(cell, widths[column]))
+    .join('  ')
+    .trimEnd();
+}
+
+function padding(cell: string, width = 0): string {
+  return ' '.repeat(Math.max(0, width - printable(cell).length));
 }

@@ -1,3 +1,4 @@
+import type { Configuration } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { type CliPorts, CommandFailure } from '../cli/ports.ts';
 import { KEY_KINDS } from '../effects/principal.ts';
@@ -42,11 +43,23 @@ export const createKey: CliPorts['createKey'] = async (options) => {
     if (made.kind === 'refused')
       throw new CommandFailure(made.faults.map(({ path, message }) => `--${flagOf(path)}: ${message}`).join('\n'));
     store.putKey(made.record, { type: 'gateway', id: 'command-line' });
-    return { record: keyToWire(made.record), key: made.key };
+    return { record: keyToWire(made.record), key: made.key, notice: noticeFor(options, configuration) };
   } finally {
     store.close();
   }
 };
+
+/** A key may name somebody whom the configuration does not know; such a key can do less than one would think. */
+function noticeFor(
+  { user, agent }: Parameters<CliPorts['createKey']>[0],
+  { users, workspaces }: Configuration,
+): string | null {
+  if (user !== null && users.every(({ id }) => id !== user))
+    return `The configuration names no user '${user}': the key cannot decide approvals that ask for a role.`;
+  if (agent !== null && workspaces.every(({ agents }) => agents.every(({ id }) => id !== agent)))
+    return `The configuration names no agent '${agent}': unless it was registered otherwise, its calls are refused.`;
+  return null;
+}
 
 function flagOf(path: string): string {
   const name = path.slice(1);

@@ -200,7 +200,11 @@ describe('approvals', () => {
     const waiting = await refund(6000, 'large-1');
     const id = waiting.approval?.id ?? '';
     expect((await asAccount('approvals', 'list')).out).toContain(id);
+    const shown = await asAccount('approvals', 'show', id);
+    expect(shown.out).toMatch(new RegExp(`^approval {2}${id}\\nstatus {4}pending, 0 of 1 approvals\\n`));
+    expect(shown.out).toContain(waiting.effect_id);
     const approved = await asAccount('approvals', 'approve', id, '--comment', 'fine');
+    expect(approved.out).toBe(`Approved: ${id}. The effect ${waiting.effect_id} is committed.`);
     expect(approved.code).toBe(0);
     const again = await refund(6000, 'large-1');
     expect(again.decision).toBe('duplicate_blocked');

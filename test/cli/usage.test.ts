@@ -26,6 +26,7 @@ describe('help and usage', () => {
     ['effects', 'show'],
     ['effects', 'resolve'],
     ['approvals', 'list'],
+    ['approvals', 'show'],
     ['approvals', 'approve'],
     ['approvals', 'reject'],
     ['pause'],
@@ -72,7 +73,7 @@ describe('talking to a gateway', () => {
   test('without a key nothing is sent', async () => {
     vi.stubEnv('SVC_API_KEY', '');
     const { code, err } = await svc('effects', 'list', '--url', 'http://127.0.0.1:1');
-    expect(err).toBe('svc: No API key: pass `apiKey`, or set SVC_API_KEY [missing_key]');
+    expect(err).toBe('svc: No API key: set SVC_API_KEY, or name a file that holds it with --key-file [missing_key]');
     expect(code).toBe(2);
   });
 
