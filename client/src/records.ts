@@ -79,6 +79,8 @@ export interface Effect {
   readonly safeToRetry?: boolean;
   readonly mismatches?: readonly Mismatch[];
   readonly budgets?: readonly Budget[];
+  /** While policy only observes: the decision it would have made. */
+  readonly observed?: { readonly would: string; readonly rule: string | null };
   readonly metadata?: JsonObject | null;
 }
 

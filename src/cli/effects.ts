@@ -1,4 +1,4 @@
-import type { Effect, EffectFilter, Json } from '@svc-gateway/client';
+import type { Effect, EffectFilter, EffectPage, Json, Svc } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
@@ -10,6 +10,7 @@ interface ListOptions extends GatewayAccess {
   readonly agent?: string;
   readonly since?: string;
   readonly until?: string;
+  readonly observed?: true;
   readonly limit: number;
   readonly cursor?: string;
 }
@@ -34,12 +35,14 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     .option('--agent <id>', 'only of this agent')
     .option('--since <time>', 'RFC 3339, inclusive')
     .option('--until <time>', 'RFC 3339, exclusive')
+    .option('--observed', 'only those that policy would have stopped, were it in force')
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: ListOptions) => {
       const { state, decision, tool, agent, since, until, limit, cursor } = options;
       const svc = await connect(options);
-      const page = await svc.effects.list({
+      const list = options.observed ? listObserved : listPage;
+      const page = await list(svc, {
         limit,
         ...(state && { state }),
         ...(decision && { decision }),
@@ -103,11 +106,33 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     });
 }
 
+function listPage(svc: Svc, filter: EffectFilter): Promise<EffectPage> {
+  return svc.effects.list(filter);
+}
+
+/** Looks through page after page until enough are found that policy would have stopped. */
+async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<EffectPage> {
+  const effects: Effect[] = [];
+  let cursor = filter.cursor;
+  for (;;) {
+    const limit = filter.limit - effects.length;
+    const page: EffectPage = await svc.effects.list({ ...filter, limit, ...(cursor && { cursor }) });
+    effects.push(...page.effects.filter(({ observed }) => observed !== undefined));
+    if (page.nextCursor === null || effects.length >= filter.limit) return { effects, nextCursor: page.nextCursor };
+    cursor = page.nextCursor;
+  }
+}
+
 export const EFFECT_COLUMNS = ['effect', 'at', 'agent', 'tool', 'decision', 'reason'] as const;
 
 /** The cells of {@link EFFECT_COLUMNS}. */
 export function effectRow(effect: Effect): readonly string[] {
-  return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, effect.reason.code];
+  return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, reasonOf(effect)];
+}
+
+/** Why, in one word; while policy only observes, what it would have said as well. */
+function reasonOf({ reason, observed }: Effect): string {
+  return observed === undefined ? reason.code : `${reason.code}, policy: ${observed.would}`;
 }
 
 function showEffect(terminal: Terminal, effect: Effect): void {
@@ -116,6 +141,7 @@ function showEffect(terminal: Terminal, effect: Effect): void {
     ['effect', effect.effectId],
     ['decision', `${effect.decision} (${reason})`],
     ['why', effect.reason.message],
+    ...observedLine(effect),
     ['state', effect.state],
     ['tool', effect.tool],
     ['target', effect.target],
@@ -125,6 +151,12 @@ function showEffect(terminal: Terminal, effect: Effect): void {
     ['created', effect.createdAt],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
+}
+
+function observedLine({ observed }: Effect): readonly (readonly [string, string])[] {
+  if (observed === undefined) return [];
+  const why = observed.rule ?? (observed.would === 'denied_policy' ? 'no rule allows it' : null);
+  return [['policy', `only observes; in force: ${observed.would}${why === null ? '' : ` (${why})`}`]];
 }
 
 function toJson(text: string): Json {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -310,4 +310,29 @@ describe('doctor', () => {
     for (const name of ['master secret', 'port', 'upstream gone'])
       expect(out).toMatch(new RegExp(`FAIL ${name} .*\n {5}to mend it: .+`));
   });
+});
+
+test('what policy only observes can be found', async () => {
+  const enforced = readFileSync(config, 'utf8');
+  writeFileSync(config, enforced.replace('policies: { ', 'policies: { mode: observe, '));
+  try {
+    let attempt = 0;
+    await vi.waitFor(
+      async () => {
+        attempt += 1;
+        expect((await refund(9000, `observed-${attempt}`)).decision).toBe('committed');
+      },
+      { timeout: 10_000, interval: 100 },
+    );
+    const { effect_id: allowed } = await refund(100, 'observed-small');
+    const { out } = await asAccount('effects', 'list', '--observed', '--limit', '1');
+    expect(out).toMatch(/committed, policy: pending_approval$/m);
+    expect(out).not.toContain(allowed);
+    const id = /eff_\w+/.exec(out)?.[0] ?? '';
+    expect((await asAccount('effects', 'show', id)).out).toMatch(
+      /^policy {4}only observes; in force: pending_approval \(p\/large\)$/m,
+    );
+  } finally {
+    writeFileSync(config, enforced);
+  }
 });
