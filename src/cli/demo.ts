@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { loadConfiguration } from '../config/load.ts';
+import { storeFolder } from '../config/resolve-store.ts';
 import { type CliContext, toPort, withExitCodes } from './command.ts';
 import type { CliPorts, DemoUpstream, RunningGateway } from './ports.ts';
 import { styled, type Terminal } from './terminal.ts';
@@ -178,7 +179,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
     'admin key',
     admin === null ? 'made in an earlier start' : `in the file ${relative(process.cwd(), admin) || admin}`,
   );
-  line('data', `${configuration.store.path} (delete it to begin anew)`);
+  line('data', `${storeFolder(configuration.store)} (delete it to begin anew)`);
   terminal.out('');
   terminal.out('Try it. The answer is "committed"; the same line again is "duplicate_blocked", with the same receipt:');
   terminal.out('');

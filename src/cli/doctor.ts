@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Configuration } from '../config/configuration.ts';
+import { storeFolder } from '../config/resolve-store.ts';
 import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
 import type { Check, CliPorts, StoreInspection } from './ports.ts';
@@ -44,7 +45,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     ok('node', `Node.js ${process.versions.node}`),
     files,
     storeCheck(store),
-    await folderCheck(configuration.store.path),
+    await folderCheck(storeFolder(configuration.store)),
     await secretCheck(configuration.secrets.masterFile),
     keyCheck(file, store),
     await portCheck(configuration, store),
@@ -72,7 +73,7 @@ async function folderCheck(path: string): Promise<Check> {
         return failed(
           'disk',
           `${folder} cannot be written by this user`,
-          'give the folder to the user of the gateway, or name another in store.path',
+          'give the folder to the user of the gateway, or name another in store.path (Redis: store.journal)',
         );
       folder = dirname(folder);
     }
@@ -97,7 +98,7 @@ async function secretCheck(file: string): Promise<Check> {
 
 function keyCheck(file: string, { state, keys }: StoreInspection): Check {
   if (state === 'absent') return skipped('keys', 'made on the first start');
-  if (keys === null) return skipped('keys', 'the store cannot be read');
+  if (keys === null) return skipped('keys', state === 'ready' ? 'not counted on Redis' : 'the store cannot be read');
   const words = `${keys.administrative} administrative, ${keys.account} account, ${keys.agent} agent, ${keys.profile} profile`;
   const make = (kind: string): string => `svc keys create --config ${file} --kind ${kind}`;
   if (keys.administrative === 0)

@@ -43,12 +43,29 @@ export interface ServerSettings {
   readonly adminPort: number | null;
 }
 
-interface StoreSettings {
+/** Where effects, keys, budgets and receipts are kept. */
+export type StoreSettings = EmbeddedStoreSettings | RedisStoreSettings;
+
+interface EmbeddedStoreSettings {
   readonly kind: 'embedded';
   /** Folder, relative to the working directory. */
   readonly path: string;
   /** How long a start waits for another process to let go of the store. */
   readonly lockWaitMs: number;
+}
+
+export interface RedisStoreSettings {
+  readonly kind: 'redis';
+  /** May hold a password: shown to nobody. With Sentinel its host is the name of the primary. */
+  readonly url: string;
+  readonly mode: 'standalone' | 'sentinel' | 'cluster';
+  /** `host:port` of the sentinels, or of some nodes of the cluster. */
+  readonly nodes: readonly string[];
+  readonly durability: 'local' | 'replica' | 'fsync';
+  /** Folder of this gateway's own journal, relative to the working directory. */
+  readonly journal: string;
+  readonly maxFreezeMs: number;
+  readonly allowWeakDurability: boolean;
 }
 
 interface RetentionSettings {

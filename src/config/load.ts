@@ -150,16 +150,22 @@ function placeOf(at: Position | null): string {
   return at === null ? '' : `${at.line}:${at.column}`;
 }
 
-/** Values under `credentials` that are written out instead of taken from the environment. */
+/** Values under `credentials`, and a password in the store's URL, that are written out instead of taken from the environment. */
 function literalCredentials(source: YamlSource): { readonly path: DataPath; readonly value: string }[] {
+  const url = field(field(source.value, 'store'), 'url');
+  const ofStore = [/\/\/[^/@]*:([^/]+)@/, /\?(.+)$/].flatMap((form) => {
+    const value = typeof url === 'string' ? form.exec(url)?.[1] : undefined;
+    return value === undefined || value.includes('${') ? [] : [{ path: ['store', 'url'], value }];
+  });
   const upstreams = field(source.value, 'upstreams');
-  if (!Array.isArray(upstreams)) return [];
-  return upstreams.flatMap((upstream: PlainValue, index) => {
+  if (!Array.isArray(upstreams)) return ofStore;
+  const ofUpstreams = upstreams.flatMap((upstream: PlainValue, index) => {
     const value = field(field(upstream, 'credentials'), 'value');
     return typeof value === 'string' && !value.includes('${')
       ? [{ path: ['upstreams', index, 'credentials', 'value'], value }]
       : [];
   });
+  return [...ofStore, ...ofUpstreams];
 }
 
 function field(value: PlainValue | undefined, name: string): PlainValue | undefined {
@@ -179,7 +185,9 @@ function digestOf(file: GatewayFile, source: YamlSource, pathOf: (item: object) 
       ? upstream
       : { ...upstream, credentials: { ...upstream.credentials, value } };
   });
-  const data: Json = JSON.parse(JSON.stringify({ ...file, upstreams }));
+  const url = field(field(source.value, 'store'), 'url') ?? null;
+  const store = file.store.url === undefined ? file.store : { ...file.store, url };
+  const data: Json = JSON.parse(JSON.stringify({ ...file, store, upstreams }));
   return createHash('sha256').update(canonicalJson(data)).digest('base64url');
 }
 

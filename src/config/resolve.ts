@@ -5,6 +5,7 @@ import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
 import { resolveRoutes } from './resolve-routes.ts';
+import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTools } from './resolve-tools.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -35,14 +36,15 @@ export async function resolveConfiguration(
   const upstreams = resolveUpstreams(file, judge);
   const tools = resolveTools(file, upstreams, names.upstreams, judge);
   judge.unique('pool', file.pools, 'id');
-  const { path } = file.store;
+  const store = resolveStore(file, judge);
+  const keys = join(storeFolder(store), 'keys');
   return {
     server: resolveServer(file, judge),
-    store: { kind: 'embedded', path, lockWaitMs: milliseconds(file.store.lock_wait) },
+    store,
     retention: resolveRetention(file, judge),
     resolve: { allowForce: file.resolve.allow_force },
-    secrets: await resolveSecrets(file, judge),
-    receipts: { keysDir: file.receipts.keys ?? join(path, 'keys'), issuer: file.receipts.issuer ?? null },
+    secrets: await resolveSecrets(file, keys, judge),
+    receipts: { keysDir: file.receipts.keys ?? keys, issuer: file.receipts.issuer ?? null },
     ...people,
     auth: resolveAuth(file, judge),
     workspaces: resolveWorkspaces(file, names.users, judge),
@@ -121,9 +123,9 @@ function resolveRetention(file: GatewayFile, judge: Judge): Configuration['reten
   return { keysMs, effectsMs, denialsMs: milliseconds(retention.denials) };
 }
 
-async function resolveSecrets(file: GatewayFile, judge: Judge): Promise<Configuration['secrets']> {
+async function resolveSecrets(file: GatewayFile, keys: string, judge: Judge): Promise<Configuration['secrets']> {
   const { secrets } = file;
-  const masterFile = secrets.master?.file ?? join(file.store.path, 'keys', 'master');
+  const masterFile = secrets.master?.file ?? join(keys, 'master');
   for (const [index, previous] of secrets.previous.entries()) {
     if ((await kindOfFile(previous)) !== 'file')
       judge.error(

@@ -110,31 +110,59 @@ const server = section('server', 'Where the gateway listens, and under which nam
 });
 
 const store = section('the store', 'Where effects, keys, budgets and receipts are kept.', {
-  kind: Type.Unsafe<'embedded'>({
-    type: 'string',
-    enum: ['embedded'],
-    'x-later-words': { redis: 'the Redis store' },
-    description: 'embedded: SQLite in a folder of this machine.',
-    default: 'embedded',
-  }),
-  path: Type.String({
-    pattern: filePath,
-    'x-expected': 'a path',
-    description: 'Folder of the store.',
-    default: './data',
-  }),
-  lock_wait: duration(
-    'How long a start waits for another process to let go of the store.',
-    { min: '0s', max: '10m' },
-    '10s',
+  kind: oneOf(
+    ['embedded', 'redis'],
+    'embedded: SQLite in a folder of this machine, for one gateway. redis: for several gateways.',
+    'embedded',
   ),
-  url: later('the Redis store'),
-  mode: later('the Redis store'),
-  nodes: later('the Redis store'),
-  durability: later('the Redis store'),
-  journal: later('the Redis store'),
-  max_freeze: later('the Redis store'),
-  allow_weak_durability: later('the Redis store'),
+  path: Type.Optional(path('embedded: folder of the store. Default: ./data.')),
+  lock_wait: Type.Optional(
+    duration('embedded: how long a start waits for another process to let go of the store. Default: 10s.', {
+      min: '0s',
+      max: '10m',
+    }),
+  ),
+  url: Type.Optional(
+    // Without a pattern: what does not fit is not shown, it may hold a password.
+    Type.String({
+      'x-expected': 'a redis:// or rediss:// URL',
+      description:
+        'redis: `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS. With Sentinel the host is the name of the primary.',
+    }),
+  ),
+  mode: Type.Optional(
+    oneOf(['standalone', 'sentinel', 'cluster'], 'redis: how the primary is found. Default: standalone.'),
+  ),
+  nodes: Type.Optional(
+    Type.Array(
+      text('^[A-Za-z0-9.:\\[\\]_-]+:[0-9]{1,5}$', 'host:port', 'host:port of a sentinel, or of a node of the cluster.'),
+      {
+        description: 'redis: the sentinels, or some nodes of the cluster.',
+      },
+    ),
+  ),
+  durability: Type.Optional(
+    oneOf(
+      ['local', 'replica', 'fsync'],
+      'redis: what an answered step survives; see [redis.md](redis.md). Default: fsync for standalone, else replica.',
+    ),
+  ),
+  journal: Type.Optional(
+    path(
+      "redis: folder of this gateway's own journal, of no other gateway, kept over restarts. Default: ./data/journal.",
+    ),
+  ),
+  max_freeze: Type.Optional(
+    duration(
+      'redis: no gateway is frozen longer than this between its last check and the write to the socket. Default: 10m.',
+      { min: '1s', max: '24h' },
+    ),
+  ),
+  allow_weak_durability: Type.Optional(
+    Type.Boolean({
+      description: 'redis: accepts a durability that can lose answered steps. Default: false.',
+    }),
+  ),
 });
 
 const retention = section('retention', 'How long things are kept. Effects that are not settled are never removed.', {
@@ -150,7 +178,9 @@ const resolve = section('resolve', 'Settling outcomes that are not known.', {
 const secrets = section('secrets', 'Key material of the gateway.', {
   master: Type.Optional(
     record('secrets.master', 'The master secret.', {
-      file: path('File of the master secret, made on the first start. Default: keys/master under store.path.'),
+      file: path(
+        'File of the master secret, made on the first start. Default: keys/master under store.path, or beside store.journal.',
+      ),
     }),
   ),
   previous: list('Files of earlier master secrets, while rotating.', path('A file.')),

@@ -12,6 +12,7 @@ import type { SpillJournal } from '../stores/journal/spill.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
+import { followPolicy } from './policy-in-store.ts';
 
 /** How long after its admission a call may still be sent, ms (effects.md, A1). */
 const DISPATCH_WINDOW_MS = 2000;
@@ -46,8 +47,11 @@ export function corePorts(parts: {
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
   readonly alert: (what: string, effectId: string) => void;
+  /** Reads the files again, and takes on what they say. */
+  readonly reload: () => Promise<void>;
 }): EffectPorts {
-  const { store, current, directory, pauses, secrets, signer } = parts;
+  const { current, directory, pauses, secrets, signer } = parts;
+  const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.reload);
   return {
     store,
     upstream: parts.upstream,
@@ -60,7 +64,10 @@ export function corePorts(parts: {
     },
     policyVersion: () => current().policies.version,
     pauses,
-    refresh: (workspace) => pauses.refresh(workspace),
+    async refresh(workspace) {
+      await pauses.refresh(workspace);
+      await catchUp();
+    },
     secrets,
     issueReceipt: (facts) => signer.issue(facts),
     spill: (request) => parts.spill.write(request),

@@ -1,18 +1,21 @@
 import type { Configuration } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { type CliPorts, CommandFailure } from '../cli/ports.ts';
+import type { KeyRecord } from '../effects/controls.ts';
+import type { LedgerActor } from '../effects/ledger.ts';
 import { KEY_KINDS } from '../effects/principal.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { createKeyRecord, keyState, keyToWire } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
 import { openSecrets } from '../secrets/vault.ts';
 import { glanceAtStore, openKeyStore } from '../stores/embedded/key-store.ts';
+import { inspectRedis, openBeside } from './beside-redis.ts';
 
 /** Makes a key directly in the store, also while a gateway runs on it; the gateway notices within a moment. */
 export const createKey: CliPorts['createKey'] = async (options) => {
   const { configuration } = await loadConfiguration(options.configFile, { environment: options.environment });
   const secrets = await openSecrets(configuration.secrets);
-  const store = await openKeyStore(configuration.store.path).catch((error: unknown) => {
+  const shelf = await openShelf(configuration).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });
   try {
@@ -42,12 +45,27 @@ export const createKey: CliPorts['createKey'] = async (options) => {
     );
     if (made.kind === 'refused')
       throw new CommandFailure(made.faults.map(({ path, message }) => `--${flagOf(path)}: ${message}`).join('\n'));
-    store.putKey(made.record, { type: 'gateway', id: 'command-line' });
+    await shelf.putKey(made.record, { type: 'gateway', id: 'command-line' });
     return { record: keyToWire(made.record), key: made.key, notice: noticeFor(options, configuration) };
   } finally {
-    store.close();
+    await shelf.close();
   }
 };
+
+/** Where a key is put. */
+interface Shelf {
+  putKey(key: KeyRecord, actor: LedgerActor): void | Promise<void>;
+  close(): void | Promise<void>;
+}
+
+function openShelf({ store, retention }: Configuration): Promise<Shelf> {
+  switch (store.kind) {
+    case 'embedded':
+      return openKeyStore(store.path);
+    case 'redis':
+      return openBeside(store, retention);
+  }
+}
 
 /** A key may name somebody whom the configuration does not know; such a key can do less than one would think. */
 function noticeFor(
@@ -69,7 +87,9 @@ function flagOf(path: string): string {
 /** Looks at a store without changing it, also while a gateway runs on it. */
 export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
-  const glance = await glanceAtStore(configuration.store.path);
+  if (configuration.store.kind === 'redis') return inspectRedis(configuration.store);
+  const { path } = configuration.store;
+  const glance = await glanceAtStore(path);
   switch (glance.state) {
     case 'absent':
       return { state: 'absent', problem: null, durability: null, inUse: false, keys: null };
@@ -78,7 +98,7 @@ export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, envir
         state: 'broken',
         problem: {
           message: glance.message,
-          remedy: `Look at ${configuration.store.path}; restore a backup, or start with another store.path.`,
+          remedy: `Look at ${path}; restore a backup, or start with another store.path.`,
         },
         durability: null,
         inUse: glance.inUse,

@@ -19,6 +19,8 @@ const NOT_LOADED = -1;
 /** The gateway's view of pauses, with its globs compiled. Kept fresh by the store's word and by stale admissions. */
 export interface LivePauseView extends PauseView {
   refresh(workspace: string): Promise<void>;
+  /** Workspaces whose pauses are known here. */
+  loaded(): readonly string[];
   /** Whether the pauses of a workspace are known here. */
   isLoaded(workspace: string): boolean;
   /** Called after a view has changed. */
@@ -45,6 +47,7 @@ export function createPauseView(store: EffectStore): LivePauseView {
 
   return {
     refresh,
+    loaded: () => [...known.keys()],
     isLoaded: (workspace) => known.has(workspace),
     version: (workspace) => known.get(workspace)?.version ?? NOT_LOADED,
     match(workspace, subject, now): PauseMatch | null {

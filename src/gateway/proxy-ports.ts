@@ -17,7 +17,7 @@ import type { LivePauseView } from './pause-view.ts';
 export function proxyPorts(parts: {
   readonly core: EffectPorts;
   readonly current: () => InForce;
-  readonly authenticator: Authenticator;
+  readonly authenticate: Authenticator['authenticate'];
   /** Shared with the control plane. */
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
@@ -78,10 +78,14 @@ export function proxyPorts(parts: {
 /** Who a key is; synchronous while the key is in the cache and the pauses of its workspace are known. */
 function identify(
   {
-    authenticator,
+    authenticate,
     limiter,
     pauses,
-  }: { readonly authenticator: Authenticator; readonly limiter: InvalidKeyLimiter; readonly pauses: LivePauseView },
+  }: {
+    readonly authenticate: Authenticator['authenticate'];
+    readonly limiter: InvalidKeyLimiter;
+    readonly pauses: LivePauseView;
+  },
   key: string,
   address: string,
 ): Identified | Promise<Identified> {
@@ -100,7 +104,7 @@ function identify(
     if (workspace === null || pauses.isLoaded(workspace)) return known;
     return pauses.refresh(workspace).then(() => known, unavailable);
   };
-  const found = authenticator.authenticate(key);
+  const found = authenticate(key);
   return found instanceof Promise ? found.then(judge, unavailable) : judge(found);
 }
 

@@ -3,6 +3,7 @@ import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
+import { storeFolder } from '../config/resolve-store.ts';
 import { watchFiles } from '../config/watch.ts';
 import { decideApproval, type People } from '../effects/decide-approval.ts';
 import type { RunResult } from '../effects/outcome.ts';
@@ -22,7 +23,6 @@ import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { openSecrets } from '../secrets/vault.ts';
-import { openEmbeddedStore } from '../stores/embedded/open.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
@@ -32,10 +32,13 @@ import { corePorts } from './core-ports.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
+import { watchNeighbours } from './neighbours.ts';
+import { openStore } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
 import { startSweeper } from './sweeper.ts';
+import { createTakeUp } from './take-up.ts';
 
 const SWEEP_EVERY_MS = 1000;
 const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
@@ -71,29 +74,36 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const secrets = await mendable(openSecrets(configuration.secrets));
-  const store = await mendable(
-    openEmbeddedStore({
-      path: configuration.store.path,
-      lockWaitMs: configuration.store.lockWaitMs,
-      retention: configuration.retention,
-      worker: 'auto',
-    }),
-  );
+  const folder = storeFolder(configuration.store);
+  const store = await mendable(openStore(configuration));
   opened.push(() => store.close());
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
       issuer: configuration.receipts.issuer,
-      installId: store.installId,
+      get installId() {
+        return store.installId;
+      },
       version: VERSION,
       durability: () => store.health().durability,
     }),
   );
-  const spill = await openSpillJournal(join(configuration.store.path, 'spill'));
-  const isUsable = store.health().ready;
-  if (isUsable) await activate(store, inForce);
+  const spill = await openSpillJournal(join(folder, 'spill'));
   const directory = createDirectory(configuration, store);
-  if (isUsable) await directory.refresh();
+  let administrativeKey: RunningGateway['administrativeKey'] = null;
+  const takeUp = createTakeUp(
+    async () => {
+      if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
+      await activate(store, inForce);
+      await directory.refresh();
+      // Nobody is there any more to whom a key that comes late could be shown.
+      const firstKey = isListening ? 'file' : options.firstKey;
+      administrativeKey = await makeFirstKey(store, secrets.keyPepper, { ...options, firstKey }, folder);
+      if (isListening) logger.info({ durability: store.health().durability }, 'the store is there: work is taken up');
+    },
+    (error) => logger.error({ err: error }, 'the store is there, and work cannot be taken up'),
+  );
+  opened.push(() => takeUp.stop());
   const pauses = createPauseView(store);
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
   opened.push(() => upstreams.close());
@@ -110,6 +120,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       spill,
       metrics,
       alert: (what, effectId) => logger.error({ alert: what, effect_id: effectId }, 'somebody has to look at this'),
+      reload: () => reloader.reload(),
     }),
   );
   const people = peopleOf(directory, store);
@@ -119,6 +130,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     elapsed: () => performance.now(),
   });
   opened.push(() => authenticator.close());
+  const authenticate: typeof authenticator.authenticate = (key) =>
+    takeUp.isDone() ? authenticator.authenticate(key) : Promise.reject(new StoreUnavailable('The store is not ready.'));
   const run = async (request: RunRequest): Promise<RunResult> => {
     const result = await runEffect(ports, request);
     if (result.kind === 'outcome') metrics.decided(result.outcome.decision, result.outcome.reason.code, request.via);
@@ -126,6 +139,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   };
 
   let origin = configuration.server.publicUrl ?? '';
+  let isListening = false;
   let isDraining = false;
   const settings = () => {
     const { server, auth, limits } = inForce.configuration;
@@ -158,7 +172,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   });
   const { host, adminPort } = configuration.server;
   const health = {
-    impediments: () => (isDraining ? [{ part: 'gateway', message: 'It is shutting down.' }] : []),
+    impediments: () => {
+      if (isDraining) return [{ part: 'gateway', message: 'It is shutting down.' }];
+      return takeUp.isDone() ? [] : [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
+    },
     notes: () => (reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []),
     metrics: () => metrics.render(),
   };
@@ -173,7 +190,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     server,
     {
       store,
-      authenticate: (key) => authenticator.authenticate(key),
+      authenticate,
       invalidKeys: limiter,
       run,
       preview: (request) => previewEffect(ports, request),
@@ -197,10 +214,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     adminPort !== null,
   );
   await server.register(proxyPlugin, {
-    ports: proxyPorts({ core: ports, current, authenticator, limiter, pauses, upstreams, run, settings }),
+    ports: proxyPorts({ core: ports, current, authenticate, limiter, pauses, upstreams, run, settings }),
   });
 
-  const administrativeKey = await makeFirstKey(store, secrets.keyPepper, options, configuration.store.path);
+  await takeUp.begin();
   const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
     logger.error({ err: error }, 'sweeping failed'),
   );
@@ -214,6 +231,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => server.close());
   const listening = await listen(server, host, options.port ?? configuration.server.port);
   if (origin === '') origin = listening;
+  isListening = true;
+  if (configuration.store.kind === 'redis') opened.push(watchNeighbours(directory, pauses));
 
   const watch = watchFiles(
     () => inForce.files,
@@ -229,11 +248,13 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       policy_version: inForce.policies.version,
       durability: store.health().durability,
     },
-    'ready',
+    takeUp.isDone() ? 'ready' : 'listening; the store is not ready',
   );
   return {
     url: listening,
-    administrativeKey,
+    get administrativeKey() {
+      return administrativeKey;
+    },
     close() {
       isDraining = true;
       return opened.close();

@@ -59,6 +59,7 @@ interface Ring<Current> {
 export async function openSigner(options: {
   readonly keys: KeyFolder;
   readonly issuer: string | null;
+  /** Read for each receipt: a store that cannot be reached at the start tells it later. */
   readonly installId: string;
   readonly version: string;
   /** Durability that the store has in force. */
@@ -66,7 +67,9 @@ export async function openSigner(options: {
 }): Promise<ReceiptSigner> {
   const { keys } = options;
   const issuer: Issuer = {
-    iss: options.issuer ?? `urn:svc-gateway:${options.installId}`,
+    get iss() {
+      return options.issuer ?? `urn:svc-gateway:${options.installId}`;
+    },
     version: options.version,
     node: process.versions.node,
     durability: options.durability,

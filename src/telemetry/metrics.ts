@@ -134,6 +134,9 @@ export function measured(
   };
   return {
     ...store,
+    get installId() {
+      return store.installId;
+    },
     admit: (request) => timed('admit', store.admit(request)),
     preview: (request) => timed('preview', store.preview(request)),
     settle: (request) => {

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
+import { storeFolder } from '../../src/config/resolve-store.ts';
 import { svc } from './run.ts';
 
 const DOCUMENT = {
@@ -144,7 +145,7 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
     expect(out).toContain(`npx svc start --config ${file}\n`);
     expect(code).toBe(0);
     const { configuration } = await loadConfiguration(file);
-    expect(resolve(configuration.store.path)).toBe(resolve(folder, 'data'));
+    expect(resolve(storeFolder(configuration.store))).toBe(resolve(folder, 'data'));
     expect(JSON.parse((await svc('config', 'check', file, '--json')).out)).toEqual({ findings: [] });
   },
 );

@@ -146,6 +146,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   await writeFile(join(folder, 'policies', 'proxied.yaml'), POLICY);
   const inForce = await readFiles(join(folder, 'gateway.yaml'), { SHOP_TOKEN });
   const { configuration } = inForce;
+  if (configuration.store.kind !== 'embedded') throw new Error('the file above names the embedded store');
   const store = await openEmbeddedStore({
     ...configuration.store,
     retention: configuration.retention,
@@ -176,6 +177,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     spill: await openSpillJournal(join(folder, 'spill')),
     metrics: createMetrics({ store, workspaces: () => ['demo'] }),
     alert: () => {},
+    reload: () => Promise.resolve(),
   });
   const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });
   let origin = '';

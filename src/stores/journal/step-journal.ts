@@ -162,6 +162,11 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   };
 }
 
+/** The installation that the gateway of a journal belongs to; `null` where none is remembered. Changes nothing. */
+export async function rememberedInstall(folder: string): Promise<string | null> {
+  return (await readMemory(folder)).memory?.installId ?? null;
+}
+
 function lineOf({ workspace, step, at, redo, documents }: JournaledStep): string {
   const text = JSON.stringify([workspace, step, at, redo, documents]);
   return `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`;

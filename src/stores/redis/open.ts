@@ -54,6 +54,8 @@ export interface RedisStoreOptions {
   readonly gatewayId: string;
   /** Acknowledged steps that a fail-over may have lost span at most this, ms; more is a store that was set back. */
   readonly maxReplayMs?: number;
+  /** Opens also while the servers cannot be reached: steps reject until they can. Unfit settings are refused all the same. */
+  readonly openUnreached?: boolean;
   /** Instead of the server's clock, ms since the epoch; for tests. */
   readonly clock?: () => number;
 }
@@ -116,10 +118,13 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   try {
     await topology.ready();
   } catch (error) {
-    topology.close();
-    subscriber.close();
-    await journal.close();
-    throw error;
+    if (!(options.openUnreached === true && error instanceof StoreUnavailable)) {
+      topology.close();
+      subscriber.close();
+      await journal.close();
+      throw error;
+    }
+    failure = error;
   }
 
   const fleet = createFleet({
@@ -434,7 +439,8 @@ function countedEvent({ code, sample, effectId, repeated }: Counted): LedgerDraf
   };
 }
 
-function accessOf(text: string): RedisAccess {
+/** Who asks, by the URL. */
+export function accessOf(text: string): RedisAccess {
   const url = new URL(text);
   const database = /^\/(\d+)$/.exec(url.pathname)?.[1];
   return {
@@ -445,7 +451,8 @@ function accessOf(text: string): RedisAccess {
   };
 }
 
-function targetOf({ mode, url, nodes }: RedisStoreOptions): RedisTarget {
+/** The primary; of a cluster one of its nodes. */
+export function targetOf({ mode, url, nodes }: Pick<RedisStoreOptions, 'mode' | 'url' | 'nodes'>): RedisTarget {
   const { hostname, port } = new URL(url);
   if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
   const [first] = mode === 'cluster' ? nodes : [];

@@ -22,7 +22,7 @@ export interface Primary {
   /** @throws StoreUnavailable while it cannot be reached or its settings were not found good */
   connection(): RedisConnection;
   readonly barrier: Barrier;
-  /** Waits until it is there and looked at. @throws Error for settings that cannot be used */
+  /** Waits until it is there and looked at. @throws Error for settings that cannot be used, StoreUnavailable */
   ready(): Promise<void>;
   /** What is wrong with its settings, or `null`. */
   fault(): string | null;
@@ -56,7 +56,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
     answerMs: BARRIER_ANSWER_MS,
   });
   let looked: { readonly mode: BarrierMode } | null = null;
-  let fault: string | null = null;
+  let fault: Error | null = null;
 
   async function look(): Promise<void> {
     try {
@@ -66,7 +66,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
       fault = null;
     } catch (error) {
       looked = null;
-      fault = error instanceof Error ? error.message : String(error);
+      fault = error instanceof Error ? error : new Error(String(error));
       // A server that is no primary may become one, or another is found.
       if (error instanceof StoreUnavailable) setTimeout(() => steps.reset(), 100).unref();
     }
@@ -78,7 +78,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
 
   return {
     connection() {
-      if (looked === null) throw new StoreUnavailable(fault ?? 'Redis cannot be reached');
+      if (looked === null) throw new StoreUnavailable(fault?.message ?? 'Redis cannot be reached');
       return steps;
     },
     barrier: createBarrier(behind, () => looked?.mode ?? 'wait', settings.gatewayId, settings.clock),
@@ -88,9 +88,9 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
       while (looked === null && fault === null && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
-      if (looked === null) throw new Error(fault ?? 'Redis cannot be reached');
+      if (looked === null) throw fault ?? new StoreUnavailable('Redis cannot be reached');
     },
-    fault: () => fault,
+    fault: () => fault?.message ?? null,
     close() {
       steps.close();
       behind.close();

@@ -1,0 +1,104 @@
+import { dirname } from 'node:path';
+import type { RedisStoreSettings, StoreSettings } from './configuration.ts';
+import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
+import { parseDuration } from './units.ts';
+
+type StoreFile = GatewayFile['store'];
+
+/** Fields that mean something for one kind alone: written beside the other they would be ignored, which nothing is. */
+const FIELDS_OF = {
+  embedded: ['path', 'lock_wait'],
+  redis: ['url', 'mode', 'nodes', 'durability', 'journal', 'max_freeze', 'allow_weak_durability'],
+} as const;
+
+/** What the section `store` means; tells every fault to the judge. No message shows the URL: it may hold a password. */
+export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSettings {
+  const other = store.kind === 'redis' ? 'embedded' : 'redis';
+  for (const field of FIELDS_OF[other])
+    if (store[field] !== undefined)
+      judge.error(
+        'other_store',
+        store,
+        [field],
+        `store.${field} belongs to the ${other} store, and store.kind is ${store.kind}`,
+        `remove it, or write kind: ${other}`,
+      );
+  return store.kind === 'redis'
+    ? resolveRedis(store, judge)
+    : { kind: 'embedded', path: store.path ?? './data', lockWaitMs: milliseconds(store.lock_wait ?? '10s') };
+}
+
+/** The folder of this gateway's own data, under which keys are by default: the store's, or the one of the journal. */
+export function storeFolder(store: StoreSettings): string {
+  switch (store.kind) {
+    case 'embedded':
+      return store.path;
+    case 'redis':
+      return dirname(store.journal);
+  }
+}
+
+function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {
+  const { mode = 'standalone', nodes = [], allow_weak_durability: allowWeakDurability = false } = store;
+  const durability = store.durability ?? (mode === 'standalone' ? 'fsync' : 'replica');
+  if (store.url === undefined)
+    judge.error('missing_field', store, [], `'url' is missing in the store`, 'url: "redis://127.0.0.1:6379"');
+  else checkUrl(store.url, mode, store, judge);
+  if (mode === 'sentinel' && nodes.length === 0)
+    judge.error(
+      'no_nodes',
+      store,
+      store.nodes === undefined ? [] : ['nodes'],
+      'With mode: sentinel, store.nodes has to name the sentinels',
+      'nodes: ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]',
+    );
+  if (mode === 'standalone' && nodes.length > 0)
+    judge.error(
+      'nodes_unused',
+      store,
+      ['nodes'],
+      'A standalone server has no nodes: store.url names it',
+      'remove nodes, or write mode: sentinel or mode: cluster',
+    );
+  if (durability === 'local' && !allowWeakDurability)
+    judge.error(
+      'weak_durability',
+      store,
+      ['durability'],
+      'durability: local can lose answered steps when the server stops',
+      'choose fsync or replica, or write allow_weak_durability: true to accept that',
+    );
+  return {
+    kind: 'redis',
+    url: store.url ?? '',
+    mode,
+    nodes,
+    durability,
+    journal: store.journal ?? './data/journal',
+    maxFreezeMs: milliseconds(store.max_freeze ?? '10m'),
+    allowWeakDurability,
+  };
+}
+
+function checkUrl(text: string, mode: RedisStoreSettings['mode'], store: StoreFile, judge: Judge): void {
+  const fault = (message: string, hint: string | null = null): void =>
+    judge.error('bad_url', store, ['url'], message, hint);
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^rediss?:$/.test(url.protocol) || url.hostname === '')
+    return fault('store.url has to be a redis:// or rediss:// URL', 'redis://127.0.0.1:6379');
+  if (url.search !== '' || url.hash !== '') return fault('store.url has no query and no fragment');
+  if (!/^(\/[0-9]{0,5})?$/.test(url.pathname))
+    return fault('The path of store.url is the number of a database', 'redis://127.0.0.1:6379/0');
+  if (mode === 'cluster' && /[1-9]/.test(url.pathname)) return fault('A cluster has database 0 alone');
+  if (mode === 'sentinel' && url.port !== '')
+    return fault(
+      'With mode: sentinel the host of store.url is the name of the primary, and has no port',
+      'url: "redis://mymaster", and the addresses of the sentinels in nodes',
+    );
+}
+
+/** The schema has checked the form. */
+function milliseconds(text: string): number {
+  return parseDuration(text) ?? 0;
+}

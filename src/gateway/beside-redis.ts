@@ -1,0 +1,70 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { StoreInspection } from '../cli/ports.ts';
+import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import { openStepJournal, rememberedInstall } from '../stores/journal/step-journal.ts';
+import { glanceAtRedis } from '../stores/redis/glance.ts';
+import type { RedisStore } from '../stores/redis/open.ts';
+import { openFit, redisOptions } from './open-store.ts';
+
+/**
+ * Opens the store on Redis for a command beside the gateways, under a name of its own that leaves with it. Where a
+ * gateway's journal is here, the store has to be the one that it remembers: an emptied one gets nothing.
+ * @throws StoreUnavailable, CommandFailure
+ */
+export async function openBeside(
+  settings: RedisStoreSettings,
+  retention: Configuration['retention'],
+): Promise<RedisStore> {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-command-'));
+  const gatewayId = `command-${randomBytes(4).toString('hex')}`;
+  try {
+    const installId = await rememberedInstall(settings.journal);
+    if (installId !== null) {
+      const journal = await openStepJournal(folder);
+      await journal.remember({ installId, gatewayId });
+      await journal.close();
+    }
+    const store = await openFit(redisOptions(settings, retention, folder, gatewayId));
+    const { ready, problem } = store.health();
+    if (!ready) {
+      await store.close();
+      throw new StoreUnavailable(problem?.message ?? 'The store is not ready.');
+    }
+    return {
+      ...store,
+      async close() {
+        await store.close();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Looks at the servers without changing what is in them. */
+export async function inspectRedis(settings: RedisStoreSettings): Promise<StoreInspection> {
+  const none = { inUse: false, keys: null };
+  const glance = await glanceAtRedis(settings);
+  switch (glance.state) {
+    case 'absent':
+      return { state: 'absent', problem: null, durability: null, ...none };
+    case 'unfit':
+      return {
+        state: 'broken',
+        problem: {
+          message: glance.message,
+          remedy: 'Look at the settings of the servers and at store.url; docs/operating/redis.md says what is needed.',
+        },
+        durability: null,
+        ...none,
+      };
+    case 'ready':
+      return { state: 'ready', problem: null, durability: settings.durability, ...none, inUse: glance.gateways > 0 };
+  }
+}

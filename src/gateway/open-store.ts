@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { CommandFailure } from '../cli/ports.ts';
+import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
+import { loadDriver } from '../stores/embedded/driver.ts';
+import { acquireLock } from '../stores/embedded/lock.ts';
+import { openEmbeddedStore } from '../stores/embedded/open.ts';
+import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stores/redis/open.ts';
+
+/** How long a start waits for the gateway before it to let go of the journal, ms. */
+const JOURNAL_WAIT_MS = 10_000;
+
+/**
+ * Opens the store that the configuration names. One on Redis opens also while the servers cannot be reached.
+ * @throws CommandFailure for settings that cannot be used, StoreUnavailable
+ */
+export function openStore({ store, retention }: Pick<Configuration, 'store' | 'retention'>): Promise<EffectStore> {
+  switch (store.kind) {
+    case 'embedded':
+      return openEmbeddedStore({ path: store.path, lockWaitMs: store.lockWaitMs, retention, worker: 'auto' });
+    case 'redis':
+      return openOnRedis(store, retention);
+  }
+}
+
+async function openOnRedis(settings: RedisStoreSettings, retention: Configuration['retention']): Promise<RedisStore> {
+  const { journal } = settings;
+  await mkdir(journal, { recursive: true, mode: 0o700 });
+  // Two gateways on one journal would answer for each other's steps.
+  const lock = await acquireLock(journal, await loadDriver(), JOURNAL_WAIT_MS).catch((error: unknown) => {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    throw new CommandFailure(
+      `Another gateway uses the journal in ${journal}. Stop it, or give this one a store.journal of its own.`,
+    );
+  });
+  try {
+    const options = redisOptions(settings, retention, journal, await gatewayIdIn(journal));
+    const store = await openFit({ ...options, openUnreached: true });
+    return withClose(store, async () => {
+      await store.close();
+      lock.release();
+    });
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+/** What the store on Redis is opened with. */
+export function redisOptions(
+  settings: RedisStoreSettings,
+  retention: Configuration['retention'],
+  journalFolder: string,
+  gatewayId: string,
+): RedisStoreOptions {
+  const { mode, url, nodes, durability, allowWeakDurability, maxFreezeMs } = settings;
+  return { mode, url, nodes, durability, allowWeakDurability, journalFolder, maxFreezeMs, retention, gatewayId };
+}
+
+/** Opens a store on Redis; that the servers' settings do not fit is said to a person. */
+export async function openFit(options: RedisStoreOptions): Promise<RedisStore> {
+  try {
+    return await openRedisStore(options);
+  } catch (error) {
+    if (error instanceof StoreUnavailable || !(error instanceof Error)) throw error;
+    throw new CommandFailure(error.message);
+  }
+}
+
+/** The name of this gateway among those that share the store: made once, and kept with its journal. */
+async function gatewayIdIn(journal: string): Promise<string> {
+  const file = join(journal, 'gateway-id');
+  const host = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-');
+  await makeKeyFile(file, `${host.slice(0, 40)}-${randomBytes(3).toString('hex')}\n`);
+  const id = (await readKeyFile(file))?.trim() ?? '';
+  if (id === '')
+    throw new CommandFailure(`${file} is empty. Restore it, or move it away and declare that gateway lost.`);
+  return id;
+}
+
+/** The same store with another end; its getter stays one. */
+function withClose(store: RedisStore, close: () => Promise<void>): RedisStore {
+  return {
+    ...store,
+    get installId() {
+      return store.installId;
+    },
+    close,
+  };
+}

@@ -1,0 +1,60 @@
+import { StoreUnavailable } from '../effects/store.ts';
+
+/** How often work that waits for the store is tried again, ms. */
+const AGAIN_MS = 250;
+
+/** What has to be done in the store before the gateway works, and whether it is done. */
+export interface TakeUp {
+  /** The first try. @throws what the work throws, but for a store that is not there: then it goes on by itself */
+  begin(): Promise<void>;
+  isDone(): boolean;
+  stop(): Promise<void>;
+}
+
+/**
+ * Does the work as soon as the store is there, over and over until it succeeds.
+ * @param report told of what hinders it beside the store
+ */
+export function createTakeUp(work: () => Promise<void>, report: (error: unknown) => void): TakeUp {
+  let done = false;
+  let stopped = false;
+  let wake: () => void = () => undefined;
+  let running = Promise.resolve();
+
+  async function goOn(): Promise<void> {
+    while (!done && !stopped) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, AGAIN_MS);
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      if (stopped) return;
+      try {
+        await work();
+        done = true;
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) report(error);
+      }
+    }
+  }
+
+  return {
+    async begin() {
+      try {
+        await work();
+        done = true;
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error;
+        running = goOn();
+      }
+    },
+    isDone: () => done,
+    stop() {
+      stopped = true;
+      wake();
+      return running;
+    },
+  };
+}

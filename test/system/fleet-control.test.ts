@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type RedisServer, startRedis, until } from '../redis/servers.ts';
+import { type Fleet, startFleet } from './fleet.ts';
+import { makeApiKey, send } from './gateway.ts';
+import { freshKey, refund } from './world.ts';
+
+/** What is set on one gateway is in force on the others within this long, ms. */
+const WITHIN_MS = 1000;
+
+let redis: RedisServer;
+let fleet: Fleet;
+beforeAll(async () => {
+  redis = await startRedis();
+  fleet = await startFleet({ gateways: 2, store: `url: "${redis.url}", max_freeze: 1s` });
+});
+afterAll(async () => {
+  await fleet.close();
+  await redis.stop();
+});
+
+describe('two gateways on one Redis', () => {
+  it('are one: a key used on one is a duplicate on the other, with the same receipt', async () => {
+    const call = refund();
+    const first = await fleet.run(0, call);
+    expect(first.body).toMatchObject({ decision: 'committed' });
+    const again = await fleet.run(1, call);
+    expect([again.status, again.body.decision]).toEqual([409, 'duplicate_blocked']);
+    expect(again.body.receipt).toEqual(first.body.receipt);
+    const ready = await fleet.ask(1, 'GET', '/readyz');
+    expect(ready.body).toMatchObject({ ready: true, store: { durability: 'fsync' } });
+  });
+
+  it('spend one budget', async () => {
+    const before = await fleet.ask(0, 'GET', '/v1/workspaces/demo/budgets');
+    const spent = (answer: typeof before): number =>
+      answer.body.budgets.reduce(
+        (sum: number, row: { unit: string; spent: number }) => sum + (row.unit === 'EUR-cent' ? row.spent : 0),
+        0,
+      );
+    await fleet.run(0, refund({ amount: 1500 }));
+    await fleet.run(1, refund({ amount: 2500 }));
+    const after = await fleet.ask(1, 'GET', '/v1/workspaces/demo/budgets');
+    expect(spent(after) - spent(before)).toBe(4000);
+  });
+
+  it('a pause set on one refuses on the other, calls and reads, within a second; lifted as well', async () => {
+    const read = () => send(fleet.gateways[1]!.url, fleet.keys.bot, 'GET', '/payments/v1/payments/pay_1');
+    expect((await read()).status).toBeLessThan(500);
+    const pause = await fleet.ask(0, 'POST', '/v1/workspaces/demo/pauses', { scope: { agent: 'bot' }, reason: 'test' });
+    expect(pause.status).toBe(201);
+    const set = performance.now();
+    // A call asks the store: it never gets by.
+    expect((await fleet.run(1, refund())).body.decision).toBe('denied_paused');
+    await until(async () => (await read()).status === 423);
+    expect(performance.now() - set).toBeLessThan(WITHIN_MS);
+    await fleet.ask(1, 'DELETE', `/v1/workspaces/demo/pauses/${pause.body.id}`);
+    const lifted = performance.now();
+    await until(async () => (await fleet.run(0, refund())).body.decision === 'committed');
+    expect(performance.now() - lifted).toBeLessThan(WITHIN_MS);
+  });
+
+  it('a key revoked on one is refused by the other within a second', async () => {
+    const key = await makeApiKey(fleet.gateways[0]!, 'olga', { kind: 'agent', agent_id: 'bot', workspace: 'demo' });
+    expect((await fleet.run(1, refund(), key)).body.decision).toBe('committed');
+    const listed = await fleet.ask(1, 'GET', '/v1/beta/users/olga/keys', undefined, fleet.administrativeKey);
+    const newest = listed.body.keys.at(-1);
+    const gone = await fleet.ask(
+      0,
+      'DELETE',
+      `/v1/beta/users/olga/keys/${newest.id}`,
+      undefined,
+      fleet.administrativeKey,
+    );
+    expect(gone.status).toBeLessThan(300);
+    const revoked = performance.now();
+    await until(async () => (await fleet.run(1, refund(), key)).status === 401);
+    expect(performance.now() - revoked).toBeLessThan(WITHIN_MS);
+  });
+
+  it('an agent registered on one acts through the other within a second', async () => {
+    const made = await fleet.ask(
+      0,
+      'POST',
+      '/v1/workspaces/demo/agents',
+      { id: 'late-bot', team: 'support' },
+      fleet.administrativeKey,
+    );
+    expect(made.status).toBe(201);
+    const at = performance.now();
+    await until(
+      async () =>
+        (await fleet.ask(1, 'POST', '/v1/workspaces/demo/effects', { ...refund({}, freshKey()), agent_id: 'late-bot' }))
+          .body.decision === 'committed',
+    );
+    expect(performance.now() - at).toBeLessThan(WITHIN_MS);
+  });
+});

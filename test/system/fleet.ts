@@ -1,0 +1,85 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
+import { type Answer, makeApiKey, send, startGateway, type TestFiles, type TestGateway } from './gateway.ts';
+import { worldFiles } from './world.ts';
+
+/** Several gateways before one store on Redis, with one upstream. */
+export interface Fleet {
+  readonly upstream: LedgerUpstream;
+  /** In the order of their start; `restart` puts another in its place. */
+  readonly gateways: TestGateway[];
+  readonly administrativeKey: string;
+  readonly keys: { readonly account: string; readonly bot: string };
+  /** Runs an effect as `bot` through one of the gateways. */
+  run(gateway: number, body: Record<string, unknown>, key?: string): Promise<Answer>;
+  ask(gateway: number, method: string, path: string, body?: unknown, key?: string): Promise<Answer>;
+  restart(gateway: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** A configuration of tests, with its store on Redis. `store`: fields of the section, as YAML flow. */
+export function onRedis(files: TestFiles, store: string): TestFiles {
+  const config = files.config.replace(
+    /^store:.*$/m,
+    `store: { kind: redis, journal: "\${SVC_TEST_DATA}/journal", ${store} }
+secrets: { master: { file: "\${SVC_TEST_SHARED}/master" } }
+receipts: { keys: "\${SVC_TEST_SHARED}/receipts" }`,
+  );
+  return { ...files, config };
+}
+
+/** Starts the gateways one after the other, as processes of their own with folders of their own. */
+export async function startFleet(options: {
+  readonly gateways: number;
+  /** Fields of the section `store` beside kind and journal, as YAML flow: `url: "redis://…"`. */
+  readonly store: string;
+  readonly files?: (upstreamUrl: string) => TestFiles;
+  readonly entry?: string;
+}): Promise<Fleet> {
+  const shared = await mkdtemp(join(tmpdir(), 'svc-fleet-'));
+  const upstream = await startLedgerUpstream({ ledger: join(shared, 'ledger.jsonl') });
+  const files = onRedis((options.files ?? worldFiles)(upstream.url), options.store);
+  const gateways: TestGateway[] = [];
+  const at = (index: number): TestGateway => {
+    const gateway = gateways[index];
+    if (gateway === undefined) throw new Error(`there is no gateway ${index}`);
+    return gateway;
+  };
+  async function close(): Promise<void> {
+    await Promise.all(gateways.map((gateway) => gateway.dispose()));
+    await upstream.stop();
+    await rm(shared, { recursive: true, force: true });
+  }
+  try {
+    for (let n = 0; n < options.gateways; n += 1) {
+      gateways.push(
+        await startGateway(files, {
+          env: { SVC_TEST_SHARED: shared },
+          ...(options.entry === undefined ? {} : { entry: options.entry }),
+        }),
+      );
+    }
+    const first = at(0);
+    const account = await makeApiKey(first, 'tom', { kind: 'account', workspace: 'demo' });
+    const bot = await makeApiKey(first, 'olga', { kind: 'agent', agent_id: 'bot', workspace: 'demo' });
+    const ask: Fleet['ask'] = (gateway, method, path, body, key = account) =>
+      send(at(gateway).url, key, method, path, body);
+    return {
+      upstream,
+      gateways,
+      administrativeKey: first.administrativeKey,
+      keys: { account, bot },
+      ask,
+      run: (gateway, body, key = bot) => ask(gateway, 'POST', '/v1/workspaces/demo/effects', body, key),
+      async restart(gateway) {
+        gateways[gateway] = await at(gateway).restart();
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
