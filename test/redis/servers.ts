@@ -212,12 +212,14 @@ export async function startSentinel(
 }
 
 export interface RedisCluster {
+  /** Its first primaries. */
   readonly nodes: readonly RedisServer[];
+  readonly replicas: readonly RedisServer[];
   stop(): Promise<void>;
 }
 
-/** A cluster of three primaries. */
-export async function startCluster(): Promise<RedisCluster> {
+/** A cluster of three primaries, each with so many replicas. */
+export async function startCluster(replicas = 0): Promise<RedisCluster> {
   const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
   const nodes = await Promise.all([0, 1, 2].map(() => startRedis(settings, true)));
   const [first] = nodes;
@@ -231,10 +233,22 @@ export async function startCluster(): Promise<RedisCluster> {
     await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
     await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_known_nodes:3'));
   }
+  const others: RedisServer[] = [];
+  for (const node of nodes) {
+    const id = String(await node.client.call('CLUSTER', 'MYID'));
+    for (let n = 0; n < replicas; n += 1) {
+      const replica = await startRedis(settings, true);
+      others.push(replica);
+      await replica.client.call('CLUSTER', 'MEET', '127.0.0.1', node.port);
+      await until(async () => (await replica.client.call('CLUSTER', 'REPLICATE', id)) === 'OK');
+      await until(async () => (await replica.client.info('replication')).includes('master_link_status:up'));
+    }
+  }
   return {
     nodes,
+    replicas: others,
     async stop() {
-      await Promise.all(nodes.map((node) => node.stop()));
+      await Promise.all([...nodes, ...others].map((node) => node.stop()));
     },
   };
 }

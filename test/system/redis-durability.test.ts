@@ -198,8 +198,13 @@ describe('durability replica', () => {
     const requests = Array.from({ length: 5 }, () => admitRequest());
     const answers = await Promise.allSettled(requests.map((request) => store.admit(request)));
     expect(answers.map(({ status }) => status)).toEqual(requests.map(() => 'rejected'));
-    expect(store.health()).toMatchObject({ ready: false });
+    // Not only for the moment: as long as nothing can be confirmed.
+    for (let n = 0; n < 10; n += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(store.health()).toMatchObject({ ready: false, problem: { message: expect.stringContaining('replicas') } });
+    }
     frozen?.signal('SIGCONT');
+    await until(() => store.health().ready);
     await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
     for (const { effectId } of requests) {
       const effect = await store.effect(WORKSPACE, effectId);
@@ -224,6 +229,27 @@ describe('durability replica', () => {
     });
     await expect(pause).rejects.toMatchObject({ name: 'StoreUnavailable' });
     replicas[0]?.signal('SIGCONT');
+  });
+});
+
+describe('ten thousand at once with one key', () => {
+  it('are one call, and a handful of writes', async () => {
+    const store = await open(await server());
+    const answers = await Promise.all(
+      Array.from({ length: 10_000 }, () => store.admit(admitRequest({ idempotencyKey: 'storm' }))),
+    );
+    const sent = answers.filter(({ kind }) => kind === 'dispatch');
+    expect(sent).toHaveLength(1);
+    const [first] = sent;
+    if (first?.kind !== 'dispatch') throw new Error('one is sent');
+    await store.settle(settleRequest(first.effect, committed()));
+    const written = (await store.ledger(WORKSPACE, 0, 10_000)).length;
+    const repeated = await Promise.all(
+      Array.from({ length: 10_000 }, () => store.admit(admitRequest({ idempotencyKey: 'storm' }))),
+    );
+    expect(repeated.every(({ kind }) => kind === 'existing')).toBe(true);
+    // Ten a second are written one by one.
+    expect((await store.ledger(WORKSPACE, 0, 10_000)).length - written).toBeLessThan(150);
   });
 });
 

@@ -13,7 +13,15 @@ import {
   WORKSPACE,
 } from '../contract/requests.ts';
 import { redisOptions } from '../redis/contract.ts';
-import { type RedisServer, routeTo, startRedis, startReplicated, startSentinel, until } from '../redis/servers.ts';
+import {
+  type RedisServer,
+  routeTo,
+  startCluster,
+  startRedis,
+  startReplicated,
+  startSentinel,
+  until,
+} from '../redis/servers.ts';
 
 const WEAK = { durability: 'local', allowWeakDurability: true } as const;
 
@@ -281,6 +289,34 @@ describe('a fail-over by Sentinel', () => {
     expect(Math.max(...pauses)).toBeLessThan(5000);
     for (const [idempotencyKey, id] of acknowledged) {
       expect(await store.admit(admitRequest({ idempotencyKey }))).toMatchObject({ kind: 'existing', effect: { id } });
+    }
+  }, 90_000);
+});
+
+describe('a fail-over within a cluster', () => {
+  it('moves a workspace to the replica that was elected, and nothing acknowledged is lost', async () => {
+    const cluster = await startCluster(1);
+    closers.push(() => cluster.stop());
+    const [first] = cluster.nodes;
+    if (first === undefined) throw new Error('a cluster has nodes');
+    const store = await open(first, {
+      mode: 'cluster',
+      nodes: cluster.nodes.map(({ address }) => address),
+      durability: 'replica',
+    });
+    const keys = Array.from({ length: 30 }, (_, n) => `k${n}`);
+    for (const idempotencyKey of keys) await dispatched(store, { idempotencyKey });
+    const slot = Number(await first.client.call('CLUSTER', 'KEYSLOT', `{${WORKSPACE}}`));
+    const owner = cluster.nodes[[5461, 10_923, 16_384].findIndex((end) => slot < end)];
+    await owner?.kill();
+    const killed = performance.now();
+    // The new primary has no replica of its own: nothing leaves until the old one is back as one.
+    await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    await owner?.start();
+    await until(async () => (await store.admit(admitRequest())).kind === 'dispatch', 40_000);
+    expect(performance.now() - killed).toBeLessThan(40_000);
+    for (const idempotencyKey of keys) {
+      expect(await store.admit(admitRequest({ idempotencyKey }))).toMatchObject({ kind: 'existing' });
     }
   }, 90_000);
 });

@@ -85,11 +85,11 @@ export function openConnection(
         });
   let lastError = '';
   client.on('error', (error: Error) => {
-    lastError = error.message;
+    lastError = withoutAddress(error.message);
   });
 
   function down(error: unknown): StoreUnavailable {
-    const said = error instanceof Error ? error.message : String(error);
+    const said = withoutAddress(error instanceof Error ? error.message : String(error));
     const more = said.includes('writeable') && lastError !== '' ? ` (${lastError})` : '';
     return new StoreUnavailable(`Redis: ${said}${more}`, { cause: error });
   }
@@ -159,6 +159,11 @@ export function openConnection(
     reset: () => client.disconnect(true),
     close: () => client.disconnect(),
   };
+}
+
+/** What went wrong is told to people who need not know where the store is. */
+function withoutAddress(message: string): string {
+  return message.replace(/ (?:[\w.-]+|\[[0-9a-f:]+\]|[0-9a-f:]+):\d+\b/gi, '');
 }
 
 /** A reply that must be a list of strings. */

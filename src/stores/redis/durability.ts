@@ -140,6 +140,7 @@ export function createBarrier(
 
 /**
  * Looks at a server's settings.
+ * @param atStart whether the store is being opened: what may come back by itself is refused only then
  * @returns how it gives the durability asked for
  * @throws Error saying which setting is wrong, StoreUnavailable when it cannot be asked
  */
@@ -147,6 +148,7 @@ export async function checkServer(
   connection: RedisConnection,
   durability: Durability,
   weak: boolean,
+  atStart: boolean,
 ): Promise<BarrierMode> {
   const info = String(await connection.command('INFO'));
   const read = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
@@ -170,7 +172,8 @@ export async function checkServer(
         throw new Error('durability local can lose acknowledged steps: set allow_weak_durability: true to accept that');
       return 'none';
     case 'replica':
-      if (Number(read('connected_slaves')) === 0 && !weak) {
+      // After a fail-over replicas come back one by one; until then nothing is confirmed.
+      if (atStart && Number(read('connected_slaves')) === 0 && !weak) {
         throw new Error(
           'durability replica needs a replica, and the primary has none: add one, or choose durability fsync',
         );

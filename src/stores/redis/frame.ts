@@ -55,6 +55,8 @@ export function createFrame(parts: {
   readonly observe: (now: number) => void;
   /** Told of each failure and each success, for health. */
   readonly report: (error: StoreUnavailable | null) => void;
+  /** Told of each step that failed or could not be made durable, and of each that was. */
+  readonly reportStep: (error: StoreUnavailable | null) => void;
 }): Frame {
   const { topology, fleet, journal, gatewayId, clock } = parts;
 
@@ -68,6 +70,8 @@ export function createFrame(parts: {
       if (!(error instanceof StoreUnavailable)) throw error;
       if (!error.message.startsWith('Redis: MOVED')) {
         parts.report(error);
+        // The workspace may be elsewhere by now.
+        void topology.relocate().catch(() => undefined);
         throw error;
       }
     }
@@ -124,7 +128,10 @@ export function createFrame(parts: {
 
   const frame: Omit<Frame, 'close'> = {
     async step(name, workspace, args, options = {}) {
-      const raw = await evaluate(name, workspace, args);
+      const raw = await evaluate(name, workspace, args).catch((error: unknown) => {
+        if (error instanceof StoreUnavailable) parts.reportStep(error);
+        throw error;
+      });
       const reply = replyOf(raw);
       const [, , epoch = '', step = '', redo = ''] = raw;
       if (!reply.written && !(options.confirm?.(reply) ?? false)) return reply;
@@ -133,13 +140,17 @@ export function createFrame(parts: {
         : Promise.resolve();
       const settled = await Promise.allSettled([kept, topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
       const failed = settled.find((it) => it.status === 'rejected');
-      if (failed === undefined) return reply;
-      await options.undurable?.(reply).catch(() => undefined);
+      if (failed === undefined) {
+        parts.reportStep(null);
+        return reply;
+      }
+      // The caller is told at once; what is undone is not waited for.
+      options.undurable?.(reply).catch(() => undefined);
       const error =
         failed.reason instanceof StoreUnavailable
           ? failed.reason
           : new StoreUnavailable('the journal beside the gateway cannot be written', { cause: failed.reason });
-      parts.report(error);
+      parts.reportStep(error);
       throw error;
     },
     async read(name, workspace, args) {

@@ -17,7 +17,7 @@ export async function glanceAtRedis(
   const connection = openConnection(targetOf(options), accessOf(options.url), { name: 'svc:glance' });
   try {
     await connection.ready();
-    await checkServer(connection, options.durability, options.allowWeakDurability);
+    await checkServer(connection, options.durability, options.allowWeakDurability, true);
     // Another node of a cluster has the installation; that this one is fit is all that is asked of it.
     if (options.mode === 'cluster') return { state: 'ready', gateways: 0 };
     const [install, gateways] = await connection.pipeline([

@@ -17,6 +17,7 @@ import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
 import { rowOfDraft } from './ledger-events.ts';
 import { notDispatched, watchLostAnswers } from './lost-answers.ts';
+import { type Answered, createKeyQueues } from './same-key.ts';
 import { createRecords } from './records.ts';
 import {
   resolutionOf,
@@ -70,11 +71,11 @@ export interface RedisStore extends EffectStore {
 
 const REPLAY_MS = 10_000;
 
+/** How often it is looked whether steps go through again, ms. */
+const PROBE_MS = 500;
+
 /** Effects that one sweep script handles at most. */
 const SWEEP_BATCH = 100;
-
-/** Admissions of one key that are under way at a time once its repetitions are only counted. */
-const SAME_KEY = 16;
 
 /** A view of keys and pauses older than this is not trusted, ms. */
 const VIEW_MS = 2000;
@@ -100,15 +101,18 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       seen = { now: time, at: performance.now() };
   };
   let failure: StoreUnavailable | null = null;
+  let stepFailure: StoreUnavailable | null = null;
   let changes: Changes | null = null;
 
   const access = accessOf(options.url);
+  let opening = true;
   const settings: TopologySettings = {
     access,
     durability: options.durability,
     allowWeakDurability: options.allowWeakDurability,
     gatewayId,
     clock,
+    atStart: () => opening,
   };
   const journal = await openStepJournal(options.journalFolder);
   const target = targetOf(options);
@@ -117,6 +121,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   const subscriber = openConnection(target, access, { name: `svc:${gatewayId}:changes`, answerMs: 3000 });
   try {
     await topology.ready();
+    opening = false;
   } catch (error) {
     if (!(options.openUnreached === true && error instanceof StoreUnavailable)) {
       topology.close();
@@ -146,6 +151,9 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     report: (error) => {
       failure = error;
     },
+    reportStep: (error) => {
+      stepFailure = error;
+    },
   });
   const records = createRecords(frame);
   const controls = createControls(frame, now, {
@@ -158,6 +166,18 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
 
+  /** After a step that failed, whether steps go through again, also where nobody asks for one. */
+  async function probe(): Promise<void> {
+    const epoch = await fleet.attach('');
+    const primary = topology.primaryOf('');
+    const reply = await primary.connection().run('mark', '', [epoch, gatewayId, clock()]);
+    await primary.barrier.wait('', epoch);
+    if (reply[0] === 'marked') stepFailure = null;
+  }
+  const probing = setInterval(() => {
+    if (stepFailure !== null) void probe().catch(() => undefined);
+  }, PROBE_MS);
+  probing.unref();
   const flushing = setInterval(() => void flushCounted().catch(() => undefined), 1000);
   flushing.unref();
 
@@ -168,6 +188,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     await controls.drainOutbox().catch(ignoreUnavailable);
   } catch (error) {
     clearInterval(flushing);
+    clearInterval(probing);
     lostAnswers.close();
     topology.close();
     subscriber.close();
@@ -205,7 +226,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     await frame.step('append', workspace, [JSON.stringify(events.map(rowOfDraft))]);
   }
 
-  async function askAdmission(request: AdmitRequest, preview: boolean): Promise<Admission> {
+  async function askAdmission(request: AdmitRequest, preview: boolean): Promise<Answered> {
     const { workspace, idempotencyKey } = request;
     const args = admitArguments(request, {
       preview,
@@ -224,12 +245,12 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
         throw error;
       });
     const { admission, counted } = admissionOf(request, reply);
-    if (preview) return admission;
+    if (preview) return { admission, written: false };
     const word = throttleWord(admission);
     if (counted !== '') {
       throttle.count(request, counted, effectIdOf(admission), reply.now);
     } else if (word !== null) throttle.wrote(workspace, idempotencyKey, word, reply.now);
-    return admission;
+    return { admission, written: reply.written };
   }
 
   /** An admission that is not durable is not dispatched, and says so. */
@@ -245,20 +266,18 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     );
   }
 
-  async function admit(request: AdmitRequest): Promise<Admission> {
-    const admission = await askAdmission(request, false);
+  async function ask(request: AdmitRequest): Promise<Answered> {
+    const first = await askAdmission(request, false);
+    const { admission } = first;
     // A workspace may have missed a policy's activation that was cut short.
-    if (admission.kind !== 'stale' || admission.versions.policy === request.seen.policy) return admission;
-    return (await controls.bringPolicy(request.workspace)) ? askAdmission(request, false) : admission;
+    if (admission.kind !== 'stale' || admission.versions.policy === request.seen.policy) return first;
+    return (await controls.bringPolicy(request.workspace)) ? askAdmission(request, false) : first;
   }
 
-  const turns = createTurns();
-  /** One at a time until repetitions of the key are only counted; then nothing of them is written. */
-  function inTurn(request: AdmitRequest): Promise<Admission> {
-    const { workspace, idempotencyKey } = request;
-    const most = (): number => (throttle.quiet(workspace, idempotencyKey, now()).length > 0 ? SAME_KEY : 1);
-    return turns(`${workspace}\n${idempotencyKey}`, most, () => admit(request));
-  }
+  const admit = createKeyQueues(ask, (request, admission) => {
+    const word = throttleWord(admission);
+    if (word !== null) throttle.count(request, word, effectIdOf(admission), now());
+  });
 
   const health = (): StoreHealth => {
     const epochs = [...fleet.attached().values()].map(({ epoch }) => Number(epoch));
@@ -276,6 +295,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
       (performance.now() - watched.seenAt() > VIEW_MS ? (failure?.message ?? 'Redis does not answer') : null) ??
       failure?.message ??
+      stepFailure?.message ??
       null;
     if (message === null) return { ...common, ready: true, problem: null };
     const full = message.includes('OOM') || message.includes('MISCONF');
@@ -288,8 +308,8 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     },
     now,
     health,
-    admit: inTurn,
-    preview: (request) => askAdmission(request, true),
+    admit,
+    preview: async (request) => (await askAdmission(request, true)).admission,
     settle: async (request) => settlementOf(await frame.step('settle', request.workspace, settleArguments(request))),
     resolve: async (request) => resolutionOf(await frame.step('resolve', request.workspace, resolveArguments(request))),
     vote: async (request) => voteResultOf(await frame.step('vote', request.workspace, voteArguments(request))),
@@ -358,6 +378,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     acceptLoss: fleet.acceptLoss,
     async close() {
       clearInterval(flushing);
+      clearInterval(probing);
       lostAnswers.close();
       await watched.close();
       await frame.close();
@@ -371,28 +392,6 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
 
 function ignoreUnavailable(error: unknown): void {
   if (!(error instanceof StoreUnavailable)) throw error;
-}
-
-/** At most `most()` runs of one name at a time; the others wait for their turn. */
-function createTurns(): <T>(name: string, most: () => number, run: () => Promise<T>) => Promise<T> {
-  const queues = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
-  return async (name, most, run) => {
-    const queue = queues.get(name) ?? { running: 0, waiting: [] };
-    queues.set(name, queue);
-    if (queue.running < most()) queue.running += 1;
-    else await new Promise<void>((resolve) => queue.waiting.push(resolve));
-    try {
-      return await run();
-    } finally {
-      queue.running -= 1;
-      // A turn is handed over as it ends, so that nobody comes in between.
-      for (let free = most() - queue.running; free > 0 && queue.waiting.length > 0; free -= 1) {
-        queue.running += 1;
-        queue.waiting.shift()?.();
-      }
-      if (queue.running === 0 && queue.waiting.length === 0) queues.delete(name);
-    }
-  };
 }
 
 /** The word under which repetitions of an answer are counted; `null` for answers that change something. */

@@ -45,7 +45,12 @@ export interface TopologySettings {
   readonly allowWeakDurability: boolean;
   readonly gatewayId: string;
   readonly clock: () => string;
+  /** Whether the store is still being opened. */
+  readonly atStart: () => boolean;
 }
+
+/** A server whose settings were not found good is looked at again after this long, ms. */
+const LOOK_AGAIN_MS = 100;
 
 /** Opens a primary with its two connections. Its settings are looked at on every new connection, before any step. */
 function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
@@ -57,18 +62,27 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   });
   let looked: { readonly mode: BarrierMode } | null = null;
   let fault: Error | null = null;
+  let closed = false;
 
   async function look(): Promise<void> {
     try {
-      const mode = await checkServer(steps, durability, allowWeakDurability);
+      const mode = await checkServer(steps, durability, allowWeakDurability, settings.atStart());
       await steps.pipeline(scriptNames().map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
       looked = { mode };
       fault = null;
     } catch (error) {
       looked = null;
       fault = error instanceof Error ? error : new Error(String(error));
-      // A server that is no primary may become one, or another is found.
-      if (error instanceof StoreUnavailable) setTimeout(() => steps.reset(), 100).unref();
+      // A server that is no primary may become one, or another is found; a setting may be mended.
+      const mayPass = error instanceof StoreUnavailable;
+      setTimeout(
+        () => {
+          if (closed || steps.client.status !== 'ready') return;
+          if (mayPass) steps.reset();
+          else void look();
+        },
+        mayPass ? LOOK_AGAIN_MS : LOOK_AGAIN_MS * 10,
+      ).unref();
     }
   }
   steps.client.on('ready', () => void look());
@@ -92,6 +106,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
     },
     fault: () => fault?.message ?? null,
     close() {
+      closed = true;
       steps.close();
       behind.close();
     },
@@ -117,14 +132,21 @@ export function openSinglePrimary(target: RedisTarget, settings: TopologySetting
 /** How often the slots of a cluster are looked at, ms; at once where a server says that they have moved. */
 const RELOCATE_EVERY_MS = 2000;
 
+/** … but not more often than this, whatever goes wrong, ms. */
+const RELOCATE_AT_MOST_MS = 200;
+
+/** Slots from, to, and the address of their primary. */
+type Ranges = readonly (readonly [number, number, string])[];
+
 /** A cluster: a primary for each range of slots. Nothing is redirected here; who asked asks again. */
 export function openCluster(nodes: readonly RedisAddress[], settings: TopologySettings): Topology {
   const primaries = new Map<string, Primary>();
   /** Address of the primary of each slot. */
   let owners: readonly string[] = [];
   let looking: Promise<void> | null = null;
+  let lookedAt = -RELOCATE_AT_MOST_MS;
 
-  async function slotsFrom(address: RedisAddress): Promise<readonly (readonly [number, number, string])[]> {
+  async function slotsFrom(address: RedisAddress): Promise<Ranges> {
     const connection = openConnection({ kind: 'address', address }, settings.access, { name: 'svc:slots' });
     try {
       await connection.ready();
@@ -134,37 +156,46 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     }
   }
 
-  async function look(): Promise<void> {
-    const known = [...primaries.keys()].map(addressOf);
-    for (const address of [...known, ...nodes]) {
-      let ranges: readonly (readonly [number, number, string])[];
+  /** Asks primaries that answer, then, by connections of their own, whoever was ever named. */
+  async function askSlots(): Promise<Ranges> {
+    for (const [owner, primary] of primaries) {
       try {
-        ranges = await slotsFrom(address);
+        return rangesOf(await primary.connection().command('CLUSTER', 'SLOTS'), addressOf(owner).host);
       } catch {
-        continue;
+        // Another may answer.
       }
-      const next: string[] = [];
-      for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
-      owners = next;
-      const wanted = new Set(ranges.map(([, , owner]) => owner));
-      for (const owner of wanted) {
-        if (!primaries.has(owner)) {
-          primaries.set(owner, openPrimary({ kind: 'address', address: addressOf(owner) }, settings));
-        }
-      }
-      for (const [owner, primary] of primaries) {
-        if (wanted.has(owner)) continue;
-        primaries.delete(owner);
-        primary.close();
-      }
-      return;
     }
-    throw new StoreUnavailable('Redis: no node of the cluster can be reached');
+    const asked = [...nodes, ...[...primaries.keys()].map(addressOf)].map(slotsFrom);
+    try {
+      return await Promise.any(asked);
+    } catch (error) {
+      throw new StoreUnavailable('Redis: no node of the cluster can be reached', { cause: error });
+    }
+  }
+
+  async function look(): Promise<void> {
+    const ranges = await askSlots();
+    const next: string[] = [];
+    for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
+    owners = next;
+    const wanted = new Set(ranges.map(([, , owner]) => owner));
+    for (const owner of wanted) {
+      if (!primaries.has(owner)) {
+        primaries.set(owner, openPrimary({ kind: 'address', address: addressOf(owner) }, settings));
+      }
+    }
+    for (const [owner, primary] of primaries) {
+      if (wanted.has(owner)) continue;
+      primaries.delete(owner);
+      primary.close();
+    }
   }
 
   function relocate(): Promise<void> {
+    if (looking === null && performance.now() - lookedAt < RELOCATE_AT_MOST_MS) return Promise.resolve();
     looking ??= look().finally(() => {
       looking = null;
+      lookedAt = performance.now();
     });
     return looking;
   }
@@ -194,7 +225,7 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
 }
 
 /** The ranges of `CLUSTER SLOTS`: first, last, address of the primary. An empty host is that of the server asked. */
-function rangesOf(reply: unknown, askedHost: string): readonly (readonly [number, number, string])[] {
+function rangesOf(reply: unknown, askedHost: string): Ranges {
   if (!Array.isArray(reply)) throw new TypeError('CLUSTER SLOTS has another form');
   return reply.map((range: unknown) => {
     if (!Array.isArray(range) || !Array.isArray(range[2])) throw new TypeError('CLUSTER SLOTS has another form');
