@@ -12,7 +12,11 @@ import { describeSettlement } from './settlement.ts';
 
 /** Every promise of the port `EffectStore`, for one store. All stores are held to the same ones. */
 export function describeStoreContract(name: string, open: OpenStore, capabilities: Capabilities): void {
-  describe(`${name} keeps the store's promises`, () => {
+  const left =
+    capabilities.noClock === null
+      ? ''
+      : ` (but for those that need a clock of the test's own: ${capabilities.noClock})`;
+  describe(`${name} keeps the store's promises${left}`, () => {
     describeAdmission(open, capabilities);
     describeSettlement(open, capabilities);
     describeBudgets(open, capabilities);
