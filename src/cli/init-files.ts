@@ -132,10 +132,17 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
       `    kind: ${tool.kind}`,
       `    request: { ${parts.join(', ')} }`,
       `    params_schema: ${JSON.stringify(paramsSchema(tool))}`,
+      ...targetLine(tool),
     );
   }
   lines.push('');
   return lines;
+}
+
+/** `/v1/notes/{id}` acts on `notes:{id}`: what approvers, claims and pauses see. */
+function targetLine({ path }: DraftTool): readonly string[] {
+  const [, noun, param] = /([A-Za-z0-9_-]+)\/\{(\w+)\}[^{}]*$/.exec(path) ?? [];
+  return noun === undefined || param === undefined ? [] : [`    target: ${quoted(`${noun}:{${param}}`)}`];
 }
 
 function ruleLines(tools: readonly DraftTool[]): readonly string[] {

@@ -88,6 +88,12 @@ describe('in front of an API that documents itself', () => {
       ['api.get_order', 'read', 'GET', '/v1/orders/{order_id}'],
       ['api.delete_orders', 'write', 'DELETE', '/v1/orders/{order_id}'],
     ]);
+    expect(configuration.tools.map(({ target }) => target)).toEqual([
+      null,
+      null,
+      'orders:{order_id}',
+      'orders:{order_id}',
+    ]);
     expect(configuration.tools[0]?.request.query).toEqual(['limit', 'page']);
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('GET /v1/files/{name}.json');
   });
