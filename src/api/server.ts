@@ -32,6 +32,10 @@ export interface ServerOptions {
   /** Bytes of a request body. */
   readonly bodyLimit: number;
   /** Told of each answer: the route's pattern (`''` where none matched), method, status and ms. */
+  /** Told of each request, health checks apart. */
+  readonly arrived?: () => void;
+  /** The gateway is about to stop: each answer closes its connection. */
+  readonly isStopping?: () => boolean;
   readonly answered?: (route: string, method: string, status: number, durationMs: number) => void;
 }
 
@@ -111,6 +115,7 @@ export function createServer(options: ServerOptions): ApiApp {
       reply.header('connection', 'close');
       done(refuse('not_ready', 'The gateway is shutting down. Nothing was done.', { retryAfterMs: 1_000 }));
     } else {
+      if (!isProbe(request)) options.arrived?.();
       done();
     }
   });
@@ -119,6 +124,7 @@ export function createServer(options: ServerOptions): ApiApp {
   });
 
   app.addHook('onSend', (_request, reply, payload, done) => {
+    if (options.isStopping?.() === true) reply.header('connection', 'close');
     const { statusCode } = reply;
     if ((statusCode < 200 || statusCode >= 300) && !reply.hasHeader('x-should-retry'))
       reply.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');

@@ -29,6 +29,7 @@ import { createMetrics, measured } from '../telemetry/metrics.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { corePorts } from './core-ports.ts';
+import { createDrain } from './drain.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
@@ -140,7 +141,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
 
   let origin = configuration.server.publicUrl ?? '';
   let isListening = false;
-  let isDraining = false;
+  const drain = createDrain(() => performance.now());
   const settings = () => {
     const { server, auth, limits } = inForce.configuration;
     return {
@@ -173,7 +174,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const { host, adminPort } = configuration.server;
   const health = {
     impediments: () => {
-      if (isDraining) return [{ part: 'gateway', message: 'It is shutting down.' }];
+      if (drain.isDraining()) return [{ part: 'gateway', message: 'It is shutting down.' }];
       return takeUp.isDone() ? [] : [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
     },
     notes: () => (reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []),
@@ -184,6 +185,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger,
     settings,
     bodyLimit: configuration.limits.bodyBytes,
+    arrived: drain.arrived,
+    isStopping: drain.isDraining,
     answered: metrics.answered,
   });
   await addControlPlane(
@@ -255,9 +258,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     get administrativeKey() {
       return administrativeKey;
     },
-    close() {
-      isDraining = true;
-      return opened.close();
+    async close() {
+      await drain.drain();
+      await opened.close();
     },
   };
 }

@@ -1,4 +1,5 @@
-// A gateway for tests whose upstream port stops at named points: `failpoint:<name>` in any param of the call.
+// A gateway for tests that stops at named points: `failpoint:<name>` in any param of the call, for its upstream port, or
+// in the comment of a vote.
 // Built from the same parts as the product; the product itself has no failpoints.
 import { parseArgs } from 'node:util';
 import { startGateway } from '../../dist/gateway/start.js';
@@ -30,6 +31,14 @@ const gateway = await startGateway(
   {
     decorate: (ports) => ({
       ...ports,
+      store: {
+        ...ports.store,
+        async vote(request) {
+          const voted = await ports.store.vote(request);
+          if (request.comment === 'failpoint:die_after_vote') process.kill(process.pid, 'SIGKILL');
+          return voted;
+        },
+      },
       upstream: {
         readState: (...args) => ports.upstream.readState(...args),
         send(dispatch) {

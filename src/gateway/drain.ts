@@ -1,0 +1,35 @@
+/** Requests are waited for until none has come for so long, ms. */
+const QUIET_MS = 100;
+/** And at most so long, ms: whoever does not look at `/readyz` cannot keep the gateway from stopping. */
+const MOST_MS = 5_000;
+const LOOK_MS = 20;
+
+/** How a gateway stops without cutting anybody off: not ready first, then the last requests, then the port. */
+export interface Drain {
+  /** Told of each request. */
+  arrived(): void;
+  isDraining(): boolean;
+  /**
+   * From here on `/readyz` says that the gateway stops, and each answer closes its connection. Resolves when requests
+   * have stopped coming: an idle connection that is closed then is not one that a request is on its way on.
+   */
+  drain(): Promise<void>;
+}
+
+/** @param elapsed monotonic ms */
+export function createDrain(elapsed: () => number): Drain {
+  let isDraining = false;
+  let lastAt = Number.NEGATIVE_INFINITY;
+  return {
+    arrived() {
+      lastAt = elapsed();
+    },
+    isDraining: () => isDraining,
+    async drain() {
+      isDraining = true;
+      const began = elapsed();
+      while (elapsed() - lastAt < QUIET_MS && elapsed() - began < MOST_MS)
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    },
+  };
+}
