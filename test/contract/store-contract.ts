@@ -25,6 +25,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeLedger(open, capabilities);
     describeKeys(open, capabilities);
     describeRepresentation(open, capabilities);
-    describeRetention(open, capabilities);
+    // All of it is about time that passes.
+    if (capabilities.noClock === null) describeRetention(open, capabilities);
   });
 }
