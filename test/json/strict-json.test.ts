@@ -136,6 +136,14 @@ describe('strict JSON', () => {
     );
   });
 
+  test('zeros in the middle of a number are read in linear time', () => {
+    const zeros = '0'.repeat(100_000);
+    const began = performance.now();
+    expect(verdict(`[0.${zeros}1e100001]`)).toBe('ok');
+    expect(verdict(`[1.${zeros}1]`)).toBe('1:2 a number with more digits than a double holds');
+    expect(performance.now() - began).toBeLessThan(500);
+  });
+
   test('random texts near JSON are judged as the reference judges them', () => {
     const pieces = [
       '{ } [ ] , : " \\ "a" "A" "b": "a":1 "__proto__": 1 - 0 . e E5 + -0 1e400 1e-400 9007199254740993 1.5 0.1e1',
