@@ -44,6 +44,8 @@ export interface Fleet {
   waiting(): ReadonlyMap<string, readonly string[]>;
   /** Why this store is not the one that was left, or `null`. */
   rolledBack(): string | null;
+  /** Why this gateway may not use its name, or `null`. */
+  nameTaken(): string | null;
   /** An operator says that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
   /** An operator accepts that the store was set back: it goes on in a new epoch with what the journal has. */
@@ -59,6 +61,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   const attaching = new Map<string, Promise<string>>();
   const recovering = new Map<string, Promise<void>>();
   let rolledBack: string | null = null;
+  let nameTaken: string | null = null;
   let accepting = false;
   let installId = journal.memory?.installId ?? '';
 
@@ -99,10 +102,10 @@ export function createFleet(settings: FleetSettings): Fleet {
   /** A name that is registered belongs to a journal with acknowledged steps; an empty one must not speak for it. */
   async function checkName(): Promise<void> {
     const registered = await topology.primaryOf('').connection().command('HEXISTS', keyOf('', 'gw'), gatewayId);
+    nameTaken = null;
     if (Number(registered) === 0) return;
-    throw new Error(
-      `gateway ${gatewayId} is registered in the store, and its journal is not in the folder given: give it its folder back, or start under another name and declare ${gatewayId} lost`,
-    );
+    nameTaken = `gateway ${gatewayId} is registered in the store, and its journal is not in the folder given: give it its folder back, or start under another name and declare ${gatewayId} lost`;
+    throw new StoreUnavailable(nameTaken);
   }
 
   async function attachWorkspace(workspace: string): Promise<string> {
@@ -231,6 +234,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     recover,
     waiting: () => waiting,
     rolledBack: () => rolledBack,
+    nameTaken: () => nameTaken,
     async recoverLost(gateway) {
       if (gateway === gatewayId) throw new Error(`gateway ${gateway} is this one: its journal is here`);
       const [entered] = await topology

@@ -184,6 +184,8 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   try {
     // Writes of each workspace that the journal knows may wait for this gateway.
     await fleet.attach('').catch(ignoreUnavailable);
+    const taken = fleet.nameTaken();
+    if (taken !== null) throw new Error(taken);
     for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
     await controls.drainOutbox().catch(ignoreUnavailable);
   } catch (error) {
@@ -292,6 +294,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
         ?.fault() ?? null;
     const message =
       fault ??
+      fleet.nameTaken() ??
       (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
       (performance.now() - watched.seenAt() > VIEW_MS ? (failure?.message ?? 'Redis does not answer') : null) ??
       failure?.message ??

@@ -37,7 +37,7 @@ end
 if op == 'end' then
   local key = hash('key:' .. q.id)
   if not key then return finish({ 'absent' }) end
-  if key.revoked ~= '' then return finish({ 'unchanged' }) end
+  if key.revoked ~= '' or (q.how ~= 'revoked' and key.replaced ~= '') then return finish({ 'unchanged' }) end
   if q.how == 'revoked' then
     put('HSET', 'key:' .. q.id, 'revoked', int(now))
   else

@@ -17,17 +17,32 @@ for gateway, epoch in pairs(hash('gw') or {}) do
 end
 if #missing > 0 then return { 'waiting', unpack(missing) } end
 
+-- The command with its documents in place; nil where it must not be run again.
+local function restored(command, documents)
+  local call, has_identity = { command[1], command[2] }, false
+  local of_meta = command[2] == KEYS[1] and command[1] == 'HSET'
+  for i = 3, #command do
+    local value = command[i]
+    if string.byte(value) == 0 then value = documents[string.sub(value, 2)] end
+    -- Time goes on from where the new epoch began.
+    local field = of_meta and command[i - (1 - i % 2)]
+    if field ~= 'clock' and field ~= 'skew' then call[#call + 1] = value end
+    if value == 'doc' then has_identity = true end
+  end
+  if #call == 2 and #command > 2 then return nil end
+  -- Changes of an effect whose admission was never acknowledged.
+  local of_effect = command[1] == 'HSET' and string.sub(command[2], 1, #P + 2) == P .. 'e:'
+  if of_effect and not has_identity and redis.call('EXISTS', P .. string.sub(command[2], #P + 1)) == 0 then return nil end
+  return call
+end
+
 local steps = redis.call('ZRANGE', P .. 'redox', '0', '99')
 for _, step in ipairs(steps) do
   local record = cjson.decode(redis.call('HGET', P .. 'redo', step))
-  if tonumber(step) > meta.sn then
-    if record.needs == '' or redis.call('EXISTS', P .. record.needs) == 1 then
-      for _, command in ipairs(record.commands) do
-        for i = 3, #command do
-          if string.byte(command[i]) == 0 then command[i] = record.documents[string.sub(command[i], 2)] end
-        end
-        redis.call(unpack(command))
-      end
+  if tonumber(step) > meta.sn and (record.needs == '' or redis.call('EXISTS', P .. record.needs) == 1) then
+    for _, command in ipairs(record.commands) do
+      local call = restored(command, record.documents)
+      if call then redis.call(unpack(call)) end
     end
   end
   redis.call('HDEL', P .. 'redo', step)

@@ -23,10 +23,9 @@ end
 local lost, expired, aged = 0, 0, 0
 for _, id in ipairs(due('lease', int(now), limit)) do
   local e = load_effect(id)
-  if e and plan_lose(e) then
-    lost = lost + 1
-    settle_row()
-  end
+  if not e then put('ZREM', 'lease', id) end
+  if e and plan_lose(e) then lost = lost + 1 end
+  settle_row()
 end
 for _, id in ipairs(due('ax', int(now), limit)) do
   local a = load_approval(id)
