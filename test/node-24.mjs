@@ -16,7 +16,11 @@ export function node24() {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
   const name = `node-${process.platform}-${process.arch}@${VERSION}`;
-  const result = spawnSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', name], { cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] });
-  if (result.status !== 0 || !existsSync(binary)) throw new Error(`Node 24 could not be installed: npm install ${name}`);
+  const result = spawnSync('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts', name], {
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  if (result.status !== 0 || !existsSync(binary))
+    throw new Error(`Node 24 could not be installed: npm install ${name}`);
   return binary;
 }

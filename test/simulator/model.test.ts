@@ -39,15 +39,8 @@ function signature(world: World): string {
               left(life.lease.quiesceUntil),
             ]
           : [];
-      return [
-        effect.idempotencyKey,
-        life.state,
-        effect.attempt,
-        effect.generation,
-        effect.mayHaveHappened,
-        effect.holdState,
-        ...lease,
-      ];
+      const { idempotencyKey, attempt, generation, mayHaveHappened, holdState } = effect;
+      return JSON.stringify([idempotencyKey, life.state, attempt, generation, mayHaveHappened, holdState, ...lease]);
     })
     .sort();
   const gateways = world.gateways
