@@ -142,13 +142,17 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
     async (request, reply) => {
       const actor = ledgerActor(callerOf(request).principal);
       const record = await keyOf(ports, request.params);
-      if (record.revokedAt !== null || record.replacedBy !== null)
-        throw refuse('conflict', 'The key is revoked or was rotated before. Make a new one.');
+      if (record.revokedAt !== null || record.replacedBy !== null) throw ended();
       const made = ports.keys.successor(record);
       // The successor first: a failure in between leaves two valid keys, never none.
       await store.putKey(made.record, actor);
       const overlapMs = (request.body.overlap ?? DEFAULT_OVERLAP_S) * 1000;
-      await store.endKey(record.id, { kind: 'replaced', by: made.record.id, overlapMs }, actor);
+      const old = await store.endKey(record.id, { kind: 'replaced', by: made.record.id, overlapMs }, actor);
+      if (old?.replacedBy !== made.record.id) {
+        // Somebody else was first: a key has one successor, and a revoked one has none.
+        await store.endKey(made.record.id, { kind: 'revoked' }, actor);
+        throw ended();
+      }
       return reply
         .code(201)
         .header('cache-control', 'no-store')
@@ -165,6 +169,10 @@ async function keyOf(
   const record = keys.find(({ id }) => id === params.key_id);
   if (record === undefined) throw refuse('not_found', 'This user has no such key.');
   return record;
+}
+
+function ended() {
+  return refuse('conflict', 'The key is revoked or was rotated before. Make a new one.');
 }
 
 function shownOnce(made: { readonly record: KeyRecord; readonly key: string }): JsonObject {

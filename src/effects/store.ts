@@ -349,7 +349,10 @@ export interface EffectStore {
   /** By the handle in the clear. */
   key(handle: string): Promise<KeyRecord | null>;
   keys(user: string | null): Promise<readonly KeyRecord[]>;
-  /** Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. */
+  /**
+   * Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. What is revoked or replaced already is not
+   * replaced: the record that comes back then names no `by` of this call.
+   */
   endKey(
     id: string,
     end: { readonly kind: 'revoked' } | { readonly kind: 'replaced'; readonly by: string; readonly overlapMs: number },

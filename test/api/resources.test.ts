@@ -183,6 +183,21 @@ describe('keys', () => {
     expect(listed.text).not.toContain('hash');
   });
 
+  it('have one successor, however many ask for it at once', async () => {
+    const body = { name: 'a', kind: 'account', workspace: 'demo' };
+    const old = await rig.send('POST', KEYS, { key: rig.keys.admin, body });
+    const path = `${KEYS}/${String(old.json['id'])}/rotate`;
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () => rig.send('POST', path, { key: rig.keys.admin, body: {} })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409]);
+    const made = answers.find(({ status }) => status === 201)?.json['id'];
+    const listed = await rig.send('GET', KEYS, { key: rig.keys.admin });
+    const keys = list(listed.json['keys']);
+    expect(keys.find(({ id }) => id === old.json['id'])).toMatchObject({ replaced_by: made });
+    expect((await rig.send('GET', `${WS}/claims`, { key: String(old.json['key']) })).status).toBe(200);
+  });
+
   it('are rotated with an overlap, and revoked at once', async () => {
     const body = { name: 'a', kind: 'account', workspace: 'demo' };
     const old = await rig.send('POST', KEYS, { key: rig.keys.admin, body });

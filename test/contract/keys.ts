@@ -35,6 +35,17 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(await at.store.endKey('key_none', { kind: 'revoked' }, PERSON)).toBeNull();
     });
 
+    it('has a key replaced once', async () => {
+      const key = keyRecord();
+      await at.store.putKey(key, PERSON);
+      const replaced = await at.store.endKey(key.id, { kind: 'replaced', by: 'key_one', overlapMs: 60_000 }, PERSON);
+      expect(replaced).toMatchObject({ replacedBy: 'key_one' });
+      expect(await at.store.endKey(key.id, { kind: 'replaced', by: 'key_two', overlapMs: 1 }, PERSON)).toEqual(
+        replaced,
+      );
+      expect(await at.store.endKey(key.id, { kind: 'revoked' }, PERSON)).toMatchObject({ replacedBy: 'key_one' });
+    });
+
     at.timed('lets a replaced key live on for the overlap, and never longer than it would have', async () => {
       const [long, short] = [keyRecord(), keyRecord({ expiresAt: at.now() + 10 })];
       for (const key of [long, short]) {

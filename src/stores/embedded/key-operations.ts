@@ -44,7 +44,7 @@ export function endKey(
 ): KeyRecord | null {
   const { id, end, actor } = request;
   const key = session.keys.get(id);
-  if (key === null || key.revokedAt !== null) return key;
+  if (key === null || key.revokedAt !== null || (end.kind === 'replaced' && key.replacedBy !== null)) return key;
   const { now } = session.view;
   const ended: KeyRecord =
     end.kind === 'revoked'
