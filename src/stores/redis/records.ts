@@ -20,7 +20,7 @@ type Records = Pick<
 const SCANNED = 500;
 
 /** States that few effects are in at a time have an index of their own. */
-const RARE: readonly string[] = ['pending_approval', 'executing', 'unknown', 'rejected', 'failed'];
+const RARE: readonly string[] = ['pending_approval', 'unknown', 'rejected', 'failed'];
 
 /** What is on record, read. */
 export function createRecords(frame: Frame): Records {
@@ -158,6 +158,7 @@ export function createRecords(frame: Frame): Records {
 
 /** The index with the fewest effects to look at. */
 function indexOf({ state, agentId }: EffectFilter): string {
+  if (state === 'executing') return 'lease';
   if (state !== null && RARE.includes(state)) return `s:${state}`;
   return agentId === null ? 'ix' : `ia:${plainText(agentId)}`;
 }

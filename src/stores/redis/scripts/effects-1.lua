@@ -16,7 +16,30 @@ if before ~= '' then
   if from == '' or tonumber(bound) < tonumber(from) then top = '(' .. bound end
 end
 local bottom = since == '' and '-inf' or int(tonumber(since) * 2048)
-local found = redis.call('ZREVRANGEBYSCORE', P .. index, top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+
+-- Executing effects stand in the order of their leases: they are put in order here, unless they are very many.
+local function executing()
+  local highest = string.sub(top, 1, 1) == '(' and tonumber(string.sub(top, 2)) or math.huge
+  local lowest = tonumber(bottom) or -math.huge
+  local places = {}
+  for _, id in ipairs(redis.call('ZRANGE', P .. 'lease', '0', '-1')) do
+    local place = tonumber(redis.call('HGET', P .. 'e:' .. id, 'place'))
+    if place and place < highest and place >= lowest then places[#places + 1] = { id, place } end
+  end
+  table.sort(places, function(a, b) return a[2] > b[2] end)
+  local flat = {}
+  for i = 1, math.min(#places, scan) do
+    flat[#flat + 1] = places[i][1]
+    flat[#flat + 1] = places[i][2]
+  end
+  return flat
+end
+
+local found
+if index == 'lease' and redis.call('ZCARD', P .. 'lease') <= 2000 then found = executing()
+else
+  found = redis.call('ZREVRANGEBYSCORE', P .. (index == 'lease' and 'ix' or index), top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+end
 local ids, last = {}, ''
 for i = 1, #found, 2 do
   local e = redis.call('HMGET', P .. 'e:' .. found[i], 'st', 'dec', 'tool', 'agent')

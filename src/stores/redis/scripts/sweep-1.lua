@@ -113,11 +113,17 @@ for id, row in pairs(hash('pz') or {}) do
 end
 for _, index in ipairs({ 'bx', 'rx' }) do
   for _, row in ipairs(due(index, int(now), limit)) do
-    local name = redis.call('HGET', P .. row, 'name')
-    put('DEL', row)
-    put('DEL', 'q' .. row)
-    put('ZREM', index, row)
-    if index == 'bx' and name then put('ZREM', 'bx:' .. name, row) end
+    local found = redis.call('HMGET', P .. row, 'name', 'held')
+    if (tonumber(found[2]) or 0) > 0 then
+      put('HSET', row, 'score', '+inf')
+      put('ZADD', index, '+inf', row)
+      put('ZADD', 'bx:' .. found[1], '+inf', row)
+    else
+      put('DEL', row)
+      put('DEL', 'q' .. row)
+      put('ZREM', index, row)
+      if index == 'bx' and found[1] then put('ZREM', 'bx:' .. found[1], row) end
+    end
   end
 end
 return finish({ 'swept', int(lost), int(expired), int(aged) })

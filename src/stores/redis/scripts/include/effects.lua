@@ -1,7 +1,8 @@
 -- Effects: hash `e:<id>`, its documents opaque, what a step needs as fields. `k:<key>` is the effect that an
--- idempotency key is bound to. Indexes by place: `ix` all, `ia:<agent>`, `s:<state>` (states that few effects are in). `lease`: executing effects by the end of their lease; `old`, `oldd`: settled and denied ones by time.
+-- idempotency key is bound to. Indexes by place: `ix` all, `ia:<agent>`, `s:<state>` (states that few effects are in).
+-- `lease`: executing effects by the end of their lease; `old`, `oldd`: settled and denied ones by time.
 
-local RARE = { pending_approval = true, executing = true, unknown = true, rejected = true, failed = true }
+local RARE = { pending_approval = true, unknown = true, rejected = true, failed = true }
 
 local function load_effect(id)
   local e = hash('e:' .. id)

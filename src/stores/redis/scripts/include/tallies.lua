@@ -84,7 +84,8 @@ local function plan_tallies()
           fields[#fields + 1] = value
         end
       end
-      local score = held > 0 and '+inf' or int(t.ends)
+      -- A row counts while its window runs or something is held; the sweep looks again at rows whose window is over.
+      local score = (held > 0 and t.ends <= now) and '+inf' or int(t.ends)
       if score ~= t.score then
         fields[#fields + 1] = 'score'
         fields[#fields + 1] = score
