@@ -212,6 +212,25 @@ describe('a full disk', () => {
   });
 });
 
+it('a gateway that finds its disk full at the start is refused with a sentence, and starts when there is room', async (context) => {
+  const { gateway, keys } = await startOnSmallDisk(context, 'beside');
+  await gateway.stop();
+  spawnSync('dd', ['if=/dev/zero', `of=${filler()}`, 'bs=4k']);
+  const refused = await startInVain(gateway.configFile, { SVC_TEST_POLICIES: gateway.policyFolder });
+  expect(refused.code).not.toBe(0);
+  expect(refused.out).toBe('');
+  expect(refused.log).toMatch(/The disk under the store in .* is full/);
+  expect(refused.log).not.toMatch(/\n\s+at /);
+  rmSync(filler());
+  const next = await gateway.restart();
+  try {
+    const run = await send(next.url, keys.bot, 'POST', '/v1/workspaces/demo/effects', refund());
+    expect(run.body.decision).toBe('committed');
+  } finally {
+    await next.stop();
+  }
+});
+
 interface Ended {
   readonly code: number | null;
   readonly out: string;

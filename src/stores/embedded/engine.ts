@@ -83,9 +83,8 @@ class TornStep extends Error {}
  */
 export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
   const { path } = options;
-  makePrivateFolder(path);
   const open = await loadDriver();
-  const lock = await acquireLock(path, open, options.lockWaitMs);
+  const lock = await lockFolder(path, open, options.lockWaitMs);
   let booted: Booted;
   try {
     booted = bootStore(path, open, options.clock);
@@ -94,6 +93,15 @@ export async function startEngine(options: EngineOptions, listener: EngineListen
     throw new StoreUnavailable(describe(path, error));
   }
   return runEngine(options, listener, open, lock, booted);
+}
+
+async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
+  try {
+    makePrivateFolder(path);
+    return await acquireLock(path, open, waitMs);
+  } catch (error) {
+    throw error instanceof StoreUnavailable ? error : new StoreUnavailable(describe(path, error));
+  }
 }
 
 function runEngine(
@@ -240,14 +248,14 @@ function runEngine(
     } catch {
       // The connection is given up either way.
     }
-    fail(why, storageFailure(error));
+    fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
     reopenAfter(REOPEN_FIRST_MS);
   }
 
-  function fail(why: string, code: number | null): void {
+  function fail(why: string, error: unknown): void {
     state = { kind: 'failed', why };
-    const kind = code === SQLITE_FULL ? 'store_full' : 'store_unavailable';
+    const kind = isFull(error) ? 'store_full' : 'store_unavailable';
     health = { ...health, ready: false, problem: { code: kind, message: why } };
     listener.onHealth(health);
   }
@@ -259,7 +267,7 @@ function runEngine(
         listener.onHealth(health);
         listener.onKeysChanged(null);
       } catch (error) {
-        fail(describe(path, error), storageFailure(error));
+        fail(describe(path, error), error);
         reopenAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
       }
     }, waitMs).unref();
@@ -302,9 +310,13 @@ function runEngine(
       clearInterval(watcher);
       if (reopenTimer !== null) clearTimeout(reopenTimer);
       if (state.kind === 'open') {
-        mark(state);
-        // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
-        state.database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
+        try {
+          mark(state);
+          // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
+          state.database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
+        } catch {
+          // A disk without room: what was acknowledged is in the journal, and the next start takes it from there.
+        }
         state.database.close();
       }
       state = { kind: 'closed' };
@@ -317,10 +329,16 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
+/** No room on the disk, as SQLite or as the system says it. */
+function isFull(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? error.code : null;
+  return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';
+}
+
 /** What is wrong with the store, for people. */
 function describe(path: string, error: unknown): string {
   const code = storageFailure(error);
-  if (code === SQLITE_FULL) {
+  if (isFull(error)) {
     return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
   }
   if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
