@@ -16,7 +16,7 @@ it('500 keyed calls with duplicates, 40 % faulty answers, 25 kills: nothing twic
   timeout: 240_000,
 }, async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
-  const report = await torture({ ops: 500, kills: 25, seed, concurrency: 16, faults: FAULTS });
+  const report = await torture({ stand: 'embedded', ops: 500, kills: 25, seed, concurrency: 16, faults: FAULTS });
   console.log(JSON.stringify(report));
   expect(report).toMatchObject({
     kills: 25,

@@ -2,9 +2,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
-import { makeApiKey, startGateway, type TestFiles, type TestGateway } from '../system/gateway.ts';
+import type { TestFiles } from '../system/gateway.ts';
+import { embeddedRig, failoverRig, peerRig, redisRig, type Rig } from './rigs.ts';
+
+/** What stands before the upstream: our gateway on a store, or a gateway around somebody's idempotency library. */
+export type Stand = 'embedded' | 'redis' | 'redis-failover' | 'node-idempotency' | 'powertools';
 
 export interface TortureOptions {
+  readonly stand: Stand;
   readonly ops: number;
   readonly kills: number;
   readonly seed: number;
@@ -30,6 +35,8 @@ export interface TortureReport {
   readonly unknown: number;
   readonly unknownThatHappened: number;
   readonly denied: number;
+  /** The longest time that nothing could be written after a fail-over, ms; `null` where there was none. */
+  readonly longestPauseMs: number | null;
 }
 
 const LIMIT = 1_000_000;
@@ -90,7 +97,21 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** Real gateway, real upstream that misbehaves, clients that retry and duplicate, SIGKILL at random. */
+function rigOf(stand: Stand, upstreamUrl: string): Promise<Rig> {
+  switch (stand) {
+    case 'embedded':
+      return embeddedRig(files(upstreamUrl));
+    case 'redis':
+      return redisRig(files(upstreamUrl));
+    case 'redis-failover':
+      return failoverRig(files(upstreamUrl));
+    case 'node-idempotency':
+    case 'powertools':
+      return peerRig(stand, upstreamUrl);
+  }
+}
+
+/** Real gateways, real stores, a real upstream that misbehaves, clients that retry and duplicate; all broken at random. */
 export async function torture(options: TortureOptions): Promise<TortureReport> {
   const random = seededRandom(options.seed);
   const folder = await mkdtemp(join(tmpdir(), 'svc-torture-'));
@@ -100,10 +121,10 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
     faults: options.faults,
     lateMs: 500,
   });
-  let gateway = await startGateway(files(upstream.url));
+  let rig: Rig | null = null;
   try {
-    const key = await makeApiKey(gateway, 'tess', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
-    const account = await makeApiKey(gateway, 'tess', { kind: 'account', workspace: 'demo' });
+    const stand = await rigOf(options.stand, upstream.url);
+    rig = stand;
     const ops = Array.from(
       { length: options.ops },
       (_, index): Op => ({
@@ -120,9 +141,9 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
     const ask = async (op: Op): Promise<Seen | null> => {
       requests += 1;
       try {
-        const response = await fetch(`${gateway.url}/v1/workspaces/demo/effects`, {
+        const response = await fetch(`${stand.url(random)}/v1/workspaces/demo/effects`, {
           method: 'POST',
-          headers: { 'x-api-key': key, 'content-type': 'application/json' },
+          headers: { 'x-api-key': stand.agentKey, 'content-type': 'application/json' },
           body: JSON.stringify({
             tool: 'ledger.book',
             params: { op: op.key, amount: op.amount },
@@ -140,7 +161,7 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
     const client = async (op: Op): Promise<void> => {
       const answers: Seen[] = [];
       seen.set(op.key, answers);
-      for (let tries = 0; tries < 400; tries += 1) {
+      for (let tries = 0; tries < mostTries(options.stand); tries += 1) {
         const burst = await Promise.all(Array.from({ length: tries === 0 ? 1 + op.duplicates : 1 }, () => ask(op)));
         answers.push(...burst.filter((answer) => answer !== null));
         const last = burst.find((answer) => answer !== null);
@@ -156,21 +177,29 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
     });
     const work = Promise.all(workers);
     let kills = 0;
+    let longestPauseMs: number | null = null;
     // Kills are spread over the work: each waits for its share of finished operations, then for a random moment.
     for (; kills < options.kills; kills += 1) {
       const share = ((kills + random() * 0.5) / options.kills) * options.ops * 0.95;
       while (finished < share) await pause(5);
       await pause(random() * 30);
-      gateway.kill('SIGKILL');
-      gateway = await gateway.restart();
+      const pauseMs = await stand.disturb(random);
+      if (pauseMs !== null) longestPauseMs = Math.max(longestPauseMs ?? 0, Math.round(pauseMs));
     }
     await work;
-    return await check({ ops, seen, upstream, gateway, account, seed: options.seed, kills, requests });
+    const facts = { seed: options.seed, ops: ops.length, kills, requests, longestPauseMs };
+    const found = await check({ ops, seen, upstream, rig: stand, random });
+    return { ...facts, ...found };
   } finally {
-    await gateway.dispose();
+    await rig?.dispose();
     await upstream.stop();
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** A library leaves keys in progress for ever: asking on is of no use. */
+function mostTries(stand: Stand): number {
+  return stand === 'node-idempotency' || stand === 'powertools' ? 40 : 400;
 }
 
 function isFinal(op: Op, decision: string, tries: number): boolean {
@@ -195,27 +224,27 @@ interface Finished {
   readonly ops: readonly Op[];
   readonly seen: ReadonlyMap<string, readonly Seen[]>;
   readonly upstream: LedgerUpstream;
-  readonly gateway: TestGateway;
-  readonly account: string;
-  readonly seed: number;
-  readonly kills: number;
-  readonly requests: number;
+  readonly rig: Rig;
+  readonly random: () => number;
 }
 
-async function check(world: Finished): Promise<TortureReport> {
-  const { ops, seen, upstream, gateway, account } = world;
+type Found = Omit<TortureReport, 'seed' | 'ops' | 'kills' | 'requests' | 'longestPauseMs'>;
+
+async function check({ ops, seen, upstream, rig, random }: Finished): Promise<Found> {
   const truth = new Map<string, number>();
   for (const effect of (await upstream.ledger()).effects) truth.set(effect.path, (truth.get(effect.path) ?? 0) + 1);
   const happened = (op: Op): number => truth.get(`/v1/bookings/${op.key}`) ?? 0;
 
+  const { accountKey } = rig;
+  if (accountKey === null) return checkAnswers(ops, seen, happened);
   const api = async (
     method: string,
     path: string,
     body?: unknown,
   ): Promise<{ status: number; body: Record<string, never> }> => {
-    const response = await fetch(`${gateway.url}/v1/workspaces/demo${path}`, {
+    const response = await fetch(`${rig.url(random)}/v1/workspaces/demo${path}`, {
       method,
-      headers: { 'x-api-key': account, 'content-type': 'application/json' },
+      headers: { 'x-api-key': accountKey, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     return { status: response.status, body: (await response.json()) as Record<string, never> };
@@ -283,12 +312,31 @@ async function check(world: Finished): Promise<TortureReport> {
   const rows = (body['budgets'] ?? []) as readonly { readonly spent: number; readonly held: number }[];
   const row = rows[0] ?? { spent: 0, held: 0 };
   return {
-    seed: world.seed,
-    ops: ops.length,
-    kills: world.kills,
-    requests: world.requests,
     ...counts,
     overspentUnits: Math.max(0, row.spent - LIMIT) + Math.abs(row.spent - spent),
     leakedHolds: row.held,
+  };
+}
+
+/** Where there are no records: by the last answer that each client saw. */
+function checkAnswers(
+  ops: readonly Op[],
+  seen: ReadonlyMap<string, readonly Seen[]>,
+  happened: (op: Op) => number,
+): Found {
+  const last = (op: Op): string => seen.get(op.key)?.at(-1)?.decision ?? 'none';
+  const count = (holds: (op: Op) => boolean): number => ops.filter(holds).length;
+  return {
+    executedMoreThanOnce: count((op) => happened(op) > 1),
+    falseFailed: count((op) => last(op) === 'failed' && happened(op) > 0),
+    falseCommitted: count((op) => last(op) === 'committed' && happened(op) === 0),
+    stuck: count((op) => last(op) === 'in_progress' || last(op) === 'none'),
+    committed: count((op) => last(op) === 'committed'),
+    failed: count((op) => last(op) === 'failed'),
+    unknown: 0,
+    unknownThatHappened: 0,
+    denied: 0,
+    overspentUnits: 0,
+    leakedHolds: 0,
   };
 }

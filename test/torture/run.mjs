@@ -1,4 +1,4 @@
-// `npm run torture [-- --store embedded|redis --ops N --kills N --seed N --json FILE]`: the fault harness in long form.
+// `npm run torture [-- --store embedded|redis|redis-failover | --library node-idempotency|powertools] [--ops N --kills N --seed N --json FILE]`: the fault harness in long form.
 // Exit 1 when an invariant is broken.
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync } from 'node:fs';

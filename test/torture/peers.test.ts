@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { torture } from './harness.ts';
+
+/** The same harness must see what it is there for: with an idempotency library in the gateway's place it does. */
+it.each(['node-idempotency', 'powertools'] as const)(
+  'a gateway around %s: the harness finds double executions or false failures',
+  { timeout: 120_000 },
+  async (stand) => {
+    const report = await torture({
+      stand,
+      ops: 150,
+      kills: 5,
+      seed: Math.floor(Math.random() * 2 ** 31),
+      concurrency: 16,
+      faults: { drop_after: 0.1, error_after: 0.1, late: 0.1, unavailable: 0.06 },
+    });
+    console.log(JSON.stringify({ stand, ...report }));
+    expect(report.kills).toBe(5);
+    expect(report.committed).toBeGreaterThan(20);
+    expect(report.executedMoreThanOnce + report.falseFailed).toBeGreaterThan(0);
+  },
+);
