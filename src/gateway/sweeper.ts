@@ -25,27 +25,40 @@ export function startSweeper(
   let stopped = false;
   let wake: () => void = () => undefined;
 
-  async function round(): Promise<void> {
-    await spill.drain(ports.store);
+  /** One part of a round: what goes wrong in it is told, and keeps no other part from its turn. */
+  async function attempt(part: () => Promise<unknown>): Promise<void> {
+    try {
+      await part();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) report(error);
+    }
+  }
+
+  async function sweep(): Promise<void> {
     for (;;) {
       const { lost, approvalsExpired, aged } = await ports.store.sweep(BATCH);
       if (Math.max(lost, approvalsExpired, aged) < BATCH) break;
     }
-    for (const approval of await ports.store.grantedApprovals(BATCH)) {
-      const effect = await ports.store.effect(approval.workspace, approval.effectId);
-      // Whoever granted it dispatches it right away; what is older than that was left behind.
-      const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
-      if (left && effect?.life.state === 'pending_approval') await dispatchGranted(ports, people, approval, effect);
-    }
+  }
+
+  async function dispatchLeftBehind(): Promise<void> {
+    const granted = await ports.store.grantedApprovals(BATCH);
+    const dispatching = granted.map((approval) =>
+      attempt(async () => {
+        const effect = await ports.store.effect(approval.workspace, approval.effectId);
+        // Whoever granted it dispatches it right away; what is older than that was left behind.
+        const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
+        if (left && effect?.life.state === 'pending_approval') await dispatchGranted(ports, people, approval, effect);
+      }),
+    );
+    await Promise.all(dispatching);
   }
 
   const running = (async () => {
     while (!stopped) {
-      try {
-        await round();
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) report(error);
-      }
+      await attempt(() => spill.drain(ports.store));
+      await attempt(sweep);
+      await attempt(dispatchLeftBehind);
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, everyMs);
         timer.unref();

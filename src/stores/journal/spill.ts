@@ -1,6 +1,6 @@
 import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { EffectStore, SettleRequest } from '../../effects/store.ts';
+import { type EffectStore, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
 
 /**
  * Settlements that the store did not take, durable beside it until it does. A file for each, named after the effect
@@ -9,7 +9,11 @@ import type { EffectStore, SettleRequest } from '../../effects/store.ts';
 export interface SpillJournal {
   /** @throws when it cannot be made durable here either */
   write(request: SettleRequest): Promise<void>;
-  /** Drives what is here into the store, oldest first; stops at the first that the store does not take. @returns how many are left */
+  /**
+   * Drives what is here into the store, oldest first, until the store is away.
+   * @returns how many are left
+   * @throws after all others, where one cannot be read or is not taken: it stays, and somebody has to look at it
+   */
   drain(store: EffectStore): Promise<number>;
 }
 
@@ -22,30 +26,41 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
   async function write(request: SettleRequest): Promise<void> {
     const name = `${request.effectId}.${request.fence.n}.${request.outcome.kind}${SUFFIX}`;
     const temporary = join(folder, `${name}.tmp`);
-    const file = await open(temporary, 'w', 0o600);
     try {
-      await file.writeFile(JSON.stringify(request));
-      await file.sync();
-    } finally {
-      await file.close();
+      const file = await open(temporary, 'w', 0o600);
+      try {
+        await file.writeFile(JSON.stringify(request));
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temporary, join(folder, name));
+    } catch (error) {
+      // A disk without room: what was begun would only take more of it.
+      await unlink(temporary).catch(() => undefined);
+      throw error;
     }
-    await rename(temporary, join(folder, name));
     await syncFolder(folder);
   }
 
   async function drain(store: EffectStore): Promise<number> {
     const names = (await readdir(folder)).filter((name) => name.endsWith(SUFFIX)).sort();
+    const refused: string[] = [];
     for (const [index, name] of names.entries()) {
       const path = join(folder, name);
-      // Written by `write`, whole: the rename came after the sync.
-      const request = JSON.parse(await readFile(path, 'utf8')) as SettleRequest;
       try {
+        // Written by `write`, whole: the rename came after the sync.
+        const request = JSON.parse(await readFile(path, 'utf8')) as SettleRequest;
         await store.settle(request);
-      } catch {
-        return names.length - index;
+      } catch (error) {
+        if (error instanceof StoreUnavailable) return names.length - index + refused.length;
+        refused.push(name);
+        continue;
       }
       await unlink(path);
     }
+    if (refused.length > 0)
+      throw new Error(`Settlements in ${folder} that the store does not take: ${refused.join(', ')}.`);
     return 0;
   }
 

@@ -1,0 +1,50 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openSpillJournal } from '../../src/stores/journal/spill.ts';
+import { admitRequest, committed, settleRequest, WORKSPACE } from '../contract/requests.ts';
+
+let folder = '';
+let store: EffectStore;
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-spill-'));
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  store = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 1000, retention, worker: 'never' });
+});
+afterEach(async () => {
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+it('hands settlements in once; one that cannot be read stays, is told of, and holds up no other', async () => {
+  const spill = join(folder, 'spill');
+  const journal = await openSpillJournal(spill);
+  const admitted = await Promise.all(['a', 'b'].map((idempotencyKey) => store.admit(admitRequest({ idempotencyKey }))));
+  const effects = admitted.map((admission) => {
+    if (admission.kind !== 'dispatch') throw new Error(admission.kind);
+    return admission.effect;
+  });
+  for (const effect of effects) await journal.write(settleRequest(effect, committed()));
+  writeFileSync(join(spill, '0-first.settlement.json'), '{"half');
+
+  await expect(journal.drain(store)).rejects.toThrow(/0-first\.settlement\.json/);
+  for (const { id } of effects)
+    expect(await store.effect(WORKSPACE, id)).toMatchObject({ life: { state: 'committed' } });
+  expect(readdirSync(spill)).toEqual(['0-first.settlement.json']);
+  rmSync(join(spill, '0-first.settlement.json'));
+  expect(await journal.drain(store)).toBe(0);
+});
+
+it('keeps them all while the store is away', async () => {
+  const spill = join(folder, 'spill');
+  const journal = await openSpillJournal(spill);
+  const admission = await store.admit(admitRequest());
+  if (admission.kind !== 'dispatch') throw new Error(admission.kind);
+  await journal.write(settleRequest(admission.effect, committed()));
+  await store.close();
+  expect(await journal.drain(store)).toBe(1);
+  expect(readdirSync(spill)).toHaveLength(1);
+});
