@@ -34,6 +34,7 @@ export interface AttemptOptions {
 
 class HeldBack extends Error {}
 class NotAgain extends Error {}
+class GivenUp extends Error {}
 
 /**
  * Sends one request on one connection, once, and reads its answer.
@@ -78,12 +79,14 @@ export function attempt(
       else if (startedAt !== null) settle({ kind: 'lost', code, message, startedAt });
     };
     /** Ends the connection with a reset, so that the upstream does not take our silence for interest. */
-    const reset = (): void => {
-      connection.socket?.resetAndDestroy();
+    const reset = (controller: Dispatcher.DispatchController): void => {
+      // A socket that goes from beneath TLS while undici reads from it ends the process: TLS is ended from its own side.
+      if (connection.encrypted) controller.abort(new GivenUp());
+      else connection.socket?.resetAndDestroy();
     };
 
     const handler: Dispatcher.DispatchHandler = {
-      onRequestStart: () => {
+      onRequestStart: (controller) => {
         // A request is begun once; should undici ever begin it again, the second time is stopped here.
         if (startedAt !== null) throw new NotAgain();
         const gate = options.gate();
@@ -101,7 +104,7 @@ export function attempt(
         });
         timer = setTimeout(() => {
           lost('timeout', `no answer within ${options.timeoutMs} ms`);
-          reset();
+          reset(controller);
         }, options.timeoutMs);
       },
       onResponseStart: (_controller, statusCode, incoming) => {
@@ -110,14 +113,14 @@ export function attempt(
         status = statusCode;
         headers = incoming;
       },
-      onResponseData: (_controller, chunk) => {
+      onResponseData: (controller, chunk) => {
         if (settled) return;
         const room = options.responseBytes - length;
         chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
         length += Math.min(chunk.byteLength, room);
         if (chunk.byteLength > room) {
           answered(false);
-          reset();
+          reset(controller);
         }
       },
       onResponseEnd: () => {

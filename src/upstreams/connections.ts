@@ -5,6 +5,8 @@ import { guardedConnector } from './connect.ts';
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {
   readonly client: Client;
+  /** Whether TLS is spoken on the socket. */
+  readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS where there is any; `null` before the first connect. */
   socket: Socket | null;
 }
@@ -106,6 +108,6 @@ function openConnection(settings: ConnectionSettings): Connection {
     headersTimeout: 0,
     bodyTimeout: 0,
   });
-  const connection: Connection = { client, socket: null };
+  const connection: Connection = { client, encrypted: settings.url.startsWith('https:'), socket: null };
   return connection;
 }
