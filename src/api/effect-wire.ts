@@ -129,7 +129,7 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
     case 'executing':
       return { code: 'executing', message: 'The action is running.' };
     case 'committed':
-      return { code: 'committed', message: life.evidence.message };
+      return { code: 'committed', message: sentence(life.evidence.message) };
     case 'failed':
       return {
         code:
@@ -138,18 +138,24 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
             : life.evidence.code === 'not_dispatched' || life.evidence.code === 'connect_failed'
               ? life.evidence.code
               : 'upstream_refused',
-        message: life.evidence.message,
+        message: sentence(life.evidence.message),
       };
     case 'unknown':
       return {
         code: 'outcome_unknown',
-        message: `${life.evidence.message} ${safe ? 'Send the same call with the same key again.' : 'Look at the live state and resolve it.'}`,
+        message: `${sentence(life.evidence.message)} ${safe ? 'Send the same call with the same key again.' : 'Look at the live state and resolve it.'}`,
       };
     case 'rejected':
       return { code: 'approval_rejected', message: 'An approver rejected the action.' };
     case 'denied':
       return life.reason;
   }
+}
+
+/** Evidence is noted in a few words without a capital; a message is read by people. */
+function sentence(note: string): string {
+  const text = note.charAt(0).toUpperCase() + note.slice(1);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 function lifeMembers(effect: EffectRecord, context: EffectWireContext): Record<string, Json> {

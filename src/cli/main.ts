@@ -81,13 +81,15 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
             status: error.status,
             errors: error.errors,
             request_id: error.requestId,
+            retry_after_ms: error.retryAfterMs,
           }
         : { code: 'cannot_run', message: error.message };
     terminal.err(JSON.stringify({ error: details }));
   } else if (error instanceof InvalidFiles) {
     terminal.err(renderFindings(error.findings, error.sources, { color: terminal.color }).trimEnd());
   } else if (error instanceof SvcError) {
-    terminal.err(`svc: ${printable(error.message)} [${error.code}]`);
+    const wait = error.retryAfterMs === null ? '' : ` (in ${Math.ceil(error.retryAfterMs / 1000)} s)`;
+    terminal.err(`svc: ${printable(error.message)}${wait} [${error.code}]`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
     terminal.err(`svc: ${printable(error.message)}`);

@@ -64,6 +64,10 @@ export interface CheckReport {
   readonly findings: readonly Finding[];
 }
 
+function many(items: readonly unknown[], noun: string): string {
+  return `${items.length} ${noun}${items.length === 1 ? '' : 's'}`;
+}
+
 /** Checks a configuration without using it. Warnings alone are findings too, but leave the file usable: exit 0. */
 export async function checkConfiguration(
   file: string,
@@ -72,7 +76,7 @@ export async function checkConfiguration(
   try {
     const { configuration, warnings, sources } = await loadConfiguration(file, options);
     const { tools, routes, upstreams } = configuration;
-    const summary = `${file} holds: ${upstreams.length} upstreams, ${tools.length} tools, ${routes.length} routes`;
+    const summary = `${file} holds: ${[many(upstreams, 'upstream'), many(tools, 'tool'), many(routes, 'route')].join(', ')}`;
     if (warnings.length === 0) return { exit: 0, text: `${summary}\n`, findings: [] };
     const text = `${renderFindings(warnings, sources, options)}${summary} (${count(warnings)})\n`;
     return { exit: 0, text, findings: warnings };

@@ -320,11 +320,18 @@ function parseRightSide(
   for (const alternative of alternatives) {
     const fault = rightSideFault(operator, alternative);
     if (fault === null) continue;
-    report.error('bad_right_side', path, `'${shortName(operator)}' ${fault}`);
+    const named = typeof value === 'string' && value.startsWith('$') ? `; ${value} is ${shown(alternative)}` : '';
+    report.error('bad_right_side', path, `'${shortName(operator)}' ${fault}${named}`);
     return null;
   }
   if (operator === 'in' || operator === 'notIn') warnOfEmptyList(right, path, report);
   return right;
+}
+
+/** A value of a policy file, short enough for a finding. */
+function shown(value: Json): string {
+  const text = JSON.stringify(value);
+  return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }
 
 function warnOfEmptyList(right: RightSide, path: DataPath, report: Reporter): void {
