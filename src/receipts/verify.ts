@@ -76,7 +76,8 @@ export function verifyReceipt(input: {
     }
   }
   if (payload.value !== null) {
-    checks.push(checkView(found.view, payload.value), ...checkDisclosure(input.disclosure, payload.value));
+    checks.push(checkView(found.view, payload.value), ...checkAround(found.around, payload.value));
+    checks.push(...checkDisclosure(input.disclosure, payload.value));
     checks.push({
       name: 'log',
       status: 'skipped',
@@ -91,20 +92,48 @@ interface Found {
   readonly jws: string;
   /** The members beside `jws`; `null` for a bare JWS. */
   readonly view: JsonObject | null;
+  /** The members of the answer around it; `null` where there is none. */
+  readonly around: JsonObject | null;
 }
 
 function findReceipt(content: string): Found | null {
   const text = content.trim();
   if (!text.startsWith('{'))
-    return text.split('.').length === 3 ? { form: 'A bare JWS.', jws: text, view: null } : null;
+    return text.split('.').length === 3 ? { form: 'A bare JWS.', jws: text, view: null, around: null } : null;
   const parsed = parseStrictJson(text, LIMITS);
   if (!parsed.ok || !isJsonObject(parsed.value)) return null;
-  const inner = parsed.value['receipt'];
-  if (typeof inner === 'string') return { form: 'An answer with a bare JWS.', jws: inner, view: null };
+  const { receipt: inner, ...around } = parsed.value;
+  if (typeof inner === 'string') return { form: 'An answer with a bare JWS.', jws: inner, view: null, around };
   const view = isJsonObject(inner) ? inner : parsed.value;
   const jws = view['jws'];
   if (typeof jws !== 'string') return null;
-  return { form: view === inner ? 'An answer with a receipt.' : 'The view of a receipt.', jws, view };
+  if (view !== inner) return { form: 'The view of a receipt.', jws, view, around: null };
+  return { form: 'An answer with a receipt; nothing else in it is signed.', jws, view, around };
+}
+
+/** Members of an answer that the receipt in it knows too. */
+const TOLD_TWICE: Readonly<Record<string, readonly string[]>> = {
+  effect_id: ['effect', 'id'],
+  tool: ['action', 'tool'],
+  agent_id: ['actor', 'agent_id'],
+  workspace: ['ws'],
+  receipt_id: ['id'],
+};
+/** Answers that carry the receipt of an action that happened. */
+const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
+
+/** An answer must be the one that the receipt belongs to, and not another receipt's view around it. */
+function checkAround(around: JsonObject | null, payload: JsonObject): readonly Check[] {
+  if (around === null) return [];
+  const differing = Object.entries(TOLD_TWICE).flatMap(([name, path]) =>
+    Object.hasOwn(around, name) && around[name] !== memberAt(payload, path) ? [name] : [],
+  );
+  const { decision } = around;
+  if (decision !== undefined && !WITH_RECEIPT.includes(decision)) differing.push('decision');
+  differing.push(...['jws', 'effect', 'action', 'actor'].filter((name) => Object.hasOwn(around, name)));
+  return differing.length === 0
+    ? []
+    : [failed('view', `The answer around the receipt says something else: ${differing.map(shown).join(', ')}.`)];
 }
 
 interface Parts {
@@ -196,16 +225,20 @@ function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): re
   return Object.entries(values).map(([field, value]): Check => {
     const path = Object.hasOwn(COMMITMENTS, field) ? COMMITMENTS[field] : undefined;
     const salt = Object.hasOwn(salts, field) ? salts[field] : undefined;
-    const committed = path?.reduce<Json | undefined>(
-      (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),
-      payload,
-    );
+    const committed = path === undefined ? undefined : memberAt(payload, path);
     if (typeof committed !== 'string' || typeof salt !== 'string')
       return { name: 'disclosure', status: 'undecided', detail: `${shown(field)}: no commitment, or no salt.` };
     return commit(salt, value) === committed
       ? passed('disclosure', `${field} is what the receipt commits to.`)
       : failed('disclosure', `${field} is not what the receipt commits to.`);
   });
+}
+
+function memberAt(object: JsonObject, path: readonly string[]): Json | undefined {
+  return path.reduce<Json | undefined>(
+    (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),
+    object,
+  );
 }
 
 function conclude(checks: readonly Check[], payload: JsonObject | null): Verification {

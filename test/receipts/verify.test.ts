@@ -54,8 +54,35 @@ describe('what is valid', () => {
     ],
     ['an answer', () => JSON.stringify({ decision: 'committed', receipt: receiptView(jws), result: { a: 1 } })],
     ['an answer with a bare JWS', () => JSON.stringify({ receipt: jws })],
+    [
+      'an answer that says whose receipt it is',
+      () =>
+        JSON.stringify({
+          decision: 'duplicate_blocked',
+          effect_id: 'eff_01j0000000000000000000000b',
+          tool: 'payments.refund',
+          agent_id: 'support-bot',
+          receipt: receiptView(jws),
+        }),
+    ],
   ])('%s', (_, content) => {
     expect(check(content())).toMatchObject({ verdict: 'VALID', payload: { id: 'rcp_01j0000000000000000000000a' } });
+  });
+
+  it.each<[string, JsonObject]>([
+    ['of another tool', { tool: 'payments.charge' }],
+    ['of another effect', { effect_id: 'eff_01j0000000000000000000000c' }],
+    ['of another agent', { agent_id: 'other-bot' }],
+    ['of another workspace', { workspace: 'other' }],
+    ['with another receipt’s id', { receipt_id: 'rcp_01j0000000000000000000000b' }],
+    ['that says it did not happen', { decision: 'denied_policy' }],
+    ['that is itself an edited view', { iat: '2031-01-01T00:00:00.000Z', jws: 'a.b.c' }],
+  ])('not an answer %s, with a good receipt in it', (_, around) => {
+    for (const receipt of [jws, receiptView(jws)]) {
+      const found = check(JSON.stringify({ ...around, receipt }));
+      expect(found.verdict).toBe('INVALID');
+      expect(failing(JSON.stringify({ ...around, receipt }))).toEqual(['view']);
+    }
   });
 
   it('what the same key signs through jose', async () => {
