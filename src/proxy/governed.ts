@@ -20,6 +20,13 @@ export type ReadRequest =
   | { readonly kind: 'problem'; readonly problem: Problem }
   | { readonly kind: 'gone' };
 
+const CHANGED: Problem = {
+  code: 'not_ready',
+  detail: 'The configuration changed while the body came in, so nothing was sent. Send the same request again.',
+  errors: [],
+  retryAfterMs: 1000,
+};
+
 /** Whether a request carries a body, by its framing. */
 export function hasBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
@@ -46,6 +53,8 @@ export async function readRequest(
         problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
       };
     case 'body':
+      // What the routes of before made of the request is not what those of now would.
+      if (ports.catalog().tool(match.tool.name) !== match.tool) return { kind: 'problem', problem: CHANGED };
       if (read.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
       return paramsOf(ports, arrived, match, request, read.bytes);
   }

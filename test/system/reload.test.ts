@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
@@ -160,6 +162,16 @@ it('calls in flight while everything changes under them lose nothing; approvals 
   const [config, policy] = await Promise.all([readFile(configFile, 'utf8'), readFile(policyFile(), 'utf8')]);
   const asked = await world.run(refund({ amount: 50_001 }));
   expect(asked.body.decision).toBe('pending_approval');
+  // A request whose body is still on its way is nobody's yet.
+  const { hostname, port } = new URL(world.gateway.url);
+  const half = connect(Number(port), hostname);
+  let halfAnswer = '';
+  half.setEncoding('utf8').on('data', (text: string) => {
+    halfAnswer += text;
+  });
+  half.write(
+    `POST /payments/v1/notes HTTP/1.1\r\nHost: ${hostname}\r\nX-API-Key: ${world.keys.bot}\r\nIdempotency-Key: ${freshKey()}\r\nContent-Type: application/json\r\nContent-Length: 15\r\nConnection: close\r\n\r\n{"text":`,
+  );
   await world.upstream.mode({ mode: 'late', times: 3, late_ms: 1_500 });
   const key = freshKey();
   const running = [
@@ -176,6 +188,10 @@ it('calls in flight while everything changes under them lose nothing; approvals 
     await writeFile(policyFile(), policy.replace(/.*id: note,.*\n/, ''));
     await writeFile(configFile, config.replace(gone, '').replace(`${route}\n`, ''));
   });
+  half.write('"half"}');
+  await once(half, 'close');
+  expect(halfAnswer).toMatch(/^HTTP\/1\.1 503 .*x-should-retry: true.*"code":"not_ready"/s);
+  expect((await world.upstream.counts()).effects).toBe(3);
   const answers = await Promise.all(running);
   for (const { body } of answers) expect(body).toMatchObject({ decision: 'committed', receipt: expect.anything() });
   expect((await note('three')).body).toMatchObject({
