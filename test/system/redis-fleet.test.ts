@@ -204,6 +204,24 @@ describe('a store that is not the one that was left', () => {
     expect(await of.client.dbsize()).toBe(0);
   });
 
+  it('was emptied, and the loss is accepted: what the journal knows to be sent is not sent again, also after a restart', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store, { idempotencyKey: 'k', verdict: money });
+    await store.settle(settleRequest(effect, committed('the.same.bytes')));
+    await of.client.flushall();
+    await until(() => store.health().problem?.code === 'store_rolled_back');
+    await store.acceptLoss();
+    await until(() => store.health().ready);
+    const bound = { kind: 'existing', effect: { life: { receipt: { jws: 'the.same.bytes' } } } };
+    expect(await store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject(bound);
+    await store.close();
+    const again = await open(of);
+    expect(again.health()).toMatchObject({ ready: true });
+    expect(await again.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject(bound);
+    await dispatched(again);
+  });
+
   it('was emptied between two starts: not ready', async () => {
     const of = await server();
     const first = await open(of);

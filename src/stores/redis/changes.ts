@@ -93,6 +93,8 @@ export async function watchChanges(parts: {
     );
     if (workspace === '') parts.onTime(Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000) + Number(skew));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
+    // What was there and is gone was emptied: attaching says so.
+    if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
     if (epoch !== '' && (open !== '1' || !sameHistory)) await fleet.recover(workspace).catch(() => undefined);
     const before = versionsOf(workspace);

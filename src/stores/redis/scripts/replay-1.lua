@@ -45,6 +45,8 @@ for _, step in ipairs(steps) do
       if call then redis.call(unpack(call)) end
     end
   end
+  -- Left out or not: the steps that come have higher numbers.
+  if tonumber(step) > meta.sn then redis.call('HSET', KEYS[1], 'sn', step) end
   redis.call('HDEL', P .. 'redo', step)
   redis.call('ZREM', P .. 'redox', step)
 end
