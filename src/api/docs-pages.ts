@@ -47,6 +47,8 @@ const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
 
 /** `/docs`: the reference, which works offline, and a page for every code. Read when asked for, never kept. */
 export function addDocsPages(app: ApiApp): void {
+  // Who opens the printed address in a browser is shown round, and not asked for a key.
+  app.get('/', async (_request, reply) => secured(reply).redirect('/docs', 302));
   for (const path of ['/docs', '/docs/']) app.get(path, async (_request, reply) => sendPage(reply, REFERENCE_PAGE));
   app.get('/docs/start.js', async (_request, reply) =>
     secured(reply).type('text/javascript; charset=utf-8').send(START_SCRIPT),

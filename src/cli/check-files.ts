@@ -35,7 +35,7 @@ export async function checkFiles(
       roles: configuration.roles,
     });
     const shown = warnings.length === 0 ? '' : renderFindings(warnings, new Map(), options);
-    const summary = `policies hold: ${set.rules.length} rules${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
+    const summary = `policies hold: ${set.rules.length} ${set.rules.length === 1 ? 'rule' : 'rules'}${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
     return {
       exit: 0,
       configuration,

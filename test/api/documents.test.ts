@@ -108,6 +108,11 @@ describe('pages', () => {
     expect((await rig.send('GET', '/docs/errors/constructor', { key: null })).status).toBe(404);
   });
 
+  it('the bare address leads to it', async () => {
+    const root = await rig.send('GET', '/', { key: null });
+    expect([root.status, root.headers['location']]).toEqual([302, '/docs']);
+  });
+
   it('the reference works without any other host', async () => {
     const page = await rig.send('GET', '/docs', { key: null });
     expect(page.status).toBe(200);
