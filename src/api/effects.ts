@@ -4,6 +4,7 @@ import type { StateCheck } from '../effects/action-call.ts';
 import { conditionFaults } from '../effects/conditions.ts';
 import { DECISIONS } from '../effects/decision.ts';
 import type { EffectRecord } from '../effects/effect.ts';
+import { readIdempotencyKey } from '../effects/idempotency-key.ts';
 import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
 import { ledgerEventToWire } from '../effects/ledger.ts';
 import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/render.ts';
@@ -381,10 +382,11 @@ function sendOutcome(reply: FastifyReply, rendered: RenderedOutcome): FastifyRep
 
 /** The key may come in the header of the IETF draft as well; `"a"` and `a` are one key. */
 async function takeKeyFromHeader(request: FastifyRequest): Promise<void> {
-  const header = request.headers['idempotency-key'];
+  const read = readIdempotencyKey(request.headers['idempotency-key']);
   const body = request.body as Json | undefined;
-  if (typeof header !== 'string' || !isJsonObject(body)) return;
-  const key = /^"(.*)"$/.exec(header)?.[1] ?? header;
+  if (read.kind === 'absent' || !isJsonObject(body)) return;
+  if (read.kind === 'invalid') throw refuseFaults([{ path: '/headers/idempotency-key', message: read.message }]);
+  const { key } = read;
   const named = body['idempotency_key'];
   if (named === undefined) request.body = { ...body, idempotency_key: key };
   else if (named !== key)

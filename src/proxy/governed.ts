@@ -7,7 +7,7 @@ import { planOf } from '../upstreams/request-template.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
-import { readIdempotencyKey } from './idempotency-key.ts';
+import { readIdempotencyKey } from '../effects/idempotency-key.ts';
 import type { ProxyPorts } from './ports.ts';
 import { readBody } from './read-body.ts';
 import type { RouteMatch } from './route-table.ts';

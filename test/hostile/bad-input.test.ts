@@ -358,14 +358,21 @@ describe('fields of a run request', () => {
     expectProblem(got, 400, 'invalid_request', /\/idempotency_key.*Idempotency-Key/);
   });
 
-  test('several keys in the header', async () => {
+  test.each([
+    ['several keys', ['one', 'two']],
+    ['an empty one', ''],
+    ['one with a space', 'a b'],
+    ['one in half a quote', '"a'],
+    ['one with a quote inside', '"a"b"'],
+    ['one that is too long', 'k'.repeat(256)],
+  ])('%s in the header', async (_name, header) => {
+    const headers = { 'idempotency-key': header };
     const text = JSON.stringify({ ...refund(), idempotency_key: undefined });
-    const got = await sendBytes('POST', EFFECTS, text, { 'idempotency-key': ['one', 'two'] });
-    expectProblem(got, 400, 'invalid_request', /\/idempotency_key/);
-    const proxied = await sendBytes('POST', '/payments/v1/payments/pay_1/refunds', '{"amount":1,"currency":"EUR"}', {
-      'idempotency-key': ['one', 'two'],
-    });
-    expectProblem(proxied, 400, 'invalid_request', /idempotency-key/i);
+    const got = await sendBytes('POST', EFFECTS, text, headers);
+    expectProblem(got, 400, 'invalid_request', /idempotency-key must/);
+    const refunds = '/payments/v1/payments/pay_1/refunds';
+    const proxied = await sendBytes('POST', refunds, '{"amount":1,"currency":"EUR"}', headers);
+    expectProblem(proxied, 400, 'invalid_request', /idempotency-key must/);
   });
 
   test('a query on a run request, and a name twice in a query', async () => {
@@ -629,6 +636,29 @@ test('a negative amount is a budget denial: it would raise what is left', async 
   for (const budget of body.budgets) expect(budget).toMatchObject({ spent: 0, held: 0 });
 });
 
+test('a quoted key is the bare one, at both doors', async () => {
+  const { url } = world.gateway;
+  const key = `${freshKey()}\\"x`;
+  const quoted = { 'idempotency-key': `"${key.replaceAll(/["\\]/g, String.raw`\$&`)}"` };
+  const note = { tool: 'notes.add', params: { text: 'quoted' } };
+  const preview = await send(
+    url,
+    world.keys.bot,
+    'POST',
+    `${EFFECTS}/preview`,
+    { ...note, idempotency_key: key },
+    quoted,
+  );
+  expect([preview.status, preview.body.would]).toEqual([200, 'committed']);
+  expect((await send(url, world.keys.bot, 'POST', EFFECTS, note, quoted)).body).toMatchObject({
+    decision: 'committed',
+    idempotency_key: key,
+  });
+  const { headers } = await send(url, world.keys.bot, 'POST', '/payments/v1/notes', note.params, quoted);
+  expect(headers.get('svc-decision')).toBe('duplicate_blocked');
+  before = { ...before, requests: before.requests + 1, effects: before.effects + 1 };
+});
+
 test('after all of this nothing was executed, nothing recorded but denials, nothing lost, and no 500 was answered', async () => {
   const after = await counts();
   expect({ requests: after.requests, effects: after.effects }).toEqual({
@@ -636,7 +666,7 @@ test('after all of this nothing was executed, nothing recorded but denials, noth
     effects: before.effects,
   });
   const { body } = await world.get('/effects?limit=200');
-  for (const effect of body.effects) expect(effect.state).toBe('denied');
+  for (const { state, tool } of body.effects) expect(state).toBe(tool === 'notes.add' ? 'committed' : 'denied');
   expect(world.gateway.log()).not.toMatch(/"status":50\d|a request failed inside the gateway/);
   // The keys of refused requests are free, and the gateway is well.
   const { key, text } = runText();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readIdempotencyKey } from '../../src/proxy/idempotency-key.ts';
+import { readIdempotencyKey } from '../../src/effects/idempotency-key.ts';
 import { forwardedHeaders, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';
