@@ -253,6 +253,32 @@ describe('ten thousand at once with one key', () => {
   });
 });
 
+describe('a clock of the server that was set', () => {
+  it('forward: time goes on from what the gateway saw, so that no lease ends early; then it comes right', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store);
+    const meta = `svc:{${WORKSPACE}}:w`;
+    // The same as a clock set forward: the server's time plus what is on record is an hour ahead.
+    await of.client.hset(meta, 'skew', 3_600_000);
+    const { effect: next } = await dispatched(store);
+    expect(next.createdAt - effect.createdAt).toBeLessThan(10_000);
+    expect(await store.sweep(100)).toMatchObject({ lost: 0 });
+    expect(Math.abs(Number(await of.client.hget(meta, 'skew')))).toBeLessThan(10_000);
+  });
+
+  it('back: time goes on', async () => {
+    const of = await server();
+    const store = await open(of);
+    const { effect } = await dispatched(store);
+    await of.client.hset(`svc:{${WORKSPACE}}:w`, 'skew', -3_600_000);
+    const { effect: next } = await dispatched(store);
+    expect(next.createdAt).toBeGreaterThanOrEqual(effect.createdAt);
+    const later = await dispatched(store);
+    expect(later.effect.createdAt).toBeGreaterThanOrEqual(next.createdAt);
+  });
+});
+
 describe('what another gateway does', () => {
   it('is known within a second: pauses and keys, and calls under an older view are stale', async () => {
     const of = await server();

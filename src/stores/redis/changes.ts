@@ -33,8 +33,6 @@ export async function watchChanges(parts: {
   readonly fleet: Fleet;
   readonly subscriber: RedisConnection;
   readonly listeners: ChangeListeners;
-  /** Called with the server's time (ms) at each look. */
-  readonly onTime: (time: number) => void;
 }): Promise<Changes> {
   const { frame, fleet, subscriber, listeners } = parts;
   const versions = new Map<string, Versions>();
@@ -82,16 +80,14 @@ export async function watchChanges(parts: {
 
   async function look(workspace: string): Promise<void> {
     const known = fleet.attached().get(workspace);
-    const [meta, time, replication] = await frame.commands(workspace, [
-      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'skew', 'rid'],
-      ['TIME'],
+    const [meta, replication] = await frame.commands(workspace, [
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid'],
       ['INFO', 'replication'],
     ]);
-    if (!Array.isArray(meta) || !Array.isArray(time)) return;
-    const [epoch = '', open = '', pauses = '', keys = '', skew = '', rid = ''] = meta.map((value: unknown) =>
+    if (!Array.isArray(meta)) return;
+    const [epoch = '', open = '', pauses = '', keys = '', rid = ''] = meta.map((value: unknown) =>
       typeof value === 'string' ? value : '',
     );
-    if (workspace === '') parts.onTime(Number(time[0]) * 1000 + Math.floor(Number(time[1]) / 1000) + Number(skew));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
     // What was there and is gone was emptied: attaching says so.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);

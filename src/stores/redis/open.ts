@@ -27,6 +27,7 @@ import {
   voteArguments,
   voteResultOf,
 } from './settle.ts';
+import { createStoreTime } from './store-time.ts';
 import { type Counted, createThrottle } from './throttle.ts';
 import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from './topology.ts';
 
@@ -86,20 +87,9 @@ const VIEW_MS = 2000;
  */
 export async function openRedisStore(options: RedisStoreOptions): Promise<RedisStore> {
   const { gatewayId, retention } = options;
-  const clock = (): string => (options.clock === undefined ? '' : String(Math.floor(options.clock())));
-  let seen: { readonly now: number; readonly at: number } | null = null;
-  let last = 0;
-  const elapsedNow = (): number | null =>
-    options.clock?.() ?? (seen === null ? null : seen.now + performance.now() - seen.at);
-  const now = (): number => {
-    last = Math.max(last, Math.floor(elapsedNow() ?? 0));
-    return last;
-  };
-  const observe = (time: number): void => {
-    last = Math.max(last, time);
-    if (time > (seen === null ? 0 : seen.now + performance.now() - seen.at))
-      seen = { now: time, at: performance.now() };
-  };
+  const time = createStoreTime(options.clock);
+  const { now, observe } = time;
+  const clock = time.argument;
   let failure: StoreUnavailable | null = null;
   let stepFailure: StoreUnavailable | null = null;
   let changes: Changes | null = null;
@@ -137,7 +127,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     journal,
     gatewayId,
     clock,
-    estimate: () => (options.clock === undefined ? elapsedNow() : null),
+    estimate: time.estimate,
     observe,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
   });
@@ -210,7 +200,6 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
         for (const listen of pauseListeners) listen(workspace);
       },
     },
-    onTime: options.clock === undefined ? observe : () => undefined,
   });
   changes = watched;
 

@@ -3,7 +3,8 @@
 -- redo record, from which a fail-over's lost tail is run again.
 --
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; every other key is derived from it, in the same slot
--- ARGV[1]  epoch the gateway knows   ARGV[2]  id of the gateway   ARGV[3]  time to use instead of TIME, or ''
+-- ARGV[1]  epoch the gateway knows   ARGV[2]  id of the gateway
+-- ARGV[3]  time to use instead of TIME, or `~` and the time that the gateway expects by what it saw, or ''
 
 local MAX_INT = 9007199254740991
 local P = string.sub(KEYS[1], 1, -2)
@@ -49,19 +50,36 @@ local function array(items)
   return cjson.encode(items)
 end
 
--- Time of the step: TIME, never before the highest time on record. A clock that was set back is carried on from there.
+-- A clock that runs ahead of what the gateway saw, by more than this, was set forward, ms.
+local JUMP = 5000
+
+-- Time of the step: TIME plus the skew on record, never before the highest time on record. A clock that was set back is
+-- carried on from there, one that was set forward from where the gateway saw it; the skew then shrinks by a twentieth
+-- of the time that goes by, so that leases end when they should and time comes right all the same.
 local function read_clock()
   local clock = tonumber(meta.clock) or 0
   local skew = tonumber(meta.skew) or 0
+  local before = skew
   local time = tonumber(ARGV[3])
   if not time then
     local parts = redis.call('TIME')
     time = tonumber(parts[1]) * 1000 + math.floor(tonumber(parts[2]) / 1000)
   end
+  if skew ~= 0 and time + skew > clock then
+    local part = math.min(math.abs(skew), math.floor((time + skew - clock) / 20))
+    skew = skew > 0 and skew - part or skew + part
+  end
   now = time + skew
-  if now >= clock then return end
-  if clock - now > 500 then meta.new_skew = skew + clock - now end
-  now = clock
+  local seen = tonumber(string.match(ARGV[3], '^~(%d+)$'))
+  if seen and now > seen + JUMP then
+    skew = skew - (now - seen)
+    now = seen
+  end
+  if now < clock then
+    if clock - now > 500 then skew = skew + clock - now end
+    now = clock
+  end
+  if skew ~= before then meta.new_skew = skew end
 end
 
 -- Why the step may not run here and now, as a reply; nil when it may. A step that only reads skips the gateway's part.
