@@ -60,6 +60,9 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
       const found = await findDocument(upstreamUrl);
       const draft = found === null ? { tools: [], skipped: [] } : draftTools(found.document, choices.upstream);
       await mkdir(join(folder, 'policies'), { recursive: true });
+      // The store will hold the master secret and the first key: no version control should pick them up.
+      await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
+      await writeFile(join(folder, 'data', '.gitignore'), '*\n');
       await writeFile(files.gateway, gatewayFile(choices, draft, schemaUrl('gateway')));
       await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
       if (options.json)
