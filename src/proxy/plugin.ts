@@ -156,7 +156,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         return passRead(request, reply, arrival, match, paramsOf(ports, arrival, match, request.raw, null));
       }
       case 'undeclared':
-        if (match.route.undeclared === 'passthrough_reads' && isRead) {
+        if (match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles) {
           return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null });
         }
         return refuse(request, reply, arrival, NOT_DECLARED);

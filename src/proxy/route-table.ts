@@ -14,7 +14,12 @@ export type RouteMatch =
       readonly pathParams: Readonly<Record<string, string>>;
     }
   /** The route is there, no rule of it matches. */
-  | { readonly kind: 'undeclared'; readonly route: Route }
+  | {
+      readonly kind: 'undeclared';
+      readonly route: Route;
+      /** A rule for GET or HEAD would match in other case, with another method of the two, or with a "/" more or less. */
+      readonly resembles: boolean;
+    }
   | { readonly kind: 'none' };
 
 /** The routes of a configuration, compiled. */
@@ -28,6 +33,8 @@ export interface RouteTable {
 export interface CompiledRoute {
   readonly route: Route;
   readonly rules: ReadonlyMap<string, readonly CompiledRule[]>;
+  /** Patterns of the rules for GET and HEAD, without a "/" at the end. */
+  readonly reads: readonly (readonly PatternSegment[])[];
 }
 
 interface CompiledRule {
@@ -59,7 +66,7 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
         const read = find(compiledRoute, 'GET', segments);
         if (read?.kind === 'rule' && read.tool.kind === 'read') return read;
       }
-      return { kind: 'undeclared', route: compiledRoute.route };
+      return { kind: 'undeclared', route: compiledRoute.route, resembles: resembles(compiledRoute, segments) };
     },
   };
 }
@@ -73,18 +80,36 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
   return null;
 }
 
+/** Many servers take such a path for the declared one: it must not pass by the rule. */
+function resembles({ reads }: CompiledRoute, segments: readonly string[]): boolean {
+  const folded = withoutLastSlash(segments, segments.at(-1) === '').map((text) => text.toLowerCase());
+  return reads.some(
+    (pattern) =>
+      pattern.length === folded.length &&
+      pattern.every((part, index) => part.kind === 'param' || part.text.toLowerCase() === folded[index]),
+  );
+}
+
+function withoutLastSlash<T>(segments: readonly T[], lastIsEmpty: boolean): readonly T[] {
+  return lastIsEmpty ? segments.slice(0, -1) : segments;
+}
+
 function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
   const rules = new Map<string, CompiledRule[]>();
+  const reads: (readonly PatternSegment[])[] = [];
   for (const rule of route.rules) {
     const pattern = readPattern(rule.path);
     const tool = catalog.tool(rule.tool);
     if (pattern === null || tool === null) {
       throw new Error(`the rule ${rule.method} ${rule.path} of ${route.prefix} cannot be used`);
     }
+    const last = pattern.at(-1);
+    if (rule.method === 'GET' || rule.method === 'HEAD')
+      reads.push(withoutLastSlash(pattern, last?.kind === 'literal' && last.text === ''));
     const key = `${rule.method} ${pattern.length}`;
     const same = rules.get(key);
     if (same === undefined) rules.set(key, [{ rule, tool, pattern }]);
     else same.push({ rule, tool, pattern });
   }
-  return { route, rules };
+  return { route, rules, reads };
 }

@@ -11,9 +11,9 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /**
  * Judges a path (no query) before anything is matched against it. Refused is what some server along the way might read
- * otherwise than we do: dot segments, encoded dots, slashes and backslashes, empty segments, NUL and other control
- * characters, stray `%`, bytes that are not UTF-8, characters outside RFC 3986. Nothing is rewritten: a path that
- * passes is sent as it came.
+ * otherwise than we do: dot segments, encoded dots, slashes and backslashes, empty segments, `;` (where some servers cut
+ * a segment off), NUL and other control characters, stray `%`, bytes that are not UTF-8, characters outside RFC 3986.
+ * Nothing is rewritten: a path that passes is sent as it came.
  */
 export function readPath(path: string): PlainPath {
   if (!PLAIN.test(path)) return refuse('the path has a character that a path may not have; percent-encode it');
@@ -22,6 +22,7 @@ export function readPath(path: string): PlainPath {
   for (const [index, segment] of segments.entries()) {
     if (segment === '' && index < segments.length - 1) return refuse('the path has an empty segment ("//")');
     if (segment.startsWith('.') && DOTS.test(segment)) return refuse('the path has a "." or ".." segment');
+    if (segment.includes(';')) return refuse('the path has a ";", which some servers cut a segment off at');
     if (!segment.includes('%')) {
       decoded.push(segment);
       continue;

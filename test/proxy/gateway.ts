@@ -106,6 +106,8 @@ tools:
   - { name: notes.add, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/notes, body: [text] }, timeout: 1s }
   - { name: notes.derive, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/derived, body: [text] }, timeout: 1s }
   - { name: notes.free, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/free, body: [text] }, timeout: 1s }
+  - { name: open.hidden, title: Hidden, upstream: open, kind: read, request: { method: GET, path: "/v1/hidden/{id}" } }
+  - { name: open.trigger, title: Trigger, upstream: open, kind: write, request: { method: GET, path: /v1/trigger } }
 routes:
   - upstream: shop
     prefix: /shop
@@ -119,7 +121,7 @@ routes:
       - { match: "POST /v1/notes", tool: notes.add, idempotency: required, on_duplicate: replay }
       - { match: "POST /v1/derived", tool: notes.derive, idempotency: derive }
       - { match: "POST /v1/free", tool: notes.free, idempotency: none }
-  - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [] }
+  - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
 limits: { body: 64KiB }
 `;
 

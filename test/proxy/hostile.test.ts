@@ -106,6 +106,9 @@ describe('path tricks: refused before a route is matched', () => {
     '/shop/v1//orders/o1',
     '/shop/v1/orders/a%00',
     '/shop/v1/orders/..;/x',
+    '/shop/v1/orders/o1;a=b',
+    '/shop/v1;x/orders/o1',
+    '/open/v1/hidden;/1',
     '/shop/v1/orders/a%0d%0aX-Evil:%201',
     '/shop/v1/orders/%c0%ae',
     '/shop/v1/orders/%',
@@ -134,6 +137,21 @@ describe('path tricks: refused before a route is matched', () => {
     );
     expect(urls).toEqual([]);
     expect(statuses.every((status) => status >= 400)).toBe(true);
+  });
+
+  test.each([
+    ['GET', '/open/v1/hidden/1'],
+    ['GET', '/open/v1/HIDDEN/1'],
+    ['GET', '/open/v1/hidden/1/'],
+    ['HEAD', '/open/V1/hidden/1/'],
+    ['GET', '/open/v1/%48idden/1'],
+    ['HEAD', '/open/v1/trigger'],
+    ['GET', '/open/v1/trigger/'],
+  ])('a rule is not passed by through what many servers take for the same: %s %s', async (method, path) => {
+    const { statuses, urls } = await raw(
+      `${method} ${path} HTTP/1.1\r\nHost: HOST\r\nX-API-Key: <KEY>\r\nConnection: close\r\n\r\n`,
+    );
+    expect([statuses, urls]).toEqual([[403], []]);
   });
 
   test('override headers override nothing', async () => {
