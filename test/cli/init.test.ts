@@ -152,6 +152,7 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
     expect(code).toBe(0);
     const { configuration } = await loadConfiguration(file);
     expect(resolve(storeFolder(configuration.store))).toBe(resolve(folder, 'data'));
+    expect(readFileSync(join(folder, 'data', '.gitignore'), 'utf8')).toBe('*\n');
     expect(JSON.parse((await svc('config', 'check', file, '--json')).out)).toEqual({ findings: [] });
   },
 );
