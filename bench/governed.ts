@@ -1,16 +1,13 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import autocannon from 'autocannon';
 import { makeKey } from '../src/identity/key-format.ts';
+import { agentKey, sideBySide } from './load.ts';
 import { type Server, startServer } from './processes.ts';
 import type { BenchResult } from './result.ts';
 
-const ROUNDS = 5;
-const SECONDS = 4;
-const CONNECTIONS = 64;
-
-const CONFIG = `
+/** What is measured; the store's line is replaced where it is another one. */
+export const CONFIG = `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: ./data }
 workspaces: [ { id: bench, agents: [ { id: bot, team: support } ] } ]
@@ -34,7 +31,7 @@ routes:
 telemetry: { log_level: warn }
 `;
 
-const POLICY = `
+export const POLICY = `
 apiVersion: svc-gateway/v1
 kind: PolicySet
 name: payments
@@ -65,8 +62,8 @@ export async function run(): Promise<BenchResult[]> {
     });
     servers.push(gateway);
     const key = await agentKey(gateway.url, administrative);
-    const writes = await compare(peer.url, gateway.url, key, 'POST');
-    const reads = await compare(peer.url, gateway.url, key, 'GET');
+    const writes = await againstProxy(peer.url, gateway.url, key, 'POST');
+    const reads = await againstProxy(peer.url, gateway.url, key, 'GET');
     return [
       { name: 'governed write, embedded store', ...writes, target: '>= 0.5' },
       { name: 'governed read', ...reads, target: '>= 0.8' },
@@ -77,73 +74,17 @@ export async function run(): Promise<BenchResult[]> {
   }
 }
 
-async function agentKey(url: string, administrative: string): Promise<string> {
-  const response = await fetch(`${url}/v1/beta/users/bench/keys`, {
-    method: 'POST',
-    headers: { 'x-api-key': administrative, 'content-type': 'application/json' },
-    body: JSON.stringify({ name: 'bench', kind: 'agent', workspace: 'bench', agent_id: 'bot' }),
-  });
-  const body: unknown = await response.json();
-  if (typeof body === 'object' && body !== null && 'key' in body && typeof body.key === 'string') return body.key;
-  throw new Error(`no key: ${JSON.stringify(body)}`);
-}
-
-/** Rounds alternate between the two, so that a slow minute of the machine falls on both. */
-async function compare(
+async function againstProxy(
   peer: string,
   gateway: string,
   key: string,
   method: 'GET' | 'POST',
 ): Promise<Pick<BenchResult, 'value' | 'unit' | 'peer' | 'ratio'>> {
-  const peers: number[] = [];
-  const gateways: number[] = [];
-  await load(peer, key, method, 1);
-  await load(gateway, key, method, 2);
-  for (let round = 0; round < ROUNDS; round += 1) {
-    peers.push(await load(peer, key, method, SECONDS));
-    gateways.push(await load(gateway, key, method, SECONDS));
-  }
-  const ratio = median(gateways) / median(peers);
+  const [peers = 0, gateways = 0] = await sideBySide([peer, gateway], key, method);
   return {
-    value: Math.round(median(gateways)),
+    value: Math.round(gateways),
     unit: 'requests/s',
-    peer: `@fastify/http-proxy ${Math.round(median(peers))} requests/s`,
-    ratio,
+    peer: `@fastify/http-proxy ${Math.round(peers)} requests/s`,
+    ratio: gateways / peers,
   };
-}
-
-let calls = 0;
-
-async function load(url: string, key: string, method: 'GET' | 'POST', seconds: number): Promise<number> {
-  const body = JSON.stringify({ amount: 1200, currency: 'EUR', reason: 'customer asked' });
-  const result = await autocannon({
-    url,
-    connections: CONNECTIONS,
-    duration: seconds,
-    requests: [
-      {
-        setupRequest: (request) => {
-          calls += 1;
-          const headers = {
-            'x-api-key': key,
-            'idempotency-key': `bench-${process.pid}-${calls}`,
-            'content-type': 'application/json',
-          };
-          return method === 'POST'
-            ? { ...request, method, path: `/payments/v1/payments/pay_${calls}/refunds`, headers, body }
-            : { ...request, method, path: `/payments/v1/payments/pay_${calls}`, headers: { 'x-api-key': key } };
-        },
-      },
-    ],
-  });
-  const bad = result.non2xx + result.errors + result.timeouts;
-  if (bad > 0) throw new Error(`${bad} of ${result.requests.total} ${method} requests to ${url} failed`);
-  return result.requests.total / result.duration;
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted[Math.floor(sorted.length / 2)];
-  if (middle === undefined) throw new Error('nothing was measured');
-  return middle;
 }

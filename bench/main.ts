@@ -7,6 +7,7 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly run: () => Promis
   receipt: () => import('./receipt.ts'),
   store: () => import('./store.ts'),
   governed: () => import('./governed.ts'),
+  redis: () => import('./redis.ts'),
 };
 
 const [file, only] = process.argv.slice(2);
