@@ -72,7 +72,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       case 'not_an_approver':
         return problem('not_an_approver', `The policy asks ${wanted(approval)} to decide.`);
       case 'already_decided':
-        return problem('conflict', `The request is ${voted.approval.status} already.`);
+        return problem('conflict', `The request was ${PAST[voted.approval.status]} already.`);
       case 'counted':
         break;
     }
@@ -169,6 +169,15 @@ export async function dispatchGranted(
   // The configuration changed in between: what is in force now decides.
   return outcome ?? dispatchGranted(ports, people, approval, effect);
 }
+
+/** What became of a request, for people. */
+const PAST: Readonly<Record<ApprovalRecord['status'], string>> = {
+  pending: 'voted on',
+  granted: 'approved',
+  used: 'approved and run',
+  rejected: 'rejected',
+  expired: 'left to expire',
+};
 
 function wanted(approval: ApprovalRecord): string {
   const names = approval.requirements.flatMap(({ approvers }) => [
