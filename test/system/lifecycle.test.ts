@@ -60,7 +60,7 @@ async function runOn(agent: Agent, url: string, apiKey: string, body: Record<str
 it('SIGTERM under load: not ready, no reset connection, every admitted effect has an outcome', async () => {
   world = await startWorld();
   const { gateway, keys, upstream } = world;
-  await upstream.mode({ latency_ms: 50 });
+  await upstream.mode({ latency_ms: 50, mode: 'late', times: 1, path: '/v1/deployments', late_ms: 1_500 });
   const sent: Sent[] = [];
   // As a load balancer does: it looks at /readyz, and sends nobody to a gateway that is not ready.
   let isReady = true;
@@ -82,9 +82,18 @@ it('SIGTERM under load: not ready, no reset connection, every admitted effect ha
     agent.destroy();
   });
   await vi.waitFor(() => expect(sent.length).toBeGreaterThan(50), { timeout: 10_000 });
+  const slow = runOn(new Agent({ keepAlive: true }), gateway.url, keys.bot, {
+    tool: 'deploy.start',
+    params: { service: 'slow' },
+    idempotency_key: freshKey(),
+  });
+  const isSent = async (): Promise<void> =>
+    expect((await upstream.ledger()).effects.filter(({ path }) => path === '/v1/deployments').length).toBe(1);
+  await vi.waitFor(isSent, { timeout: 10_000 });
   gateway.kill('SIGTERM');
   await gateway.stop();
   await Promise.all([looking, ...clients]);
+  expect(await slow).toMatchObject({ decision: 'committed' });
   // Nobody was cut off, and nobody turned away.
   expect(sent.filter(({ decision }) => decision !== 'committed')).toEqual([]);
   await upstream.mode({ latency_ms: 0 });
@@ -93,7 +102,7 @@ it('SIGTERM under load: not ready, no reset connection, every admitted effect ha
   second = await gateway.restart();
   const { effects } = await upstream.ledger();
   const committed = sent.filter(({ decision }) => decision === 'committed');
-  expect(effects.length).toBe(committed.length);
+  expect(effects.length).toBe(committed.length + 1);
   for (const state of ['executing', 'unknown', 'pending_approval']) {
     const list = await send(second.url, keys.account, 'GET', `${EFFECTS}?state=${state}`);
     expect([state, list.body.effects]).toEqual([state, []]);
