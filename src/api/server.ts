@@ -140,7 +140,8 @@ export function createServer(options: ServerOptions): ApiApp {
 
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const problem = problemOf(error);
-    if (problem.code === 'internal') request.log.error({ err: error }, 'a request failed inside the gateway');
+    if (problem.code === 'internal')
+      options.logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
     const refusal = request.caller?.refusal ?? null;
     if (refusal !== null && problem.code !== 'internal' && !(error instanceof StoreUnavailable)) {
       const decision = decisionOfRefusal(refusal, request.body, settings().publicUrl);

@@ -43,6 +43,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   // Bodies are read here, strictly, or stream; no parser of the server touches them.
   app.removeAllContentTypeParsers();
   app.decorateRequest('streamed', null);
+  // Nothing is logged of a request here, so none needs a logger of its own.
+  app.setChildLoggerFactory((logger) => logger);
   app.addHook('onResponse', (request, _reply, done) => {
     if (request.streamed !== null) live.remove(request.streamed.live);
     done();
