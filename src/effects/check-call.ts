@@ -1,5 +1,6 @@
 import type { ActionCall } from './action-call.ts';
 import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
+import { holdsOwnKey } from './own-key.ts';
 import type { EffectPorts, ToolCatalog } from './ports.ts';
 import type { Agent, Principal } from './principal.ts';
 import type { Problem, RequestFault, RunRequest } from './run-request.ts';
@@ -111,6 +112,8 @@ export function checkCall(
 
 function faultsOf(catalog: ToolCatalog, tool: Tool, request: RunRequest): readonly RequestFault[] {
   const faults = [...catalog.check(tool, request.params)];
+  if (holdsOwnKey(request.params, request.principal.keyId))
+    faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
   if (
     request.actionType !== null &&
     request.actionType !== tool.actionType &&

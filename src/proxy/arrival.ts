@@ -136,8 +136,23 @@ function queryFault(query: ReadQuery): Problem | null {
 
 /** The gateway's key never goes on, wherever a caller has put it beside the places it belongs in. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
-  if (!path.includes(key) && !query.forwarded.includes(key) && !wouldForward(request.headers, key)) return null;
+  const decoded = [...query.params.values(), ...query.params.keys(), decodedPath(path)];
+  if (
+    !query.forwarded.includes(key) &&
+    !decoded.some((text) => text.includes(key)) &&
+    !wouldForward(request.headers, key)
+  )
+    return null;
   return keyGoesOn();
+}
+
+function decodedPath(path: string): string {
+  if (!path.includes('%')) return path;
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path; // refused by itself
+  }
 }
 
 /** The refusal of a request that would carry the gateway's key to an upstream. */

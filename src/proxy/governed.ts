@@ -158,8 +158,8 @@ function bodyTypeFault(request: IncomingMessage): Problem | null {
   if (request.headers['content-encoding'] !== undefined) {
     return problemOf('unsupported_media_type', 'This route inspects bodies: send them without Content-Encoding.');
   }
-  const charset = parameters.find((parameter) => parameter.startsWith('charset='));
-  if (charset !== undefined && !/^charset="?utf-8"?$/.test(charset)) {
+  const charsets = parameters.filter((parameter) => parameter.startsWith('charset'));
+  if (charsets.length > 1 || !charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset))) {
     return problemOf('invalid_request', 'JSON is UTF-8; send no other charset.');
   }
   return null;

@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
+import { holdsOwnKey } from '../effects/own-key.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, pathAndQuery, problemOf } from './arrival.ts';
+import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
 import type { LiveConnection } from './live.ts';
@@ -48,6 +49,7 @@ export function judgeRead(
     }
   }
   const { principal, workspace } = arrived;
+  if (holdsOwnKey(read.params, principal.keyId)) return { kind: 'problem', problem: keyGoesOn() };
   const upstreamId = match.route.upstream;
   const call: ReadCall = {
     principal,

@@ -176,12 +176,30 @@ test('a request that would carry its own key on is refused', async () => {
     `GET /open/v1/any?token=${bot} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `GET /open/v1/${bot} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `GET /open/v1/any HTTP/1.1\r\nX-API-Key: ${bot}\r\nUser-Agent: agent ${bot}\r\n`,
+    `GET /open/v1/any?token=%73${bot.slice(1)} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
+    `GET /open/v1/%73${bot.slice(1)} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `POST /shop/v1/free HTTP/1.1\r\nX-API-Key: ${bot}\r\nContent-Type: application/json\r\nContent-Length: ${bot.length + 11}\r\n`,
+    `POST /shop/v1/free HTTP/1.1\r\nX-Escaped: 1\r\nX-API-Key: ${bot}\r\nContent-Type: application/json\r\nContent-Length: ${bot.length + 16}\r\n`,
+    `POST /shop/v1/shops/s1/orders HTTP/1.1\r\nX-Tenant: ${bot}\r\n${keyLine()}X-API-Key: ${bot}\r\nContent-Type: application/json\r\nContent-Length: 12\r\n`,
   ]) {
-    const body = request.startsWith('POST') ? `{"text":"${bot}"}` : '';
+    const escaped = request.includes('X-Escaped') ? `\\u0073${bot.slice(1)}` : bot;
+    const text = request.includes('orders') ? '{"amount":5}' : `{"text":"${escaped}"}`;
+    const body = request.startsWith('POST') ? text : '';
     const { statuses, urls } = await raw(`${request}Host: HOST\r\nConnection: close\r\n\r\n${body}`);
     expect([statuses, urls]).toEqual([[400], []]);
   }
+});
+
+test.each([
+  'application/json; charset=utf-16',
+  'application/json; charset = utf-7',
+  "application/json; charset*=utf-7''x",
+  'application/json; charset=utf-8; charset=utf-7',
+])('a body in another charset, or in two: %s', async (type) => {
+  const { statuses, urls } = await raw(
+    WRITE.replace('application/json', type) + `${keyLine()}Content-Length: 12\r\nConnection: close\r\n\r\n{"text":"a"}`,
+  );
+  expect([statuses, urls]).toEqual([[400], []]);
 });
 
 test('a canary in every carrier reaches neither upstream nor log', async () => {
