@@ -66,10 +66,15 @@ export function admitRequest(
 ): AdmitRequest {
   const { call, tool, fingerprint } = checked;
   const { workspace } = call;
+  // The params in the clear and their salts stay here: the store gets them sealed.
+  const { effectId, approvalId, nonce, sealed } = proposal;
   const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: actor.keyId };
   return {
     workspace,
-    ...proposal,
+    effectId,
+    approvalId,
+    nonce,
+    sealed,
     idempotencyKey: call.idempotencyKey,
     fingerprint,
     action: {
@@ -105,9 +110,13 @@ export function admitRequest(
 /** The admission that records a refusal made before policy. */
 export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
   const { workspace, fingerprint } = denied;
+  const { effectId, approvalId, nonce, sealed } = propose(ports, workspace, fingerprint, request);
   return {
     workspace,
-    ...propose(ports, workspace, fingerprint, request),
+    effectId,
+    approvalId,
+    nonce,
+    sealed,
     idempotencyKey: denied.idempotencyKey,
     fingerprint,
     action: {

@@ -186,6 +186,8 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
   }
 }
 
+const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
+
 async function recordApplied(
   ports: EffectPorts,
   attempt: Attempt,
@@ -203,8 +205,21 @@ async function recordApplied(
   // A receipt leaves only when it is durable somewhere; where the effect was settled otherwise, that is the answer.
   if (recorded.kind === 'lost') return unknownOutcome(attempt, recorded);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
+  // On the path of every call: members spread into a literal are put in one by one, each at the price of a small call.
   return {
-    ...baseOf(effect, { code: 'committed', message: 'The action happened.' }, false),
+    workspace: effect.workspace,
+    effectId: effect.id,
+    tool: effect.action.tool,
+    target: effect.action.target,
+    agentId: effect.actor.agentId,
+    idempotencyKey: effect.idempotencyKey,
+    attempt: effect.attempt,
+    reason: COMMITTED,
+    budgets: [],
+    observed: effect.trace.observed,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
     decision: 'committed',
     receipt,
     result: kept,

@@ -2,6 +2,7 @@ import type { ApprovalRecord } from '../effects/approval.ts';
 import type { EffectRecord, KeptResult, SettledBy } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
+import type { VerdictTrace } from '../effects/verdict.ts';
 import { commit } from './commitment.ts';
 
 /** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
@@ -65,15 +66,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     iss: issuer.iss,
     ledger: { epoch: input.ledger.epoch, seq: input.ledger.seq },
     log: null,
-    policy: {
-      matched: trace.matched.map(({ rule, effect: ruled }) => ({ effect: ruled, rule })),
-      outcome: trace.observed === null ? 'permit' : 'observe',
-      unknown: trace.matched
-        .filter((rule) => rule.unknown.length > 0)
-        .map(({ rule, unknown }) => ({ paths: unknown, rule })),
-      version: trace.policyVersion,
-      ...(trace.observed === null ? {} : { would: trace.observed.would, would_rule: trace.observed.rule }),
-    },
+    policy: policyToWire(trace),
     reservations: effect.uses.map(({ pool, units }) => ({ pool, units })),
     svc: { node: issuer.node, version: issuer.version },
     upstream: {
@@ -88,6 +81,16 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     ws: effect.workspace,
   };
   return JSON.stringify(payload);
+}
+
+function policyToWire({ matched, observed, policyVersion }: VerdictTrace): JsonObject {
+  const policy = {
+    matched: matched.map(({ rule, effect: ruled }) => ({ effect: ruled, rule })),
+    outcome: observed === null ? 'permit' : 'observe',
+    unknown: matched.filter((rule) => rule.unknown.length > 0).map(({ rule, unknown }) => ({ paths: unknown, rule })),
+    version: policyVersion,
+  };
+  return observed === null ? policy : { ...policy, would: observed.would, would_rule: observed.rule };
 }
 
 /** What was sent: the request that the pinned tool makes of the params, under the key that the upstream got. */

@@ -75,16 +75,18 @@ function keep(
     const value = headers[name];
     if (value !== undefined) kept[name] = typeof value === 'string' ? value : value.join(', ');
   }
-  const base = { status: raw.status, headers: kept };
+  const { status } = raw;
   const fits = raw.body.byteLength <= limit;
-  if (json !== undefined && fits) return { ...base, body: { kind: 'json', value: json }, truncated: false };
+  if (json !== undefined && fits) {
+    return { status, headers: kept, body: { kind: 'json', value: json }, truncated: false };
+  }
   const bytes = fits ? raw.body : raw.body.subarray(0, limit);
   const truncated = !fits || !raw.whole;
   if (kept['content-encoding'] === undefined) {
     const text = asText(bytes, truncated);
-    if (text !== null) return { ...base, body: { kind: 'text', value: text }, truncated };
+    if (text !== null) return { status, headers: kept, body: { kind: 'text', value: text }, truncated };
   }
-  return { ...base, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
+  return { status, headers: kept, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
 }
 
 /** The bytes as a text, without a character that the cut has split; `null` where they are not UTF-8. */
