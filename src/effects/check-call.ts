@@ -96,7 +96,12 @@ export function checkCall(
   const key = ports.secrets.fingerprintKey(workspace);
   const { idempotencyKey } = request;
   const call: ActionCall = {
-    ...action,
+    workspace,
+    agentId: action.agentId,
+    actionType: action.actionType,
+    tool: action.tool,
+    target,
+    params: action.params,
     idempotencyKey:
       typeof idempotencyKey === 'string'
         ? idempotencyKey
