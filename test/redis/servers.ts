@@ -32,6 +32,19 @@ const MEMORY = '/dev/shm';
 
 let binary: string | null = null;
 
+/** Servers of a test that failed before it stopped them end with its process. */
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+function spawnServer(words: readonly string[]): ChildProcess {
+  const child = spawn(redisServerBinary(), words, { stdio: 'ignore' });
+  running.add(child);
+  child.once('exit', () => running.delete(child));
+  return child;
+}
+
 /** `REDIS_SERVER`, the one on the PATH, or, for root on Debian, installed. */
 export function redisServerBinary(): string {
   binary ??= find();
@@ -92,7 +105,7 @@ export async function startRedis(settings: readonly string[] = [], clusterNode =
   async function start(): Promise<void> {
     const words = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--daemonize', 'no'];
     const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--repl-diskless-sync-delay', '0'];
-    child = spawn(redisServerBinary(), [...words, ...durable, ...settings], { stdio: 'ignore' });
+    child = spawnServer([...words, ...durable, ...settings]);
     await client.connect().catch(() => undefined);
     await until(async () => (await client.ping()) === 'PONG');
   }
@@ -195,7 +208,7 @@ export async function startSentinel(
       '',
     ].join('\n'),
   );
-  const child = spawn(redisServerBinary(), [path, '--sentinel'], { stdio: 'ignore' });
+  const child = spawnServer([path, '--sentinel']);
   const client = new Redis({ host: '127.0.0.1', port, retryStrategy: () => 50, maxRetriesPerRequest: null });
   client.on('error', () => undefined);
   await until(async () => String(await client.call('SENTINEL', 'REPLICAS', 'svc')).includes('slave'));
