@@ -89,6 +89,15 @@ function runText(change: (text: string) => string = (text) => text): { readonly 
 const nested = (depth: number): string => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 const UTF8 = (text: string): Buffer => Buffer.from(text, 'utf8');
 
+test('the very first call of a workspace, to a tool that is not declared, is a denial like any later one', async () => {
+  const call = { tool: 'nothing.here', params: {}, idempotency_key: freshKey() };
+  const preview = await world.post('/effects/preview', call, world.keys.bot);
+  expect([preview.status, preview.body.would]).toEqual([200, 'denied_policy']);
+  const answer = await world.run(call);
+  expect(answer.status).toBe(403);
+  expect(answer.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'tool_not_declared' } });
+});
+
 describe('bodies that are no strict JSON: 400 on the effects API and on the proxy, and the key stays free', () => {
   /** From a good text to bytes that are refused, and what the refusal says. */
   const CORPUS: readonly (readonly [name: string, change: (text: string) => Buffer, words: RegExp])[] = [
