@@ -11,7 +11,7 @@ import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
 import { judgeRead, type StreamedRead } from './streamed-read.ts';
-import { passOn, streamingOptions, streamThrough } from './streaming.ts';
+import { passOn, sendFailedRead, streamingOptions, streamThrough } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
@@ -45,6 +45,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   app.decorateRequest('streamed', null);
   // Nothing is logged of a request here, so none needs a logger of its own.
   app.setChildLoggerFactory((logger) => logger);
+  app.setErrorHandler((error, request, reply) => {
+    if (request.streamed === null || !(error instanceof Error)) throw error;
+    return sendFailedRead(ports, reply, error);
+  });
   app.addHook('onResponse', (request, _reply, done) => {
     if (request.streamed !== null) live.remove(request.streamed.live);
     done();

@@ -35,7 +35,11 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
       const { statusCode } = reply;
       if (streamed !== null) reads.record(streamed.passed, statusCode);
       reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
-      void reply.send('stream' in response ? response.stream : response);
+      if (statusCode === 304 && 'stream' in response) {
+        // It has no body, whatever length it names: undici takes that length for a body that is missing.
+        response.stream.on('error', () => {}).resume();
+        void reply.send();
+      } else void reply.send('stream' in response ? response.stream : response);
     },
     onError: (reply, { error }) => {
       const { streamed } = reply.request;
@@ -46,6 +50,14 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
     // The default repeats a GET that was answered 503 up to ten times.
     retryDelay: () => null,
   };
+}
+
+/** Answers a read whose upstream failed before the first byte of the body went back; nothing of its answer stays. */
+export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Error): FastifyReply {
+  const kept = ['x-request-id', 'deprecation'];
+  for (const name of Object.keys(reply.getHeaders())) if (!kept.includes(name)) reply.removeHeader(name);
+  const answer = failedRead(ports, reply.request.streamed, error);
+  return reply.code(answer.status).headers(answer.headers).send(answer.body);
 }
 
 /** Passes a read on that was let through. */

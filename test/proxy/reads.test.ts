@@ -133,6 +133,8 @@ describe('nothing is repeated', () => {
     ['status_303', 303, 'failed'],
     ['drop_before', 502, 'failed'],
     ['never', 502, 'failed'],
+    ['bad_chunk', 502, 'failed'],
+    ['not_modified_length', 304, 'failed'],
   ])('%s arrives once', async (mode, status, decision) => {
     const before = await arrived();
     const answer = await world.call('GET', `/shop/v1/orders/o1?mode=${mode}`);

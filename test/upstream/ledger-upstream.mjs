@@ -187,6 +187,12 @@ const MODES = {
     happen(request);
     response.socket.end('HTTP/1.1 2OO fine\r\nwhat: ever\r\n\r\n');
   },
+  bad_chunk: ({ response }) => {
+    response.socket.end('HTTP/1.1 200 OK\r\netag: "1"\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhi');
+  },
+  not_modified_length: ({ response }) => {
+    response.socket.write('HTTP/1.1 304 Not Modified\r\netag: "1"\r\ncontent-length: 20\r\n\r\n');
+  },
   early_hints: ({ request, response }) => {
     response.writeEarlyHints({ link: '</style.css>; rel=preload' });
     json(response, 201, happen(request));
@@ -240,7 +246,9 @@ function answer(incoming, response, text) {
         mode === 'refuse' ||
         mode === 'drop_before' ||
         mode === 'never' ||
-        mode === 'loud'
+        mode === 'loud' ||
+        mode === 'bad_chunk' ||
+        mode === 'not_modified_length'
       ) {
         return MODES[mode]({ request, response, nth });
       }
