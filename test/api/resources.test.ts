@@ -190,7 +190,7 @@ describe('keys', () => {
     const answers = await Promise.all(
       Array.from({ length: 4 }, () => rig.send('POST', path, { key: rig.keys.admin, body: {} })),
     );
-    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([201, 409, 409, 409]);
     const made = answers.find(({ status }) => status === 201)?.json['id'];
     const listed = await rig.send('GET', KEYS, { key: rig.keys.admin });
     const keys = list(listed.json['keys']);
