@@ -107,9 +107,9 @@ function compileTool(ajv: Ajv2020, tool: Tool): CompiledTool {
 }
 
 function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFault[] {
-  const faults: RequestFault[] = [];
+  const faults = new Map<string, RequestFault>();
   const add = (path: string, message: string): void => {
-    if (!faults.some((fault) => fault.path === path)) faults.push({ path, message });
+    if (!faults.has(path)) faults.set(path, { path, message });
   };
   if (tool.validate !== null && !tool.validate(params)) {
     for (const error of tool.validate.errors ?? []) add(...schemaFault(error));
@@ -127,7 +127,7 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
       add(pathOf(part.name), 'names the target: it must be a string that is not empty, or an integer');
     }
   }
-  return faults;
+  return [...faults.values()];
 }
 
 function schemaFault(error: ErrorObject): [string, string] {
