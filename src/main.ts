@@ -1,6 +1,7 @@
 import { runCli } from './cli/main.ts';
 import { startPaymentsUpstream } from './demo/payments-upstream.ts';
 import { createKey, inspectStore } from './gateway/offline.ts';
+import { acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
 import { startGateway } from './gateway/start.ts';
 import { VERSION } from './version.ts';
 
@@ -14,6 +15,9 @@ export function main(argv: readonly string[]): Promise<number> {
     startGateway: (options) => startGateway(options),
     createKey,
     inspectStore,
+    acceptLoss,
+    recoverLost,
+    checkStore,
     startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
   });
 }

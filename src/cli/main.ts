@@ -13,6 +13,7 @@ import { addKeys } from './keys.ts';
 import { addPauses } from './pauses.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
 import { addStart } from './start.ts';
+import { addStore } from './store.ts';
 import { addTail } from './tail.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
 import { addVerify } from './verify.ts';
@@ -29,6 +30,7 @@ const ADD_COMMANDS = [
   addTail,
   addPauses,
   addVerify,
+  addStore,
 ];
 
 /**

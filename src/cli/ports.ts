@@ -1,3 +1,4 @@
+import type { Difference } from '../effects/fsck.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { KeyKind } from '../effects/principal.ts';
 
@@ -13,11 +14,20 @@ export interface CliPorts {
   createKey(options: CreateKeyOptions): Promise<CreatedKey>;
   /** Looks at the store of a configuration without changing it, also while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
+  /**
+   * Goes on with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped.
+   * Throws `CommandFailure`.
+   */
+  acceptLoss(options: StoreOptions): Promise<void>;
+  /** Declares that a gateway's journal is lost. Only on Redis. Throws `CommandFailure`. */
+  recoverLost(options: StoreOptions, gateway: string): Promise<void>;
+  /** What the store has otherwise than its ledger says. Throws `CommandFailure` where it cannot be read. */
+  checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
 }
 
-interface StoreOptions {
+export interface StoreOptions {
   readonly configFile: string;
   /** Laid over the environment when `${NAME}` is expanded in the configuration. */
   readonly environment: Readonly<Record<string, string>>;
@@ -84,6 +94,11 @@ export interface StoreInspection {
   readonly inUse: boolean;
   /** Keys that are neither revoked nor expired, by kind. */
   readonly keys: Readonly<Record<KeyKind, number>> | null;
+}
+
+/** What `svc fsck` finds. */
+export interface StoreDifference extends Difference {
+  readonly workspace: string;
 }
 
 /** One line of `svc doctor`. */

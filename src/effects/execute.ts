@@ -129,6 +129,7 @@ async function refuseBeforeSend(
     endedAt: null,
   };
   const recorded = await record(ports, attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
+  if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
   if (attempt.effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
   return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next };
 }
@@ -141,6 +142,8 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
     case 'not_applied': {
       const kept = result.response?.kept ?? null;
       const recorded = await record(ports, attempt, { kind: 'failed', result: kept }, result.evidence);
+      // A later attempt may have happened meanwhile: what is on record is the answer, not what this one came to.
+      if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
       const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
       return {
@@ -170,6 +173,7 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
         { kind: 'failed', result: null },
         { ...result.evidence, code: 'not_dispatched' },
       );
+      if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
       const reason: Reason = {
         code: 'not_dispatched',

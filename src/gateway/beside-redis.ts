@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { StoreInspection } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
-import { StoreUnavailable } from '../effects/store.ts';
 import { openStepJournal, rememberedInstall } from '../stores/journal/step-journal.ts';
 import { glanceAtRedis } from '../stores/redis/glance.ts';
 import type { RedisStore } from '../stores/redis/open.ts';
@@ -29,11 +28,6 @@ export async function openBeside(
       await journal.close();
     }
     const store = await openFit(redisOptions(settings, retention, folder, gatewayId));
-    const { ready, problem } = store.health();
-    if (!ready) {
-      await store.close();
-      throw new StoreUnavailable(problem?.message ?? 'The store is not ready.');
-    }
     return {
       ...store,
       async close() {

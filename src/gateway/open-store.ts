@@ -27,7 +27,14 @@ export function openStore({ store, retention }: Pick<Configuration, 'store' | 'r
   }
 }
 
-async function openOnRedis(settings: RedisStoreSettings, retention: Configuration['retention']): Promise<RedisStore> {
+/**
+ * Opens the store on Redis as this gateway, with its journal.
+ * @throws CommandFailure, also while the gateway runs; StoreUnavailable
+ */
+export async function openOnRedis(
+  settings: RedisStoreSettings,
+  retention: Configuration['retention'],
+): Promise<RedisStore> {
   const { journal } = settings;
   await mkdir(journal, { recursive: true, mode: 0o700 });
   // Two gateways on one journal would answer for each other's steps.

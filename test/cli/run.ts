@@ -2,6 +2,7 @@ import { runCli } from '../../src/cli/main.ts';
 import type { CliPorts } from '../../src/cli/ports.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { createKey, inspectStore } from '../../src/gateway/offline.ts';
+import { acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 
 /** What a command printed, and how it ended. */
@@ -16,6 +17,9 @@ const PORTS: CliPorts = {
   startGateway: (options) => startGateway({ ...options, log: 'none' }),
   createKey,
   inspectStore,
+  acceptLoss,
+  recoverLost,
+  checkStore,
   startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
 };
 

@@ -10,6 +10,8 @@ export interface Fleet {
   readonly upstream: LedgerUpstream;
   /** In the order of their start; `restart` puts another in its place. */
   readonly gateways: TestGateway[];
+  /** Folder of what the gateways share: keys. */
+  readonly shared: string;
   readonly administrativeKey: string;
   readonly keys: { readonly account: string; readonly bot: string };
   /** Runs an effect as `bot` through one of the gateways. */
@@ -68,6 +70,7 @@ export async function startFleet(options: {
       send(at(gateway).url, key, method, path, body);
     return {
       upstream,
+      shared,
       gateways,
       administrativeKey: first.administrativeKey,
       keys: { account, bot },

@@ -1,0 +1,56 @@
+import type { Command } from 'commander';
+import { type CliContext, withExitCodes } from './command.ts';
+import { json, table } from './terminal.ts';
+
+interface StoreChoice {
+  readonly config: string;
+}
+
+/** `svc store` and `svc fsck`: what an operator does to a store, or asks of it. */
+export function addStore(program: Command, { ports, terminal, exit }: CliContext): void {
+  const store = program.command('store').description('what only an operator can decide about the store');
+
+  const accept = store
+    .command('accept-loss')
+    .description('go on, in a new epoch, with a store that was emptied or set back; stop this gateway first')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .action(async ({ config }: StoreChoice) => {
+      await ports.acceptLoss({ configFile: config, environment: {} });
+      terminal.out(
+        'The loss is accepted. What the journal beside this gateway has is in the store again; start it now.',
+      );
+    });
+  withExitCodes(accept, 'accepted', 'is not used', 'not accepted; why stands on standard error');
+
+  const recover = store
+    .command('recover')
+    .description('declare that the journal of a gateway is lost: writes no longer wait for it')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .requiredOption('--lost <gateway>', 'the gateway that /readyz names')
+    .action(async ({ config, lost }: StoreChoice & { readonly lost: string }) => {
+      await ports.recoverLost({ configFile: config, environment: {} }, lost);
+      terminal.out(`Writes no longer wait for ${lost}.`);
+    });
+  withExitCodes(recover, 'declared', 'is not used', 'not declared; why stands on standard error');
+
+  const check = program
+    .command('fsck')
+    .description('compute states and budgets anew from the ledger and compare; changes no figure')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .option('--json', 'print JSON')
+    .action(async ({ config, json: asJson }: StoreChoice & { readonly json?: true }) => {
+      const differences = await ports.checkStore({ configFile: config, environment: {} });
+      if (differences.length > 0) exit(1);
+      if (asJson) return terminal.out(json({ differences: differences.map((one) => ({ ...one })) }));
+      if (differences.length === 0) return terminal.out('The store is as its ledger says.');
+      const rows = differences.map(({ workspace, what, where, ledger, store: stored }) => [
+        workspace,
+        what,
+        where,
+        ledger,
+        stored,
+      ]);
+      terminal.out(table(['workspace', 'what', 'where', 'ledger', 'store'], rows));
+    });
+  withExitCodes(check, 'the store is as its ledger says', 'something differs', 'could not run');
+}

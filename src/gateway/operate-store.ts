@@ -1,0 +1,73 @@
+import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions } from '../cli/ports.ts';
+import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import { loadConfiguration } from '../config/load.ts';
+import { checkWorkspace } from '../effects/fsck.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { openBeside } from './beside-redis.ts';
+import { openOnRedis, openStore } from './open-store.ts';
+
+/** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
+export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
+  const { store: settings, retention } = await onRedis(options, 'accept-loss');
+  await using(openOnRedis(settings, retention), async (store) => {
+    await store.acceptLoss();
+  });
+};
+
+/** Declares that the journal of a gateway is lost. */
+export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => {
+  const { store: settings, retention } = await onRedis(options, 'recover');
+  await using(openBeside(settings, retention), (store) => store.recoverLost(gateway));
+};
+
+/** Computes every workspace anew from its ledger. On Redis gateways may go on meanwhile. */
+export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store: settings, retention, workspaces } = configuration;
+  const opening: Promise<EffectStore> =
+    settings.kind === 'redis' ? openBeside(settings, retention) : openStore(configuration);
+  return using(opening, async (store) => {
+    const { ready, problem } = store.health();
+    if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');
+    const found: StoreDifference[] = [];
+    for (const workspace of new Set([...workspaces.map(({ id }) => id), ...(await store.workspaces())])) {
+      const differences = await checkWorkspace(store, workspace);
+      if (differences === null)
+        throw new CommandFailure(
+          `Workspace ${workspace} is written to all the time, so it cannot be read as of one moment. Pause it (svc pause --all), or try again.`,
+        );
+      found.push(...differences.map((difference) => ({ ...difference, workspace })));
+    }
+    return found;
+  });
+};
+
+async function onRedis(
+  { configFile, environment }: StoreOptions,
+  command: string,
+): Promise<{ readonly store: RedisStoreSettings; readonly retention: Configuration['retention'] }> {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store, retention } = configuration;
+  if (store.kind !== 'redis')
+    throw new CommandFailure(
+      `svc store ${command} is for a store on Redis; this one is embedded, and its folder is restored from a backup.`,
+    );
+  return { store, retention };
+}
+
+/** Works with a store and closes it; that it cannot be reached is said to a person. */
+async function using<Store extends EffectStore, T>(
+  opening: Promise<Store>,
+  work: (store: Store) => Promise<T>,
+): Promise<T> {
+  try {
+    const store = await opening;
+    try {
+      return await work(store);
+    } finally {
+      await store.close();
+    }
+  } catch (error) {
+    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+  }
+}

@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest';
+import { createAudit } from '../../src/effects/fsck.ts';
+import type { JsonObject } from '../../src/effects/json.ts';
+import type { LedgerEvent, LedgerKind } from '../../src/effects/ledger.ts';
+
+let seq = 0;
+function event(kind: LedgerKind, effectId: string, data: JsonObject = {}, at = 1000): LedgerEvent {
+  seq += 1;
+  return { seq, id: `evt_${seq}`, at, kind, effectId, actor: { type: 'gateway', id: 'g' }, data };
+}
+
+const holds = (amount: number, window = 'c:0:9000'): JsonObject => ({
+  holds: [{ budget: 'day', unit: 'coin', bucket: 'all', window, amount }],
+});
+
+const row = (spent: number, held: number, window = 'c:0:9000') => ({
+  budget: 'day',
+  unit: 'coin',
+  bucket: 'all',
+  window,
+  limit: 100,
+  spent,
+  held,
+  resetsAt: null,
+});
+
+describe('figures from the ledger', () => {
+  it('held, posted, voided, overdrawn', () => {
+    const audit = createAudit();
+    for (const one of [
+      event('budget.held', 'a', holds(5)),
+      event('budget.posted', 'a', holds(5)),
+      event('budget.held', 'b', holds(7)),
+      event('budget.voided', 'b', holds(7)),
+      event('budget.overdraft', 'b', holds(7)),
+      event('budget.held', 'c', holds(3)),
+    ])
+      audit.add(one);
+    const rows = (found: ReturnType<typeof audit.compare>) =>
+      found.filter(({ what }) => what === 'held' || what === 'spent');
+    expect(rows(audit.compare([], [row(12, 3)], 2000))).toEqual([]);
+    expect(rows(audit.compare([], [row(11, 4)], 2000))).toEqual([
+      { what: 'held', where: 'day all c:0:9000', ledger: '3', store: '4' },
+      { what: 'spent', where: 'day all c:0:9000', ledger: '12', store: '11' },
+    ]);
+    expect(rows(audit.compare([], [], 2000))).toHaveLength(2);
+    // The window is over.
+    expect(rows(audit.compare([], [], 9000))).toEqual([]);
+  });
+
+  it('a rolling window forgets what is older, give or take a slot', () => {
+    const audit = createAudit();
+    const window = 'r:1000000';
+    audit.add(event('budget.posted', 'old', holds(50, window), 1000));
+    audit.add(event('budget.posted', 'new', holds(5, window), 900_000));
+    const spent = (figure: number) =>
+      audit.compare([], [row(figure, -55, window)], 1_500_000).filter(({ what }) => what === 'spent');
+    expect(spent(5)).toEqual([]);
+    expect(spent(55)).toHaveLength(1);
+    expect(spent(0)).toHaveLength(1);
+  });
+});
+
+describe('states from the ledger', () => {
+  const stateOf = (...kinds: readonly (readonly [LedgerKind, JsonObject?])[]): string | undefined => {
+    const audit = createAudit();
+    for (const [kind, data] of kinds) audit.add(event(kind, 'e', data));
+    // What the store does not have at all is a difference as long as it is not settled.
+    return audit.compare([], [], 0)[0]?.ledger;
+  };
+
+  it.each([
+    ['executing', [['effect.admitted']]],
+    ['unknown', [['effect.admitted'], ['execution.lost']]],
+    ['unknown', [['effect.admitted'], ['execution.failed', { recorded_as: 'unknown' }]]],
+    ['pending_approval', [['approval.requested']]],
+    [undefined, [['effect.admitted'], ['execution.succeeded']]],
+    [undefined, [['effect.admitted'], ['execution.lost'], ['effect.resolved', { outcome: 'happened' }]]],
+    ['unknown', [['effect.admitted'], ['execution.lost'], ['effect.denied']]],
+  ] as const)('%s', (state, kinds) => {
+    expect(stateOf(...kinds)).toBe(state);
+  });
+});

@@ -1,0 +1,184 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type RedisServer, startRedis, until } from '../redis/servers.ts';
+import { type Fleet, startFleet } from './fleet.ts';
+import { refund, startWorld } from './world.ts';
+
+const run = promisify(execFile);
+const launcher = join(process.cwd(), 'bin', 'svc.mjs');
+const entry = join(process.cwd(), 'test', 'system', 'failpoint-gateway.mjs');
+
+const closers: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+async function server(): Promise<RedisServer> {
+  const redis = await startRedis();
+  closers.push(() => redis.stop());
+  return redis;
+}
+
+async function fleetOn(redis: RedisServer, gateways: number, more: { readonly entry?: string } = {}): Promise<Fleet> {
+  const fleet = await startFleet({ gateways, store: `url: "${redis.url}", max_freeze: 1s`, ...more });
+  closers.push(() => fleet.close());
+  return fleet;
+}
+
+interface Said {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs the command line as a process, where and as a gateway of a fleet runs. */
+async function svc(folder: string, env: Record<string, string>, ...words: readonly string[]): Promise<Said> {
+  try {
+    const { stdout, stderr } = await run(
+      process.execPath,
+      [launcher, ...words, '--config', join(folder, 'gateway.yaml')],
+      {
+        cwd: folder,
+        env: {
+          ...process.env,
+          SVC_TEST_DATA: join(folder, 'data'),
+          SVC_TEST_POLICIES: join(folder, 'policies'),
+          ...env,
+        },
+      },
+    );
+    return { code: 0, out: stdout, err: stderr };
+  } catch (error) {
+    const { code, stdout, stderr } = error as {
+      readonly code: number;
+      readonly stdout: string;
+      readonly stderr: string;
+    };
+    return { code, out: stdout, err: stderr };
+  }
+}
+
+const inFleet = (fleet: Fleet, ...words: readonly string[]): Promise<Said> =>
+  svc(fleet.gateways[0]!.folder, { SVC_TEST_SHARED: fleet.shared }, ...words);
+
+describe('a gateway that is frozen between admission and dispatch', () => {
+  it('sends nothing when it wakes after a truthful not_happened and a second attempt on the other', async () => {
+    const fleet = await fleetOn(await server(), 2, { entry });
+    const call = refund({ reason: 'failpoint:freeze_before_send' });
+    const effects = async (): Promise<number> =>
+      (await fleet.upstream.ledger()).effects.filter(({ path }) => path.includes(String(call['idempotency_key'])))
+        .length;
+    const frozen = fleet.run(0, call);
+    // The other declares it lost when the lease is over, and not before anything can still be under way.
+    let id = '';
+    await until(async () => {
+      const { status, body } = await fleet.run(1, call);
+      id = String(body.effect_id ?? id);
+      return status === 409 && body.decision === 'unknown_effect';
+    });
+    expect(await effects()).toBe(0);
+    await until(
+      async () =>
+        (await fleet.ask(1, 'POST', `/v1/workspaces/demo/effects/${id}/resolve`, { outcome: 'not_happened' }))
+          .status === 200,
+    );
+    // The second attempt is stopped at the same point, goes on, and happens.
+    const second = fleet.run(1, call);
+    await until(async () => {
+      fleet.gateways[1]!.kill('SIGCONT');
+      return (await effects()) === 1;
+    });
+    expect((await second).body.decision).toBe('committed');
+    fleet.gateways[0]!.kill('SIGCONT');
+    const woken = await frozen;
+    // The key's action happened, through the other gateway: `failed` would be a false answer.
+    expect([woken.status, woken.body.decision]).toEqual([409, 'duplicate_blocked']);
+    expect(await effects()).toBe(1);
+  });
+});
+
+describe('svc on a store on Redis', () => {
+  it('keys create: good on every gateway at once', async () => {
+    const fleet = await fleetOn(await server(), 2);
+    const made = await inFleet(
+      fleet,
+      'keys',
+      'create',
+      '--kind',
+      'agent',
+      '--agent',
+      'bot',
+      '--workspace',
+      'demo',
+      '--json',
+    );
+    expect(made.err).toBe('');
+    const { key } = JSON.parse(made.out) as { readonly key: string };
+    for (const gateway of [0, 1]) expect((await fleet.run(gateway, refund(), key)).body.decision).toBe('committed');
+  });
+
+  it('fsck: the store is as its ledger says; a figure that was changed is found', async () => {
+    const redis = await server();
+    const fleet = await fleetOn(redis, 1);
+    await fleet.run(0, refund({ amount: 1234 }));
+    await fleet.run(0, refund({ amount: 700 }));
+    await fleet.run(0, refund({ currency: 'XXX' }));
+    expect(await inFleet(fleet, 'fsck')).toMatchObject({ code: 0, out: expect.stringContaining('as its ledger says') });
+    let changed = 0;
+    for (const key of await redis.client.keys('*')) {
+      if ((await redis.client.type(key)) !== 'hash') continue;
+      for (const [field, value] of Object.entries(await redis.client.hgetall(key))) {
+        if (value !== '1934') continue;
+        await redis.client.hset(key, field, '1');
+        changed += 1;
+      }
+    }
+    expect(changed).toBeGreaterThan(0);
+    const found = await inFleet(fleet, 'fsck', '--json');
+    expect(found.code).toBe(1);
+    expect(JSON.parse(found.out).differences).toContainEqual(
+      expect.objectContaining({ workspace: 'demo', what: 'spent', ledger: '1934', store: '1' }),
+    );
+  });
+
+  it('fsck of the embedded store, after a life of every state', async () => {
+    const world = await startWorld();
+    closers.push(() => world.close());
+    await world.run(refund());
+    await world.run(refund({ amount: 60_000 }));
+    await world.run(refund({ currency: 'XXX' }));
+    await world.run({ tool: 'payments.charge', params: { amount: 1 }, idempotency_key: 'charge-1' });
+    await world.gateway.stop();
+    const said = await svc(world.gateway.folder, {}, 'fsck');
+    expect(said).toMatchObject({ code: 0, out: expect.stringContaining('as its ledger says') });
+  });
+
+  it('store accept-loss: an emptied store goes on, and what was dispatched does not run anew', async () => {
+    const redis = await server();
+    const fleet = await fleetOn(redis, 1);
+    const call = refund();
+    expect((await fleet.run(0, call)).body.decision).toBe('committed');
+    await redis.client.flushall();
+    const refused = await inFleet(fleet, 'store', 'accept-loss');
+    expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('Another gateway uses the journal')]);
+    await fleet.gateways[0]!.stop();
+    const accepted = await inFleet(fleet, 'store', 'accept-loss');
+    expect(accepted.err).toBe('');
+    expect(accepted.code).toBe(0);
+    const before = await fleet.upstream.counts();
+    await fleet.restart(0);
+    await until(async () => (await fleet.ask(0, 'GET', '/readyz')).status === 200);
+    const again = await fleet.run(0, call);
+    expect([again.status, again.body.decision]).toEqual([409, 'duplicate_blocked']);
+    expect(await fleet.upstream.counts()).toEqual(before);
+  });
+
+  it('store commands are refused on the embedded store', async () => {
+    const world = await startWorld();
+    closers.push(() => world.close());
+    const said = await svc(world.gateway.folder, {}, 'store', 'recover', '--lost', 'gw-1');
+    expect([said.code, said.err]).toEqual([2, expect.stringContaining('is for a store on Redis')]);
+  });
+});
