@@ -15,8 +15,9 @@ export function validationFaults(
 ): readonly RequestFault[] {
   const faults = new Map<string, RequestFault>();
   for (const error of errors) {
-    const fault = faultOf(error, part, faults.size < MAX_HINTED);
-    faults.set(`${fault.path}\n${fault.message}`, fault);
+    const fault = faultOf(error, part);
+    const same = `${fault.path}\n${fault.message}`;
+    if (!faults.has(same)) faults.set(same, faults.size < MAX_HINTED ? withHint(fault, error) : fault);
   }
   return [...faults.values()];
 }
@@ -24,17 +25,19 @@ export function validationFaults(
 /** Faults beyond these are counted, not listed: a hint costs time, and a body can have a hundred thousand of them. */
 const MAX_HINTED = 100;
 
-function faultOf(error: FastifySchemaValidationError, part: string, hinted: boolean): RequestFault {
+function withHint(fault: RequestFault, error: FastifySchemaValidationError): RequestFault {
+  if (error.keyword !== 'additionalProperties') return fault;
+  const hint = didYouMean(text(error.params['additionalProperty']), knownFields(error));
+  return hint === null ? fault : { ...fault, message: `${fault.message}; ${hint}` };
+}
+
+function faultOf(error: FastifySchemaValidationError, part: string): RequestFault {
   const at = part === 'body' ? error.instancePath : `/${part === 'querystring' ? 'query' : part}${error.instancePath}`;
   const { params } = error;
   switch (error.keyword) {
     case 'additionalProperties': {
       const name = text(params['additionalProperty']);
-      const hint = hinted ? didYouMean(name, knownFields(error)) : null;
-      return {
-        path: `${at}/${escapePointer(name)}`,
-        message: `unknown field "${name.slice(0, 100)}"${hint === null ? '' : `; ${hint}`}`,
-      };
+      return { path: `${at}/${escapePointer(name)}`, message: `unknown field "${name.slice(0, 100)}"` };
     }
     case 'required':
       return { path: `${at}/${escapePointer(text(params['missingProperty']))}`, message: 'is required' };
