@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
@@ -75,6 +77,23 @@ describe('two gateways on one Redis', () => {
     const revoked = performance.now();
     await until(async () => (await fleet.run(1, refund(), key)).status === 401);
     expect(performance.now() - revoked).toBeLessThan(WITHIN_MS);
+  });
+
+  it('with other policies than those in force it answers 503, until its files are the same', async () => {
+    const [first, second] = fleet.gateways;
+    const file = (gateway: typeof first): string => join(gateway!.policyFolder, 'world.yaml');
+    const changed = (await readFile(file(first), 'utf8')).replace('owner: team-test', 'owner: team-next');
+    await writeFile(file(first), changed);
+    await until(async () => (await fleet.run(1, refund())).status === 503);
+    const before = await fleet.upstream.counts();
+    const refused = await fleet.run(1, refund());
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get('retry-after')).toMatch(/^\d+$/);
+    expect(await fleet.upstream.counts()).toEqual(before);
+    expect((await fleet.run(0, refund())).body.decision).toBe('committed');
+    await writeFile(file(second), changed);
+    await until(async () => (await fleet.run(1, refund())).body.decision === 'committed');
+    expect((await fleet.run(0, refund())).body.decision).toBe('committed');
   });
 
   it('an agent registered on one acts through the other within a second', async () => {
