@@ -39,7 +39,11 @@ function canonicalObject(object: JsonObject): string {
   return `${text}}`;
 }
 
+/** What JSON writes as it stands: ASCII that can be printed, but for the quotation mark and the backslash. */
+const PLAIN = /^[ !#-[\]-~]*$/;
+
 function quote(text: string): string {
+  if (PLAIN.test(text)) return `"${text}"`;
   if (!text.isWellFormed()) throw new TypeError('a text with a lone surrogate has no JSON form');
   return JSON.stringify(text);
 }
