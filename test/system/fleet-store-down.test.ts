@@ -33,6 +33,7 @@ async function expectNothingLeaves(fleet: Fleet): Promise<void> {
   await until(async () => (await ready(fleet)).status === 503);
   const { body } = await ready(fleet);
   expect(body.parts.map(({ part }: { part: string }) => part)).toContain('store');
+  expect(JSON.stringify(body.parts)).not.toMatch(/127\.0\.0\.1|localhost/);
   expect(await fleet.upstream.counts()).toEqual(before);
 }
 
