@@ -8,7 +8,7 @@ const LOOPBACK = ['127.0.0.1', '::1', 'localhost'] as const;
  * configured name, and on loopback all of its names. Ports do not count. Guards against DNS rebinding.
  * @param localAddress of the socket; `undefined` where there is none
  */
-export function isKnownHost(
+function isKnownHost(
   host: string | undefined,
   localAddress: string | undefined,
   settings: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
