@@ -242,12 +242,17 @@ async function check({ ops, seen, upstream, rig, random }: Finished): Promise<Fo
     path: string,
     body?: unknown,
   ): Promise<{ status: number; body: Record<string, never> }> => {
-    const response = await fetch(`${rig.url(random)}/v1/workspaces/demo${path}`, {
-      method,
-      headers: { 'x-api-key': accountKey, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    return { status: response.status, body: (await response.json()) as Record<string, never> };
+    for (let tries = 0; ; tries += 1) {
+      const response = await fetch(`${rig.url(random)}/v1/workspaces/demo${path}`, {
+        method,
+        headers: { 'x-api-key': accountKey, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const answer = { status: response.status, body: (await response.json()) as Record<string, never> };
+      // The last kill may be a moment ago: a store that is not back yet is asked again, as any client would.
+      if (answer.status !== 503 || tries > 300) return answer;
+      await pause(100);
+    }
   };
 
   const counts = {
