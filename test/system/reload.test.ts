@@ -24,7 +24,8 @@ function logged(text: string): number {
 async function until(text: string, change: () => Promise<void>): Promise<void> {
   const before = logged(text);
   await change();
-  await vi.waitFor(() => expect(logged(text)).toBeGreaterThan(before), { timeout: 10_000, interval: 10 });
+  // A change that the file system does not tell of is found at the next look, 10 s later at most.
+  await vi.waitFor(() => expect(logged(text)).toBeGreaterThan(before), { timeout: 30_000, interval: 10 });
 }
 
 function policyFile(): string {
