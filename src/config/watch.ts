@@ -13,6 +13,8 @@ const MAX_DEPTH = 8;
 
 export interface FileWatch {
   /** Nothing is told from here on. */
+  /** What was read and is in force now; a look that finds anything else tells of a change. */
+  adopted(content: string): void;
   close(): Promise<void>;
 }
 
@@ -72,6 +74,9 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   }, LOOK_MS).unref();
 
   return {
+    adopted(content) {
+      known = content;
+    },
     close: async () => {
       clearInterval(looking);
       if (settling !== null) clearTimeout(settling.timer);

@@ -158,12 +158,14 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     workspaces: directory.workspaces(),
     defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
   });
+  let tellWatch: (content: string) => void = () => undefined;
   const reloader = createReloader({
     ...options,
     store,
     current,
     adopt(next) {
       inForce = next;
+      tellWatch(next.content);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
     },
@@ -242,6 +244,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     () => void reloader.reload(),
     inForce.content,
   );
+  // A reload may read what came after the change that it was told of.
+  tellWatch = (content) => watch.adopted(content);
   opened.push(() => reloader.settled());
   opened.push(() => watch.close());
   logger.info(
