@@ -4,7 +4,7 @@ import type { JsonObject } from '../effects/json.ts';
 import { approvalToWire } from '../effects/render.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import { decisionOf } from './effect-wire.ts';
+import { decisionOf } from '../effects/effect-decision.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse } from './problem.ts';
 import { AnyObject, InWorkspace, NoQuery, WithId, answers, optionalTimeToWire, timeToWire } from './schema.ts';

@@ -1,5 +1,6 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason } from '../effects/decision.ts';
+import { decisionOf } from '../effects/effect-decision.ts';
 import type { EffectRecord, Evidence, SettledBy, Stage } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import { approvalToWire, resultMembers } from '../effects/render.ts';
@@ -67,26 +68,6 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
       ...(life.state === 'unknown' ? { resolve: `${self}/resolve` } : {}),
     },
   };
-}
-
-/** The decision that a caller who asks again would be told, for the first time. */
-export function decisionOf(effect: EffectRecord): Decision {
-  switch (effect.life.state) {
-    case 'pending_approval':
-      return 'pending_approval';
-    case 'executing':
-      return 'in_progress';
-    case 'committed':
-      return 'committed';
-    case 'failed':
-      return 'failed';
-    case 'unknown':
-      return 'unknown_effect';
-    case 'rejected':
-      return 'denied_policy';
-    case 'denied':
-      return effect.life.decision;
-  }
 }
 
 /** A stage of a run. */

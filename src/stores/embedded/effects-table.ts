@@ -1,4 +1,4 @@
-import type { Decision } from '../../effects/decision.ts';
+import { decisionOf } from '../../effects/effect-decision.ts';
 import type { EffectRecord, EffectState, Tombstone } from '../../effects/effect.ts';
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { EffectFilter, Page } from '../../effects/store.ts';
@@ -211,27 +211,6 @@ function encode(
 /** Whether two records were asked for and admitted alike, so that only what became of them differs. */
 function isSameAttempt(a: EffectRecord, b: EffectRecord): boolean {
   return sameCall(a, b) && a.trace === b.trace && a.holds === b.holds;
-}
-
-/** The decision that a reader of the record is told; lists are filtered by it. */
-function decisionOf(effect: EffectRecord): Decision {
-  const { life } = effect;
-  switch (life.state) {
-    case 'pending_approval':
-      return 'pending_approval';
-    case 'executing':
-      return 'in_progress';
-    case 'committed':
-      return 'committed';
-    case 'failed':
-      return 'failed';
-    case 'unknown':
-      return 'unknown_effect';
-    case 'rejected':
-      return 'denied_policy';
-    case 'denied':
-      return life.decision;
-  }
 }
 
 function searchedTime({ life, createdAt }: EffectRecord): number {
