@@ -3,7 +3,8 @@ import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { openKeyStore } from '../../src/stores/embedded/key-store.ts';
+import { loadDriver } from '../../src/stores/embedded/driver.ts';
+import { glanceAtStore, openKeyStore } from '../../src/stores/embedded/key-store.ts';
 import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import {
@@ -213,5 +214,39 @@ describe('the files of a store', () => {
     const second = open(path, 5_000);
     await first.close();
     expect(await (await second).admit(admitRequest())).toMatchObject({ kind: 'dispatch' });
+  });
+});
+
+describe('a folder of another version', () => {
+  async function alter(sql: string): Promise<void> {
+    await (await open()).close();
+    opened.pop();
+    const database = (await loadDriver())(join(path, 'store.db'));
+    database.exec(sql);
+    database.close();
+  }
+
+  it.each([
+    ['a column is missing', 'ALTER TABLE effects DROP COLUMN agent', "'effects'"],
+    ['a column is new', 'ALTER TABLE meta ADD COLUMN extra TEXT', "'meta'"],
+    ['an index is missing', 'DROP INDEX effects_key', "'effects_key'"],
+  ])('is refused with what to do: %s', async (_case, sql, name) => {
+    // SQLite drops no column that an index is on.
+    await alter(sql.includes('DROP COLUMN') ? `DROP INDEX effects_agent; ${sql}` : sql);
+    const said = expect.objectContaining({
+      name: 'StoreUnavailable',
+      message: expect.stringMatching(new RegExp(`${path}.*another version.*${name}.*move the whole folder away`)),
+    });
+    await expect(open()).rejects.toEqual(said);
+    await expect(openKeyStore(path)).rejects.toEqual(said);
+    expect(await glanceAtStore(path)).toMatchObject({ state: 'broken', message: expect.stringContaining(name) });
+  });
+
+  it('is refused when the file is of another program', async () => {
+    mkdirSync(path, { recursive: true });
+    const database = (await loadDriver())(join(path, 'store.db'));
+    database.exec('CREATE TABLE songs (id INTEGER)');
+    database.close();
+    await expect(open()).rejects.toThrow(/database of another program/);
   });
 });

@@ -336,7 +336,7 @@ function isFull(error: unknown): boolean {
 }
 
 /** What is wrong with the store, for people. */
-function describe(path: string, error: unknown): string {
+export function describe(path: string, error: unknown): string {
   const code = storageFailure(error);
   if (isFull(error)) {
     return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;

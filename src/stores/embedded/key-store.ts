@@ -4,7 +4,8 @@ import type { KeyRecord } from '../../effects/controls.ts';
 import type { LedgerActor } from '../../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../effects/store.ts';
 import { inTransaction, openStoreFile } from './boot.ts';
-import { loadDriver } from './driver.ts';
+import { loadDriver, type OpenDatabase } from './driver.ts';
+import { describe } from './engine.ts';
 import { writeInstallMark } from './install.ts';
 import { endKey, putKey } from './key-operations.ts';
 import { isLocked } from './lock.ts';
@@ -21,10 +22,10 @@ export interface KeyStore {
 
 /**
  * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
- * @throws StoreUnavailable for a store that was set back or emptied
+ * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
 export async function openKeyStore(path: string): Promise<KeyStore> {
-  const opened = openStoreFile(path, await loadDriver(), Date.now());
+  const opened = openOrSay(path, await loadDriver());
   if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
   const { database, session, mark } = opened;
   if (opened.fresh) writeInstallMark(path, mark);
@@ -41,6 +42,14 @@ export async function openKeyStore(path: string): Promise<KeyStore> {
     endKey: (id, end, actor) => write(() => endKey(session, { id, end, actor })),
     close: () => database.close(),
   };
+}
+
+function openOrSay(path: string, open: OpenDatabase): ReturnType<typeof openStoreFile> {
+  try {
+    return openStoreFile(path, open, Date.now());
+  } catch (error) {
+    throw new StoreUnavailable(describe(path, error));
+  }
 }
 
 /** A store as one finds it. */
@@ -61,7 +70,7 @@ export async function glanceAtStore(path: string): Promise<StoreGlance> {
   const open = await loadDriver();
   const inUse = isLocked(path, open);
   try {
-    const opened = openStoreFile(path, open, Date.now());
+    const opened = openOrSay(path, open);
     if (opened.kind === 'rolled_back') return { state: 'broken', message: opened.message, inUse };
     const keys = opened.session.keys.list(null);
     opened.database.close();

@@ -1,5 +1,5 @@
 import type { SqlDatabase } from './driver.ts';
-import { integer } from './document.ts';
+import { integer, text } from './document.ts';
 
 /** Version of the tables below; `PRAGMA user_version` of the file. */
 const SCHEMA_VERSION = 1;
@@ -147,11 +147,14 @@ export function configureConnection(database: SqlDatabase): void {
 /**
  * Makes the tables where the file has none.
  * @returns whether they were made
- * @throws Error for a file of a later version of this product
+ * @throws Error for a file whose tables are not those of this version, or that is no store
  */
 export function ensureSchema(database: SqlDatabase): boolean {
   const version = integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
-  if (version === SCHEMA_VERSION) return false;
+  if (version === SCHEMA_VERSION) {
+    requireTables(database);
+    return false;
+  }
   if (version !== 0) {
     throw new Error(
       `the store has the format ${version}, this program knows ${SCHEMA_VERSION}: it was written by a later version; use that version`,
@@ -162,6 +165,7 @@ export function ensureSchema(database: SqlDatabase): boolean {
     // Another process (`svc keys create`) may have been faster.
     const raced = integer(database.prepare('PRAGMA user_version').get()?.['user_version']) === SCHEMA_VERSION;
     if (!raced) {
+      if (definitionsIn(database).size > 0) throw new Error('store.db is a database of another program');
       database.exec(TABLES);
       database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
     }
@@ -171,4 +175,30 @@ export function ensureSchema(database: SqlDatabase): boolean {
     database.exec('ROLLBACK');
     throw error;
   }
+}
+
+/** The format's number changes with releases only: between them the definitions themselves tell versions apart. */
+function requireTables(database: SqlDatabase): void {
+  const found = definitionsIn(database);
+  const wanted = TABLES.split(';').map(onOneLine);
+  const differing = wanted.find((definition) => definition !== '' && !found.has(definition));
+  if (differing === undefined) return;
+  const name = /^CREATE (?:TABLE|(?:UNIQUE )?INDEX) (\w+)/.exec(differing)?.[1] ?? '';
+  throw new Error(
+    `it was written by another version of this program (its '${name}' is not the one of this version). Use that version; or, to begin with an empty store, move the whole folder away (what ran, its receipts, budgets and keys stay behind in it)`,
+  );
+}
+
+/** SQLite keeps definitions as they were written. */
+function definitionsIn(database: SqlDatabase): ReadonlySet<string> {
+  return new Set(
+    database
+      .prepare('SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL')
+      .all()
+      .map((row) => onOneLine(text(row['sql']))),
+  );
+}
+
+function onOneLine(definition: string): string {
+  return definition.replaceAll(/\s+/g, ' ').trim();
 }
