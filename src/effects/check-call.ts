@@ -1,5 +1,6 @@
 import type { ActionCall } from './action-call.ts';
 import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
+import { INSTALLATION } from './ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
 import type { EffectPorts, ToolCatalog } from './ports.ts';
 import type { Agent, Principal } from './principal.ts';
@@ -32,9 +33,6 @@ export interface DeniedCall {
   readonly idempotencyKey: string;
   readonly fingerprint: string;
 }
-
-/** Ledger of refusals by keys that belong to no workspace; no workspace can have this name. */
-const INSTALLATION = '_';
 
 const COMMON_ACTION_TYPES = ['mcp.tool_call', 'http.request'];
 

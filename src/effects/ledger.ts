@@ -43,6 +43,9 @@ export const LEDGER_KINDS = [
 
 export type LedgerKind = (typeof LEDGER_KINDS)[number];
 
+/** The ledger of what belongs to no workspace: administrative keys, the files in force, refusals of keys without one. */
+export const INSTALLATION = '';
+
 /** Who caused an event. */
 export interface LedgerActor {
   readonly type: 'agent' | 'user' | 'key' | 'gateway';

@@ -2,13 +2,11 @@ import type { Logger } from 'pino';
 import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/finding.ts';
 import type { JsonObject } from '../effects/json.ts';
-import type { LedgerKind } from '../effects/ledger.ts';
+import { INSTALLATION, type LedgerKind } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { activate, type InForce, readTogether } from './in-force.ts';
 
-/** Ledger of what belongs to no workspace. */
-const INSTALLATION = '_';
 /** What could not be taken on because the store was away is tried again after this long. */
 const RETRY_MS = 1_000;
 

@@ -66,7 +66,7 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
       const effectId = ports.newId('eff');
       const tool = match.kind === 'rule' ? match.tool.name : '';
       const agentId = agentOf(arrived);
-      const workspace = arrived.workspace === '' ? '_' : arrived.workspace;
+      const { workspace } = arrived;
       const upstream = match.kind === 'none' ? null : match.route.upstream;
       const event: LedgerDraft = {
         kind: 'effect.denied',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LedgerEvent } from '../../src/effects/ledger.ts';
+import { INSTALLATION, type LedgerEvent } from '../../src/effects/ledger.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -8,7 +8,9 @@ import {
   committed,
   dispatched,
   FAILED,
+  keyRecord,
   permit,
+  PERSON,
   settleRequest,
   UNKNOWN,
   WORKSPACE,
@@ -70,6 +72,27 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(story.every(({ effectId }) => effectId === effect.id)).toBe(true);
       expect(story.at(-1)?.data).toEqual({ receipt_id: 'rcp_7' });
       expect(await at.store.effectLedger('other', effect.id)).toEqual([]);
+    });
+
+    it('keeps what belongs to no workspace together, apart from every workspace', async () => {
+      await dispatched(at.store);
+      const before = await all();
+      await at.store.putKey(keyRecord({ kind: 'administrative', workspace: null, agentId: null }), PERSON);
+      await at.store.append(INSTALLATION, [
+        { kind: 'policy.loaded', effectId: null, actor: { type: 'gateway', id: 'boot_1' }, data: { version: 'v2' } },
+      ]);
+      const reason = { code: 'wrong_key_kind', message: 'An administrative key runs nothing.' } as const;
+      const refused = await at.store.admit(
+        admitRequest({
+          workspace: INSTALLATION,
+          verdict: { kind: 'deny', decision: 'denied_permission', reason, trace: permit().trace },
+        }),
+      );
+      expect(refused).toMatchObject({ kind: 'refused', decision: 'denied_permission' });
+      const events = await all(INSTALLATION);
+      expect(events.map(({ kind }) => kind)).toEqual(['key.created', 'policy.loaded', 'effect.denied']);
+      expect(seqs(events)).toEqual(counted(1, events.length));
+      expect(await all()).toEqual(before);
     });
 
     it('is read in parts of any size', async () => {

@@ -3,6 +3,7 @@ import { mkdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { INSTALLATION } from '../../src/effects/ledger.ts';
 import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
 import { type Answer, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
@@ -98,7 +99,7 @@ it('a new rule is in force; a broken, an empty and a half-written file leave the
     retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
     worker: 'never',
   });
-  const events = await store.ledger('_', 0, 1_000);
+  const events = await store.ledger(INSTALLATION, 0, 1_000);
   await store.close();
   const told = events.filter(({ kind }) => kind.startsWith('policy.'));
   expect(told.map(({ kind }) => kind)).toEqual([
@@ -109,6 +110,8 @@ it('a new rule is in force; a broken, an empty and a half-written file leave the
     'policy.loaded',
   ]);
   expect(told[1]?.data).toEqual({ in_force: after.version });
+  // Beside the keys that belong to no workspace.
+  expect(events[0]).toMatchObject({ kind: 'key.created', data: { kind: 'administrative' } });
 });
 
 it('a budget is not redefined behind what it has counted, unless it says so', async () => {

@@ -1,13 +1,10 @@
 import type { KeyRecord } from '../../effects/controls.ts';
-import type { LedgerActor } from '../../effects/ledger.ts';
+import { INSTALLATION, type LedgerActor } from '../../effects/ledger.ts';
 import type { EffectStore } from '../../effects/store.ts';
 import type { Session } from './session.ts';
 
 /** `lastUsedAt` of a key is written at most this often, ms. */
 const TOUCH_EVERY_MS = 60_000;
-
-/** Ledger of what belongs to no workspace: administrative keys. */
-const NO_WORKSPACE = '';
 
 /** Puts a key, new or changed. */
 export function putKey(
@@ -18,7 +15,7 @@ export function putKey(
   session.keys.put(key);
   session.changes.keys.add(key.handle);
   if (!isNew) return null;
-  session.append(key.workspace ?? NO_WORKSPACE, [
+  session.append(key.workspace ?? INSTALLATION, [
     {
       kind: 'key.created',
       effectId: null,
@@ -52,7 +49,7 @@ export function endKey(
       : { ...key, replacedBy: end.by, expiresAt: Math.min(key.expiresAt ?? Infinity, now + end.overlapMs) };
   session.keys.put(ended);
   session.changes.keys.add(key.handle);
-  session.append(key.workspace ?? NO_WORKSPACE, [
+  session.append(key.workspace ?? INSTALLATION, [
     end.kind === 'revoked'
       ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }
       : { kind: 'key.rotated', effectId: null, actor, data: { key_id: id, replaced_by: end.by } },
