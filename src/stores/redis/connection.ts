@@ -102,12 +102,27 @@ export function openConnection(
     }
   }
 
+  let corked: typeof client.stream | null = null;
+
+  /** What is asked in one turn of the event loop goes out in one write: each has its price in the system. */
+  function cork(): void {
+    const stream = client.stream;
+    if (corked === stream || client.status !== 'ready') return;
+    corked = stream;
+    stream.cork();
+    setImmediate(() => {
+      if (corked === stream) corked = null;
+      stream.uncork();
+    });
+  }
+
   async function run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> {
     const { sha, source } = script(name);
     const key = metaKey(workspace);
     let reply: unknown;
     try {
       try {
+        cork();
         reply = await client.evalsha(sha, 1, key, ...args);
       } catch (error) {
         // The server does not have the script, so nothing ran: sending its text is not a repetition.

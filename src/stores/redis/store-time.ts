@@ -3,6 +3,12 @@ import { uptime } from 'node:os';
 /** The machine slept for longer than this, ms: less is the coarseness of its clocks. */
 const SLEPT_MS = 500;
 
+/** Asking the system how long it is up costs as much as a script's arguments: it is asked this often, ms. */
+const ASKED_EVERY_MS = 100;
+
+/** … and at once where the wall clock has gone ahead of, or behind, the one that stands still in sleep, ms. */
+const WALL_MS = 100;
+
 /** The store's time as this gateway knows it: as last seen, plus what has gone by since. */
 export interface StoreTime {
   /** ms since the epoch; never goes back. */
@@ -21,12 +27,18 @@ export function createStoreTime(clock: (() => number) | undefined): StoreTime {
   let last = 0;
   let slept = 0;
   const offset = uptime() * 1000 - performance.now();
+  let asked = { at: -ASKED_EVERY_MS, wall: 0 };
 
   /** ms that go by, those that the machine slept included. */
   function elapsed(): number {
-    const behind = uptime() * 1000 - performance.now() - offset;
-    if (behind - slept > SLEPT_MS) slept = behind;
-    return performance.now() + slept;
+    const at = performance.now();
+    const wall = Date.now() - at;
+    if (at - asked.at >= ASKED_EVERY_MS || Math.abs(wall - asked.wall) > WALL_MS) {
+      asked = { at, wall };
+      const behind = uptime() * 1000 - at - offset;
+      if (behind - slept > SLEPT_MS) slept = behind;
+    }
+    return at + slept;
   }
 
   function estimate(): number | null {
