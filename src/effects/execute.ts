@@ -130,7 +130,7 @@ async function refuseBeforeSend(
   };
   const recorded = await record(ports, attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-  if (attempt.effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+  if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
   return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next };
 }
 
@@ -144,7 +144,7 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
       const recorded = await record(ports, attempt, { kind: 'failed', result: kept }, result.evidence);
       // A later attempt may have happened meanwhile: what is on record is the answer, not what this one came to.
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-      if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+      if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
       const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
       return {
         ...baseOf(effect, { code, message: result.evidence.message }, false),
@@ -174,7 +174,7 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
         { ...result.evidence, code: 'not_dispatched' },
       );
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-      if (effect.mayHaveHappened) return unknownOutcome(attempt, recorded);
+      if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
       const reason: Reason = {
         code: 'not_dispatched',
         message: 'The time to send had passed, so nothing was sent. Send the same call with the same key again.',
@@ -323,6 +323,15 @@ async function record(
       if (settlement.contradiction) ports.alert('contradiction', effect.id);
       return { kind: 'refused', effect: settlement.effect };
   }
+}
+
+/**
+ * Whether the key's action may have happened though this attempt came to nothing: by an earlier attempt, or by a later
+ * one that another gateway was free to make when the lease was over, where the store could not be asked.
+ */
+function mayBeOtherwise(ports: EffectPorts, { effect, lease, sentAt }: Attempt, recorded: Recorded): boolean {
+  if (effect.mayHaveHappened) return true;
+  return settlementOf(recorded) === 'pending' && ports.elapsed() - sentAt >= lease.leaseEnd - lease.admittedAt;
 }
 
 /** An answer that came after the time-out: it settles what it can. */
