@@ -346,6 +346,8 @@ export interface EffectStore {
   activatePolicy(version: string, budgets: readonly BudgetDefinition[]): Promise<PolicyActivation>;
 
   putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
+  /** Puts a key where there is none at all. @returns whether it did; of several gateways at once, one */
+  putFirstKey(key: KeyRecord, actor: LedgerActor): Promise<boolean>;
   /** By the handle in the clear. */
   key(handle: string): Promise<KeyRecord | null>;
   keys(user: string | null): Promise<readonly KeyRecord[]>;

@@ -16,7 +16,7 @@ export type Bootstrap =
  * @throws Error when the text is not an administrative key; the message does not hold it
  */
 export async function bootstrapAdministrativeKey(options: {
-  readonly store: Pick<EffectStore, 'keys' | 'putKey' | 'now' | 'health'>;
+  readonly store: Pick<EffectStore, 'keys' | 'putFirstKey' | 'now' | 'health'>;
   readonly pepper: KeyObject;
   readonly provided: string | null;
 }): Promise<Bootstrap> {
@@ -41,7 +41,8 @@ export async function bootstrapAdministrativeKey(options: {
     null,
     { pepper, now: store.now() },
   );
-  await store.putKey(record, { type: 'gateway', id: 'bootstrap' });
+  // Gateways that start at once each see an empty store; the step itself lets one of them put its key.
+  if (!(await store.putFirstKey(record, { type: 'gateway', id: 'bootstrap' }))) return { made: false, key: null };
   return { made: true, key: provided === null ? key.key : null };
 }
 

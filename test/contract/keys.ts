@@ -25,6 +25,14 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(await at.store.keys(null)).toEqual([mine, others, nobodys]);
     });
 
+    it('puts a first key where there is none, one of several at once', async () => {
+      const keys = [1, 2, 3].map(() => keyRecord({ user: null, kind: 'administrative', workspace: null }));
+      const put = await Promise.all(keys.map((key) => at.store.putFirstKey(key, PERSON)));
+      expect(put.filter(Boolean)).toHaveLength(1);
+      expect(await at.store.keys(null)).toEqual([keys[put.indexOf(true)]]);
+      expect(await at.store.putFirstKey(keyRecord(), PERSON)).toBe(false);
+    });
+
     it('revokes a key once, for good', async () => {
       const key = keyRecord();
       await at.store.putKey(key, PERSON);

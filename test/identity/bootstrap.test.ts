@@ -18,6 +18,15 @@ describe('the first administrative key', () => {
     expect(store.records.size).toBe(1);
   });
 
+  it('is one, where several gateways start at once', async () => {
+    const store = keyShelf();
+    const made = await Promise.all(
+      [1, 2, 3].map(() => bootstrapAdministrativeKey({ store, pepper: PEPPER, provided: null })),
+    );
+    expect(made.map((one) => one.made).filter(Boolean)).toHaveLength(1);
+    expect(store.records.size).toBe(1);
+  });
+
   it('is the one that the operator provides, and is then not given back to be printed', async () => {
     const store = keyShelf();
     const { key } = makeKey('administrative');

@@ -5,7 +5,10 @@ import type { EffectStore } from '../../src/effects/store.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { recordOf } from '../../src/identity/key-record.ts';
 
-type Shelf = Pick<EffectStore, 'key' | 'keys' | 'putKey' | 'touchKeys' | 'onKeysChanged' | 'now' | 'health'>;
+type Shelf = Pick<
+  EffectStore,
+  'key' | 'keys' | 'putKey' | 'putFirstKey' | 'touchKeys' | 'onKeysChanged' | 'now' | 'health'
+>;
 
 /** The part of a store that keeps keys, in memory, with a clock to set, and with reads that can be held up. */
 export interface KeyShelf extends Shelf {
@@ -43,6 +46,11 @@ export function keyShelf(): KeyShelf {
     async putKey(record) {
       shelf.records.set(record.handle, record);
       shelf.announce([record.handle]);
+    },
+    async putFirstKey(record, actor) {
+      if (shelf.records.size > 0) return false;
+      await shelf.putKey(record, actor);
+      return true;
     },
     async touchKeys(ids, at) {
       shelf.touched.push({ ids, at });

@@ -34,6 +34,13 @@ export function putKey(
   return null;
 }
 
+/** Puts a key where there is none at all. */
+export function putFirstKey(session: Session, request: Parameters<typeof putKey>[1]): boolean {
+  if (session.keys.list(null).length > 0) return false;
+  putKey(session, request);
+  return true;
+}
+
 /** Revokes a key, or lets its successor take over. A key that was ended before stays as it is. */
 export function endKey(
   session: Session,

@@ -97,6 +97,7 @@ function storeOver(
     async putKey(key, actor) {
       await call('putKey', { key, actor });
     },
+    putFirstKey: (key, actor) => call('putFirstKey', { key, actor }),
     key: (handle) => call('key', { handle }),
     keys: (user) => call('keys', { user }),
     endKey: (id, end, actor) => call('endKey', { id, end, actor }),

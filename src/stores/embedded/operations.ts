@@ -32,7 +32,7 @@ import type {
   VoteResult,
 } from '../../effects/store.ts';
 import { voteStep } from '../../effects/voting.ts';
-import { endKey, putKey, touchKeys } from './key-operations.ts';
+import { endKey, putFirstKey, putKey, touchKeys } from './key-operations.ts';
 import type { Session } from './session.ts';
 import { type Retention, sweep } from './sweep.ts';
 
@@ -84,6 +84,7 @@ export interface Operations {
     reply: PolicyActivation;
   };
   putKey: { request: { readonly key: KeyRecord; readonly actor: LedgerActor }; reply: null };
+  putFirstKey: { request: { readonly key: KeyRecord; readonly actor: LedgerActor }; reply: boolean };
   key: { request: { readonly handle: string }; reply: KeyRecord | null };
   keys: { request: { readonly user: string | null }; reply: readonly KeyRecord[] };
   endKey: {
@@ -145,6 +146,7 @@ const OPERATIONS: {
   budgets: (session, { workspace }) => session.tallies.rows(workspace, session.view.now),
   activatePolicy,
   putKey,
+  putFirstKey,
   key: (session, { handle }) => session.keys.byHandle(handle),
   keys: (session, { user }) => session.keys.list(user),
   endKey,

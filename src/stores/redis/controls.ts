@@ -16,6 +16,7 @@ type Controls = Pick<
   | 'pauses'
   | 'activatePolicy'
   | 'putKey'
+  | 'putFirstKey'
   | 'key'
   | 'keys'
   | 'endKey'
@@ -134,37 +135,9 @@ export function createControls(
       return true;
     },
     async putKey(key, actor) {
-      const { revokedAt, expiresAt, replacedBy, lastUsedAt, ...identity } = key;
-      const created: LedgerDraft = {
-        kind: 'key.created',
-        effectId: null,
-        actor,
-        data: {
-          key_id: key.id,
-          kind: key.kind,
-          name: key.name,
-          user: key.user,
-          agent_id: key.agentId,
-          profile: key.profile,
-          expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
-        },
-      };
-      await administer('key', [
-        'put',
-        JSON.stringify({
-          id: plainText(key.id),
-          handle: plainText(key.handle),
-          user: optional(key.user),
-          workspace: plainText(key.workspace ?? ''),
-          revoked: textOf(revokedAt),
-          expires: textOf(expiresAt),
-          replaced: optional(replacedBy),
-          used: textOf(lastUsedAt),
-        }),
-        JSON.stringify(identity satisfies KeyIdentity),
-        JSON.stringify(rowOfDraft(created)),
-      ]);
+      await administer('key', keyArguments('put', key, actor));
     },
+    putFirstKey: async (key, actor) => (await administer('key', keyArguments('first', key, actor))) === 'put',
     async key(handle) {
       const [id] = await frame.commands('', [['HGET', keyOf('', 'kh'), plainText(handle)]]);
       return typeof id === 'string' ? keyById(id) : null;
@@ -242,6 +215,39 @@ function order(a: string, b: string): number {
 
 function textOf(value: number | null): string {
   return value === null ? '' : String(value);
+}
+
+function keyArguments(op: 'put' | 'first', key: KeyRecord, actor: LedgerActor): readonly string[] {
+  const { revokedAt, expiresAt, replacedBy, lastUsedAt, ...identity } = key;
+  const created: LedgerDraft = {
+    kind: 'key.created',
+    effectId: null,
+    actor,
+    data: {
+      key_id: key.id,
+      kind: key.kind,
+      name: key.name,
+      user: key.user,
+      agent_id: key.agentId,
+      profile: key.profile,
+      expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
+    },
+  };
+  return [
+    op,
+    JSON.stringify({
+      id: plainText(key.id),
+      handle: plainText(key.handle),
+      user: optional(key.user),
+      workspace: plainText(key.workspace ?? ''),
+      revoked: textOf(revokedAt),
+      expires: textOf(expiresAt),
+      replaced: optional(replacedBy),
+      used: textOf(lastUsedAt),
+    }),
+    JSON.stringify(identity satisfies KeyIdentity),
+    JSON.stringify(rowOfDraft(created)),
+  ];
 }
 
 /** An event of a workspace as it waits in the outbox. */

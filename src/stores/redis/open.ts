@@ -356,6 +356,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     pauses: controls.pauses,
     activatePolicy: controls.activatePolicy,
     putKey: controls.putKey,
+    putFirstKey: controls.putFirstKey,
     key: controls.key,
     keys: controls.keys,
     endKey: controls.endKey,

@@ -1,5 +1,5 @@
--- Keys, in the installation's hash: puts one, ends one, or notes that some were used; `op` says which. An event of
--- another workspace waits in the outbox until it is in that workspace's ledger.
+-- Keys, in the installation's hash: puts one (`first`: only where there is none), ends one, or notes that some were
+-- used; `op` says which. An event of another workspace waits in the outbox until it is in that workspace's ledger.
 -- @include step
 -- @keys installation
 -- @args epoch gateway clock op request doc event
@@ -20,7 +20,8 @@ local function changed(handle)
   put('PUBLISH', 'changes', redis.call('HGET', KEYS[1], 'install') .. ' key ' .. version .. ' ' .. handle)
 end
 
-if op == 'put' then
+if op == 'first' and redis.call('ZCARD', P .. 'kn') > 0 then return finish({ 'unchanged' }) end
+if op == 'put' or op == 'first' then
   local old = redis.call('HMGET', P .. 'key:' .. q.id, 'n', 'handle')
   if old[2] and old[2] ~= q.handle then put('HDEL', 'kh', old[2]) end
   local n = old[1] or next_place()

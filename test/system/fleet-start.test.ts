@@ -1,0 +1,46 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { startRedis } from '../redis/servers.ts';
+import { onRedis } from './fleet.ts';
+import { makeApiKey, send, startGateway } from './gateway.ts';
+import { refund, worldFiles } from './world.ts';
+import { startLedgerUpstream } from '../upstream/start.ts';
+
+const closers: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+describe('several gateways that start at once on an empty Redis', () => {
+  it('share one installation, one master secret and one first administrative key', async () => {
+    const redis = await startRedis();
+    closers.push(() => redis.stop());
+    const shared = await mkdtemp(join(tmpdir(), 'svc-start-'));
+    closers.push(() => rm(shared, { recursive: true, force: true }));
+    const upstream = await startLedgerUpstream({ ledger: join(shared, 'ledger.jsonl') });
+    closers.push(() => upstream.stop());
+    const files = onRedis(worldFiles(upstream.url), `url: "${redis.url}", max_freeze: 1s`);
+    // Each is given a first key of its own.
+    const gateways = await Promise.all([1, 2, 3].map(() => startGateway(files, { env: { SVC_TEST_SHARED: shared } })));
+    closers.push(() => Promise.all(gateways.map((gateway) => gateway.dispose())));
+
+    expect(await redis.client.zcard('svc:{_}:kn')).toBe(1);
+    const works = await Promise.all(
+      gateways.map(async ({ url, administrativeKey }) => {
+        const answer = await send(url, administrativeKey, 'GET', '/v1/beta/users/olga/keys');
+        expect([200, 401]).toContain(answer.status);
+        return answer.status === 200;
+      }),
+    );
+    expect(works.filter(Boolean)).toHaveLength(1);
+
+    const [first] = gateways.filter((_, index) => works[index]);
+    const key = await makeApiKey(first!, 'olga', { kind: 'agent', agent_id: 'bot', workspace: 'demo' });
+    for (const { url } of gateways) {
+      const answer = await send(url, key, 'POST', '/v1/workspaces/demo/effects', refund());
+      expect(answer.body.decision).toBe('committed');
+    }
+  });
+});
