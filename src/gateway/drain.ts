@@ -14,12 +14,18 @@ export interface Drain {
    * have stopped coming: an idle connection that is closed then is not one that a request is on its way on.
    */
   drain(): Promise<void>;
+  /** Work that goes on when its caller has gone away: what was sent must be settled while the store is there. */
+  running<T>(work: Promise<T>): Promise<T>;
+  /** Resolves when no such work is under way. */
+  finished(): Promise<void>;
 }
 
 /** @param elapsed monotonic ms */
 export function createDrain(elapsed: () => number): Drain {
   let isDraining = false;
   let lastAt = Number.NEGATIVE_INFINITY;
+  let underWay = 0;
+  let whenNone: () => void = () => undefined;
   return {
     arrived() {
       lastAt = elapsed();
@@ -30,6 +36,21 @@ export function createDrain(elapsed: () => number): Drain {
       const began = elapsed();
       while (elapsed() - lastAt < QUIET_MS && elapsed() - began < MOST_MS)
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    },
+    async running(work) {
+      underWay += 1;
+      try {
+        return await work;
+      } finally {
+        underWay -= 1;
+        if (underWay === 0) whenNone();
+      }
+    },
+    async finished() {
+      if (underWay > 0)
+        await new Promise<void>((resolve) => {
+          whenNone = resolve;
+        });
     },
   };
 }

@@ -134,7 +134,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const authenticate: typeof authenticator.authenticate = (key) =>
     takeUp.isDone() ? authenticator.authenticate(key) : Promise.reject(new StoreUnavailable('The store is not ready.'));
   const run = async (request: RunRequest): Promise<RunResult> => {
-    const result = await runEffect(ports, request);
+    const result = await drain.running(runEffect(ports, request));
     if (result.kind === 'outcome') metrics.decided(result.outcome.decision, result.outcome.reason.code, request.via);
     return result;
   };
@@ -199,8 +199,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       invalidKeys: limiter,
       run,
       preview: (request) => previewEffect(ports, request),
-      resolve: (call) => resolveEffect(ports, call),
-      decideApproval: (call) => decideApproval(ports, people, call),
+      resolve: (call) => drain.running(resolveEffect(ports, call)),
+      decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
       directory,
       catalog: () => inForce.catalog,
       policies: () => ({ set: inForce.policies, mode: inForce.configuration.policies.mode }),
@@ -227,6 +227,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger.error({ err: error }, 'sweeping failed'),
   );
   opened.push(() => sweeper.stop());
+  opened.push(() => drain.finished());
   if (adminPort !== null) {
     const admin = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
     opened.push(() => admin.close());
