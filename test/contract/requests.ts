@@ -234,7 +234,8 @@ export function voteRequest(approvalId: string, overrides: Partial<VoteRequest> 
 }
 
 export function keyRecord(overrides: Partial<KeyRecord> = {}): KeyRecord {
-  const handle = newId('h').slice(-12);
+  // With a letter in it, so that it has an upper case.
+  const handle = `h${newId('h').slice(-11)}`;
   return {
     id: `key_${handle}`,
     handle,

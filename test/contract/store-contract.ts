@@ -5,6 +5,7 @@ import { describeBudgets } from './budgets.ts';
 import type { Capabilities, OpenStore } from './fixture.ts';
 import { describeHoldings } from './holdings.ts';
 import { describeKeys } from './keys.ts';
+import { describeLeftOvers } from './left-overs.ts';
 import { describeLedger } from './ledger.ts';
 import { describeRepresentation } from './representation.ts';
 import { describeRetention } from './retention.ts';
@@ -19,6 +20,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
   describe(`${name} keeps the store's promises${left}`, () => {
     describeAdmission(open, capabilities);
     describeSettlement(open, capabilities);
+    if (capabilities.ownersSurvive === null) describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);
     describeHoldings(open, capabilities);

@@ -6,10 +6,6 @@ import { makePrivateFile, makePrivateFolder } from './files.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
 import { configureConnection, ensureSchema } from './schema.ts';
 import { openSession, type Session } from './session.ts';
-import { loseLeases } from './sweep.ts';
-
-/** Effects that one transaction of the recovery declares unknown. */
-const RECOVERY_BATCH = 500;
 
 /** An open database file whose rows belong to this installation. */
 interface OpenStore {
@@ -111,7 +107,8 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
 }
 
 /**
- * Opens the store for a gateway: what an earlier process left executing is unknown before anybody is answered.
+ * Opens the store for a gateway: what an earlier boot left executing is answered as unknown from now on, however much
+ * it is; the sweep puts it on record.
  * @param clock the caller's clock, for tests; `null` takes the machine's
  */
 export function bootStore(path: string, open: OpenDatabase, clock: (() => number) | null): Booted {
@@ -119,11 +116,12 @@ export function bootStore(path: string, open: OpenDatabase, clock: (() => number
   if (opened.kind === 'rolled_back') return opened;
   const { database, session, mark } = opened;
   try {
-    const start = session.meta.get().clock;
+    const told = session.meta.get();
+    // No time is told again after a boot: what was admitted before it is known by its time.
+    const start = told.boots === 0 ? told.clock : told.clock + 1;
     const storeClock = clock === null ? createStoreClock(start) : wrapClock(start, clock);
     inTransaction(database, session, storeClock(), () => session.meta.boot(mark.epoch));
-    const recover = (): number => loseLeases(session, null, RECOVERY_BATCH);
-    while (inTransaction(database, session, storeClock(), recover) > 0);
+    session.leftOvers.recover(start);
     writeInstallMark(path, { ...mark, commits: session.meta.get().commits });
     return { ...opened, clock: storeClock };
   } catch (error) {

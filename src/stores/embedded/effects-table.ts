@@ -1,10 +1,12 @@
 import { decisionOf } from '../../effects/effect-decision.ts';
+import type { Decision } from '../../effects/decision.ts';
 import type { EffectRecord, EffectState, Tombstone } from '../../effects/effect.ts';
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { EffectFilter, Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
 import {
+  ADMITTED_AT,
   decodeCall,
   decodeEffect,
   type EffectDocument,
@@ -34,9 +36,15 @@ export interface EffectsTable {
   effect(workspace: string, id: string): EffectRecord | null;
   tombstone(workspace: string, id: string): Tombstone | null;
   put(write: EffectWrite): void;
-  page(workspace: string, filter: EffectFilter): Page<EffectRecord>;
-  /** Executing effects whose `lease_end` is at or before `at`; any where `at` is `null`. */
-  executing(at: number | null, limit: number): readonly EffectName[];
+  /**
+   * @param lostBefore executing effects that were admitted before then (ms) are found among the unknown ones; `null`:
+   * there are none
+   */
+  page(workspace: string, filter: EffectFilter, lostBefore: number | null): Page<EffectRecord>;
+  /** Executing effects whose `lease_end` is at or before `at`. */
+  executing(at: number, limit: number): readonly EffectName[];
+  /** Executing effects that were admitted before `at`. */
+  admittedBefore(at: number, limit: number): readonly EffectName[];
   /** Settled effects whose settlement is before `before`, oldest first. */
   settledBefore(
     state: 'committed' | 'failed' | 'rejected' | 'denied',
@@ -70,6 +78,9 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE workspace = ? AND key = ?');
   const byState = database.prepare(
     'SELECT call, terms, life FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
+  );
+  const byAdmission = database.prepare(
+    `SELECT call FROM effects INDEXED BY effects_state WHERE state = 'executing' AND ${ADMITTED_AT} < ? LIMIT ?`,
   );
   const bury = database.prepare("UPDATE effects SET state = ?, call = '', terms = '', life = ? WHERE id = ?");
   const remove = database.prepare('DELETE FROM effects WHERE id = ?');
@@ -168,12 +179,9 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       if (life.state === 'executing') executing.set(id, placed(n));
       else executing.delete(id);
     },
-    page: (workspace, filter) => readPage(database, workspace, filter),
-    executing: (at, limit) =>
-      byState.all('executing', at ?? Number.MAX_SAFE_INTEGER, limit).map((row) => {
-        const { workspace, id } = decodeCall(row['call']);
-        return { workspace, id };
-      }),
+    page: (workspace, filter, lostBefore) => readPage(database, workspace, filter, lostBefore),
+    executing: (at, limit) => byState.all('executing', at, limit).map(nameOf),
+    admittedBefore: (at, limit) => byAdmission.all(at, limit).map(nameOf),
     settledBefore: (state, before, limit) => byState.all(state, before - 1, limit).map((row) => decodeEffect(row)),
     bury(tombstone) {
       bury.run(TOMBSTONE, JSON.stringify(tombstone), columnText(tombstone.id));
@@ -196,6 +204,11 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       seen.clear();
     },
   };
+}
+
+function nameOf(row: SqlRow): EffectName {
+  const { workspace, id } = decodeCall(row['call']);
+  return { workspace, id };
 }
 
 /** The texts of a record; those that still hold are taken from the record that it came from. */
@@ -231,20 +244,43 @@ function searchedTime({ life, createdAt }: EffectRecord): number {
 /** States that few effects are in at a time: searched by state; the others by agent, tool or time. */
 const RARE: readonly EffectState[] = ['pending_approval', 'executing', 'unknown', 'rejected'];
 
+/** Decisions that say the state of an effect which may be lost. */
+const STATE_OF: Readonly<Partial<Record<Decision, EffectState>>> = {
+  in_progress: 'executing',
+  unknown_effect: 'unknown',
+};
+
 /** Newest first: rows stand in the order in which effects were made, and the store's time never goes back. */
-function readPage(database: SqlDatabase, workspace: string, filter: EffectFilter): Page<EffectRecord> {
+function readPage(
+  database: SqlDatabase,
+  workspace: string,
+  filter: EffectFilter,
+  lostBefore: number | null,
+): Page<EffectRecord> {
   const where = ['workspace = ?', `state <> '${TOMBSTONE}'`];
   const values: SqlValue[] = [columnText(workspace)];
   const ask = (condition: string, ...operands: SqlValue[]): void => {
     where.push(condition);
     values.push(...operands);
   };
-  let index = 'effects_created';
-  if (filter.tool !== null) index = 'effects_tool';
-  if (filter.agentId !== null) index = 'effects_agent';
-  if (filter.state !== null && RARE.includes(filter.state)) index = 'effects_state';
-  if (filter.state !== null) ask('state = ?', filter.state);
-  if (filter.decision !== null) ask('decision = ?', filter.decision);
+  let index = 'INDEXED BY effects_created';
+  let order = 'created DESC, n DESC';
+  if (filter.tool !== null) [index, order] = ['INDEXED BY effects_tool', 'n DESC'];
+  if (filter.agentId !== null) [index, order] = ['INDEXED BY effects_agent', 'n DESC'];
+  const askState = (state: EffectState | null, otherwise: string, value: string): void => {
+    if (lostBefore !== null && state === 'executing') ask(`state = 'executing' AND ${ADMITTED_AT} >= ?`, lostBefore);
+    else if (lostBefore !== null && state === 'unknown')
+      ask(`(state = 'unknown' OR state = 'executing' AND ${ADMITTED_AT} < ?)`, lostBefore);
+    else ask(otherwise, value);
+  };
+  if (filter.state !== null && RARE.includes(filter.state)) {
+    // Their places come from the index alone and stand in order: only rows of this page are read, however many there are.
+    [index, order] = ['NOT INDEXED', 'n DESC'];
+    const states = lostBefore !== null && filter.state === 'unknown' ? "'unknown', 'executing'" : `'${filter.state}'`;
+    ask(`n IN (SELECT n FROM effects INDEXED BY effects_state WHERE state IN (${states}))`);
+  }
+  if (filter.state !== null) askState(filter.state, 'state = ?', filter.state);
+  if (filter.decision !== null) askState(STATE_OF[filter.decision] ?? null, 'decision = ?', filter.decision);
   if (filter.tool !== null) ask('tool = ?', columnText(filter.tool));
   if (filter.agentId !== null) ask('agent = ?', columnText(filter.agentId));
   if (filter.since !== null) {
@@ -269,10 +305,9 @@ function readPage(database: SqlDatabase, workspace: string, filter: EffectFilter
     ask('n < ?', cursor.n);
     ask('created <= ?', cursor.created);
   }
-  const order = index === 'effects_created' ? 'created DESC, n DESC' : 'n DESC';
   const rows = database
     .prepare(
-      `SELECT n, created, call, terms, life FROM effects INDEXED BY ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
+      `SELECT n, created, call, terms, life FROM effects ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
     )
     .all(...values, filter.limit + 1);
   const shown = rows.slice(0, filter.limit);

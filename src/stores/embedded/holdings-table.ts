@@ -10,6 +10,8 @@ export interface HoldingsTable {
   claim(workspace: string, id: string): ClaimRecord | null;
   claimOn(workspace: string, target: string): ClaimRecord | null;
   activeClaims(workspace: string, agentId: string, now: number): number;
+  /** Some claims of an agent under which effects run. */
+  runningClaims(workspace: string, agentId: string, limit: number): readonly ClaimRecord[];
   /** Active claims. */
   claims(workspace: string, now: number): readonly ClaimRecord[];
   putClaim(claim: ClaimRecord): void;
@@ -35,6 +37,9 @@ export function openHoldingsTable(database: SqlDatabase): HoldingsTable {
   const claimByTarget = database.prepare('SELECT doc FROM claims WHERE workspace = ? AND target = ?');
   const countClaims = database.prepare(
     'SELECT count(*) AS rows FROM claims WHERE workspace = ? AND agent = ? AND (running > 0 OR until > ?)',
+  );
+  const runningClaims = database.prepare(
+    'SELECT doc FROM claims WHERE workspace = ? AND agent = ? AND running > 0 LIMIT ?',
   );
   const listClaims = database.prepare(
     'SELECT doc FROM claims WHERE workspace = ? AND (running > 0 OR until > ?) ORDER BY target',
@@ -89,6 +94,10 @@ export function openHoldingsTable(database: SqlDatabase): HoldingsTable {
       present().claims ? claimOf(claimByTarget.get(columnText(workspace), columnText(target))) : null,
     activeClaims: (workspace, agentId, now) =>
       integer(countClaims.get(columnText(workspace), columnText(agentId), now)?.['rows']),
+    runningClaims: (workspace, agentId, limit) =>
+      runningClaims
+        .all(columnText(workspace), columnText(agentId), limit)
+        .map((row) => decode<ClaimRecord>(row['doc'])),
     claims: (workspace, now) =>
       listClaims.all(columnText(workspace), now).map((row) => decode<ClaimRecord>(row['doc'])),
     putClaim(claim) {

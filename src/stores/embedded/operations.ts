@@ -117,10 +117,13 @@ const OPERATIONS: {
   vote: (session, request) => session.run(request.workspace, voteStep, request),
   sweep: (session, request) => sweep(session, request.limit, request.retention),
   grantedApprovals: (session, { limit }) => session.approvals.granted(limit),
-  effect: (session, { workspace, id }) => session.effects.effect(workspace, id),
-  effects: (session, { workspace, filter }) => session.effects.page(workspace, filter),
+  effect: (session, { workspace, id }) => session.view.effect(workspace, id),
+  effects: (session, { workspace, filter }) => session.leftOvers.page(workspace, filter),
   receipt: (session, { workspace, id }) => receiptOf(session, workspace, id),
-  effectLedger: (session, { workspace, id }) => session.ledger.ofEffect(workspace, id),
+  effectLedger(session, { workspace, id }) {
+    session.view.effect(workspace, id);
+    return session.ledger.ofEffect(workspace, id);
+  },
   ledger: (session, { workspace, after, limit }) => session.ledger.after(workspace, after, limit),
   append(session, { workspace, events }) {
     session.append(workspace, events);
@@ -131,8 +134,8 @@ const OPERATIONS: {
   takeClaim: (session, request) => session.run(request.workspace, takeClaimStep, request),
   renewClaim: (session, request) => session.run(request.workspace, renewClaimStep, request),
   releaseClaim: (session, request) => session.run(request.workspace, releaseClaimStep, request),
-  claim: (session, { workspace, id }) => session.holdings.claim(workspace, id),
-  claims: (session, { workspace }) => session.holdings.claims(workspace, session.view.now),
+  claim: (session, { workspace, id }) => session.view.claim(workspace, id),
+  claims: (session, { workspace }) => session.leftOvers.claims(workspace),
   makeReservation: (session, request) => session.run(request.workspace, makeReservationStep, request),
   releaseReservation: (session, request) => session.run(request.workspace, releaseReservationStep, request),
   reservation: (session, { workspace, id }) => session.holdings.reservation(workspace, id),

@@ -6,6 +6,7 @@ import type { SqlDatabase } from './driver.ts';
 import { type EffectsTable, openEffectsTable } from './effects-table.ts';
 import { type HoldingsTable, openHoldingsTable } from './holdings-table.ts';
 import { type KeysTable, openKeysTable } from './keys-table.ts';
+import { type LeftOvers, openLeftOvers } from './left-overs.ts';
 import { type LedgerTable, openLedgerTable } from './ledger-table.ts';
 import { type MetaTable, openMetaTable } from './meta-table.ts';
 import { openTalliesTable, type TalliesTable } from './tallies-table.ts';
@@ -30,6 +31,7 @@ export interface Session {
   readonly throttle: Throttle;
   /** Of the transaction under way. */
   readonly changes: Changes;
+  readonly leftOvers: LeftOvers;
   /** What steps see; its `now` is the transaction's. */
   readonly view: StepView;
   /** Sets the time of the transaction that begins. */
@@ -78,7 +80,7 @@ export function openSession(plain: SqlDatabase): Session {
   const throttle = createThrottle();
   const changes: Changes = { pauses: new Set(), keys: new Set() };
 
-  const view: StepView = {
+  const recorded: StepView = {
     get now() {
       return now;
     },
@@ -131,6 +133,9 @@ export function openSession(plain: SqlDatabase): Session {
     return reply;
   }
 
+  const leftOvers = openLeftOvers(effects, holdings, recorded, apply);
+  const { view } = leftOvers;
+
   return {
     effects,
     ledger,
@@ -142,6 +147,7 @@ export function openSession(plain: SqlDatabase): Session {
     meta,
     throttle,
     changes,
+    leftOvers,
     view,
     beginAt(at) {
       now = at;
@@ -165,6 +171,7 @@ export function openSession(plain: SqlDatabase): Session {
       holdings.forget();
       controls.forget();
       meta.forget();
+      leftOvers.forget();
       changes.pauses.clear();
       changes.keys.clear();
     },

@@ -17,7 +17,10 @@ export interface Retention {
 /** Declares what is over, at most `limit` of each kind. */
 export function sweep(session: Session, limit: number, retention: Retention): SweepReport {
   const { now } = session.view;
-  const lost = loseLeases(session, now, limit);
+  const left = session.leftOvers.declare(limit);
+  // While many are left over, the rest of the round waits: each transaction is to be short.
+  if (left === limit) return { lost: left, approvalsExpired: 0, aged: 0 };
+  const lost = left + loseLeases(session, limit - left);
   const overdue = session.approvals.overdue(now, limit);
   for (const approval of overdue) {
     session.effects.endStep();
@@ -33,17 +36,13 @@ export function sweep(session: Session, limit: number, retention: Retention): Sw
   return { lost, approvalsExpired: overdue.length, aged };
 }
 
-/**
- * Makes executing effects unknown.
- * @param before those whose lease was over then (ms); `null`: all, their owners are dead
- * @returns how many
- */
-export function loseLeases(session: Session, before: number | null, limit: number): number {
+/** Makes executing effects whose lease is over unknown. */
+function loseLeases(session: Session, limit: number): number {
   let lost = 0;
-  for (const { workspace, id } of session.effects.executing(before, limit)) {
+  for (const { workspace, id } of session.effects.executing(session.view.now, limit)) {
     session.effects.endStep();
     const effect = session.view.effect(workspace, id);
-    const plan = effect === null ? null : loseLeaseStep(session.view, effect, before === null);
+    const plan = effect === null ? null : loseLeaseStep(session.view, effect, false);
     if (plan === null) continue;
     session.apply(workspace, plan);
     lost += 1;
