@@ -1,5 +1,10 @@
+import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
+import type { Code } from '../effects/codes.ts';
+import type { Problem } from '../effects/run-request.ts';
 import type { ApiSettings } from './ports.ts';
+
+type HostSettings = Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>;
 
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'] as const;
 
@@ -8,11 +13,7 @@ const LOOPBACK = ['127.0.0.1', '::1', 'localhost'] as const;
  * configured name, and on loopback all of its names. Ports do not count. Guards against DNS rebinding.
  * @param localAddress of the socket; `undefined` where there is none
  */
-function isKnownHost(
-  host: string | undefined,
-  localAddress: string | undefined,
-  settings: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
-): boolean {
+function isKnownHost(host: string | undefined, localAddress: string | undefined, settings: HostSettings): boolean {
   const name = host === undefined ? null : hostName(host);
   if (name === null) return false;
   const bound = localAddress?.replace(/^::ffff:/, '').toLowerCase();
@@ -27,9 +28,31 @@ function isKnownHost(
 /** Known hosts that are remembered; a client may add any port to a name. */
 const MAX_REMEMBERED = 100;
 
+/** Why a request may not come in whatever it asks for: it has to name this gateway, once, and no other page may send it. */
+export function createDoorCheck(settings: () => HostSettings): (request: IncomingMessage) => Problem | null {
+  const isHost = createHostCheck(settings);
+  return ({ headers: { host, origin }, socket: { localAddress } }) => {
+    if (!isHost(host, localAddress)) {
+      if (host === undefined) return fault('invalid_request', 'The request has no Host header.');
+      if (host.includes(',')) return fault('invalid_request', 'The request has more than one Host.');
+      return fault(
+        'host_not_allowed',
+        'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.',
+      );
+    }
+    return origin === undefined || isKnownOrigin(origin, localAddress, settings())
+      ? null
+      : fault('origin_not_allowed', 'Requests from pages of other origins are refused.');
+  };
+}
+
+function fault(code: Code, detail: string): Problem {
+  return { code, detail, errors: [], retryAfterMs: null };
+}
+
 /** {@link isKnownHost} that remembers which hosts it has found known, until the settings change. */
-export function createHostCheck(
-  settings: () => Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
+function createHostCheck(
+  settings: () => HostSettings,
 ): (host: string | undefined, localAddress: string | undefined) => boolean {
   const known = new Set<string>();
   let { publicUrl, allowedHosts } = settings();
@@ -49,11 +72,7 @@ export function createHostCheck(
 }
 
 /** Whether a browser's `Origin` is a page of this gateway. `null` and unparsable origins are not. */
-export function isKnownOrigin(
-  origin: string,
-  localAddress: string | undefined,
-  settings: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
-): boolean {
+function isKnownOrigin(origin: string, localAddress: string | undefined, settings: HostSettings): boolean {
   if (!/^https?:\/\//i.test(origin)) return false;
   return isKnownHost(origin.replace(/^https?:\/\//i, ''), localAddress, settings);
 }

@@ -15,7 +15,7 @@ import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
-import { createHostCheck, isKnownOrigin } from './host-check.ts';
+import { createDoorCheck } from './host-check.ts';
 import type { ApiSettings } from './ports.ts';
 import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
@@ -70,6 +70,8 @@ export function createServer(options: ServerOptions): ApiApp {
         allowUnionTypes: true,
       },
     },
+    // A request without Host, or with two, is refused below, in the form that all refusals have.
+    http: { requireHostHeader: false, joinDuplicateHeaders: true },
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (_error, request, reply) => {
       answer(
@@ -93,24 +95,16 @@ export function createServer(options: ServerOptions): ApiApp {
     },
   });
 
-  const isHost = createHostCheck(settings);
+  const doorFault = createDoorCheck(settings);
   let isClosing = false;
   app.addHook('preClose', async () => {
     isClosing = true;
   });
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
-    const { localAddress } = request.socket;
-    const { origin, host } = request.headers;
-    if (!isHost(host, localAddress)) {
-      done(
-        refuse(
-          'host_not_allowed',
-          'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.',
-        ),
-      );
-    } else if (origin !== undefined && !isKnownOrigin(origin, localAddress, settings())) {
-      done(refuse('origin_not_allowed', 'Requests from pages of other origins are refused.'));
+    const fault = doorFault(request.raw);
+    if (fault !== null) {
+      done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
       reply.header('connection', 'close');
       done(refuse('not_ready', 'The gateway is shutting down. Nothing was done.', { retryAfterMs: 1_000 }));

@@ -1,3 +1,4 @@
+import { createDoorCheck } from '../api/host-check.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { renderProblem } from '../api/problem.ts';
 import type { RunResult } from '../effects/outcome.ts';
@@ -23,7 +24,9 @@ export function proxyPorts(parts: {
   readonly pauses: LivePauseView;
   readonly upstreams: Upstreams;
   readonly run: (request: RunRequest) => Promise<RunResult>;
-  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'>;
+  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'> & {
+    readonly allowedHosts: readonly string[];
+  };
 }): ProxyPorts {
   const { core, current, pauses, upstreams } = parts;
   const { store } = core;
@@ -37,6 +40,7 @@ export function proxyPorts(parts: {
   return {
     routes: () => current().configuration.routes,
     catalog: () => current().catalog,
+    doorFault: createDoorCheck(parts.settings),
     identify: (key, address) => identify(parts, key, address),
     evaluateRead: createReadJudge({
       authorize: core.authorize,

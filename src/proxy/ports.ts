@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { Route } from '../config/configuration.ts';
 import type { DeniedDecision, Reason } from '../effects/decision.ts';
@@ -17,6 +18,8 @@ export interface ProxyPorts {
   /** The routes in force; the same array as long as they do not change. */
   readonly routes: () => readonly Route[];
   readonly catalog: () => Catalog;
+  /** Why a request may not come in at all: its Host or Origin. The server asks this itself, of all but upgrades. */
+  readonly doorFault: (request: IncomingMessage) => Problem | null;
   /** Who a key is, with the limit on invalid keys by address applied; a promise only when the key is not in the cache. */
   readonly identify: (key: string, address: string) => Identified | Promise<Identified>;
   /**

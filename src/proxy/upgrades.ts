@@ -9,6 +9,7 @@ import { type Arrived, problemOf, receive } from './arrival.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';
 import type { Identities } from './identities.ts';
+import { serveWithoutUpgrade } from './ignored-upgrade.ts';
 import type { Live } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
@@ -34,12 +35,17 @@ const HANDSHAKE = [
 ] as const;
 
 /**
- * Tunnels WebSocket upgrades where a rule says `frames: ungoverned`, after the same checks as any read; everything
- * else that asks for an upgrade is refused. What is open is cut when its key or a pause no longer lets it.
+ * Tunnels WebSocket upgrades where a rule says `frames: ungoverned`, after the same checks as any read, and refuses
+ * others. The wish for any other protocol is ignored, and the request served. What is open is cut when its key or a
+ * pause no longer lets it.
  */
 export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): void } {
   const tunnel = createTunnel(parts);
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    if (!isWebSocket(request)) {
+      if (!serveWithoutUpgrade(server, request, socket, head)) socket.destroy();
+      return;
+    }
     socket.on('error', () => socket.destroy());
     handshake(parts, request, socket)
       .then((read) => {
@@ -55,6 +61,8 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
 async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
   const { ports, identities, table, refusals } = parts;
   const context = { id: 'upgrade', method: request.method ?? 'GET' };
+  const fault = ports.doorFault(request);
+  if (fault !== null) return answer(socket, problemAnswer(ports, fault, context));
   const address = request.socket.remoteAddress ?? '';
   const arrival = await receive(ports, identities, table(), request, address);
   if (arrival.kind === 'own') {
@@ -67,7 +75,7 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
     const result = await refusals.refuse(arrival, context.method, refusal);
     return answer(socket, outcomeAnswer(ports, result, answerContext(arrival, context)));
   };
-  if (match.kind !== 'rule' || match.rule.frames !== 'ungoverned' || !isWebSocket(request)) {
+  if (match.kind !== 'rule' || match.rule.frames !== 'ungoverned') {
     return refuse(NO_UPGRADE);
   }
   const read = paramsOf(ports, arrival, match, request, null);
@@ -113,7 +121,8 @@ function answerContext(arrived: Arrived, request: AnswerContext['request']): Ans
 }
 
 function isWebSocket(request: IncomingMessage): boolean {
-  return request.method === 'GET' && request.headers.upgrade?.toLowerCase() === 'websocket';
+  const asked = request.headers.upgrade?.toLowerCase().split(',') ?? [];
+  return request.method === 'GET' && asked.some((protocol) => protocol.trim() === 'websocket');
 }
 
 /** Writes an answer on a socket that never became a tunnel, and ends it. */

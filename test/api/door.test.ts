@@ -224,6 +224,31 @@ describe('x-should-retry', () => {
   });
 });
 
+it.each([
+  ['no Host', 'GET /livez HTTP/1.1', 400, 'The request has no Host header.'],
+  ['no Host, as HTTP/1.0 allows', 'GET /livez HTTP/1.0', 400, 'The request has no Host header.'],
+  ['two Hosts', 'GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost', 400, 'more than one Host'],
+  ['an empty Host', 'GET /livez HTTP/1.1\r\nHost:', 403, 'does not name this gateway'],
+])('a request with %s is refused like any other', async (_name, head, status, detail) => {
+  const door = await startRig();
+  await door.app.listen({ host: '127.0.0.1', port: 0 });
+  const address = door.app.server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('no address');
+  const socket = connect(address.port, '127.0.0.1');
+  socket.end(`${head}\r\nConnection: close\r\n\r\n`);
+  let text = '';
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  await once(socket, 'close');
+  const [top = '', body = ''] = text.split('\r\n\r\n');
+  expect(top).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  expect(top).toContain('application/problem+json');
+  expect(top).toContain('x-should-retry: false');
+  expect(JSON.parse(body)).toMatchObject({ status, did_it_happen: 'no', detail: expect.stringContaining(detail) });
+  await door.close();
+});
+
 describe('what goes wrong inside', () => {
   it('a store that is gone is a 503 that may be tried again, and tells nothing else', async () => {
     const broken = await startRig();

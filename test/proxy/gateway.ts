@@ -2,6 +2,7 @@ import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createDoorCheck } from '../../src/api/host-check.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import { createServer } from '../../src/api/server.ts';
 import { runEffect } from '../../src/effects/run-effect.ts';
@@ -190,6 +191,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,
+    doorFault: createDoorCheck(settings),
     identify: async (key) => {
       const found = await authenticator.authenticate(key);
       if (!('failure' in found)) return { kind: 'principal', principal: found };

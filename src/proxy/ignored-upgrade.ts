@@ -1,0 +1,41 @@
+import type { IncomingMessage, Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+
+/** Node keeps no more names and values of a request than these; what it left out may have been the framing. */
+const MAX_RAW_HEADERS = 2000;
+
+/** Headers that ask for another protocol (RFC 9110, 7.8; h2c: RFC 7540, 3.2). */
+const OF_UPGRADES: ReadonlySet<string> = new Set(['upgrade', 'http2-settings']);
+
+/**
+ * Serves a request that asks for a protocol which is not spoken here (`h2c`, which Java's client asks for by default)
+ * as what it is without that wish, as RFC 9110 lets a server do: it goes back to the server, which reads it from the
+ * connection again. Bodies and requests behind it are read like any others.
+ * @param head what came behind the headers
+ * @returns whether it could be handed back; if not, nothing was done
+ */
+export function serveWithoutUpgrade(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
+  const { rawHeaders } = request;
+  // An answer that is still under way would be lost between the two readings.
+  const isAnswering = '_httpMessage' in socket && Boolean(socket._httpMessage);
+  if (isAnswering || rawHeaders.length >= MAX_RAW_HEADERS) return false;
+  const lines = [`${request.method} ${request.url} HTTP/${request.httpVersion}`];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    const value = rawHeaders[i + 1] ?? '';
+    if (OF_UPGRADES.has(name.toLowerCase())) continue;
+    lines.push(`${name}: ${name.toLowerCase() === 'connection' ? withoutUpgrade(value) : value}`);
+  }
+  lines.push('', '');
+  server.emit('connection', socket);
+  socket.unshift(Buffer.concat([Buffer.from(lines.join('\r\n'), 'latin1'), head]));
+  return true;
+}
+
+function withoutUpgrade(connection: string): string {
+  return connection
+    .split(',')
+    .map((option) => option.trim())
+    .filter((option) => !OF_UPGRADES.has(option.toLowerCase()))
+    .join(', ');
+}
