@@ -1,39 +1,40 @@
-import type { EffectRecord } from '../../effects/effect.ts';
-import type { StoreHealth } from '../../effects/store.ts';
-import type { CallPart, CallTuple, EffectDocument, LifeTuple, TermsTuple } from './effect-document.ts';
+import type { AdmitRequest, SettleRequest, StoreHealth } from '../../effects/store.ts';
+import { decodeCall, encodeCall, stageOf, type StageTuple, stageTuple } from './effect-document.ts';
 import type { OperationName, Operations } from './operations.ts';
+import type { AdmissionSeen } from './repeat.ts';
 
 /**
- * What crosses between the thread of the gateway and that of the store. Messages are JSON texts: a batch of operations
- * one way, a batch of answers the other. Both ends are this program, so that what is read needs no check of its shape.
+ * What crosses between the thread of the gateway and that of the store: JSON texts, so that neither side pays for
+ * copying objects. Both ends are this program, so that what is read needs no check of its shape.
  */
+
 /**
- * `attempt`: the attempt whose call and terms the gateway has, so that the answer may leave them out; 0 for none.
+ * To the store: operations, each a text, an `admit` with the text of its call behind it, which goes into the store as
+ * it is. `null` asks it to close.
  */
+export type ToStore = readonly string[] | null;
+
+/** Operations in one message: small enough to be copied cheaply, and the other thread can begin at once. */
+export const MESSAGE_CALLS = 16;
+
+/** Answers in one message. */
+export const MESSAGE_REPLIES = 64;
+
+export type AnyRequest = Operations[OperationName]['request'];
+
+/** An operation. `attempt`: the attempt whose record the gateway has; 0 for none. */
 export type CallMessage<Name extends OperationName = OperationName> = {
   [Each in Name]: readonly [id: number, name: Each, request: Operations[Each]['request'], attempt: number];
 }[Name];
 
-/** Operations or answers in one message: small enough to be copied cheaply, and the other thread can begin at once. */
-export const MESSAGE_CALLS = 16;
-
-/** To the store. `null` asks it to close. */
-export type ToStore = readonly CallMessage[] | null;
-
 /**
- * An answer: the operation's; or the operation's with its `effect` apart, as the texts that were just written; or why
- * there is none (`unavailable`: the store; otherwise a fault of the program).
+ * An answer: the operation's; what its step saw, so that the gateway's thread can repeat it (`repeat.ts`); or why there
+ * is none (`unavailable`: the store; otherwise a fault of the program).
  */
 export type ReplyMessage =
   | readonly [id: number, kind: 'reply', reply: unknown]
-  | readonly [
-      id: number,
-      kind: 'effect',
-      reply: object,
-      call: CallTuple | null,
-      terms: TermsTuple | null,
-      life: LifeTuple,
-    ]
+  | readonly [id: number, kind: 'admitted', ...seen: AdmissionSeen]
+  | readonly [id: number, kind: 'settled', at: number]
   | readonly [id: number, kind: 'unavailable' | 'fault', message: string];
 
 export type ToGateway =
@@ -50,45 +51,123 @@ export interface StoreThreadData {
   readonly lockWaitMs: number;
 }
 
-export function decodeForStore(message: string): ToStore {
-  return JSON.parse(message);
-}
-
 export function decodeForGateway(message: string): ToGateway {
   return JSON.parse(message);
 }
 
-/** Whether an answer speaks of an effect. */
-export function hasEffect(reply: unknown): reply is { readonly effect: EffectRecord } {
-  return typeof reply === 'object' && reply !== null && 'effect' in reply && reply.effect !== null;
-}
-
-/** What of an effect the gateway has already: nothing, its call, or all but what has become of it. */
-export type Known = 'nothing' | 'call' | 'attempt';
-
-/** @param document the texts of the reply's effect */
-export function encodeEffectReply(
+/** What of a request to admit is not in the text of its call. */
+type AdmitTuple = readonly [
   id: number,
-  reply: { readonly effect: EffectRecord },
-  { call, terms, life }: EffectDocument,
-  known: Known,
-): string {
-  const { effect: _, ...rest } = reply;
-  const parts = [known === 'nothing' ? call : 'null', known === 'attempt' ? 'null' : terms, life];
-  return `[${id},"effect",${JSON.stringify(rest)},${parts.join(',')}]`;
+  name: 'admit' | 'preview',
+  approvalId: string,
+  verdict: AdmitRequest['verdict'],
+  approvalDigest: string,
+  pausedBy: AdmitRequest['pausedBy'],
+  policy: string,
+  pauses: number,
+  dispatchWindowMs: number,
+  timeoutMs: number,
+  maxProcessingMs: number,
+  idempotentForMs: number | null,
+  owner: string,
+  nonce: string,
+  claimId: string | null,
+  reservationId: string | null,
+  stages: readonly StageTuple[],
+];
+
+/** The texts of one operation. */
+export function encodeCalls(id: number, name: OperationName, request: AnyRequest, attempt: number): readonly string[] {
+  if (!isAdmitName(name) || !isAdmission(request)) return [JSON.stringify([id, name, request, attempt])];
+  const { approvalId, verdict, approvalDigest, pausedBy, seen, times, owner, nonce, claimId, reservationId } = request;
+  const tuple: AdmitTuple = [
+    id,
+    name,
+    approvalId,
+    verdict,
+    approvalDigest,
+    pausedBy,
+    seen.policy,
+    seen.pauses,
+    times.dispatchWindowMs,
+    times.timeoutMs,
+    times.maxProcessingMs,
+    times.idempotentForMs,
+    owner,
+    nonce,
+    claimId,
+    reservationId,
+    request.stages.map(stageTuple),
+  ];
+  return [JSON.stringify(tuple), callText(request)];
 }
 
-/** Whether an effect is exactly what this request asks for, so that whoever asked knows its call. */
-export function isAskedFor(request: object | null, effect: EffectRecord): boolean {
-  if (request === null || !('effectId' in request && 'action' in request && 'actor' in request)) return false;
-  if (!('sealed' in request && 'metadata' in request) || request.effectId !== effect.id) return false;
-  const { action, actor, sealed, metadata } = request;
-  return action === effect.action && actor === effect.actor && sealed === effect.sealed && metadata === effect.metadata;
+/** Reads the operations of a message, each with the text of its call where it has one. */
+export function decodeCalls(texts: readonly string[], take: (message: CallMessage, call: string | null) => void): void {
+  for (let at = 0; at < texts.length; at += 1) {
+    const message: AdmitTuple | OtherMessage = JSON.parse(texts[at] ?? '');
+    if (!isAdmit(message)) {
+      take(message, null);
+      continue;
+    }
+    at += 1;
+    const call = texts[at] ?? '';
+    take([message[0], message[1], admitRequest(message, call), 0], call);
+  }
 }
 
-/** The call part of the effect that a request to admit would make. */
-export function callAskedFor(request: Operations[OperationName]['request']): CallPart | null {
-  if (request === null || !('sealed' in request)) return null;
+type OtherMessage = Exclude<CallMessage, readonly [number, AdmitTuple[1], ...unknown[]]>;
+
+function isAdmit(message: AdmitTuple | OtherMessage): message is AdmitTuple {
+  return isAdmitName(message[1]);
+}
+
+function isAdmitName(name: OperationName): name is AdmitTuple[1] {
+  return name === 'admit' || name === 'preview';
+}
+
+/** Whether this is what an admission asks for. */
+export function isAdmission(request: AnyRequest): request is AdmitRequest {
+  return request !== null && 'sealed' in request;
+}
+
+/** Whether this is what a settlement asks for. */
+export function isSettlement(request: AnyRequest): request is SettleRequest {
+  return request !== null && 'evidence' in request;
+}
+
+function callText(request: AdmitRequest): string {
   const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
-  return { id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed };
+  return encodeCall({ id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed });
+}
+
+function admitRequest(message: AdmitTuple, text: string): AdmitRequest {
+  const { id: effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = decodeCall(text);
+  if (sealed === null) throw new TypeError('a call came without its sealed params');
+  return {
+    workspace,
+    effectId,
+    approvalId: message[2],
+    idempotencyKey,
+    fingerprint,
+    action,
+    actor,
+    verdict: message[3],
+    approvalDigest: message[4],
+    pausedBy: message[5],
+    seen: { policy: message[6], pauses: message[7] },
+    times: {
+      dispatchWindowMs: message[8],
+      timeoutMs: message[9],
+      maxProcessingMs: message[10],
+      idempotentForMs: message[11],
+    },
+    owner: message[12],
+    nonce: message[13],
+    claimId: message[14],
+    reservationId: message[15],
+    metadata,
+    sealed,
+    stages: message[16].map(stageOf),
+  };
 }

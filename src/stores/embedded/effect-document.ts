@@ -15,7 +15,7 @@ export interface EffectDocument {
 }
 
 /** What was asked for. Every member is known to whoever asked. */
-export type CallTuple = readonly [
+type CallTuple = readonly [
   id: string,
   workspace: string,
   idempotencyKey: string,
@@ -42,9 +42,9 @@ type ActorTuple = readonly [
   keyMadeBy: string | null,
   via: EffectActor['via'],
 ];
-type StageTuple = readonly [Stage['stage'], Stage['status'], number, number | null, string | null];
+export type StageTuple = readonly [Stage['stage'], Stage['status'], number, number | null, string | null];
 type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
-export type LifeTuple = readonly [
+type LifeTuple = readonly [
   createdAt: number,
   life: Life,
   attempt: number,
@@ -61,7 +61,7 @@ export type LifeTuple = readonly [
 export const ADMITTED_AT = "json_extract(life, '$[1].lease.admittedAt')";
 
 /** On what terms: these too stay while the attempt runs, but the admission makes them. */
-export type TermsTuple = readonly [trace: VerdictTrace, holds: readonly HoldTuple[]];
+type TermsTuple = readonly [trace: VerdictTrace, holds: readonly HoldTuple[]];
 
 /** The members of a record that its call text carries. */
 export type CallPart = Pick<
@@ -70,7 +70,7 @@ export type CallPart = Pick<
 >;
 
 /** The members of a record that its terms text carries. */
-export type TermsPart = Pick<EffectRecord, 'trace' | 'holds'>;
+type TermsPart = Pick<EffectRecord, 'trace' | 'holds'>;
 
 export function encodeCall({
   id,
@@ -108,11 +108,17 @@ export function encodeLife(record: EffectRecord): string {
     record.holdState,
     record.claims,
     record.uses,
-    record.stages.map(
-      ({ stage, status, startedAt, durationMs, detail }): StageTuple => [stage, status, startedAt, durationMs, detail],
-    ),
+    record.stages.map(stageTuple),
   ];
   return JSON.stringify(tuple);
+}
+
+export function stageTuple({ stage, status, startedAt, durationMs, detail }: Stage): StageTuple {
+  return [stage, status, startedAt, durationMs, detail];
+}
+
+export function stageOf([stage, status, startedAt, durationMs, detail]: StageTuple): Stage {
+  return { stage, status, startedAt, durationMs, detail };
 }
 
 export function encodeTerms({ trace, holds }: TermsPart): string {
@@ -123,18 +129,15 @@ export function encodeTerms({ trace, holds }: TermsPart): string {
   return JSON.stringify(tuple);
 }
 
+type CallMembers = Pick<CallPart, 'action' | 'actor' | 'metadata' | 'sealed'>;
+
 /** Whether two records were asked for alike, so that one call text serves both. */
-export function sameCall(a: CallPart, b: CallPart): boolean {
+export function sameCall(a: CallMembers, b: CallMembers): boolean {
   return a.action === b.action && a.actor === b.actor && a.metadata === b.metadata && a.sealed === b.sealed;
 }
 
 export function decodeCall(call: SqlValue | undefined): CallPart {
-  return callPart(decode<CallTuple>(call));
-}
-
-/** The same for a call text that stood inside another and is parsed already. */
-export function callPart(tuple: CallTuple): CallPart {
-  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = tuple;
+  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = decode<CallTuple>(call);
   const [type, tool, toolDigest, upstream, kind, target] = action;
   const [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via] = actor;
   return {
@@ -154,16 +157,14 @@ export function decodeEffect(row: { readonly [column in 'call' | 'terms' | 'life
   return withLife(decodeCall(row.call), termsPart(decode<TermsTuple>(row.terms)), decode<LifeTuple>(row.life));
 }
 
-/** The terms of a text that stood inside another and is parsed already. */
-export function termsPart([trace, holds]: TermsTuple): TermsPart {
+function termsPart([trace, holds]: TermsTuple): TermsPart {
   return {
     trace,
     holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
   };
 }
 
-/** The record that the parts make; the life is parsed already. */
-export function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): EffectRecord {
+function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): EffectRecord {
   const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = tuple;
   const [holdState, claims, uses, stages] = rest;
   return {
@@ -185,9 +186,7 @@ export function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): Ef
     claims,
     uses,
     trace: terms.trace,
-    stages: stages.map(
-      ([stage, status, startedAt, durationMs, detail]): Stage => ({ stage, status, startedAt, durationMs, detail }),
-    ),
+    stages: stages.map(stageOf),
     metadata: call.metadata,
     sealed: call.sealed,
   };

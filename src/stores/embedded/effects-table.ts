@@ -2,14 +2,13 @@ import { decisionOf } from '../../effects/effect-decision.ts';
 import type { Decision } from '../../effects/decision.ts';
 import type { EffectRecord, EffectState, Tombstone } from '../../effects/effect.ts';
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
-import type { EffectFilter, Page } from '../../effects/store.ts';
+import type { AdmitRequest, EffectFilter, Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
 import {
   ADMITTED_AT,
   decodeCall,
   decodeEffect,
-  type EffectDocument,
   encodeCall,
   encodeLife,
   encodeTerms,
@@ -19,11 +18,10 @@ import {
 /** State of a row whose record is gone; its document is a tombstone. */
 const TOMBSTONE = 'tombstone';
 
-/** A record and where it stands; its texts where they are known. */
+/** A record and where it stands. */
 interface Placed {
   readonly n: number;
   readonly record: EffectRecord;
-  readonly document: EffectDocument | null;
 }
 
 export interface EffectName {
@@ -56,8 +54,8 @@ export interface EffectsTable {
   remove(id: string): void;
   /** Removes tombstones of effects settled before `before`. */
   removeTombstones(before: number, limit: number): number;
-  /** The texts of a record; cheap for one that this step has written. */
-  documentOf(record: EffectRecord): EffectDocument;
+  /** Has the text of the call that the next step asks for, so that the effect it makes need not be written as text. */
+  expect(request: AdmitRequest, call: string | null): void;
   /** To be called between steps: what was looked up is looked up again. */
   endStep(): void;
   /** Forgets what is cached: the transaction was rolled back, or another process wrote. */
@@ -92,6 +90,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const seen = new Map<string, Placed | { readonly n: number; readonly record: null }>();
   /** A key that this step has found bound to nothing. */
   let free: string | null = null;
+  let expected: { readonly request: AdmitRequest; readonly call: string } | null = null;
 
   function read(row: SqlRow | undefined): Binding | null {
     if (row === undefined) return null;
@@ -102,7 +101,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       return { kind: 'tombstone', tombstone };
     }
     const effect = decodeEffect(row);
-    seen.set(effect.id, { n, record: effect, document: null });
+    seen.set(effect.id, { n, record: effect });
     return { kind: 'effect', effect };
   }
 
@@ -111,9 +110,10 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     return row === undefined || row['workspace'] !== columnText(workspace) ? null : read(row);
   }
 
-  function documentOf(record: EffectRecord): EffectDocument {
-    const there = seen.get(record.id);
-    return there?.record === record && there.document !== null ? there.document : encode(record, null);
+  /** The text of a record's call; the one at hand where it is of this very call. */
+  function callOf(record: EffectRecord): string {
+    if (expected === null || expected.request.effectId !== record.id) return encodeCall(record);
+    return sameCall(expected.request, record) ? expected.call : encodeCall(record);
   }
 
   return {
@@ -141,8 +141,6 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       // A record that the step has not looked at is a new one.
       const there = seen.get(id);
       const before = there?.record ?? null;
-      const document = encode(record, before === null ? null : { record: before, document: documentOf(before) });
-      const placed = (n: number): Placed => ({ n, record, document });
       const key = columnText(record.idempotencyKey);
       const workspace = columnText(record.workspace);
       const tool = columnText(record.action.tool);
@@ -164,19 +162,20 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
           tool,
           agent,
           createdAt,
-          document.call,
-          document.terms,
-          document.life,
+          callOf(record),
+          encodeTerms(record),
+          encodeLife(record),
         );
       } else {
-        update.run(life.state, decisionOf(record), searchedTime(record), document.life, n);
+        update.run(life.state, decisionOf(record), searchedTime(record), encodeLife(record), n);
         if (before === null || !isSameAttempt(record, before)) {
-          setCall.run(tool, agent, document.call, document.terms, n);
+          setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
         }
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
       }
-      seen.set(id, placed(n));
-      if (life.state === 'executing') executing.set(id, placed(n));
+      const placed: Placed = { n, record };
+      seen.set(id, placed);
+      if (life.state === 'executing') executing.set(id, placed);
       else executing.delete(id);
     },
     page: (workspace, filter, lostBefore) => readPage(database, workspace, filter, lostBefore),
@@ -194,7 +193,9 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       for (const row of rows) removeRow.run(integer(row['n']));
       return rows.length;
     },
-    documentOf,
+    expect(request, call) {
+      expected = call === null ? null : { request, call };
+    },
     endStep() {
       seen.clear();
       free = null;
@@ -209,16 +210,6 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
 function nameOf(row: SqlRow): EffectName {
   const { workspace, id } = decodeCall(row['call']);
   return { workspace, id };
-}
-
-/** The texts of a record; those that still hold are taken from the record that it came from. */
-function encode(
-  record: EffectRecord,
-  from: { readonly record: EffectRecord; readonly document: EffectDocument } | null,
-): EffectDocument {
-  const life = encodeLife(record);
-  if (from !== null && isSameAttempt(record, from.record)) return { ...from.document, life };
-  return { call: encodeCall(record), terms: encodeTerms(record), life };
 }
 
 /** Whether two records were asked for and admitted alike, so that only what became of them differs. */

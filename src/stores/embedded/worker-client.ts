@@ -3,26 +3,30 @@ import { Worker } from 'node:worker_threads';
 import type { EffectRecord } from '../../effects/effect.ts';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import {
-  callAskedFor,
+  type AnyRequest,
   decodeForGateway,
+  encodeCalls,
+  isAdmission,
+  isSettlement,
   MESSAGE_CALLS,
   type ReplyMessage,
   type StoreThreadData,
   type ToGateway,
+  type ToStore,
 } from './channel.ts';
 import { createStoreClock, type StoreClock } from './clock.ts';
-import { type CallPart, callPart, type TermsPart, termsPart, withLife } from './effect-document.ts';
 import type { Runner, RunnerListener } from './in-process.ts';
 import type { OperationName, Operations } from './operations.ts';
+import { repeatAdmission, repeatSettlement } from './repeat.ts';
 
 /** Waits before a thread that died is started again, ms. */
 const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
 
 interface Waiting {
-  /** What this side knows of the operation's effect. */
-  readonly call: CallPart | null;
-  readonly terms: TermsPart | null;
+  readonly request: AnyRequest;
+  /** The executing record that a settlement is of, where this side has it. */
+  readonly executing: EffectRecord | null;
   resolve(reply: unknown): void;
   reject(error: Error): void;
 }
@@ -41,6 +45,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   const waiting = new Map<number, Waiting>();
   const known = new Map<string, EffectRecord>();
   let outgoing: string[] = [];
+  let outgoingCalls = 0;
   let lastId = 0;
   let worker: Worker | null = null;
   let clock: StoreClock = createStoreClock(0);
@@ -51,25 +56,19 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
 
   function answer(caller: Waiting, message: ReplyMessage): void {
     switch (message[1]) {
-      case 'reply':
-        caller.resolve(message[2]);
-        return;
-      case 'effect': {
-        const [, , reply, call, terms, life] = message;
-        const effect = withLife(
-          sure(call === null ? caller.call : callPart(call)),
-          sure(terms === null ? caller.terms : termsPart(terms)),
-          life,
-        );
-        remember(effect);
-        caller.resolve({ ...reply, effect });
-        return;
-      }
       case 'unavailable':
         caller.reject(new StoreUnavailable(message[2]));
         return;
       case 'fault':
         caller.reject(new Error(message[2]));
+        return;
+      case 'reply':
+      case 'admitted':
+      case 'settled': {
+        const reply = replyOf(caller, message);
+        if (hasEffect(reply)) remember(reply.effect);
+        caller.resolve(reply);
+      }
     }
   }
 
@@ -172,9 +171,10 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
 
   function send(): void {
     if (outgoing.length === 0) return;
-    const batch = outgoing;
+    const batch: ToStore = outgoing;
     outgoing = [];
-    worker?.postMessage(`[${batch.join(',')}]`);
+    outgoingCalls = 0;
+    worker?.postMessage(batch);
   }
 
   const first = await start();
@@ -193,19 +193,14 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
           return;
         }
         lastId += 1;
-        if (outgoing.length === 0) setImmediate(send);
-        const asked: Operations[OperationName]['request'] = request;
-        const sent =
-          name === 'settle' && asked !== null && 'fence' in asked ? (known.get(asked.effectId) ?? null) : null;
-        outgoing.push(JSON.stringify([lastId, name, request, sent?.attempt ?? 0]));
+        if (outgoingCalls === 0) setImmediate(send);
+        const asked: AnyRequest = request;
+        const executing = isSettlement(asked) ? (known.get(asked.effectId) ?? null) : null;
+        outgoing.push(...encodeCalls(lastId, name, asked, executing?.attempt ?? 0));
+        outgoingCalls += 1;
+        if (outgoingCalls === MESSAGE_CALLS) send();
         // The answer under this id is the answer of this operation.
-        if (outgoing.length === MESSAGE_CALLS) send();
-        waiting.set(lastId, {
-          call: sent ?? callAskedFor(asked),
-          terms: sent,
-          resolve: resolve as (reply: unknown) => void,
-          reject,
-        });
+        waiting.set(lastId, { request, executing, resolve: resolve as (reply: unknown) => void, reject });
       });
     },
     close() {
@@ -217,16 +212,33 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
         }
         closing = resolve;
         send();
-        worker.postMessage('null');
+        worker.postMessage(null);
       });
     },
   };
 }
 
-/** What the store left out of an answer because this side said that it has it. */
-function sure<T>(part: T | null): T {
-  if (part === null) throw new TypeError('the store left out of an answer what nobody here knows');
-  return part;
+function replyOf(
+  { request, executing }: Waiting,
+  reply: Extract<ReplyMessage, readonly [number, 'reply' | 'admitted' | 'settled', ...unknown[]]>,
+): unknown {
+  switch (reply[1]) {
+    case 'reply':
+      return reply[2];
+    case 'admitted': {
+      const [, , ...seen] = reply;
+      if (!isAdmission(request)) throw new TypeError('the store admitted what was not to be admitted');
+      return repeatAdmission(request, seen);
+    }
+    case 'settled':
+      if (!isSettlement(request) || executing === null) throw new TypeError('the store settled what nobody here knows');
+      return repeatSettlement(request, executing, reply[2]);
+  }
+}
+
+/** Whether an answer speaks of an effect. */
+function hasEffect(reply: unknown): reply is { readonly effect: EffectRecord } {
+  return typeof reply === 'object' && reply !== null && 'effect' in reply && reply.effect !== null;
 }
 
 /** The compiled thread beside this file; the source itself where Node runs TypeScript. */

@@ -2,16 +2,17 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { StoreUnavailable } from '../../effects/store.ts';
 import {
   type CallMessage,
-  decodeForStore,
-  encodeEffectReply,
-  hasEffect,
-  isAskedFor,
-  MESSAGE_CALLS,
+  decodeCalls,
+  MESSAGE_REPLIES,
+  type ReplyMessage,
   type StoreThreadData,
   type ToGateway,
+  type ToStore,
 } from './channel.ts';
 import { type Engine, startEngine } from './engine.ts';
 import { type OperationName, runOperation } from './operations.ts';
+import { seenByAdmission, seenBySettlement } from './repeat.ts';
+import type { Session } from './session.ts';
 
 /** The thread of the store: the engine, and batches of operations and answers over the port. */
 
@@ -24,26 +25,19 @@ function post(message: ToGateway): void {
 
 function postReplies(engine: Engine): void {
   const now = engine.now();
-  for (let at = 0; at < replies.length; at += MESSAGE_CALLS) {
-    const batch = replies.slice(at, at + MESSAGE_CALLS);
+  for (let at = 0; at < replies.length; at += MESSAGE_REPLIES) {
+    const batch = replies.slice(at, at + MESSAGE_REPLIES);
     parentPort?.postMessage(`{"kind":"replies","now":${now},"replies":[${batch.join(',')}]}`);
   }
   replies = [];
 }
 
-function submit<Name extends OperationName>(engine: Engine, [id, name, request, attempt]: CallMessage<Name>): void {
+function submit(engine: Engine, message: CallMessage, call: string | null): void {
+  const id = message[0];
   let reply = '';
   engine.submit({
     run(session) {
-      const answer = runOperation(session, name, request);
-      if (!hasEffect(answer)) {
-        reply = JSON.stringify([id, 'reply', answer]);
-        return;
-      }
-      const { effect } = answer;
-      const known =
-        attempt > 0 && attempt === effect.attempt ? 'attempt' : isAskedFor(request, effect) ? 'call' : 'nothing';
-      reply = encodeEffectReply(id, answer, session.effects.documentOf(effect), known);
+      reply = JSON.stringify(answer(session, message, call));
     },
     done() {
       replies.push(reply);
@@ -55,17 +49,36 @@ function submit<Name extends OperationName>(engine: Engine, [id, name, request, 
   });
 }
 
+function answer(session: Session, message: CallMessage, call: string | null): ReplyMessage {
+  const [id, name, request, attempt] = message;
+  if (name === 'admit') {
+    session.effects.expect(request, call);
+    const reply = runOperation(session, name, request);
+    const seen = seenByAdmission(request, reply);
+    return seen === null ? [id, 'reply', reply] : [id, 'admitted', ...seen];
+  }
+  if (name === 'settle' && attempt > 0) {
+    const reply = runOperation(session, name, request);
+    const at = reply.kind === 'settled' && reply.effect.attempt === attempt ? seenBySettlement(request, reply) : null;
+    return at === null ? [id, 'reply', reply] : [id, 'settled', at];
+  }
+  return [id, 'reply', run(session, message)];
+}
+
+function run<Name extends OperationName>(session: Session, [, name, request]: CallMessage<Name>): unknown {
+  return runOperation(session, name, request);
+}
+
 function serve(engine: Engine): void {
-  parentPort?.on('message', (message: string) => {
-    const calls = decodeForStore(message);
-    if (calls === null) {
+  parentPort?.on('message', (message: ToStore) => {
+    if (message === null) {
       engine.close();
       postReplies(engine);
       post({ kind: 'closed' });
       parentPort?.close();
       return;
     }
-    for (const call of calls) submit(engine, call);
+    decodeCalls(message, (operation, call) => submit(engine, operation, call));
   });
 }
 

@@ -1,0 +1,97 @@
+import { admitStep } from '../../effects/admission.ts';
+import type { EffectRecord } from '../../effects/effect.ts';
+import type { StepView } from '../../effects/plan.ts';
+import { settleStep } from '../../effects/settlement.ts';
+import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../../effects/store.ts';
+
+/**
+ * Steps are pure: whoever knows the request and what the step saw knows the answer. For the two steps of an ordinary
+ * call the store's thread sends only what it saw, and the gateway's thread repeats the step: a record and a receipt of
+ * some kilobytes need not be written as text, copied and read again.
+ */
+
+/** What an ordinary admission saw of the store; of each budget row what is spent, and what is held with this call. */
+export type AdmissionSeen = readonly [now: number, epoch: number, seq: number, ...figures: number[]];
+
+/** What a first attempt without claims and pools saw; `null` for any other answer. */
+export function seenByAdmission(request: AdmitRequest, reply: Admission): AdmissionSeen | null {
+  const { verdict } = request;
+  if (reply.kind !== 'dispatch' || reply.approval !== null) return null;
+  if (verdict.kind !== 'permit' || verdict.mode !== 'enforce') return null;
+  if (request.claimId !== null || request.reservationId !== null) return null;
+  const { effect, ledger } = reply;
+  if (effect.id !== request.effectId || effect.attempt !== 1 || effect.life.state !== 'executing') return null;
+  if (effect.claims.length > 0 || effect.uses.length > 0) return null;
+  const figures = reply.budgets.flatMap(({ spent, held }) => [spent, held]);
+  return [effect.life.lease.admittedAt, ledger.epoch, ledger.seq, ...figures];
+}
+
+/** The answer of an admission that saw this. */
+export function repeatAdmission(request: AdmitRequest, [now, epoch, seq, ...figures]: AdmissionSeen): Admission {
+  const { verdict, seen } = request;
+  const amounts =
+    verdict.kind === 'permit'
+      ? verdict.obligations.flatMap((it) => (it.kind === 'budget' ? [it.amount ?? 0] : []))
+      : [];
+  let row = 0;
+  return admitStep(
+    {
+      ...NOTHING,
+      now,
+      epoch,
+      nextSeq: () => seq,
+      versions: () => seen,
+      budget() {
+        const [spent = 0, held = 0] = figures.slice(row * 2);
+        const amount = amounts[row] ?? 0;
+        row += 1;
+        return { spent, held: held - amount, rows: 0 };
+      },
+    },
+    request,
+  ).reply;
+}
+
+/**
+ * When an owner's settlement was made, where the record is the executing one and this request, and nothing else.
+ * `null` for any other answer.
+ */
+export function seenBySettlement(request: SettleRequest, reply: Settlement): number | null {
+  if (reply.kind !== 'settled') return null;
+  const { life, closed } = reply.effect;
+  if (closed || (life.state !== 'committed' && life.state !== 'failed')) return null;
+  // The same settlement again, and late evidence, are answered with a record that somebody else made.
+  return life.evidence === request.evidence && life.settledBy === request.settledBy ? life.at : null;
+}
+
+/** The answer of the settlement of an executing effect at this time. */
+export function repeatSettlement(request: SettleRequest, executing: EffectRecord, at: number): Settlement {
+  return settleStep({ ...NOTHING, now: at, effect: () => executing }, request).reply;
+}
+
+function unseen(): never {
+  throw new TypeError('a step asked for more than the store’s thread has sent');
+}
+
+/** The view of an empty store without freezes. */
+const NOTHING: StepView = {
+  now: 0,
+  epoch: 0,
+  maxFreezeMs: 0,
+  versions: unseen,
+  nextSeq: unseen,
+  binding: () => null,
+  effect: unseen,
+  rejection: unseen,
+  approval: unseen,
+  pendingApprovals: unseen,
+  claim: unseen,
+  // A claim changes the answer only by being in the record, which then is sent.
+  claimOn: () => null,
+  claimCount: unseen,
+  reservation: unseen,
+  reservationsOf: unseen,
+  usesOf: unseen,
+  budget: unseen,
+  rate: () => 0,
+};
