@@ -283,7 +283,11 @@ const upstream = record('an upstream', 'A service behind the gateway.', {
   id: text(slug, slugWords, 'Id of the upstream.'),
   url: Type.Optional(Type.String({ description: 'Its http or https origin, without a path. Required.' })),
   mcp: later('MCP upstreams'),
-  timeout: duration('How long an answer may take, unless the tool says otherwise.', { min: '1ms', max: '1h' }, '30s'),
+  timeout: duration(
+    'How long an answer may take, unless the tool says otherwise. Of a read that streams through: how long each wait for its next bytes may take; the whole may take any time.',
+    { min: '1ms', max: '1h' },
+    '30s',
+  ),
   connections: integer('Connections to it at once.', 1, 10_000, 128),
   network: oneOf(['any', 'public'], 'public: loopback and private addresses are refused.', 'any'),
   env: Type.Optional(text(slug, slugWords, 'The fact env of calls to it. Default: that of the workspace.')),
@@ -362,7 +366,10 @@ const tool = record('a tool', 'Something that agents can have done.', {
     }),
   ),
   timeout: Type.Optional(
-    duration('How long an answer may take. Default: that of the upstream.', { min: '1ms', max: '1h' }),
+    duration('How long an answer may take, as for the upstream. Default: that of the upstream.', {
+      min: '1ms',
+      max: '1h',
+    }),
   ),
   max_processing: duration(
     'How long the upstream may still be at it after the answer was given up.',

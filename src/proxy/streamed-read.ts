@@ -18,6 +18,8 @@ export interface StreamedRead {
   readonly pathAndQuery: string;
   readonly headers: Record<string, string>;
   readonly body: Buffer | null;
+  /** How long each wait for its next bytes may take, ms; `null`: as the upstream says. */
+  readonly timeoutMs: number | null;
   readonly prefix: string;
   readonly setCookie: boolean;
   readonly passed: PassedRead;
@@ -75,6 +77,7 @@ export function judgeRead(
       pathAndQuery: pathAndQuery(arrived),
       headers,
       body: read.body,
+      timeoutMs: tool?.timeoutMs ?? null,
       prefix: match.route.prefix,
       setCookie: match.route.setCookie,
       passed: {

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Dispatcher } from 'undici';
+import { type Dispatcher, errors } from 'undici';
 import type { ProxyAnswer } from './answer.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
@@ -63,10 +63,11 @@ export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Er
 /** Passes a read on that was let through. */
 export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
   request.streamed = read;
-  if (read.body === null) void reply.from('/', options);
+  const timed = read.timeoutMs === null ? options : { ...options, timeout: read.timeoutMs };
+  if (read.body === null) void reply.from('/', timed);
   else
     void reply.from('/', {
-      ...options,
+      ...timed,
       body: read.body,
       contentType: read.headers['content-type'] ?? 'application/json',
     });
@@ -105,9 +106,15 @@ function originOf(id: string): string {
 /** A read that came to nothing. It changed nothing, and is no effect. */
 function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
   const unconnected = error.cause instanceof Error && error.cause.name === 'ConnectFailed';
+  const late = error.cause instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
   const reason = unconnected
     ? { code: 'connect_failed', message: 'The upstream could not be reached.' }
-    : { code: 'upstream_refused', message: 'The upstream gave no answer that can be read.' };
+    : {
+        code: 'upstream_refused',
+        message: late
+          ? 'The upstream did not answer within the time-out.'
+          : 'The upstream gave no answer that can be read.',
+      };
   const body = {
     decision: 'failed',
     tool: streamed?.passed.tool ?? null,

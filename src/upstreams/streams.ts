@@ -12,6 +12,8 @@ export function createStream(settings: ConnectionSettings & { readonly timeoutMs
     connections: settings.connections,
     pipelining: 1,
     allowH2: false,
+    // Of the bytes that follow as well: a stream may last, but not hang.
     headersTimeout: settings.timeoutMs,
+    bodyTimeout: settings.timeoutMs,
   });
 }

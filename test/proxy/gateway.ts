@@ -83,6 +83,7 @@ tools:
     upstream: shop
     kind: read
     request: { method: GET, path: "/v1/orders/{order}", query: [mode, limit] }
+    timeout: 1s
     params_schema: { type: object, required: [order], properties: { order: { type: string }, mode: { type: string }, limit: { type: integer } }, additionalProperties: false }
   - name: orders.search
     title: Search

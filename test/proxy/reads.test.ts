@@ -125,6 +125,36 @@ describe('reads stream through', () => {
   });
 });
 
+describe('the time-out of a tool holds for each wait of a stream', () => {
+  const events = (mode: string): Promise<string> =>
+    fetch(`${world.url}/shop/v1/orders/o1?mode=${mode}`, { headers: { 'x-api-key': world.keys.bot } }).then((answer) =>
+      answer.text(),
+    );
+
+  test('and not for the whole of it', async () => {
+    const began = performance.now();
+    expect((await events('drip')).match(/data: /g)).toHaveLength(10);
+    expect(performance.now() - began).toBeGreaterThan(2_000);
+  });
+
+  test('which is cut where nothing more comes, so that nobody takes it for whole', async () => {
+    const began = performance.now();
+    await expect(events('stall')).rejects.toThrow('terminated');
+    expect(performance.now() - began).toBeLessThan(4_000);
+  });
+
+  test('and for the first bytes', async () => {
+    const began = performance.now();
+    const answer = await world.call('GET', '/shop/v1/orders/o1?mode=never');
+    expect([answer.status, answer.body.reason.message]).toEqual([
+      502,
+      'The upstream did not answer within the time-out.',
+    ]);
+    // The upstream's is 2 s.
+    expect(performance.now() - began).toBeLessThan(1_900);
+  });
+});
+
 describe('nothing is repeated', () => {
   test.each([
     ['unavailable', 503, 'failed'],

@@ -190,6 +190,21 @@ const MODES = {
   bad_chunk: ({ response }) => {
     response.socket.end('HTTP/1.1 200 OK\r\netag: "1"\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhi');
   },
+  drip: ({ response }) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    let left = 10;
+    const timer = setInterval(() => {
+      response.write(`data: ${left}\n\n`);
+      left -= 1;
+      if (left > 0) return;
+      clearInterval(timer);
+      response.end();
+    }, 250);
+  },
+  stall: ({ response }) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: 1\n\n');
+  },
   not_modified_length: ({ response }) => {
     response.socket.write('HTTP/1.1 304 Not Modified\r\netag: "1"\r\ncontent-length: 20\r\n\r\n');
   },
@@ -248,6 +263,8 @@ function answer(incoming, response, text) {
         mode === 'never' ||
         mode === 'loud' ||
         mode === 'bad_chunk' ||
+        mode === 'drip' ||
+        mode === 'stall' ||
         mode === 'not_modified_length'
       ) {
         return MODES[mode]({ request, response, nth });
