@@ -98,8 +98,8 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
 
 function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): NextStep {
   if (effect.life.state === 'unknown' && safe) return 'retry';
-  if (effect.life.state === 'denied' && effect.life.reason.code === 'state_drift') return 'replan';
-  return DECISION_TABLE[decision].next;
+  const said = effect.life.state === 'denied' ? effect.life.reason.next : undefined;
+  return said ?? DECISION_TABLE[decision].next;
 }
 
 function reasonOf(effect: EffectRecord, safe: boolean): Reason {

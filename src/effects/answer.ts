@@ -110,7 +110,7 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
         mismatches: [],
       };
     case 'denied': {
-      const base = baseOf(effect, life.reason, true);
+      const base = { ...baseOf(effect, life.reason, true), next: life.reason.next ?? null };
       return life.decision === 'idempotency_conflict'
         ? { ...base, decision: 'idempotency_conflict' }
         : { ...base, decision: life.decision, mismatches: life.mismatches };

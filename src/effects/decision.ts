@@ -71,4 +71,6 @@ export interface Reason {
   readonly policy?: string;
   /** Full id of the rule that decided (`set/rule`), where one did. */
   readonly rule?: string;
+  /** What to do next, where the caller said it (`on_mismatch`). Not shown with the reason, but as the answer's `next`. */
+  readonly next?: NextStep;
 }

@@ -1,6 +1,6 @@
 import { baseOf, outcomeOfRecord, unknownReason } from './answer.ts';
 import type { Mismatch } from './action-call.ts';
-import type { NextStep, Reason } from './decision.ts';
+import type { Reason } from './decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from './effect.ts';
 import type { RunOutcome } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
@@ -37,8 +37,7 @@ export async function executeAttempt(
   stage(ports, attempt, 'admission', 'passed', sentAt, `attempt ${effect.attempt}`);
   try {
     const drifted = await checkState(ports, attempt);
-    if (drifted !== null)
-      return await refuseBeforeSend(ports, attempt, drifted.reason, drifted.mismatches, drifted.next);
+    if (drifted !== null) return await refuseBeforeSend(ports, attempt, drifted.reason, drifted.mismatches);
     const begun = ports.elapsed();
     const result = await ports.upstream.send({
       effectId: effect.id,
@@ -80,7 +79,6 @@ function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
 interface Drift {
   readonly reason: Reason;
   readonly mismatches: readonly Mismatch[];
-  readonly next: NextStep;
 }
 
 async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift | null> {
@@ -92,9 +90,12 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
   if (reading.kind === 'unreadable') {
     stage(ports, attempt, 'state_check', 'refused', begun, reading.message);
     return {
-      reason: { code: 'state_unreadable', message: `The live state could not be read: ${reading.message}` },
+      reason: {
+        code: 'state_unreadable',
+        message: `The live state could not be read: ${reading.message}`,
+        next: stateCheck.onMismatch,
+      },
       mismatches: [],
-      next: stateCheck.onMismatch,
     };
   }
   const mismatches = compareState({
@@ -107,9 +108,12 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
   if (mismatches.length === 0) return null;
   const fields = mismatches.map(({ field }) => field).join(', ');
   return {
-    reason: { code: 'state_drift', message: `The live state is not what was assumed: ${fields}.` },
+    reason: {
+      code: 'state_drift',
+      message: `The live state is not what was assumed: ${fields}.`,
+      next: stateCheck.onMismatch,
+    },
     mismatches,
-    next: stateCheck.onMismatch,
   };
 }
 
@@ -118,7 +122,6 @@ async function refuseBeforeSend(
   attempt: Attempt,
   reason: Reason,
   mismatches: readonly Mismatch[],
-  next: NextStep | null,
 ): Promise<RunOutcome> {
   const decision = reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
   const evidence: Evidence = {
@@ -131,7 +134,7 @@ async function refuseBeforeSend(
   const recorded = await record(ports, attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
   if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
-  return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next };
+  return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next: reason.next ?? null };
 }
 
 async function recordResult(ports: EffectPorts, attempt: Attempt, result: UpstreamResult): Promise<RunOutcome> {
@@ -160,13 +163,7 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
     }
     case 'held_back': {
       if (result.by === 'paused')
-        return refuseBeforeSend(
-          ports,
-          attempt,
-          { code: 'paused', message: 'Paused before anything was sent.' },
-          [],
-          null,
-        );
+        return refuseBeforeSend(ports, attempt, { code: 'paused', message: 'Paused before anything was sent.' }, []);
       const recorded = await record(
         ports,
         attempt,

@@ -31,46 +31,51 @@ describe('denied_claim', () => {
     expect((await world.run(call)).body.decision).toBe('committed');
   });
 
-  it('409 when the live state has drifted: mismatches, and next from on_mismatch', async () => {
-    const key = freshKey();
-    await world.upstream.state(`/v1/payments/pay_${key}`, { status: 'refunded' });
-    const before = await world.upstream.counts();
-    const answer = await world.run({
-      ...refund({}, key),
-      state_check: {
-        intent: 'refund',
-        required_fields: ['status'],
-        assumed_state: { status: 'paid' },
-        conditions: {},
-        on_mismatch: 'replan',
-      },
-    });
-    expect(answer.status).toBe(409);
-    expect(answer.body).toMatchObject({
-      decision: 'denied_claim',
-      next: 'replan',
-      reason: { code: 'state_drift' },
-      mismatches: [{ field: 'status', assumed: 'paid', current: 'refunded' }],
-    });
-    expect((await world.upstream.counts()).effects).toBe(before.effects);
-    expect(await world.kinds(answer.body.effect_id)).toEqual([
-      'effect.admitted',
-      'budget.held',
-      'state.drifted',
-      'effect.denied',
-      'budget.voided',
-    ]);
-    expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
-    const fine = await world.run({
-      ...refund({}, key),
-      state_check: {
-        intent: 'refund',
-        required_fields: ['status'],
-        assumed_state: { status: 'refunded' },
-        conditions: { status: { $in: ['refunded'] } },
-        on_mismatch: 'block',
-      },
-    });
-    expect(fine.body.decision).toBe('committed');
-  });
+  it.each(['replan', 'block'])(
+    '409 when the live state has drifted: mismatches, and next from on_mismatch: %s',
+    async (onMismatch) => {
+      const key = freshKey();
+      await world.upstream.state(`/v1/payments/pay_${key}`, { status: 'refunded' });
+      const before = await world.upstream.counts();
+      const answer = await world.run({
+        ...refund({}, key),
+        state_check: {
+          intent: 'refund',
+          required_fields: ['status'],
+          assumed_state: { status: 'paid' },
+          conditions: {},
+          on_mismatch: onMismatch,
+        },
+      });
+      expect(answer.status).toBe(409);
+      expect(answer.body).toMatchObject({
+        decision: 'denied_claim',
+        next: onMismatch,
+        reason: { code: 'state_drift' },
+        mismatches: [{ field: 'status', assumed: 'paid', current: 'refunded' }],
+      });
+      expect((await world.upstream.counts()).effects).toBe(before.effects);
+      expect(await world.kinds(answer.body.effect_id)).toEqual([
+        'effect.admitted',
+        'budget.held',
+        'state.drifted',
+        'effect.denied',
+        'budget.voided',
+      ]);
+      const { effect } = (await world.get(`/effects/${answer.body.effect_id}`)).body;
+      expect(effect).toMatchObject({ state: 'denied', next: onMismatch });
+      expect(effect.reason).toEqual(answer.body.reason);
+      const fine = await world.run({
+        ...refund({}, key),
+        state_check: {
+          intent: 'refund',
+          required_fields: ['status'],
+          assumed_state: { status: 'refunded' },
+          conditions: { status: { $in: ['refunded'] } },
+          on_mismatch: 'block',
+        },
+      });
+      expect(fine.body.decision).toBe('committed');
+    },
+  );
 });
