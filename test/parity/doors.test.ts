@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Answer, send } from '../system/gateway.ts';
 import { freshKey, startWorld, type World, worldFiles } from '../system/world.ts';
-import { seededRandom } from '../torture/harness.ts';
+import { seededRandom } from '../torture/random.ts';
 
 let world: World;
 beforeAll(async () => {

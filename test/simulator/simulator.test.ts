@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { seededRandom } from '../torture/harness.ts';
+import { seededRandom } from '../torture/random.ts';
 import { MUTANTS } from './mutants.ts';
 import { actions, newWorld, PRODUCTION, type Rules, type Scope, violation } from './world.ts';
 
@@ -62,6 +62,19 @@ describe('seeded random walks through crashes, freezes, lost and late answers', 
 });
 
 describe('planted mutants are caught', () => {
+  it('those that issue and design name are among them', () => {
+    expect(Object.keys(MUTANTS)).toEqual(
+      expect.arrayContaining([
+        'drop the compare-and-set',
+        'resolve early',
+        'take over a lease',
+        'delete on error',
+        'synchronous=NORMAL',
+        'follow a redirect',
+      ]),
+    );
+  });
+
   it.each(Object.keys(MUTANTS))('%s', (name) => {
     const rules = MUTANTS[name] ?? PRODUCTION;
     const broken =

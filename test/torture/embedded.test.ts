@@ -1,32 +1,23 @@
 import { expect, it } from 'vitest';
-import { torture } from './harness.ts';
-
-const FAULTS = {
-  drop_after: 0.08,
-  error_after: 0.08,
-  late: 0.06,
-  unavailable: 0.06,
-  reset_reused: 0.04,
-  half: 0.04,
-  redirect: 0.02,
-  drop_before: 0.02,
-};
+import { BROKEN, torture } from './harness.ts';
 
 it('500 keyed calls with duplicates, 40 % faulty answers, 25 kills: nothing twice, nothing false, nothing stuck', {
   timeout: 240_000,
 }, async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
-  const report = await torture({ stand: 'embedded', ops: 500, kills: 25, seed, concurrency: 16, faults: FAULTS });
-  console.log(JSON.stringify(report));
-  expect(report).toMatchObject({
+  const report = await torture({
+    stand: 'embedded',
+    ops: 500,
     kills: 25,
-    executedMoreThanOnce: 0,
-    falseFailed: 0,
-    falseCommitted: 0,
-    stuck: 0,
-    overspentUnits: 0,
-    leakedHolds: 0,
+    seed,
+    concurrency: 16,
+    tell: (line) => console.log(line),
   });
+  console.log(JSON.stringify(report));
+  expect(report.kills).toBeGreaterThanOrEqual(25);
+  expect(BROKEN.filter((what) => report[what] !== 0)).toEqual([]);
   expect(report.committed).toBeGreaterThan(100);
   expect(report.unknown).toBeGreaterThan(10);
+  expect(report.resolvedMeanwhile).toBeGreaterThan(10);
+  expect(report.denied).toBeGreaterThan(5);
 });

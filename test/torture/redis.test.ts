@@ -1,39 +1,20 @@
 import { describe, expect, it } from 'vitest';
-import { torture, type TortureReport } from './harness.ts';
+import { BROKEN, torture, type TortureReport } from './harness.ts';
 
-const FAULTS = {
-  drop_after: 0.08,
-  error_after: 0.08,
-  late: 0.06,
-  unavailable: 0.06,
-  reset_reused: 0.04,
-  half: 0.04,
-  redirect: 0.02,
-  drop_before: 0.02,
-};
-
-const NOTHING_BROKEN = {
-  executedMoreThanOnce: 0,
-  falseFailed: 0,
-  falseCommitted: 0,
-  stuck: 0,
-  overspentUnits: 0,
-  leakedHolds: 0,
-};
-
-async function run(stand: Parameters<typeof torture>[0]['stand'], ops: number, kills: number): Promise<TortureReport> {
+async function run(stand: 'redis' | 'redis-failover', ops: number, kills: number): Promise<TortureReport> {
   const seed = Math.floor(Math.random() * 2 ** 31);
-  const report = await torture({ stand, ops, kills, seed, concurrency: 16, faults: FAULTS });
+  const report = await torture({ stand, ops, kills, seed, concurrency: 16, tell: (line) => console.log(line) });
   console.log(JSON.stringify({ stand, ...report }));
+  expect(report.kills).toBeGreaterThanOrEqual(kills);
+  expect(BROKEN.filter((what) => report[what] !== 0)).toEqual([]);
   return report;
 }
 
 describe('two gateways on Redis, 40 % faulty answers', () => {
-  it('gateways killed and frozen, Redis killed: nothing twice, nothing false, nothing stuck', {
+  it('gateways and Redis killed, frozen and without room, clocks that jump: nothing twice, nothing false, nothing stuck', {
     timeout: 120_000,
   }, async () => {
-    const report = await run('redis', 250, 10);
-    expect(report).toMatchObject({ kills: 10, ...NOTHING_BROKEN });
+    const report = await run('redis', 400, 10);
     expect(report.committed).toBeGreaterThan(50);
     expect(report.unknown).toBeGreaterThan(5);
   });
@@ -42,7 +23,6 @@ describe('two gateways on Redis, 40 % faulty answers', () => {
     timeout: 120_000,
   }, async () => {
     const report = await run('redis-failover', 200, 2);
-    expect(report).toMatchObject({ kills: 2, ...NOTHING_BROKEN });
     expect(report.longestPauseMs).toBeLessThan(5000);
     expect(report.committed).toBeGreaterThan(50);
   });

@@ -1,5 +1,5 @@
-// `npm run torture [-- --store embedded|redis|redis-failover | --library node-idempotency|powertools] [--ops N --kills N --seed N --json FILE]`: the fault harness in long form.
-// Exit 1 when an invariant is broken.
+// `npm run torture [-- --store embedded|redis|redis-failover | --library node-idempotency|powertools] [--ops N --kills N --seed N --json [FILE]]`:
+// the fault harness in long form (docs/operating/torture.md). Exit 1 when an invariant is broken.
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,0 +1,207 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { LedgerUpstream } from '../upstream/start.ts';
+import type { Seen } from './clients.ts';
+import type { Rig } from './rigs.ts';
+import { type Limits, type Op, pathOf } from './workload.ts';
+
+/** What the checker found, by the upstream's own ledger and all answers that clients saw. All but the last are to be 0. */
+export interface Verdict {
+  readonly executedMoreThanOnce: number;
+  /** Told or recorded as `failed` or denied, and happened. */
+  readonly falseFailed: number;
+  /** Told or recorded as `committed`, and did not happen. */
+  readonly falseCommitted: number;
+  /** Without a final answer, or unknown and not to be resolved. */
+  readonly stuck: number;
+  /** Spent beyond a limit, and what the budgets say more or less than what happened. */
+  readonly overspentUnits: number;
+  /** Units that nobody holds and that are held all the same, once every outcome is known. */
+  readonly leakedHolds: number;
+  /** Operations of which clients saw two different receipts. */
+  readonly changedReceipts: number;
+  /** What `svc fsck` finds. */
+  readonly fsckDifferences: number;
+}
+
+/** What became of the operations. */
+export interface Outcomes {
+  readonly committed: number;
+  readonly failed: number;
+  readonly unknown: number;
+  readonly unknownThatHappened: number;
+  readonly denied: number;
+}
+
+export type Found = Verdict & Outcomes;
+
+interface Finished {
+  readonly ops: readonly Op[];
+  readonly limits: Limits;
+  readonly seen: ReadonlyMap<string, readonly Seen[]>;
+  readonly upstream: LedgerUpstream;
+  readonly rig: Rig;
+  readonly random: () => number;
+  /** Told of each operation that breaks an invariant. */
+  readonly report: (what: string, op: Op) => void;
+}
+
+const NOTHING_FOUND: Found = {
+  executedMoreThanOnce: 0,
+  falseFailed: 0,
+  falseCommitted: 0,
+  stuck: 0,
+  overspentUnits: 0,
+  leakedHolds: 0,
+  changedReceipts: 0,
+  fsckDifferences: 0,
+  committed: 0,
+  failed: 0,
+  unknown: 0,
+  unknownThatHappened: 0,
+  denied: 0,
+};
+
+/** Effects by path, as the upstream's ledger has them. */
+async function truthOf(upstream: LedgerUpstream): Promise<(op: Op) => number> {
+  const times = new Map<string, number>();
+  for (const { path } of (await upstream.ledger()).effects) times.set(path, (times.get(path) ?? 0) + 1);
+  return (op) => times.get(pathOf(op)) ?? 0;
+}
+
+/** A row of `GET …/budgets`. */
+interface Row {
+  readonly budget: string;
+  readonly limit: number;
+  readonly spent: number;
+  readonly held: number;
+}
+
+/** The budgets as a gateway shows them; `null` while none answers. */
+export async function budgetsAt(url: string, accountKey: string): Promise<readonly Row[] | null> {
+  try {
+    const response = await fetch(`${url}/v1/workspaces/demo/budgets`, { headers: { 'x-api-key': accountKey } });
+    if (response.status !== 200) return null;
+    const { budgets } = (await response.json()) as { readonly budgets: readonly Row[] };
+    return budgets;
+  } catch {
+    return null;
+  }
+}
+
+/** Holds every invariant against the truth; settles what is unknown by it. */
+export async function check(finished: Finished): Promise<Found> {
+  const { ops, limits, seen, upstream, rig, random, report } = finished;
+  const happened = await truthOf(upstream);
+  const { accountKey } = rig;
+  if (accountKey === null) return checkAnswers(ops, seen, happened);
+
+  const api = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: Answer }> => {
+    for (let tries = 0; ; tries += 1) {
+      // The last trouble may be a moment ago: a store that is not back yet is asked again, as any client would.
+      const answer = await fetch(`${rig.url(random)}/v1/workspaces/demo${path}`, {
+        method,
+        headers: { 'x-api-key': accountKey, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      }).then(
+        async (response) => ({ status: response.status, body: (await response.json()) as Answer }),
+        () => null,
+      );
+      if (answer !== null && answer.status !== 503) return answer;
+      if (tries > 300) throw new Error(`${path} is not answered`);
+      await pause(100);
+    }
+  };
+
+  const counts = { ...NOTHING_FOUND };
+  const count = (what: keyof Found, op: Op): void => {
+    counts[what] += 1;
+    report(what, op);
+  };
+  const unknowns: { readonly op: Op; readonly effectId: string }[] = [];
+  for (const op of ops) {
+    const times = happened(op);
+    const answers = seen.get(op.key) ?? [];
+    if (times > 1) count('executedMoreThanOnce', op);
+    if (new Set(answers.flatMap(({ receipt }) => receipt ?? [])).size > 1) count('changedReceipts', op);
+    const saysItHappened = answers.some(({ decision }) => decision === 'committed' || decision === 'duplicate_blocked');
+    const bound = answers.findLast(({ decision }) => !decision.startsWith('denied_'));
+    if (bound === undefined) {
+      // A denial binds nothing: there is no record under the key, and there was no call.
+      if (answers.length === 0) count('stuck', op);
+      else counts.denied += 1;
+      if (times > 0 && answers.length > 0) count('falseFailed', op);
+      continue;
+    }
+    const { body } = await api('GET', `/effects/${bound.effectId}`);
+    const { state = '', attempt = 0 } = body.effect ?? {};
+    const attemptsThatFailed = new Set(
+      answers.filter(({ decision }) => decision === 'failed').map((answer) => answer.attempt),
+    ).size;
+    // Each attempt can have happened once, and one of which it was told that it failed not at all.
+    if ((state === 'failed' && times > 0) || (times > 0 && attempt <= attemptsThatFailed)) count('falseFailed', op);
+    if (times === 0 && (state === 'committed' || saysItHappened)) count('falseCommitted', op);
+    switch (state) {
+      case 'committed':
+      case 'failed':
+        counts[state] += 1;
+        break;
+      case 'unknown':
+        counts.unknown += 1;
+        if (times > 0) counts.unknownThatHappened += 1;
+        unknowns.push({ op, effectId: bound.effectId });
+        break;
+      default:
+        count('stuck', op);
+    }
+  }
+
+  // Every unknown can be settled by the truth; then nothing is held, and what is spent is what happened.
+  for (const { op, effectId } of unknowns) {
+    const outcome = happened(op) > 0 ? 'happened' : 'not_happened';
+    for (let tries = 0; ; tries += 1) {
+      const { status } = await api('POST', `/effects/${effectId}/resolve`, { outcome });
+      if (status === 200) break;
+      if (status !== 409 || tries > 100) {
+        count('stuck', op);
+        break;
+      }
+      await pause(200);
+    }
+  }
+  const rows = (await budgetsAt(rig.url(random), accountKey)) ?? [];
+  for (const [name, limit] of Object.entries(limits)) {
+    const mine = rows.filter(({ budget }) => budget.endsWith(`/${name}`));
+    const truth = ops.reduce(
+      (sum, op) => sum + (happened(op) > 0 && (name === 'all' || op.agent === name) ? op.amount : 0),
+      0,
+    );
+    const spent = mine.reduce((sum, row) => sum + row.spent, 0);
+    counts.overspentUnits += Math.max(0, truth - limit, spent - limit) + Math.abs(spent - truth);
+    counts.leakedHolds += mine.reduce((sum, row) => sum + row.held, 0);
+  }
+  counts.fsckDifferences = await rig.differences();
+  return counts;
+}
+
+interface Answer {
+  readonly effect?: { readonly state?: string; readonly attempt?: number };
+}
+
+/** Where there are no records: by the last answer that each client saw. */
+function checkAnswers(
+  ops: readonly Op[],
+  seen: ReadonlyMap<string, readonly Seen[]>,
+  happened: (op: Op) => number,
+): Found {
+  const last = (op: Op): string => seen.get(op.key)?.at(-1)?.decision ?? 'none';
+  const count = (holds: (op: Op) => boolean): number => ops.filter(holds).length;
+  return {
+    ...NOTHING_FOUND,
+    executedMoreThanOnce: count((op) => happened(op) > 1),
+    falseFailed: count((op) => last(op) === 'failed' && happened(op) > 0),
+    falseCommitted: count((op) => last(op) === 'committed' && happened(op) === 0),
+    stuck: count((op) => last(op) === 'in_progress' || last(op) === 'none'),
+    committed: count((op) => last(op) === 'committed'),
+    failed: count((op) => last(op) === 'failed'),
+  };
+}
