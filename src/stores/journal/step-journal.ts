@@ -1,5 +1,5 @@
-import { constants, write } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, unlink, type FileHandle } from 'node:fs/promises';
+import { constants, write as writeOnce } from 'node:fs';
+import { mkdir, open, readdir, readFile, rename, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 
@@ -37,6 +37,8 @@ export interface StepJournal {
   remember(memory: InstallMemory): Promise<void>;
   /** Resolves when the step is on disk. @throws when it cannot be written */
   append(step: JournaledStep): Promise<void>;
+  /** Tries whether steps can be written again. @throws when they cannot */
+  check(): Promise<void>;
   /** Steps of a workspace after `base` that are still kept, in order. */
   after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
   heads(): ReadonlyMap<string, JournalHead>;
@@ -46,7 +48,10 @@ export interface StepJournal {
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
-const SEGMENTS_KEPT = 4;
+/** Of the segments before the one that is written. */
+const KEPT_BYTES = 3 * SEGMENT_BYTES;
+/** What a check writes, bytes: more than a step takes. */
+const CHECKED_BYTES = 64 * 1024;
 const MEMORY_FILE = 'install.json';
 
 /**
@@ -66,7 +71,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   let number = numberOf(names.at(-1)) + 1;
   let file: FileHandle | null = null;
   let size = 0;
-  let waiting: { readonly line: string; readonly step: JournaledStep; done(error: unknown): void }[] = [];
+  let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: unknown): void }[] = [];
   let writing: Promise<void> | null = null;
 
   function raise({ workspace, step, at }: JournaledStep): void {
@@ -99,9 +104,18 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     size = 0;
     file = made;
     await syncFolder(folder);
-    const kept = await segments(folder);
-    for (const name of kept.slice(0, Math.max(0, kept.length - SEGMENTS_KEPT))) await unlink(join(folder, name));
+    await dropOldest();
     return made;
+  }
+
+  /** By bytes, not by number: where groups fail, segments end before they have much in them. */
+  async function dropOldest(): Promise<void> {
+    let bytes = 0;
+    for (const name of (await segments(folder)).toReversed()) {
+      const path = join(folder, name);
+      if (bytes >= KEPT_BYTES) await unlink(path);
+      else bytes += (await stat(path)).size;
+    }
   }
 
   async function writeGroups(): Promise<void> {
@@ -117,7 +131,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
         if (SYNCED === 0) await target.datasync();
         size += bytes.length;
         for (const { step, done } of group) {
-          raise(step);
+          if (step !== null) raise(step);
           done(null);
         }
       } catch (error) {
@@ -130,6 +144,17 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     writing = null;
   }
 
+  function write(line: string, step: JournaledStep | null): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const done = (error: unknown): void => {
+        if (error === null) resolve();
+        else reject(error instanceof Error ? error : new Error('the journal cannot be written'));
+      };
+      waiting.push({ line, step, done });
+      writing ??= writeGroups();
+    });
+  }
+
   return {
     get memory() {
       return memory;
@@ -138,16 +163,9 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       memory = next;
       await saveMemory();
     },
-    append(step) {
-      return new Promise((resolve, reject) => {
-        const done = (error: unknown): void => {
-          if (error === null) resolve();
-          else reject(error instanceof Error ? error : new Error('the journal cannot be written'));
-        };
-        waiting.push({ line: lineOf(step), step, done });
-        writing ??= writeGroups();
-      });
-    },
+    append: (step) => write(lineOf(step), step),
+    // Its sum is wrong: it is no step for whoever reads.
+    check: () => write(`${' '.repeat(CHECKED_BYTES)}\n`, null),
     async after(workspace, base) {
       const found = new Map<number, JournaledStep>();
       for (const name of await segments(folder)) {
@@ -179,7 +197,7 @@ export async function rememberedInstall(folder: string): Promise<string | null> 
 /** By the plain call: the one that promises costs as much again, for each group. */
 function writeAll({ fd }: FileHandle, bytes: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
-    write(fd, bytes, (error, written) => {
+    writeOnce(fd, bytes, (error, written) => {
       if (error !== null) reject(error);
       else if (written < bytes.length)
         reject(new Error(`${written} of ${bytes.length} bytes of the journal were written`));

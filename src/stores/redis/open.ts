@@ -162,6 +162,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     const primary = topology.primaryOf('');
     const reply = await primary.connection().run('mark', '', [epoch, gatewayId, clock()]);
     await primary.barrier.wait('', epoch);
+    await journal.check();
     if (reply[0] === 'marked') stepFailure = null;
   }
   const probing = setInterval(() => {

@@ -1,0 +1,70 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { openStepJournal, type StepJournal } from '../../src/stores/journal/step-journal.ts';
+import { makeDisk } from '../torture/disk.ts';
+
+/** Appends steps of 3 KiB, a few at once. @returns the numbers of those that were taken */
+async function append(journal: StepJournal, from: number, count: number): Promise<readonly number[]> {
+  const steps = Array.from({ length: count }, (_, n) => from + n);
+  const taken = await Promise.allSettled(
+    steps.map((step) => journal.append({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), documents: {} })),
+  );
+  return steps.filter((_, n) => taken[n]?.status === 'fulfilled');
+}
+
+const stepsIn = async (journal: StepJournal): Promise<readonly number[]> =>
+  (await journal.after('w', 0)).map(({ step }) => step);
+
+it.skipIf(process.getuid?.() !== 0)(
+  'a disk that is full again and again: what was acknowledged is there, also after the gateway came back',
+  async (context) => {
+    const disk = await makeDisk();
+    try {
+      if (disk.fill === null) return context.skip('this machine lets nobody mount a file system');
+      const folder = join(disk.folder, 'journal');
+      const journal = await openStepJournal(folder);
+      await journal.remember({ installId: 'i', gatewayId: 'g' });
+      const acknowledged: number[] = [];
+      let next = 1;
+      for (let round = 0; round < 8; round += 1) {
+        // Room for some of what comes, and a place in the middle of a step where it ends.
+        disk.fill(4096 * (round + 1));
+        for (let group = 0; group < 4; group += 1, next += 5) acknowledged.push(...(await append(journal, next, 5)));
+        await expect(journal.check()).rejects.toThrow();
+        disk.empty();
+        await journal.check();
+        for (let group = 0; group < 2; group += 1, next += 5) acknowledged.push(...(await append(journal, next, 5)));
+      }
+      expect(acknowledged.length).toBeGreaterThan(80);
+      expect(acknowledged.length).toBeLessThan(next - 1);
+      expect(await stepsIn(journal)).toEqual(expect.arrayContaining(acknowledged));
+      await journal.close();
+      const again = await openStepJournal(folder);
+      expect(await stepsIn(again)).toEqual(expect.arrayContaining(acknowledged));
+      expect(again.heads().get('w')?.step).toBe(acknowledged.at(-1));
+      await again.close();
+    } finally {
+      await disk.remove();
+    }
+  },
+);
+
+it('keeps about 32 MB, the newest', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const journal = await openStepJournal(folder);
+    const redo = 'x'.repeat(1024 * 1024);
+    for (let step = 1; step <= 60; step += 1)
+      await journal.append({ workspace: 'w', step, at: step, redo, documents: {} });
+    const kept = await stepsIn(journal);
+    expect(kept.at(-1)).toBe(60);
+    expect(kept).toEqual(kept.map((_, n) => 60 - kept.length + 1 + n));
+    expect(kept.length).toBeGreaterThanOrEqual(24);
+    expect(kept.length).toBeLessThan(40);
+    await journal.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
