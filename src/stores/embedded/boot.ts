@@ -120,8 +120,9 @@ export function bootStore(path: string, open: OpenDatabase, clock: (() => number
     // No time is told again after a boot: what was admitted before it is known by its time.
     const start = told.boots === 0 ? told.clock : told.clock + 1;
     const storeClock = clock === null ? createStoreClock(start) : wrapClock(start, clock);
-    inTransaction(database, session, storeClock(), () => session.meta.boot(mark.epoch));
-    session.leftOvers.recover(start);
+    const now = storeClock();
+    inTransaction(database, session, now, () => session.meta.boot(mark.epoch));
+    session.leftOvers.recover(start, now - start);
     writeInstallMark(path, { ...mark, commits: session.meta.get().commits });
     return { ...opened, clock: storeClock };
   } catch (error) {

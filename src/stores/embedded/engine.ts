@@ -112,6 +112,8 @@ function runEngine(
   first: Booted,
 ): Engine {
   const { path } = options;
+  // What this process has sent is still under way when the file is opened anew: its clock goes on, whatever the machine's says.
+  const clock = options.clock ?? (first.kind === 'open' ? first.clock : null);
   const installId = first.kind === 'open' ? first.mark.installId : first.installId;
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
   let state: State = enter(first);
@@ -263,7 +265,7 @@ function runEngine(
   function reopenAfter(waitMs: number): void {
     reopenTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, options.clock));
+        state = enter(bootStore(path, open, clock));
         listener.onHealth(health);
         listener.onKeysChanged(null);
       } catch (error) {

@@ -19,8 +19,12 @@ const AT_ONCE = 100;
 export interface LeftOvers {
   /** The store as steps see it: no left-over among what executes. */
   readonly view: StepView;
-  /** What executes and was admitted before `bootedAt` (ms) is left over. */
-  recover(bootedAt: number): void;
+  /**
+   * What executes and was admitted before `bootedAt` (ms) is left over.
+   * @param unwatchedMs what the clock says has gone by since the store was last written. Somebody may have set it: this
+   * time does not count for what was under way
+   */
+  recover(bootedAt: number, unwatchedMs: number): void;
   /** Declares some. @returns how many; fewer than `limit`: none is left */
   declare(limit: number): number;
   page(workspace: string, filter: EffectFilter): Page<EffectRecord>;
@@ -43,10 +47,13 @@ export function openLeftOvers(
   let bootedAt: number | null = null;
   /** `null` where none is left. */
   let before: number | null = null;
+  let unwatched = 0;
 
   function declared(effect: EffectRecord): EffectRecord {
     if (before === null || effect.life.state !== 'executing' || effect.life.lease.admittedAt >= before) return effect;
-    const plan = loseLeaseStep(recorded, effect, true);
+    const { lease } = effect.life;
+    const life = { ...effect.life, lease: { ...lease, quiesceUntil: lease.quiesceUntil + unwatched } };
+    const plan = loseLeaseStep(recorded, { ...effect, life }, true);
     return plan === null ? effect : apply(effect.workspace, plan);
   }
 
@@ -105,7 +112,8 @@ export function openLeftOvers(
 
   return {
     view,
-    recover(at) {
+    recover(at, unwatchedMs) {
+      unwatched = unwatchedMs;
       bootedAt = at;
       before = at;
     },
