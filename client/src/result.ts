@@ -32,7 +32,7 @@ export interface Mismatch {
   readonly current: Json;
 }
 
-/** A budget as the agent may see it: numbers for its own, only a level for those that it shares. */
+/** A budget as the agent may see it: numbers and a level for its own, only the level for those that it shares. */
 export type Budget =
   | {
       readonly budget: string;
@@ -41,6 +41,8 @@ export type Budget =
       readonly spent: number;
       readonly held: number;
       readonly remaining: number;
+      /** `low` from the policy's `warn_at` percent of use on. */
+      readonly level: 'ok' | 'low' | 'exhausted';
       /** RFC 3339; `null` for rolling windows. */
       readonly resetsAt: string | null;
     }

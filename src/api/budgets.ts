@@ -1,3 +1,4 @@
+import { WARN_AT } from '../effects/answer.ts';
 import type { BudgetRow } from '../effects/controls.ts';
 import { type Json, type JsonObject } from '../effects/json.ts';
 import { budgetToWire } from '../effects/render.ts';
@@ -28,23 +29,31 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
       const { ws } = request.params;
       const { view } = callerOf(request);
       const rows = await ports.store.budgets(ws);
-      if (view.kind !== 'own') return { budgets: rows.map((row) => rowToWire(row)) };
+      const { set } = ports.policies();
+      if (view.kind !== 'own') return { budgets: rows.map((row) => rowToWire(row, set)) };
       const agent = ports.directory.agent(ws, view.agentId);
       if (agent === null) return { budgets: [] };
-      const { set } = ports.policies();
       const budgets: Json[] = [];
       for (const row of rows) {
         const sharing = sharingWith(agent, row, set);
-        if (sharing === 'own') budgets.push(rowToWire(row));
-        else if (sharing === 'shared') budgets.push(budgetToWire({ row, sharing }, true));
+        if (sharing === 'own') budgets.push(rowToWire(row, set));
+        else if (sharing === 'shared') budgets.push(budgetToWire({ row, sharing, warnAt: warnAtOf(row, set) }, true));
       }
       return { budgets };
     },
   );
 }
 
-function rowToWire(row: BudgetRow): JsonObject {
-  return { ...budgetToWire({ row, sharing: 'own' }, false), bucket: row.bucket, window: row.window };
+function warnAtOf(row: BudgetRow, set: CompiledPolicies): number {
+  return budgetOf(row.budget, set)?.warnAt ?? WARN_AT;
+}
+
+function rowToWire(row: BudgetRow, set: CompiledPolicies): JsonObject {
+  return {
+    ...budgetToWire({ row, sharing: 'own', warnAt: warnAtOf(row, set) }, false),
+    bucket: row.bucket,
+    window: row.window,
+  };
 }
 
 /**

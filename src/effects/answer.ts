@@ -24,14 +24,25 @@ export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
   };
 }
 
+/** Percent of use from which a budget's level is `low` where policy does not say. */
+export const WARN_AT = 80;
+
 /** Budgets with how much of them the caller may see, by the verdict's obligations. */
 export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): readonly ShownBudget[] {
   const own = new Set<string>();
+  const warnAt = new Map<string, number>();
   if (verdict.kind === 'permit') {
-    for (const obligation of verdict.obligations)
-      if (obligation.kind === 'budget' && obligation.sharing === 'own') own.add(obligation.budget);
+    for (const obligation of verdict.obligations) {
+      if (obligation.kind !== 'budget') continue;
+      if (obligation.sharing === 'own') own.add(obligation.budget);
+      if (obligation.warnAt !== undefined) warnAt.set(obligation.budget, obligation.warnAt);
+    }
   }
-  return rows.map((row) => ({ row, sharing: own.has(row.budget) ? 'own' : 'shared' }));
+  return rows.map((row) => ({
+    row,
+    sharing: own.has(row.budget) ? 'own' : 'shared',
+    warnAt: warnAt.get(row.budget) ?? WARN_AT,
+  }));
 }
 
 /** Budgets as they stand once an attempt's holds are posted or given back: what admission saw, moved on by them. */

@@ -11,6 +11,8 @@ import type { UpstreamResponse } from './upstream.ts';
 export interface ShownBudget {
   readonly row: BudgetRow;
   readonly sharing: 'own' | 'shared';
+  /** Percent of use from which its level is `low`. */
+  readonly warnAt: number;
 }
 
 interface OutcomeBase {

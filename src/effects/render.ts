@@ -141,12 +141,13 @@ export function approvalToWire(approval: ApprovalRecord, publicUrl: string): Jso
   };
 }
 
-/** A budget as an answer shows it: figures, or for an agent's shared budgets a level. */
-export function budgetToWire({ row, sharing }: ShownBudget, forAgent: boolean): JsonObject {
+/** A budget as an answer shows it: figures and a level, or for an agent's shared budgets the level alone. */
+export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: boolean): JsonObject {
   const remaining = Math.max(0, row.limit - row.spent - row.held);
   const resets = row.resetsAt === null ? null : new Date(row.resetsAt).toISOString();
+  const used = row.limit - remaining;
+  const level = remaining === 0 ? 'exhausted' : used * 100 >= row.limit * warnAt ? 'low' : 'ok';
   if (forAgent && sharing === 'shared') {
-    const level = remaining === 0 ? 'exhausted' : remaining * 5 < row.limit ? 'low' : 'ok';
     return { budget: row.budget, unit: row.unit, level, resets_at: resets };
   }
   return {
@@ -156,6 +157,7 @@ export function budgetToWire({ row, sharing }: ShownBudget, forAgent: boolean): 
     spent: row.spent,
     held: row.held,
     remaining,
+    level,
     resets_at: resets,
   };
 }

@@ -27,6 +27,8 @@ export type Obligation =
       readonly sharing: 'own' | 'shared';
       readonly window: BudgetWindow;
       readonly limit: number;
+      /** Percent of use from which its level is `low`, where policy says so. */
+      readonly warnAt?: number;
       /** Units to hold; `null` when the amount is absent, negative, fractional or out of range (`amount_invalid`). */
       readonly amount: number | null;
     }

@@ -49,7 +49,7 @@ export function compileBudget(options: {
   const windowAt = per === undefined ? rollingWindow(ms) : calendarWindow(per, zone);
   const window = per === undefined ? `rolling ${ms}` : `${per} ${zone}`;
   return {
-    budget: { id, unit: source.unit, by, windowAt, limit },
+    budget: { id, unit: source.unit, by, windowAt, limit, warnAt: source.warn_at ?? null },
     definition: { budget: id, unit: source.unit, window, reset: source.reset ?? false },
   };
 }

@@ -51,6 +51,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         window: budget.windowAt(input.now),
         limit,
         amount: wholeAmount(source.amount(input)),
+        ...(budget.warnAt === null ? null : { warnAt: budget.warnAt }),
       };
     }
     case 'rate_limit': {

@@ -66,6 +66,8 @@ export interface CompiledBudget {
   readonly unit: string;
   readonly by: Bucketing;
   readonly windowAt: WindowAt;
+  /** Percent of use from which its level is `low`; `null`: as for budgets that do not say. */
+  readonly warnAt: number | null;
   readonly limit: CountOf;
 }
 

@@ -228,7 +228,11 @@ const Budget = Type.Object(
     rolling: Type.Optional(duration('Sliding window, instead of per')),
     limit: count(0, 'Units within the window'),
     warn_at: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 100, description: 'Percent at which readers are warned' }),
+      Type.Integer({
+        minimum: 1,
+        maximum: 100,
+        description: 'Percent of use from which its level is low; 80 where it is not said',
+      }),
     ),
     reset: Type.Optional(
       Type.Boolean({ description: 'Forget what was spent when unit or window have changed since the last version' }),

@@ -336,7 +336,7 @@ rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
       '{ budget: { use: b, amount: $fee } }',
     );
     expect(granted(judge(set))).toMatchObject([
-      { sharing: 'shared', window: { kind: 'rolling', ms: 604_800_000 }, limit: 70, amount: 3 },
+      { sharing: 'shared', window: { kind: 'rolling', ms: 604_800_000 }, limit: 70, amount: 3, warnAt: 80 },
     ]);
     expect(granted(judge(set, { agent: { ...BOT, team: 'x' } }))).toMatchObject([{ bucket: '["x"]', limit: 7 }]);
     expect(set.budgets).toEqual([{ budget: 's/b', unit: 'call', window: 'rolling 604800000', reset: true }]);

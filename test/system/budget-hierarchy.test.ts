@@ -134,7 +134,7 @@ describe('agent, team and workspace: all of them, or none', () => {
     expect(seen).toMatch(/\b1000\b/);
 
     const own = (await world.get('/budgets', world.keys.bot)).body.budgets;
-    expect(own.map((row: Record<string, unknown>) => [row['budget'], row['level'] ?? row['remaining']])).toEqual(
+    expect(own.map((row: Record<string, unknown>) => [row['budget'], row['remaining'] ?? row['level']])).toEqual(
       expect.arrayContaining([
         ['money/agent', 400],
         ['money/team', 'low'],
