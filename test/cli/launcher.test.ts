@@ -133,3 +133,36 @@ test('a command that leaves something open ends all the same', async () => {
   age();
   expect(await launch('x')).toMatchObject({ code: 1, out: 'open x\n' });
 });
+
+test('npm start is the gateway’s own process in the end: who stops npm stops the gateway', async () => {
+  writeFileSync(
+    join(home, 'src', 'main.ts'),
+    `export function main(): Promise<number> {\n  console.log('pid', process.pid);\n  setInterval(() => undefined, 1000);\n  return new Promise(() => undefined);\n}\n`,
+  );
+  age();
+  const npm = spawn('npm', ['start'], { cwd: home, stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => npm.on('close', resolve));
+  let out = '';
+  for await (const chunk of npm.stdout) {
+    out += String(chunk);
+    if (/pid \d+\n/.test(out)) break;
+  }
+  const pid = Number(/pid (\d+)\n/.exec(out)?.[1]);
+  expect(() => process.kill(pid, 0)).not.toThrow();
+  npm.kill('SIGTERM');
+  try {
+    await ended;
+    await expect.poll(() => isRunning(pid), { timeout: 5_000 }).toBe(false);
+  } finally {
+    if (isRunning(pid)) process.kill(pid, 'SIGKILL');
+  }
+});
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
