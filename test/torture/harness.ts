@@ -159,7 +159,11 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
       upstream,
       rig: stand,
       random: route,
-      report: (what, op) => tell(`${what}: ${op.key} ${JSON.stringify(clients.seen.get(op.key))}`),
+      report(what, op) {
+        const answers = clients.seen.get(op.key) ?? [];
+        const told = answers.map(({ decision, effectId, attempt }) => `${decision} (${effectId}, attempt ${attempt})`);
+        tell(`${what}: ${op.key} was told ${told.join(', ')}`);
+      },
     });
     for (const fault of clients.faults()) tell(`faulty answer: ${fault}`);
     for (const [complaint, times] of tallied(stand.complaints())) tell(`gateway, ${times} times: ${complaint}`);

@@ -14,7 +14,7 @@ export const FAULTS: Readonly<Record<string, number>> = {
 };
 
 /** How late the upstream is when it is late, ms: later than a call waits, sooner than `max_processing`. */
-export const LATE_MS = 500;
+export const LATE_MS = 1000;
 
 /** One of the agents has a budget that does not reach for all it asks for. */
 export type AgentName = 'rich' | 'poor';
@@ -76,7 +76,7 @@ tools:
     request: { method: POST, path: "/v1/bookings/{op}", body: [amount] }
     params_schema: { type: object, required: [op, amount], properties: { op: { type: string }, amount: { type: integer } }, additionalProperties: false }
     timeout: 300ms
-    max_processing: 1s
+    max_processing: 1500ms
     outcomes: { failed: [503] }
 telemetry: { log_level: error }
 `,
