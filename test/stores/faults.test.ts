@@ -232,7 +232,7 @@ describe('a folder of another version', () => {
     ['an index is missing', 'DROP INDEX effects_key', "'effects_key'"],
   ])('is refused with what to do: %s', async (_case, sql, name) => {
     // SQLite drops no column that an index is on.
-    await alter(sql.includes('DROP COLUMN') ? `DROP INDEX effects_agent; ${sql}` : sql);
+    await alter(sql.includes('DROP COLUMN') ? `DROP INDEX effects_list; ${sql}` : sql);
     const said = expect.objectContaining({
       name: 'StoreUnavailable',
       message: expect.stringMatching(new RegExp(`${path}.*another version.*${name}.*move the whole folder away`)),

@@ -73,7 +73,7 @@ it(`with ${IN_FLIGHT} effects in flight a restart answers each as unknown from t
 
   // What comes anew is served meanwhile.
   const database = (await loadDriver())(join(gateway.dataFolder, 'store.db'));
-  const executing = database.prepare("SELECT count(*) AS rows FROM effects WHERE state = 'executing'");
+  const executing = database.prepare('SELECT count(*) AS rows FROM running');
   const times: number[] = [];
   let committed = 0;
   await until(async () => {

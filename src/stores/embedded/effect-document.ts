@@ -57,9 +57,6 @@ type LifeTuple = readonly [
   uses: readonly PoolUse[],
   stages: readonly StageTuple[],
 ];
-/** SQL for when an executing effect was admitted, ms; reads {@link LifeTuple}. */
-export const ADMITTED_AT = "json_extract(life, '$[1].lease.admittedAt')";
-
 /** On what terms: these too stay while the attempt runs, but the admission makes them. */
 type TermsTuple = readonly [trace: VerdictTrace, holds: readonly HoldTuple[]];
 

@@ -1,22 +1,11 @@
 import { decisionOf } from '../../effects/effect-decision.ts';
-import type { Decision } from '../../effects/decision.ts';
-import type { EffectRecord, EffectState, Tombstone } from '../../effects/effect.ts';
+import type { EffectRecord, Lease, Tombstone } from '../../effects/effect.ts';
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { AdmitRequest, EffectFilter, Page } from '../../effects/store.ts';
-import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
+import type { SqlDatabase, SqlRow } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
-import {
-  ADMITTED_AT,
-  decodeCall,
-  decodeEffect,
-  encodeCall,
-  encodeLife,
-  encodeTerms,
-  sameCall,
-} from './effect-document.ts';
-
-/** State of a row whose record is gone; its document is a tombstone. */
-const TOMBSTONE = 'tombstone';
+import { decodeCall, decodeEffect, encodeCall, encodeLife, encodeTerms, sameCall } from './effect-document.ts';
+import { readPage, TOMBSTONE } from './effects-page.ts';
 
 /** A record and where it stands. */
 interface Placed {
@@ -56,6 +45,8 @@ export interface EffectsTable {
   removeTombstones(before: number, limit: number): number;
   /** Has the text of the call that the next step asks for, so that the effect it makes need not be written as text. */
   expect(request: AdmitRequest, call: string | null): void;
+  /** Writes what was gathered in memory. */
+  flush(): void;
   /** To be called between steps: what was looked up is looked up again. */
   endStep(): void;
   /** Forgets what is cached: the transaction was rolled back, or another process wrote. */
@@ -64,28 +55,42 @@ export interface EffectsTable {
 
 /** Effects and tombstones. Executing effects are cached: their owner is about to settle them. */
 export function openEffectsTable(database: SqlDatabase): EffectsTable {
-  const columns = 'n, workspace, state, call, terms, life';
-  const byKey = database.prepare(`SELECT ${columns} FROM effects WHERE workspace = ? AND key = ?`);
-  const byId = database.prepare(`SELECT ${columns} FROM effects WHERE id = ?`);
+  // What has become of an effect stands in `lives`; without a row there it executes.
+  const columns = 'n, workspace, state, call, terms, coalesce(lives.life, effects.life) AS life';
+  const from = 'FROM effects LEFT JOIN lives USING (n)';
+  const byKey = database.prepare(`SELECT ${columns} ${from} WHERE key = ? AND workspace = ?`);
+  const byId = database.prepare(`SELECT ${columns} ${from} WHERE id = ?`);
   const insert = database.prepare(
-    'INSERT INTO effects (id, workspace, key, state, decision, at, tool, agent, created, call, terms, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    'INSERT INTO effects (id, workspace, key, tool, agent, created, call, terms, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
   );
-  const update = database.prepare('UPDATE effects SET state = ?, decision = ?, at = ?, life = ? WHERE n = ?');
   const setCall = database.prepare('UPDATE effects SET tool = ?, agent = ?, call = ?, terms = ? WHERE n = ?');
+  const setAttempt = database.prepare('UPDATE effects SET life = ? WHERE n = ?');
   const setKey = database.prepare('UPDATE effects SET key = ? WHERE n = ?');
-  const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE workspace = ? AND key = ?');
+  const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE key = ? AND workspace = ?');
+  const insertLife = database.prepare('INSERT INTO lives (n, state, decision, at, life) VALUES (?, ?, ?, ?, ?)');
+  const setLife = database.prepare('UPDATE lives SET state = ?, decision = ?, at = ?, life = ? WHERE n = ?');
+  const removeLife = database.prepare('DELETE FROM lives WHERE n = ?');
+  const start = database.prepare(
+    'INSERT OR REPLACE INTO running (n, ends, admitted) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)',
+  );
+  const end = database.prepare('DELETE FROM running WHERE n IN (SELECT value FROM json_each(?))');
+  const byEnd = database.prepare(
+    'SELECT call FROM running JOIN effects USING (n) WHERE ends <= ? ORDER BY ends LIMIT ?',
+  );
+  const byAdmission = database.prepare('SELECT call FROM running JOIN effects USING (n) WHERE admitted < ? LIMIT ?');
   const byState = database.prepare(
-    'SELECT call, terms, life FROM effects WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
+    'SELECT call, terms, lives.life FROM lives JOIN effects USING (n) WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
   );
-  const byAdmission = database.prepare(
-    `SELECT call FROM effects INDEXED BY effects_state WHERE state = 'executing' AND ${ADMITTED_AT} < ? LIMIT ?`,
-  );
-  const bury = database.prepare("UPDATE effects SET state = ?, call = '', terms = '', life = ? WHERE id = ?");
-  const remove = database.prepare('DELETE FROM effects WHERE id = ?');
-  const expired = database.prepare('SELECT n FROM effects WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
+  const placeOf = database.prepare('SELECT n FROM effects WHERE id = ?');
+  const empty = database.prepare("UPDATE effects SET call = '', terms = '', life = '' WHERE n = ?");
+  const bury = database.prepare('UPDATE lives SET state = ?, life = ? WHERE n = ?');
+  const expired = database.prepare('SELECT n FROM lives WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
   const removeRow = database.prepare('DELETE FROM effects WHERE n = ?');
 
   const executing = new Map<string, Placed>();
+  /** Attempts that this transaction began and ended: written at its end, all at once. */
+  const started = new Map<number, Lease>();
+  const ended = new Set<number>();
   /** What this step has looked at or written, by effect id. */
   const seen = new Map<string, Placed | { readonly n: number; readonly record: null }>();
   /** A key that this step has found bound to nothing. */
@@ -116,9 +121,22 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     return sameCall(expected.request, record) ? expected.call : encodeCall(record);
   }
 
+  function flush(): void {
+    if (ended.size > 0) end.run(JSON.stringify([...ended]));
+    if (started.size > 0)
+      start.run(JSON.stringify(Array.from(started, ([n, { leaseEnd, admittedAt }]) => [n, leaseEnd, admittedAt])));
+    ended.clear();
+    started.clear();
+  }
+
+  function removeBoth(n: number): void {
+    removeLife.run(n);
+    removeRow.run(n);
+  }
+
   return {
     binding(workspace, key) {
-      const place = [columnText(workspace), columnText(key)] as const;
+      const place = [columnText(key), columnText(workspace)] as const;
       const found = read(byKey.get(...place));
       free = found === null ? place.join('\0') : null;
       return found;
@@ -138,70 +156,86 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     },
     put({ record, binding }) {
       const { id, life } = record;
-      // A record that the step has not looked at is a new one.
-      const there = seen.get(id);
-      const before = there?.record ?? null;
       const key = columnText(record.idempotencyKey);
       const workspace = columnText(record.workspace);
       const tool = columnText(record.action.tool);
       const agent = columnText(record.actor.agentId);
-      if (binding === 'bind' && free !== `${workspace}\0${key}`) clearKey.run(workspace, key);
+      if (binding === 'bind' && free !== `${key}\0${workspace}`) clearKey.run(key, workspace);
       free = null;
+      const text = encodeLife(record);
+      const attempt = life.state === 'executing' ? text : '';
+      // A record that the step has not looked at is a new one.
+      const there = seen.get(id);
+      const before = there?.record ?? null;
       let n = there?.n;
       if (n === undefined) {
         const bound = binding === 'bind' ? key : null;
-        const { createdAt } = record;
-        const [decision, at] = [decisionOf(record), searchedTime(record)];
-        n = insert.run(
-          columnText(id),
-          workspace,
-          bound,
-          life.state,
-          decision,
-          at,
-          tool,
-          agent,
-          createdAt,
-          callOf(record),
-          encodeTerms(record),
-          encodeLife(record),
-        );
+        const texts = [callOf(record), encodeTerms(record), attempt] as const;
+        n = insert.run(columnText(id), workspace, bound, tool, agent, record.createdAt, ...texts);
+        if (life.state !== 'executing') insertLife.run(n, life.state, decisionOf(record), settledAt(record), text);
       } else {
-        update.run(life.state, decisionOf(record), searchedTime(record), encodeLife(record), n);
-        if (before === null || !isSameAttempt(record, before)) {
+        if (before === null || !isSameAttempt(record, before))
           setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
-        }
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
+        const ran = before?.life.state === 'executing';
+        if (life.state === 'executing') {
+          setAttempt.run(attempt, n);
+          if (!ran) removeLife.run(n);
+        } else if (ran) {
+          insertLife.run(n, life.state, decisionOf(record), settledAt(record), text);
+        } else {
+          setLife.run(life.state, decisionOf(record), settledAt(record), text, n);
+        }
       }
       const placed: Placed = { n, record };
       seen.set(id, placed);
-      if (life.state === 'executing') executing.set(id, placed);
-      else executing.delete(id);
+      if (life.state === 'executing') {
+        executing.set(id, placed);
+        started.set(n, life.lease);
+      } else if (executing.delete(id) || before?.life.state === 'executing') {
+        started.delete(n);
+        ended.add(n);
+      }
     },
-    page: (workspace, filter, lostBefore) => readPage(database, workspace, filter, lostBefore),
-    executing: (at, limit) => byState.all('executing', at, limit).map(nameOf),
-    admittedBefore: (at, limit) => byAdmission.all(at, limit).map(nameOf),
+    page(workspace, filter, lostBefore) {
+      flush();
+      return readPage(database, workspace, filter, lostBefore);
+    },
+    executing(at, limit) {
+      flush();
+      return byEnd.all(at, limit).map(nameOf);
+    },
+    admittedBefore(at, limit) {
+      flush();
+      return byAdmission.all(at, limit).map(nameOf);
+    },
     settledBefore: (state, before, limit) => byState.all(state, before - 1, limit).map((row) => decodeEffect(row)),
     bury(tombstone) {
-      bury.run(TOMBSTONE, JSON.stringify(tombstone), columnText(tombstone.id));
+      const n = integer(placeOf.get(columnText(tombstone.id))?.['n']);
+      empty.run(n);
+      bury.run(TOMBSTONE, JSON.stringify(tombstone), n);
     },
     remove(id) {
-      remove.run(columnText(id));
+      const row = placeOf.get(columnText(id));
+      if (row !== undefined) removeBoth(integer(row['n']));
     },
     removeTombstones(before, limit) {
       const rows = expired.all(TOMBSTONE, before, limit);
-      for (const row of rows) removeRow.run(integer(row['n']));
+      for (const row of rows) removeBoth(integer(row['n']));
       return rows.length;
     },
     expect(request, call) {
       expected = call === null ? null : { request, call };
     },
+    flush,
     endStep() {
       seen.clear();
       free = null;
     },
     forget() {
       executing.clear();
+      started.clear();
+      ended.clear();
       seen.clear();
     },
   };
@@ -217,12 +251,12 @@ function isSameAttempt(a: EffectRecord, b: EffectRecord): boolean {
   return sameCall(a, b) && a.trace === b.trace && a.holds === b.holds;
 }
 
-function searchedTime({ life, createdAt }: EffectRecord): number {
+/** When an effect came to what it is; `created` where it waits. */
+function settledAt({ life, createdAt }: EffectRecord): number {
   switch (life.state) {
     case 'pending_approval':
-      return createdAt;
     case 'executing':
-      return life.lease.leaseEnd;
+      return createdAt;
     case 'committed':
     case 'failed':
     case 'unknown':
@@ -230,91 +264,4 @@ function searchedTime({ life, createdAt }: EffectRecord): number {
     case 'denied':
       return life.at;
   }
-}
-
-/** States that few effects are in at a time: searched by state; the others by agent, tool or time. */
-const RARE: readonly EffectState[] = ['pending_approval', 'executing', 'unknown', 'rejected'];
-
-/** Decisions that say the state of an effect which may be lost. */
-const STATE_OF: Readonly<Partial<Record<Decision, EffectState>>> = {
-  in_progress: 'executing',
-  unknown_effect: 'unknown',
-};
-
-/** Newest first: rows stand in the order in which effects were made, and the store's time never goes back. */
-function readPage(
-  database: SqlDatabase,
-  workspace: string,
-  filter: EffectFilter,
-  lostBefore: number | null,
-): Page<EffectRecord> {
-  const where = ['workspace = ?', `state <> '${TOMBSTONE}'`];
-  const values: SqlValue[] = [columnText(workspace)];
-  const ask = (condition: string, ...operands: SqlValue[]): void => {
-    where.push(condition);
-    values.push(...operands);
-  };
-  let index = 'INDEXED BY effects_created';
-  let order = 'created DESC, n DESC';
-  if (filter.tool !== null) [index, order] = ['INDEXED BY effects_tool', 'n DESC'];
-  if (filter.agentId !== null) [index, order] = ['INDEXED BY effects_agent', 'n DESC'];
-  const askState = (state: EffectState | null, otherwise: string, value: string): void => {
-    if (lostBefore !== null && state === 'executing') ask(`state = 'executing' AND ${ADMITTED_AT} >= ?`, lostBefore);
-    else if (lostBefore !== null && state === 'unknown')
-      ask(`(state = 'unknown' OR state = 'executing' AND ${ADMITTED_AT} < ?)`, lostBefore);
-    else ask(otherwise, value);
-  };
-  if (filter.state !== null && RARE.includes(filter.state)) {
-    // Their places come from the index alone and stand in order: only rows of this page are read, however many there are.
-    [index, order] = ['NOT INDEXED', 'n DESC'];
-    const states = lostBefore !== null && filter.state === 'unknown' ? "'unknown', 'executing'" : `'${filter.state}'`;
-    ask(`n IN (SELECT n FROM effects INDEXED BY effects_state WHERE state IN (${states}))`);
-  }
-  if (filter.state !== null) askState(filter.state, 'state = ?', filter.state);
-  if (filter.decision !== null) askState(STATE_OF[filter.decision] ?? null, 'decision = ?', filter.decision);
-  if (filter.tool !== null) ask('tool = ?', columnText(filter.tool));
-  if (filter.agentId !== null) ask('agent = ?', columnText(filter.agentId));
-  if (filter.since !== null) {
-    ask('created >= ?', filter.since);
-    // Rows stand in order of time: this bounds the search along every index.
-    ask(
-      'n >= coalesce((SELECT n FROM effects INDEXED BY effects_created WHERE workspace = ? AND created >= ? ORDER BY created, n LIMIT 1), 0)',
-      columnText(workspace),
-      filter.since,
-    );
-  }
-  if (filter.until !== null) {
-    ask('created < ?', filter.until);
-    ask(
-      'n <= coalesce((SELECT n FROM effects INDEXED BY effects_created WHERE workspace = ? AND created < ? ORDER BY created DESC, n DESC LIMIT 1), 0)',
-      columnText(workspace),
-      filter.until,
-    );
-  }
-  const cursor = parseCursor(filter.cursor);
-  if (cursor !== null) {
-    ask('n < ?', cursor.n);
-    ask('created <= ?', cursor.created);
-  }
-  const rows = database
-    .prepare(
-      `SELECT n, created, call, terms, life FROM effects ${index} WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
-    )
-    .all(...values, filter.limit + 1);
-  const shown = rows.slice(0, filter.limit);
-  const last = shown.at(-1);
-  return {
-    items: shown.map((row) => decodeEffect(row)),
-    next:
-      rows.length > filter.limit && last !== undefined
-        ? `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`
-        : null,
-  };
-}
-
-/** A cursor that this store did not make begins at the start. */
-function parseCursor(cursor: string | null): { readonly created: number; readonly n: number } | null {
-  const match = /^([0-9a-z]{1,11})\.([0-9a-z]{1,11})$/.exec(cursor ?? '');
-  if (match === null) return null;
-  return { created: Number.parseInt(match[1] ?? '', 36), n: Number.parseInt(match[2] ?? '', 36) };
 }

@@ -5,9 +5,10 @@ import { integer, text } from './document.ts';
 const SCHEMA_VERSION = 1;
 
 /**
- * One row per effect: its record as three documents (`effect-document.ts`), only the searched columns beside it; one ledger row per step.
- * `effects.key` is the idempotency key while it is bound to the row, else NULL. `effects.at` is the end of the lease
- * while the effect executes, else the time at which it was settled.
+ * An effect is a row of `effects`: what was asked for, on what terms, and the attempt while it executes. What has become
+ * of it otherwise is a row of `lives`, so that settling adds a row and leaves the other as it is; what executes stands in
+ * `running`. One ledger row per step. `effects.key` is the idempotency key while it is bound to the row, else NULL.
+ * `lives.at` is the time at which it was settled, `running.ends` the end of the lease.
  * `tallies` are budget rows and rates; a rolling one is the sum of its `slots`.
  */
 const TABLES = `
@@ -25,9 +26,6 @@ CREATE TABLE effects (
   id TEXT NOT NULL,
   workspace TEXT NOT NULL,
   key TEXT,
-  state TEXT NOT NULL,
-  decision TEXT NOT NULL,
-  at INTEGER NOT NULL,
   tool TEXT NOT NULL,
   agent TEXT NOT NULL,
   created INTEGER NOT NULL,
@@ -36,11 +34,17 @@ CREATE TABLE effects (
   life TEXT NOT NULL
 );
 CREATE UNIQUE INDEX effects_id ON effects (id);
-CREATE UNIQUE INDEX effects_key ON effects (workspace, key) WHERE key IS NOT NULL;
-CREATE INDEX effects_state ON effects (state, at);
-CREATE INDEX effects_created ON effects (workspace, created);
-CREATE INDEX effects_agent ON effects (workspace, agent);
-CREATE INDEX effects_tool ON effects (workspace, tool);
+CREATE UNIQUE INDEX effects_key ON effects (key, workspace) WHERE key IS NOT NULL;
+CREATE INDEX effects_list ON effects (workspace, created, agent, tool);
+CREATE TABLE lives (
+  n INTEGER PRIMARY KEY,
+  state TEXT NOT NULL,
+  decision TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  life TEXT NOT NULL
+);
+CREATE INDEX lives_state ON lives (state, at);
+CREATE TABLE running (n INTEGER PRIMARY KEY, ends INTEGER NOT NULL, admitted INTEGER NOT NULL);
 CREATE TABLE ledger (
   n INTEGER PRIMARY KEY,
   workspace TEXT NOT NULL,

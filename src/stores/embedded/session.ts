@@ -161,6 +161,7 @@ export function openSession(plain: SqlDatabase): Session {
     apply,
     append,
     flush() {
+      effects.flush();
       tallies.flush();
       meta.tick(now);
     },
