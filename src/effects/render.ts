@@ -163,7 +163,9 @@ export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: bo
 }
 
 function links(outcome: RunOutcome, self: string, publicUrl: string): JsonObject {
-  const all: Record<string, string> = { effect: self, docs: `${publicUrl}/docs/errors/${outcome.reason.code}` };
+  const all: Record<string, string> = { docs: `${publicUrl}/docs/errors/${outcome.reason.code}` };
+  // What was refused at a door, or of a key without workspace, is an event of the ledger and no effect to be read.
+  if (outcome.idempotencyKey !== '' && outcome.workspace !== '') all['effect'] = self;
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') all['receipt'] = `${self}/receipt`;
   if (outcome.decision === 'unknown_effect') all['resolve'] = `${self}/resolve`;
   return all;

@@ -349,7 +349,10 @@ describe('refused before anything is sent', () => {
         403,
         'denied_policy',
       ]);
-      if (method !== 'HEAD') expect(answer.body.reason.code).toBe('route_not_declared');
+      if (method === 'HEAD') continue;
+      expect(answer.body.reason.code).toBe('route_not_declared');
+      // There is no effect to be read: a link would lead nowhere.
+      expect(Object.keys(answer.body.links)).toEqual(['docs']);
     }
     expect(await arrived()).toBe(before);
     const last = (await world.store.ledger('demo', 0, 10_000)).filter(
