@@ -126,12 +126,28 @@ describe('durability: replica', () => {
     expect((await ready(fleet)).body.store.durability).toBe('replica');
     const before = await fleet.upstream.counts();
     replicas[0]!.signal('SIGSTOP');
-    const call = refund();
-    const answer = await fleet.run(0, call);
-    expect([answer.status, answer.body.decision]).not.toContain('committed');
+    const calls = Array.from({ length: 5 }, () => refund());
+    const answers = await Promise.all(calls.map((call) => fleet.run(0, call)));
+    for (const answer of answers) {
+      expect(answer.status).toBe(503);
+      expect(answer.headers.get('retry-after')).toMatch(/^\d+$/);
+    }
+    // Nor later, for as long as nothing can be confirmed; `/readyz` says why.
+    await expectNothingLeaves(fleet);
+    expect(JSON.stringify((await ready(fleet)).body.parts)).toContain('replicas');
     expect(await fleet.upstream.counts()).toEqual(before);
     replicas[0]!.signal('SIGCONT');
-    await until(async () => (await fleet.run(0, call)).body.decision === 'committed');
-    expect((await fleet.upstream.counts()).effects).toBe(before.effects + 1);
+    // What Redis had admitted ended as not dispatched: each call runs, and once.
+    for (const call of calls) {
+      await until(async () => (await fleet.run(0, call)).body.decision === 'committed');
+      const { effect_id: id } = (await fleet.run(0, call)).body;
+      const { ledger } = (await fleet.ask(0, 'GET', `/v1/workspaces/demo/effects/${id}`)).body;
+      const ends = ledger.flatMap(({ kind, data }: { kind: string; data: { code: string } }) =>
+        kind === 'execution.failed' ? [data.code] : [],
+      );
+      expect(ends.every((code: string) => code === 'not_dispatched')).toBe(true);
+    }
+    expect((await fleet.upstream.counts()).effects).toBe(before.effects + calls.length);
+    await expectRecovery(fleet);
   });
 });
