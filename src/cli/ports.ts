@@ -18,7 +18,7 @@ export interface CliPorts {
    * Goes on with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped.
    * Throws `CommandFailure`.
    */
-  acceptLoss(options: StoreOptions): Promise<void>;
+  acceptLoss(options: StoreOptions): Promise<readonly string[]>;
   /** Declares that a gateway's journal is lost. Only on Redis. Throws `CommandFailure`. */
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** What the store has otherwise than its ledger says. Throws `CommandFailure` where it cannot be read. */

@@ -12,13 +12,17 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
 
   const accept = store
     .command('accept-loss')
-    .description('go on, in a new epoch, with a store that was emptied or set back; stop this gateway first')
+    .description(
+      'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first',
+    )
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .action(async ({ config }: StoreChoice) => {
-      await ports.acceptLoss({ configFile: config, environment: {} });
-      terminal.out(
-        'The loss is accepted. What the journal beside this gateway has is in the store again; start it now.',
-      );
+      const awaited = await ports.acceptLoss({ configFile: config, environment: {} });
+      terminal.out('The loss is accepted, and this gateway’s journal is handed in; start it now.');
+      if (awaited.length > 0)
+        terminal.out(
+          `Writes wait for the journal of ${awaited.join(', ')}: a gateway that runs hands in by itself. One that is gone for good is declared lost with svc store recover --lost.`,
+        );
     });
   withExitCodes(accept, 'accepted', 'is not used', 'not accepted; why stands on standard error');
 

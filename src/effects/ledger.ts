@@ -32,6 +32,8 @@ export const LEDGER_KINDS = [
   'agent.registered',
   'policy.loaded',
   'policy.rejected',
+  'store.loss_accepted',
+  'gateway.declared_lost',
   'pause.set',
   'pause.lifted',
   'claim.taken',

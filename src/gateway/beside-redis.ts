@@ -24,7 +24,7 @@ export async function openBeside(
     const installId = await rememberedInstall(settings.journal);
     if (installId !== null) {
       const journal = await openStepJournal(folder);
-      await journal.remember({ installId, gatewayId });
+      await journal.remember({ installId, gatewayId, accepted: 0 });
       await journal.close();
     }
     const store = await openFit(redisOptions(settings, retention, folder, gatewayId));

@@ -9,15 +9,17 @@ import { openOnRedis, openStore } from './open-store.ts';
 /** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
 export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   const { store: settings, retention } = await onRedis(options, 'accept-loss');
-  await using(openOnRedis(settings, retention), async (store) => {
-    await store.acceptLoss();
-  });
+  return using(openOnRedis(settings, retention), (store) => store.acceptLoss());
 };
 
 /** Declares that the journal of a gateway is lost. */
 export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => {
   const { store: settings, retention } = await onRedis(options, 'recover');
-  await using(openBeside(settings, retention), (store) => store.recoverLost(gateway));
+  await using(openBeside(settings, retention), async (store) => {
+    await store.recoverLost(gateway).catch((error: unknown) => {
+      throw error instanceof Error && !(error instanceof StoreUnavailable) ? new CommandFailure(error.message) : error;
+    });
+  });
 };
 
 /** Computes every workspace anew from its ledger. On Redis gateways may go on meanwhile. */

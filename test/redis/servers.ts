@@ -148,15 +148,18 @@ export interface RedisRoute {
   readonly url: string;
   cut(): void;
   heal(): void;
+  /** Leads to another server from now on, as after a fail-over. */
+  point(to: RedisServer): void;
   stop(): Promise<void>;
 }
 
 export async function routeTo(server: RedisServer): Promise<RedisRoute> {
   const sockets = new Set<Socket>();
   let whole = true;
+  let target = server;
   const listener = createServer((near) => {
     if (!whole) return void near.destroy();
-    const far = connect(server.port, '127.0.0.1');
+    const far = connect(target.port, '127.0.0.1');
     for (const [from, to] of [
       [near, far],
       [far, near],
@@ -180,6 +183,11 @@ export async function routeTo(server: RedisServer): Promise<RedisRoute> {
     url: `redis://127.0.0.1:${port}`,
     cut,
     heal() {
+      whole = true;
+    },
+    point(to) {
+      cut();
+      target = to;
       whole = true;
     },
     async stop() {

@@ -9,7 +9,9 @@ import { makeDisk } from '../torture/disk.ts';
 async function append(journal: StepJournal, from: number, count: number): Promise<readonly number[]> {
   const steps = Array.from({ length: count }, (_, n) => from + n);
   const taken = await Promise.allSettled(
-    steps.map((step) => journal.append({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), documents: {} })),
+    steps.map((step) =>
+      journal.append({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), documents: {}, epoch: 1 }),
+    ),
   );
   return steps.filter((_, n) => taken[n]?.status === 'fulfilled');
 }
@@ -25,7 +27,7 @@ it.skipIf(process.getuid?.() !== 0)(
       if (disk.fill === null) return context.skip('this machine lets nobody mount a file system');
       const folder = join(disk.folder, 'journal');
       const journal = await openStepJournal(folder);
-      await journal.remember({ installId: 'i', gatewayId: 'g' });
+      await journal.remember({ installId: 'i', gatewayId: 'g', accepted: 0 });
       const acknowledged: number[] = [];
       let next = 1;
       for (let round = 0; round < 8; round += 1) {
@@ -57,7 +59,7 @@ it('keeps about 32 MB, the newest', async () => {
     const journal = await openStepJournal(folder);
     const redo = 'x'.repeat(1024 * 1024);
     for (let step = 1; step <= 60; step += 1)
-      await journal.append({ workspace: 'w', step, at: step, redo, documents: {} });
+      await journal.append({ workspace: 'w', step, at: step, redo, documents: {}, epoch: 1 });
     const kept = await stepsIn(journal);
     expect(kept.at(-1)).toBe(60);
     expect(kept).toEqual(kept.map((_, n) => 60 - kept.length + 1 + n));

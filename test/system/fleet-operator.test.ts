@@ -1,13 +1,10 @@
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
+import { type Said, svc, svcBeside } from './command-line.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { refund, startWorld } from './world.ts';
 
-const run = promisify(execFile);
-const launcher = join(process.cwd(), 'bin', 'svc.mjs');
 const entry = join(process.cwd(), 'test', 'system', 'failpoint-gateway.mjs');
 
 const closers: (() => Promise<unknown>)[] = [];
@@ -27,41 +24,7 @@ async function fleetOn(redis: RedisServer, gateways: number, more: { readonly en
   return fleet;
 }
 
-interface Said {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-/** Runs the command line as a process, where and as a gateway of a fleet runs. */
-async function svc(folder: string, env: Record<string, string>, ...words: readonly string[]): Promise<Said> {
-  try {
-    const { stdout, stderr } = await run(
-      process.execPath,
-      [launcher, ...words, '--config', join(folder, 'gateway.yaml')],
-      {
-        cwd: folder,
-        env: {
-          ...process.env,
-          SVC_TEST_DATA: join(folder, 'data'),
-          SVC_TEST_POLICIES: join(folder, 'policies'),
-          ...env,
-        },
-      },
-    );
-    return { code: 0, out: stdout, err: stderr };
-  } catch (error) {
-    const { code, stdout, stderr } = error as {
-      readonly code: number;
-      readonly stdout: string;
-      readonly stderr: string;
-    };
-    return { code, out: stdout, err: stderr };
-  }
-}
-
-const inFleet = (fleet: Fleet, ...words: readonly string[]): Promise<Said> =>
-  svc(fleet.gateways[0]!.folder, { SVC_TEST_SHARED: fleet.shared }, ...words);
+const inFleet = (fleet: Fleet, ...words: readonly string[]): Promise<Said> => svcBeside(fleet, 0, ...words);
 
 describe('a gateway that is frozen between admission and dispatch', () => {
   it.each([
@@ -162,26 +125,6 @@ describe('svc on a store on Redis', () => {
     await world.gateway.stop();
     const said = await svc(world.gateway.folder, {}, 'fsck');
     expect(said).toMatchObject({ code: 0, out: expect.stringContaining('as its ledger says') });
-  });
-
-  it('store accept-loss: an emptied store goes on, and what was dispatched does not run anew', async () => {
-    const redis = await server();
-    const fleet = await fleetOn(redis, 1);
-    const call = refund();
-    expect((await fleet.run(0, call)).body.decision).toBe('committed');
-    await redis.client.flushall();
-    const refused = await inFleet(fleet, 'store', 'accept-loss');
-    expect([refused.code, refused.err]).toEqual([2, expect.stringContaining('Another gateway uses the journal')]);
-    await fleet.gateways[0]!.stop();
-    const accepted = await inFleet(fleet, 'store', 'accept-loss');
-    expect(accepted.err).toBe('');
-    expect(accepted.code).toBe(0);
-    const before = await fleet.upstream.counts();
-    await fleet.restart(0);
-    await until(async () => (await fleet.ask(0, 'GET', '/readyz')).status === 200);
-    const again = await fleet.run(0, call);
-    expect([again.status, again.body.decision]).toEqual([409, 'duplicate_blocked']);
-    expect(await fleet.upstream.counts()).toEqual(before);
   });
 
   it('store commands are refused on the embedded store', async () => {

@@ -25,6 +25,9 @@ import {
 
 const WEAK = { durability: 'local', allowWeakDurability: true } as const;
 
+/** By then gateways have noted beside their journals who has come, ms: they are told, and look in case they were not. */
+const TOLD_MS = 600;
+
 let folder = '';
 const closers: (() => Promise<unknown>)[] = [];
 beforeEach(() => {
@@ -145,6 +148,60 @@ describe('a tail of the log that is lost', () => {
     await until(() => one.health().ready);
     route.heal();
     await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
+  });
+
+  it('that was declared lost does not come back among the steps that others made since', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    await dispatched(one);
+    await dispatched(two);
+    const copy = snapshot(of);
+    for (const idempotencyKey of ['a', 'b', 'c']) await dispatched(two, { idempotencyKey });
+    route.cut();
+    await setBack(of, copy);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await one.recoverLost('gw-2');
+    await expect(one.recoverLost('gw-9')).rejects.toThrow('no gateway gw-9');
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    const base = snapshot(of);
+    // More steps than were given up, of which the next fail-over loses the end.
+    for (let n = 0; n < 5; n += 1) await dispatched(one, { idempotencyKey: `later-${n}` });
+    route.heal();
+    await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
+    const ledger = await one.ledger(WORKSPACE, 0, 100);
+    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    await setBack(of, base);
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
+    expect((await one.ledger(WORKSPACE, 0, 100)).slice(0, ledger.length)).toEqual(ledger);
+    for (let n = 0; n < 5; n += 1)
+      expect(await two.admit(admitRequest({ idempotencyKey: `later-${n}` }))).toMatchObject({ kind: 'existing' });
+    expect(await two.admit(admitRequest({ idempotencyKey: 'a' }))).toMatchObject({ kind: 'dispatch' });
+  });
+
+  it('is waited for from a gateway that came after what the store was set back to', async () => {
+    const of = await server();
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    await dispatched(one);
+    const copy = snapshot(of);
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    const lost = await dispatched(two, { idempotencyKey: 'lost' });
+    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    route.cut();
+    await setBack(of, copy);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await expect(one.admit(admitRequest({ idempotencyKey: 'lost' }))).rejects.toThrow('gw-2');
+    route.heal();
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    expect(await one.admit(admitRequest({ idempotencyKey: 'lost' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: lost.effect.id },
+    });
   });
 
   it('is not handed in by an empty journal under the name of one that is lost', async () => {

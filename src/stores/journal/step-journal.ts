@@ -1,6 +1,7 @@
 import { constants, write as writeOnce } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
 
 /** A step that the store acknowledged to this gateway: enough to make it again. */
@@ -14,18 +15,31 @@ export interface JournaledStep {
   readonly redo: string;
   /** Documents that it refers to, by number. */
   readonly documents: Readonly<Record<string, string>>;
+  /** Epoch that it was made in. */
+  readonly epoch: number;
 }
 
 /** The newest step of a workspace that this gateway knows to be in the store. */
 export interface JournalHead {
   readonly step: number;
   readonly at: number;
+  readonly epoch: number;
 }
 
 /** What is remembered beside the gateway of the installation it belongs to. */
 export interface InstallMemory {
   readonly installId: string;
   readonly gatewayId: string;
+  /** The newest accepted loss that this gateway has handed in for, by its number; 0 for none. */
+  readonly accepted: number;
+}
+
+/** The gateways that were registered in a workspace when it was at a step. */
+export interface Neighbours {
+  readonly step: number;
+  /** Grows whenever one comes or goes. */
+  readonly version: number;
+  readonly gateways: readonly string[];
 }
 
 /**
@@ -42,8 +56,12 @@ export interface StepJournal {
   /** Steps of a workspace after `base` that are still kept, in order. */
   after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
   heads(): ReadonlyMap<string, JournalHead>;
-  /** Notes that a workspace begins anew: what was known of it no longer counts. */
+  /** What was known of a workspace no longer counts, its steps neither: an operator gave them up. */
   forget(workspace: string): Promise<void>;
+  /** Who else was there when this was last looked at. */
+  neighbours(workspace: string): Neighbours | null;
+  /** Keeps who else is there, where that has changed. */
+  noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -64,27 +82,40 @@ const SYNCED = process.platform === 'linux' ? constants.O_DSYNC : 0;
 export async function openStepJournal(folder: string): Promise<StepJournal> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const heads = new Map<string, JournalHead>();
-  let { memory, remembered } = await readMemory(folder);
+  let { memory, remembered, around } = await readMemory(folder);
+  const neighbours = new Map(around);
   for (const [workspace, head] of remembered) heads.set(workspace, head);
   const names = await segments(folder);
   for (const name of names) for (const step of await readSegment(join(folder, name))) raise(step);
+  let saving = Promise.resolve();
   let number = numberOf(names.at(-1)) + 1;
   let file: FileHandle | null = null;
   let size = 0;
   let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: unknown): void }[] = [];
   let writing: Promise<void> | null = null;
 
-  function raise({ workspace, step, at }: JournaledStep): void {
+  function raise(made: JournaledStep): void {
+    const { workspace, step, at, epoch } = made;
     const known = heads.get(workspace);
-    if (known === undefined || known.step < step) heads.set(workspace, { step, at });
+    if (isForgetting(made)) heads.delete(workspace);
+    else if (known === undefined || known.step < step) heads.set(workspace, { step, at, epoch });
   }
 
-  async function saveMemory(): Promise<void> {
+  /** One after the other: they write the same file. */
+  function saveMemory(): Promise<void> {
+    const next = saving.then(writeMemory, writeMemory);
+    saving = next.catch(() => undefined);
+    return next;
+  }
+
+  async function writeMemory(): Promise<void> {
     if (memory === null) return;
     const path = join(folder, MEMORY_FILE);
     const handle = await open(`${path}.new`, 'w', 0o600);
     try {
-      await handle.writeFile(`${JSON.stringify({ ...memory, heads: Object.fromEntries(heads) })}\n`);
+      await handle.writeFile(
+        `${JSON.stringify({ ...memory, heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) })}\n`,
+      );
       await handle.sync();
     } finally {
       await handle.close();
@@ -170,14 +201,24 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       const found = new Map<number, JournaledStep>();
       for (const name of await segments(folder)) {
         for (const step of await readSegment(join(folder, name))) {
-          if (step.workspace === workspace && step.step > base) found.set(step.step, step);
+          if (step.workspace !== workspace) continue;
+          if (isForgetting(step)) found.clear();
+          else if (step.step > base) found.set(step.step, step);
         }
       }
       return [...found.values()].sort((a, b) => a.step - b.step);
     },
     heads: () => heads,
     async forget(workspace) {
-      heads.delete(workspace);
+      const mark = { workspace, step: FORGETTING, at: 0, redo: '', documents: {}, epoch: 0 };
+      await write(lineOf(mark), mark);
+      await saveMemory();
+    },
+    neighbours: (workspace) => neighbours.get(workspace) ?? null,
+    async noteNeighbours(workspace, now) {
+      const { version, gateways } = neighbours.get(workspace) ?? { version: -1, gateways: [] };
+      if (version === now.version && isDeepStrictEqual(gateways, now.gateways)) return;
+      neighbours.set(workspace, now);
       await saveMemory();
     },
     async close() {
@@ -206,8 +247,15 @@ function writeAll({ fd }: FileHandle, bytes: Buffer): Promise<void> {
   });
 }
 
-function lineOf({ workspace, step, at, redo, documents }: JournaledStep): string {
-  const text = JSON.stringify([workspace, step, at, redo, documents]);
+/** Stands for a step where what came before it in the workspace no longer counts. */
+const FORGETTING = 0;
+
+function isForgetting({ step }: JournaledStep): boolean {
+  return step === FORGETTING;
+}
+
+function lineOf({ workspace, step, at, redo, documents, epoch }: JournaledStep): string {
+  const text = JSON.stringify([workspace, step, at, redo, documents, epoch]);
   return `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`;
 }
 
@@ -218,14 +266,15 @@ async function readSegment(path: string): Promise<readonly JournaledStep[]> {
     const text = line.slice(9);
     if (line.length < 10 || crc32(text).toString(16).padStart(8, '0') !== line.slice(0, 8)) continue;
     // The sum shows that the line is one that `lineOf` made.
-    const [workspace, step, at, redo, documents] = JSON.parse(text) as [
+    const [workspace, step, at, redo, documents, epoch] = JSON.parse(text) as [
       string,
       number,
       number,
       string,
       Record<string, string>,
+      number,
     ];
-    steps.push({ workspace, step, at, redo, documents });
+    steps.push({ workspace, step, at, redo, documents, epoch });
   }
   return steps;
 }
@@ -241,23 +290,30 @@ function numberOf(name: string | undefined): number {
 async function readMemory(folder: string): Promise<{
   readonly memory: InstallMemory | null;
   readonly remembered: readonly (readonly [string, JournalHead])[];
+  readonly around: readonly (readonly [string, Neighbours])[];
 }> {
   let text: string;
   try {
     text = await readFile(join(folder, MEMORY_FILE), 'utf8');
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return { memory: null, remembered: [] };
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+      return { memory: null, remembered: [], around: [] };
     throw error;
   }
-  const { installId, gatewayId, heads } = JSON.parse(text) as InstallMemory & {
+  const { installId, gatewayId, accepted, heads, neighbours } = JSON.parse(text) as InstallMemory & {
     readonly heads: Readonly<Record<string, JournalHead>>;
+    readonly neighbours: Readonly<Record<string, Neighbours>>;
   };
   if (typeof installId !== 'string' || typeof gatewayId !== 'string') {
     throw new Error(
       `${join(folder, MEMORY_FILE)} is damaged, so it cannot be told whether the store is complete. Restore it from a backup.`,
     );
   }
-  return { memory: { installId, gatewayId }, remembered: Object.entries(heads) };
+  return {
+    memory: { installId, gatewayId, accepted },
+    remembered: Object.entries(heads),
+    around: Object.entries(neighbours),
+  };
 }
 
 async function syncFolder(folder: string): Promise<void> {

@@ -1,7 +1,7 @@
-import type { RedisConnection } from './connection.ts';
+import { type RedisConnection, textsOf } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { Frame } from './frame.ts';
-import { CHANGES_PATTERN, fromPlainText, metaKey, tagOfChannel, workspaceTag } from './names.ts';
+import { CHANGES_PATTERN, fromPlainText, keyOf, metaKey, tagOfChannel, workspaceTag } from './names.ts';
 
 /** How often versions are looked at, ms: what a lost message would have told is known after this long. */
 const POLL_MS = 400;
@@ -75,24 +75,34 @@ export async function watchChanges(parts: {
     const [install = '', what = '', version = '', ...handle] = message.split(' ');
     if (install !== fleet.installId()) return;
     if (what === 'key') keysChanged(version, handle.join(' '));
-    else if (what === 'pauses' && workspace !== undefined) pausesChanged(workspace, version);
+    else if (workspace === undefined) return;
+    else if (what === 'pauses') pausesChanged(workspace, version);
+    else if (what === 'gateway') void look(workspace).catch(() => undefined);
   });
 
   async function look(workspace: string): Promise<void> {
+    if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
-    const [meta, replication] = await frame.commands(workspace, [
-      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid'],
+    const [meta, gateways, replication] = await frame.commands(workspace, [
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid', 'sn', 'members'],
+      ['HKEYS', keyOf(workspace, 'gw')],
       ['INFO', 'replication'],
     ]);
     if (!Array.isArray(meta)) return;
-    const [epoch = '', open = '', pauses = '', keys = '', rid = ''] = meta.map((value: unknown) =>
-      typeof value === 'string' ? value : '',
+    const [epoch = '', open = '', pauses = '', keys = '', rid = '', step = '', members = ''] = meta.map(
+      (value: unknown) => (typeof value === 'string' ? value : ''),
     );
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
     // What was there and is gone was emptied: attaching says so.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
     if (epoch !== '' && (open !== '1' || !sameHistory)) await fleet.recover(workspace).catch(() => undefined);
+    if (known !== undefined && epoch === known.epoch && open === '1' && sameHistory)
+      await fleet.noteNeighbours(workspace, {
+        step: Number(step),
+        version: Number(members),
+        gateways: textsOf(gateways),
+      });
     const before = versionsOf(workspace);
     // A look may be older than what was told since; only a new epoch may begin with lower versions.
     const anew = before.epoch !== '' && before.epoch !== epoch;

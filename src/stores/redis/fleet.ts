@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { StoreUnavailable } from '../../effects/store.ts';
-import type { JournaledStep, StepJournal } from '../journal/step-journal.ts';
+import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
+import type { LedgerDraft } from '../../effects/ledger.ts';
+import { rowOfDraft } from './ledger-events.ts';
 import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
 import { textsOf } from './connection.ts';
 import type { ScriptName } from './scripts.ts';
@@ -46,12 +48,29 @@ export interface Fleet {
   rolledBack(): string | null;
   /** Why this gateway may not use its name, or `null`. */
   nameTaken(): string | null;
-  /** An operator says that a gateway's journal is lost: writes no longer wait for it. */
+  /**
+   * An operator says that a gateway's journal is lost: writes no longer wait for it.
+   * @throws Error where no gateway of that name is registered
+   */
   recoverLost(gateway: string): Promise<void>;
-  /** An operator accepts that the store was set back: it goes on in a new epoch with what the journal has. */
-  acceptLoss(): Promise<void>;
+  /**
+   * An operator accepts that the store was set back: it goes on in a new epoch with what the journals have.
+   * @returns gateways whose journals are awaited
+   */
+  acceptLoss(): Promise<readonly string[]>;
+  /** Hands in for a loss that was accepted beside another gateway, and is one of the fleet again. */
+  followAcceptance(): Promise<void>;
+  /** Keeps who is registered in a workspace, as of one of its steps. */
+  noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
   /** Leaves the installation in order: no epoch to come waits for this gateway. */
   leave(): Promise<void>;
+}
+
+interface HandedIn {
+  readonly epoch: string;
+  readonly isOpen: boolean;
+  /** This gateway was awaited for the epoch, and has handed in. */
+  readonly hadPart: boolean;
 }
 
 export function createFleet(settings: FleetSettings): Fleet {
@@ -62,7 +81,8 @@ export function createFleet(settings: FleetSettings): Fleet {
   const recovering = new Map<string, Promise<void>>();
   let rolledBack: string | null = null;
   let nameTaken: string | null = null;
-  let accepting = false;
+  /** An accepted loss is being followed. */
+  let following: Promise<readonly string[]> | null = null;
   let installId = journal.memory?.installId ?? '';
 
   function run(
@@ -78,24 +98,37 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   function setBack(workspace: string, message: string): StoreUnavailable {
-    rolledBack = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
+    const said = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
     attached.delete(workspace);
-    return new StoreUnavailable(rolledBack);
+    // While an accepted loss is followed, what is not there yet comes.
+    if (following === null) rolledBack = said;
+    return new StoreUnavailable(said);
+  }
+
+  interface Joining {
+    readonly install?: string;
+    readonly policy?: string;
+    /** Epoch that the workspace begins with where it is not there; else it is not made. */
+    readonly first?: string;
+    readonly returns?: '1';
+  }
+  function join(workspace: string, { install = installId, policy = '', first = '', returns }: Joining = {}) {
+    return run('join', workspace, '', [install, policy, first, returns ?? '']);
   }
 
   /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */
   async function attachInstallation(): Promise<string> {
-    const mayMint = journal.memory === null || accepting;
-    if (journal.memory === null) await checkName();
-    const candidate = journal.memory?.installId ?? randomUUID();
-    let reply = await run('join', '', '', [candidate, '', mayMint ? '1' : '']);
-    if (reply[0] === 'foreign' && journal.memory === null) {
-      const there = await topology.primaryOf('').connection().command('HGET', metaKey(''), 'install');
-      reply = await run('join', '', '', [String(there), '', '']);
-      installId = String(there);
-    } else installId = candidate;
+    const isNew = journal.memory === null;
+    if (isNew) await checkName();
+    let install = journal.memory?.installId ?? randomUUID();
+    let reply = await join('', { install, first: isNew ? '1' : '' });
+    if (reply[0] === 'foreign' && isNew) {
+      install = String(await topology.primaryOf('').connection().command('HGET', metaKey(''), 'install'));
+      reply = await join('', { install });
+    }
+    installId = install;
     const isKnown = reply[0] !== 'absent' && reply[0] !== 'foreign';
-    if (isKnown && journal.memory === null) await journal.remember({ installId, gatewayId });
+    if (isKnown && isNew) await journal.remember({ installId, gatewayId, accepted: 0 });
     return joined('', reply);
   }
 
@@ -119,12 +152,11 @@ export function createFleet(settings: FleetSettings): Fleet {
     if (install !== installId)
       throw setBack('', install === null ? 'it is empty' : 'it belongs to another installation');
     const isKnown = Number(known) === 1;
-    const mayMint = accepting || (!isKnown && !journal.heads().has(workspace));
-    const reply = await run('join', workspace, '', [
-      installId,
-      typeof policy === 'string' ? policy : '',
-      mayMint ? '1' : '',
-    ]);
+    const mayMint = !isKnown && !journal.heads().has(workspace);
+    const reply = await join(workspace, {
+      policy: typeof policy === 'string' ? policy : '',
+      first: mayMint ? '1' : '',
+    });
     const epoch = await joined(workspace, reply);
     if (!isKnown) {
       const entered = await run('directory', '', await attach(''), ['enter', plainText(workspace), '', '']);
@@ -138,7 +170,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     switch (tag) {
       case 'joined': {
         const head = journal.heads().get(workspace);
-        if (head !== undefined && head.step > Number(steps) && !accepting) {
+        if (head !== undefined && head.step > Number(steps)) {
           throw setBack(
             workspace,
             `it ends at step ${steps} of ${nameOf(workspace)}, and step ${head.step} was acknowledged`,
@@ -155,9 +187,13 @@ export function createFleet(settings: FleetSettings): Fleet {
         throw setBack(workspace, `${nameOf(workspace)} is not in it`);
       case 'foreign':
         throw setBack(workspace, 'it belongs to another installation');
+      case 'lost':
+        // Others went on without this journal: what it has beyond the store must not come back among later steps.
+        await journal.forget(workspace);
+        return joined(workspace, await join(workspace, { returns: '1' }));
       default:
         await recover(workspace);
-        return joined(workspace, await run('join', workspace, '', [installId, '', '']));
+        return joined(workspace, await join(workspace));
     }
   }
 
@@ -183,25 +219,85 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   async function handInAndOpen(workspace: string): Promise<void> {
+    // The installation opens only when each gateway has handed in what it has of every workspace: until then none is
+    // opened by a gateway that does not know who else was there.
+    if (workspace === '') for (const other of journal.heads().keys()) if (other !== '') await handIn(other, null);
+    const { isOpen, epoch } = await handIn(workspace, null);
+    if (!isOpen) await openEpoch(workspace, epoch, '');
+  }
+
+  /**
+   * Hands in what the journal has beyond the base of the epoch, and begins one where there is none for this history.
+   * @param accepted number of the accepted loss that it is done for: then it may be any number of steps
+   * @returns whether the epoch is open, and whether this gateway had a part in that
+   */
+  async function handIn(workspace: string, accepted: string | null): Promise<HandedIn> {
     attached.delete(workspace);
     const estimate = settings.estimate();
-    const begun = await run('epoch', workspace, '', [estimate === null ? '' : String(Math.floor(estimate)), '']);
+    const head = journal.heads().get(workspace);
+    const begun = await run('epoch', workspace, '', [
+      estimate === null ? '' : String(Math.floor(estimate)),
+      accepted ?? '',
+      accepted === null ? '' : String(Math.max(head?.epoch ?? 0, followed())),
+      accepted === null ? '' : eventOf('store.loss_accepted', gatewayId),
+    ]);
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
-    const [, epoch = '', open, base = '0'] = begun;
-    if (open === '1') return;
-    const missing = await journal.after(workspace, Number(base));
-    checkSpan(workspace, missing, Number(base), journal.heads().get(workspace)?.step ?? 0);
-    for (let from = 0; from === 0 || from < missing.length; from += HANDED_IN) {
-      const part = missing.slice(from, from + HANDED_IN);
-      const last = from + HANDED_IN >= missing.length ? '1' : '0';
-      await run('handin', workspace, epoch, [last, ...part.flatMap((step) => [String(step.step), recordOf(step)])]);
+    const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
+    if (open === '1' || handedIn === '1') return { epoch, isOpen: open === '1', hadPart: handedIn === '1' };
+    const isBehind = head !== undefined && head.step > Number(base);
+    const kept = isBehind ? await journal.after(workspace, Number(base)) : [];
+    const missing = kept.filter((step) => step.epoch >= Number(from));
+    if (accepted === null) checkSpan(workspace, missing, Number(base), head?.step ?? 0);
+    const known = journal.neighbours(workspace);
+    const neighbours = known !== null && known.step > Number(base) ? known.gateways : [];
+    for (let at = 0; at === 0 || at < missing.length; at += HANDED_IN) {
+      const part = missing.slice(at, at + HANDED_IN);
+      const last = at + HANDED_IN >= missing.length ? '1' : '0';
+      await run('handin', workspace, epoch, [
+        last,
+        neighbours.length === 0 ? '' : JSON.stringify(neighbours),
+        ...part.flatMap((step) => [String(step.step), recordOf(step)]),
+      ]);
     }
-    await openEpoch(workspace, epoch, '');
+    // Nothing is kept of what was acknowledged: there is nothing to wait for.
+    if (accepted !== null && isBehind && missing.length === 0) await journal.forget(workspace);
+    return { epoch, isOpen: false, hadPart: true };
+  }
+
+  /**
+   * Brings what the journal knows into the epochs of an accepted loss.
+   * @param mayLeaveOut whether what came too late to be handed in is given up; else this gateway stays out
+   * @returns gateways that are awaited
+   */
+  async function bringIn(accepted: string, mayLeaveOut: boolean): Promise<readonly string[]> {
+    const workspaces = [...journal.heads().keys()].filter((workspace) => workspace !== '');
+    for (const workspace of [...workspaces, '']) {
+      if (workspace !== '') await enter(workspace);
+      const { isOpen, hadPart } = await handIn(workspace, accepted);
+      const isLeftOut = isOpen && !hadPart && (await journal.after(workspace, 0)).length > 0;
+      if (!isLeftOut) continue;
+      if (mayLeaveOut) await journal.forget(workspace);
+      else throw new StoreUnavailable(`the loss was accepted without what this gateway has of ${nameOf(workspace)}`);
+    }
+    const { memory } = journal;
+    if (memory !== null) await journal.remember({ ...memory, accepted: Number(accepted) });
+    rolledBack = null;
+    await Promise.allSettled(['', ...workspaces].map(recover));
+    return [...new Set([...waiting.values()].flat())];
+  }
+
+  /** Comes to a part of the store that may have gone; it goes on above the epochs that were seen. */
+  async function enter(workspace: string): Promise<void> {
+    const [tag] = await join(workspace, { first: String(journal.heads().get(workspace)?.epoch ?? 1) });
+    if (tag === 'foreign') throw new StoreUnavailable('The store belongs to another installation.');
+    if (tag !== 'lost') return;
+    await journal.forget(workspace);
+    await join(workspace, { returns: '1' });
   }
 
   /** A tail of a few seconds is what a fail-over loses; more, or steps no longer kept, is another store. */
   function checkSpan(workspace: string, missing: readonly JournaledStep[], base: number, head: number): void {
-    if (accepting || head <= base) return;
+    if (head <= base) return;
     const first = missing[0];
     const last = missing.at(-1);
     const span = first === undefined || last === undefined ? Infinity : last.at - first.at;
@@ -214,9 +310,17 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   async function openEpoch(workspace: string, epoch: string, lost: string): Promise<void> {
     for (;;) {
-      const [tag, ...gateways] = await run('replay', workspace, epoch, [lost]);
+      const reply = await run('replay', workspace, epoch, [lost, eventOf('gateway.declared_lost', lost)]);
+      const [tag, ...gateways] = reply;
       if (tag === 'open') {
         waiting.delete(workspace);
+        return;
+      }
+      if (tag === 'ok') {
+        waiting.delete(workspace);
+        const [, at, , step, redo = ''] = reply;
+        const made = { workspace, step: Number(step), at: Number(at), redo, documents: {}, epoch: Number(epoch) };
+        await Promise.all([journal.append(made), topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
         return;
       }
       if (tag === 'more') continue;
@@ -224,6 +328,23 @@ export function createFleet(settings: FleetSettings): Fleet {
       waiting.set(workspace, gateways);
       throw new StoreUnavailable(`Redis has lost its history; writes wait for the journal of ${gateways.join(', ')}`);
     }
+  }
+
+  /** Number of the last loss that was accepted in the installation; 0 where there was none. */
+  async function acceptedLoss(): Promise<number> {
+    return Number((await topology.primaryOf('').connection().command('HGET', metaKey(''), 'accepted')) ?? 0);
+  }
+
+  /** The last one that this gateway has handed in for. */
+  function followed(): number {
+    return journal.memory?.accepted ?? 0;
+  }
+
+  function follow(work: () => Promise<readonly string[]>): Promise<readonly string[]> {
+    following ??= work().finally(() => {
+      following = null;
+    });
+    return following;
   }
 
   return {
@@ -241,37 +362,51 @@ export function createFleet(settings: FleetSettings): Fleet {
         .primaryOf('')
         .connection()
         .pipeline([['SMEMBERS', keyOf('', 'entered')]]);
+      let isKnown = false;
       for (const workspace of ['', ...textsOf(entered).map(fromPlainText)]) {
         const home = topology.primaryOf(workspace).connection();
-        const epoch = String(await home.command('HGET', metaKey(workspace), 'epoch'));
+        const [epoch, registered] = await home.pipeline([
+          ['HGET', metaKey(workspace), 'epoch'],
+          ['HEXISTS', keyOf(workspace, 'gw'), gateway],
+        ]);
+        if (Number(registered) === 0 || typeof epoch !== 'string') continue;
+        isKnown = true;
         await openEpoch(workspace, epoch, gateway).catch((error: unknown) => {
           // Others may still be awaited.
-          if (!(error instanceof StoreUnavailable)) throw error;
+          if (!(error instanceof StoreUnavailable && waiting.has(workspace))) throw error;
         });
-        if (!waiting.has(workspace)) await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
       }
+      if (!isKnown) throw new Error(`no gateway ${gateway} is registered in the store`);
     },
     async acceptLoss() {
-      accepting = true;
-      try {
-        rolledBack = null;
-        for (const workspace of ['', ...journal.heads().keys()]) {
-          attached.delete(workspace);
-          await attach(workspace);
-          const begun = await run('epoch', workspace, '', ['', '1']);
-          attached.delete(workspace);
-          if (begun[0] === 'begun') await recover(workspace);
-          await journal.forget(workspace);
-        }
-      } finally {
-        accepting = false;
-      }
+      await following?.catch(() => undefined);
+      return follow(async () => {
+        const there = await acceptedLoss();
+        if (there > followed()) return bringIn(String(there), true);
+        if (journal.memory === null) throw new Error('no store is remembered beside this gateway');
+        ({ installId } = journal.memory);
+        await enter('');
+        await handIn('', 'new');
+        return bringIn(String(await acceptedLoss()), true);
+      });
     },
+    async followAcceptance() {
+      if (rolledBack === null) return;
+      await follow(async () => {
+        const there = await acceptedLoss();
+        return there > followed() ? bringIn(String(there), false) : [];
+      });
+    },
+    noteNeighbours: (workspace, now) =>
+      journal.noteNeighbours(workspace, {
+        ...now,
+        gateways: now.gateways.filter((gateway) => gateway !== gatewayId).sort(),
+      }),
     async leave() {
       for (const [workspace, { epoch }] of attached) {
         const { barrier, connection } = topology.primaryOf(workspace);
         await barrier.wait(workspace, epoch);
-        await connection().command('HDEL', keyOf(workspace, 'gw'), gatewayId);
+        await connection().run('leave', workspace, [epoch, gatewayId, clock()]);
       }
       attached.clear();
     },
@@ -282,6 +417,12 @@ export function createFleet(settings: FleetSettings): Fleet {
 function recordOf({ redo, documents }: JournaledStep): string {
   const [needs, commands] = JSON.parse(redo) as [string, readonly (readonly string[])[]];
   return JSON.stringify({ needs, commands, documents });
+}
+
+/** What an operator decided, as a row of the ledger. */
+function eventOf(kind: LedgerDraft['kind'], gateway: string): string {
+  const actor = { type: 'gateway', id: 'command-line' } as const;
+  return JSON.stringify(rowOfDraft({ kind, effectId: null, actor, data: { gateway } }));
 }
 
 function nameOf(workspace: string): string {

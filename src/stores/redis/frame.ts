@@ -136,7 +136,14 @@ export function createFrame(parts: {
       const [, , epoch = '', step = '', redo = ''] = raw;
       if (!reply.written && !(options.confirm?.(reply) ?? false)) return reply;
       const kept = reply.written
-        ? journal.append({ workspace, step: Number(step), at: reply.now, redo, documents: documentsOf(redo, args) })
+        ? journal.append({
+            workspace,
+            step: Number(step),
+            at: reply.now,
+            redo,
+            documents: documentsOf(redo, args),
+            epoch: reply.epoch,
+          })
         : Promise.resolve();
       const settled = await Promise.allSettled([kept, topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
       const failed = settled.find((it) => it.status === 'rejected');

@@ -66,8 +66,8 @@ export interface RedisStoreOptions {
 export interface RedisStore extends EffectStore {
   /** Declares that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
-  /** Goes on in a new epoch with a store that was emptied or set back. */
-  acceptLoss(): Promise<void>;
+  /** Goes on in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited */
+  acceptLoss(): Promise<readonly string[]>;
 }
 
 const REPLAY_MS = 10_000;

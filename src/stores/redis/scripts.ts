@@ -22,11 +22,12 @@ export const SCRIPTS = {
   effects: ['index', 'state', 'decision', 'tool', 'agent', 'since', 'until', 'from', 'limit', 'scan'],
   key: ['op', 'request', 'doc', 'event'],
   directory: ['op', 'name', 'doc', 'outgoing'],
-  join: ['install', 'policy', 'first-epoch'],
+  join: ['install', 'policy', 'first-epoch', 'returns'],
+  leave: [],
   mark: [],
-  epoch: ['estimate', 'force'],
-  handin: ['last'],
-  replay: ['lost'],
+  epoch: ['estimate', 'accepted', 'above', 'event'],
+  handin: ['last', 'neighbours'],
+  replay: ['lost', 'event'],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 export type ScriptName = keyof typeof SCRIPTS;

@@ -1,16 +1,27 @@
--- Begins an epoch where the replication history is another than the one on record (fail-over, restart): acknowledged
--- steps may be lost. Writes wait until every registered gateway has handed in what its journal has beyond `base`.
+-- Begins an epoch where the replication history is another than the one on record (fail-over, restart), or an operator
+-- accepts that the store was set back: acknowledged steps may be lost. Writes wait until every registered gateway has
+-- handed in what its journal has beyond `base`, of the epoch `from` and later ones: what is older was given up before.
 -- estimate: the store's time as the gateway last saw it plus what has gone by since, or '': time goes on from there
+-- accepted: number of the accepted loss that the epoch belongs to, `new` to give it one (the epoch's), or ''
+-- above: the new epoch is greater than this; event: of the accepted loss, appended when the epoch opens
 -- @include step
 -- @keys workspace
--- @args epoch gateway clock estimate force
+-- @args epoch gateway clock estimate accepted above event
 -- @replies begun current absent
 
 local stop = begin(true)
 if stop then return stop end
 
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-if meta.rid == rid and ARGV[5] ~= '1' then return { 'current', meta.epoch, meta.open, redis.call('HGET', KEYS[1], 'base') or '0' } end
+local accepted = ARGV[5]
+if accepted == '' or accepted == redis.call('HGET', KEYS[1], 'accepted') then
+  if meta.rid == rid then
+    local handed_in = redis.call('HGET', P .. 'gw', ARGV[2]) == meta.epoch
+    local from = redis.call('HMGET', KEYS[1], 'base', 'from')
+    return { 'current', meta.epoch, meta.open, from[1] or '0', from[2] or '0', handed_in and '1' or '0' }
+  end
+  accepted = ''
+end
 local skew = tonumber(meta.skew) or 0
 if meta.new_skew then skew = meta.new_skew end
 local estimate = tonumber(ARGV[4])
@@ -20,7 +31,13 @@ if estimate and math.abs(estimate - now) > 2000 then
   skew = skew + target - now
   now = target
 end
-local epoch = int(tonumber(meta.epoch) + 1)
+local epoch = int(math.max(tonumber(meta.epoch), tonumber(ARGV[6]) or 0) + 1)
+local from = meta.open == '1' and meta.epoch or redis.call('HGET', KEYS[1], 'from')
+if accepted ~= '' then from = '0' end
 redis.call('DEL', P .. 'redo', P .. 'redox')
-redis.call('HSET', KEYS[1], 'epoch', epoch, 'rid', rid, 'open', '0', 'base', int(meta.sn), 'skew', int(skew), 'clock', int(now))
-return { 'begun', epoch, '0', int(meta.sn) }
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'rid', rid, 'open', '0', 'base', int(meta.sn), 'from', from, 'skew', int(skew), 'clock', int(now))
+if accepted ~= '' then
+  redis.call('HSET', KEYS[1], 'accepted', accepted == 'new' and epoch or accepted)
+  redis.call('RPUSH', P .. 'pe', ARGV[7])
+end
+return { 'begun', epoch, '0', int(meta.sn), from, '0' }

@@ -1,14 +1,19 @@
 -- A gateway hands in steps that its journal has beyond the base of the epoch. `last`: these are all it has.
+-- neighbours: gateways that it knows to have been here, where the store was set back to before that; awaited as well,
+-- but for those that were declared lost in this epoch
 -- @include step
 -- @keys workspace
--- @args epoch gateway clock last
+-- @args epoch gateway clock last neighbours
 -- @rest step record
 -- @replies taken new_epoch absent
 
 local stop = begin(true)
 if stop then return stop end
 if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
-for i = 5, #ARGV, 2 do
+for _, gateway in ipairs(list(ARGV[5])) do
+  if redis.call('HGET', P .. 'lg', gateway) ~= meta.epoch then redis.call('HSETNX', P .. 'gw', gateway, '0') end
+end
+for i = 6, #ARGV, 2 do
   if redis.call('HSETNX', P .. 'redo', ARGV[i], ARGV[i + 1]) == 1 then redis.call('ZADD', P .. 'redox', ARGV[i], ARGV[i]) end
 end
 if ARGV[4] == '1' then redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) end

@@ -1,9 +1,9 @@
 -- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
--- to come waits for its journal.
+-- to come waits for its journal. One that was declared lost comes back only without what its journal had (`returns`).
 -- @include step
 -- @keys workspace
--- @args epoch gateway clock install policy first-epoch
--- @replies joined foreign new_history waiting absent
+-- @args epoch gateway clock install policy first-epoch returns
+-- @replies joined foreign new_history waiting absent lost
 
 local stop = begin(true)
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
@@ -18,5 +18,15 @@ end
 if redis.call('HGET', KEYS[1], 'install') ~= ARGV[4] then return { 'foreign' } end
 if meta.rid ~= rid then return { 'new_history', meta.epoch, int(meta.sn), meta.clock } end
 if meta.open ~= '1' then return { 'waiting', meta.epoch } end
-redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch)
+if redis.call('HEXISTS', P .. 'lg', ARGV[2]) == 1 then
+  if ARGV[7] == '' then return { 'lost' } end
+  redis.call('HDEL', P .. 'lg', ARGV[2])
+end
+if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
+  -- A step of its own, so that a store that was set back to before it is told from one that was not.
+  meta.sn = meta.sn + 1
+  redis.call('HSET', KEYS[1], 'sn', int(meta.sn))
+  redis.call('HINCRBY', KEYS[1], 'members', '1')
+  redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
+end
 return { 'joined', meta.epoch, int(meta.sn), int(now) }

@@ -1,16 +1,29 @@
 -- Runs lost steps again, at most 100 a call, in order, once every registered gateway has handed in; then opens the
 -- epoch. A step whose effect is not there (its admission was never acknowledged) is left out.
--- lost: a gateway that is declared lost, or ''
+-- lost: a gateway that is declared lost, or ''; event: that it was, appended when the epoch is open
 -- @include step
 -- @keys workspace
--- @args epoch gateway clock lost
--- @replies open more waiting new_epoch absent
+-- @args epoch gateway clock lost event
+-- @replies open ok:open more waiting new_epoch absent
 
 local stop = begin(true)
 if stop then return stop end
 if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
-if ARGV[4] ~= '' then redis.call('HDEL', P .. 'gw', ARGV[4]) end
-if meta.open == '1' then return { 'open' } end
+if ARGV[4] ~= '' and redis.call('HDEL', P .. 'gw', ARGV[4]) == 1 then
+  redis.call('HSET', P .. 'lg', ARGV[4], meta.epoch)
+  redis.call('HINCRBY', KEYS[1], 'members', '1')
+  redis.call('RPUSH', P .. 'pe', ARGV[5])
+end
+
+-- What operators decided meanwhile goes to the ledger.
+local function opened()
+  for _, row in ipairs(redis.call('LRANGE', P .. 'pe', '0', '-1')) do event(unpack(cjson.decode(row))) end
+  if #events == 0 then return { 'open' } end
+  put('DEL', 'pe')
+  return finish({ 'open' })
+end
+
+if meta.open == '1' then return opened() end
 local missing = {}
 for gateway, epoch in pairs(hash('gw') or {}) do
   if epoch ~= meta.epoch then missing[#missing + 1] = gateway end
@@ -46,11 +59,16 @@ for _, step in ipairs(steps) do
     end
   end
   -- Left out or not: the steps that come have higher numbers.
-  if tonumber(step) > meta.sn then redis.call('HSET', KEYS[1], 'sn', step) end
+  if tonumber(step) > meta.sn then
+    meta.sn = tonumber(step)
+    redis.call('HSET', KEYS[1], 'sn', step)
+  end
   redis.call('HDEL', P .. 'redo', step)
   redis.call('ZREM', P .. 'redox', step)
 end
 if #steps == 100 then return { 'more' } end
 redis.call('DEL', P .. 'redo', P .. 'redox')
 redis.call('HSET', KEYS[1], 'open', '1')
-return { 'open' }
+local reached = redis.call('HMGET', KEYS[1], 'seq', 'place')
+meta.seq, meta.place = tonumber(reached[1]), tonumber(reached[2])
+return opened()
