@@ -8,9 +8,10 @@ import {
   approvalOf,
   type ApprovalIdentity,
   effectOf,
-  type EffectIdentity,
+  identityDocument,
   type KnownDocuments,
   rows,
+  runDocument,
   texts,
   tombstoneOf,
 } from './effect-record.ts';
@@ -87,13 +88,12 @@ export function admitArguments(
     ev_ask: JSON.stringify({ rules: asks.map(({ rule }) => rule), policy_version: seen.policy }),
   };
   const approval: ApprovalIdentity = approvalIdentity(request);
+  const known = knownOf(request);
   return [
-    JSON.stringify(fields),
-    JSON.stringify(identityOf(request)),
-    JSON.stringify(action),
-    JSON.stringify(verdict.trace),
-    JSON.stringify(request.stages),
-    JSON.stringify(request.metadata),
+    JSON.stringify(fields, (_, value: unknown) => (value === '' ? undefined : value)),
+    identityDocument(known),
+    runDocument(known),
+    request.metadata === null ? '' : JSON.stringify(request.metadata),
     request.sealed,
     permit === null || permit.obligations.length === 0 ? '' : JSON.stringify(permit.obligations.map(obligationRow)),
     asks.length === 0 ? 'null' : JSON.stringify(approval),
@@ -113,9 +113,12 @@ export function optional(value: string | null): string {
   return value === null ? '' : `=${plainText(value)}`;
 }
 
-function identityOf(request: AdmitRequest): EffectIdentity {
-  const { effectId: id, workspace, idempotencyKey, fingerprint, actor } = request;
-  return { id, workspace, idempotencyKey, fingerprint, actor };
+/** What of the effect the request has in full. */
+function knownOf(request: AdmitRequest): KnownDocuments {
+  const { effectId: id, workspace, idempotencyKey, fingerprint, actor, action, verdict, stages, metadata } = request;
+  const { sealed } = request;
+  const { trace } = verdict;
+  return { id, workspace, idempotencyKey, fingerprint, actor, action, trace, stages, metadata, sealed };
 }
 
 function approvalIdentity({ approvalId, workspace, action, actor, verdict }: AdmitRequest): ApprovalIdentity {
@@ -177,14 +180,7 @@ export function admissionOf(
   reply: StepReply,
 ): { readonly admission: Admission; readonly counted: string } {
   const { tag, values } = reply;
-  const known: KnownDocuments = {
-    identity: identityOf(request),
-    action: request.action,
-    trace: request.verdict.trace,
-    stages: request.stages,
-    metadata: request.metadata,
-    sealed: request.sealed,
-  };
+  const known = knownOf(request);
   switch (tag) {
     case 'dispatch': {
       const [figures = '', seq = '', count = '0', ...rest] = values;

@@ -9,17 +9,44 @@ import { reasonOf } from './reasons.ts';
 /** Fields of an effect's or an approval's hash. */
 export type Fields = ReadonlyMap<string, string>;
 
-/** What of an effect never changes. */
-export type EffectIdentity = Pick<EffectRecord, 'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'actor'>;
+/** What of an effect never changes: `doc`. */
+type Identity = Pick<EffectRecord, 'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'actor'>;
 
-/** Documents of an effect that the caller has at hand, for fields that a reply leaves out. */
-export interface KnownDocuments {
-  readonly identity: EffectIdentity;
-  readonly action: EffectRecord['action'];
-  readonly trace: VerdictTrace;
-  readonly stages: EffectRecord['stages'];
-  readonly metadata: EffectRecord['metadata'];
-  readonly sealed: string;
+/** What an attempt is of: `run`. */
+type Run = Pick<EffectRecord, 'action' | 'trace' | 'stages'>;
+
+/** Documents of an effect that the caller has at hand, for those that a reply leaves out or only marks. */
+export type KnownDocuments = Identity & Run & Pick<EffectRecord, 'metadata' | 'sealed'>;
+
+type IdentityRow = readonly [
+  id: string,
+  workspace: string,
+  idempotencyKey: string,
+  fingerprint: string,
+  actor: EffectRecord['actor'],
+  tool: string,
+  target: string,
+];
+
+type RunRow = readonly [action: EffectRecord['action'], trace: VerdictTrace, stages: EffectRecord['stages']];
+
+/** The document of what never changes; tool and target are for what remains when the rest is gone. */
+export function identityDocument({
+  id,
+  workspace,
+  idempotencyKey,
+  fingerprint,
+  actor,
+  action,
+}: KnownDocuments): string {
+  const row: IdentityRow = [id, workspace, idempotencyKey, fingerprint, actor, action.tool, action.target];
+  return JSON.stringify(row);
+}
+
+/** The document of what an attempt is of. */
+export function runDocument({ action, trace, stages }: Run): string {
+  const row: RunRow = [action, trace, stages];
+  return JSON.stringify(row);
 }
 
 /** The part of an approval that never changes. */
@@ -32,19 +59,56 @@ export function isTombstone(fields: Fields): boolean {
   return fields.get('st') === 'tombstone';
 }
 
+/** Fields of an effect's hash, with those that stand in one. */
+export function unpacked(hash: Fields): Fields {
+  const packed = hash.get('f');
+  if (packed === undefined) return hash;
+  const fields = new Map(Object.entries(JSON.parse(packed) as Record<string, string>));
+  for (const [name, value] of hash) fields.set(name, value);
+  return fields;
+}
+
+/** A document of a reply, or `null` where the caller has it: it is left out, or a mark stands for it. */
+function sent(text: string | undefined): string | null {
+  return text === undefined || text.startsWith('\0') ? null : text;
+}
+
+function identityOf(text: string | null, known: KnownDocuments | null): Identity {
+  if (text === null) {
+    if (known === null) throw new TypeError('an effect on record has no identity');
+    const { id, workspace, idempotencyKey, fingerprint, actor } = known;
+    return { id, workspace, idempotencyKey, fingerprint, actor };
+  }
+  const [id, workspace, idempotencyKey, fingerprint, actor] = JSON.parse(text) as IdentityRow;
+  return { id, workspace, idempotencyKey, fingerprint, actor };
+}
+
+function runOf(text: string | null, known: KnownDocuments | null): Run {
+  if (text !== null) {
+    const [action, trace, stages] = JSON.parse(text) as RunRow;
+    return { action, trace, stages };
+  }
+  if (known === null) throw new TypeError('an effect on record has no attempt');
+  return known;
+}
+
+function metadataOf(text: string | null, known: KnownDocuments | null): EffectRecord['metadata'] {
+  if (text === null) return known?.metadata ?? null;
+  return text === '' ? null : (JSON.parse(text) as EffectRecord['metadata']);
+}
+
 /** Reads an effect from its hash. Documents in it were written by this store from typed values. */
-export function effectOf(fields: Fields, known: KnownDocuments | null = null): EffectRecord {
-  const doc = fields.get('doc');
-  const identity = doc === undefined ? known?.identity : (JSON.parse(doc) as EffectIdentity);
-  if (identity === undefined) throw new TypeError('an effect on record has no identity');
-  const trace = document<VerdictTrace>(fields.get('trace'), known?.trace);
+export function effectOf(hash: Fields, known: KnownDocuments | null = null): EffectRecord {
+  const fields = unpacked(hash);
+  const { action, trace, stages } = runOf(sent(fields.get('run')), known);
+  const sealed = sent(fields.get('sealed'));
   const would = fields.get('ow') ?? '';
   const rule = fields.get('orule') ?? '';
   const observed: Observed | null =
     would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
   return {
-    ...identity,
-    action: document(fields.get('act'), known?.action),
+    ...identityOf(sent(fields.get('doc')), known),
+    action,
     createdAt: integer(fields, 'created'),
     life: lifeOf(fields),
     attempt: integer(fields, 'att'),
@@ -66,9 +130,9 @@ export function effectOf(fields: Fields, known: KnownDocuments | null = null): E
       units: Number(units),
     })),
     trace: { ...trace, observed },
-    stages: fields.has('stages') ? stagesOf(fields.get('stages') ?? '') : (known?.stages ?? []),
-    metadata: document(fields.get('meta'), known?.metadata),
-    sealed: fields.get('sealed') ?? known?.sealed ?? null,
+    stages: withLater(stages, fields.get('more') ?? ''),
+    metadata: metadataOf(sent(fields.get('meta')), known),
+    sealed: sealed ?? known?.sealed ?? null,
   };
 }
 
@@ -173,9 +237,10 @@ function receiptOf(fields: Fields): { readonly id: string; readonly jws: string 
 }
 
 /** Reads what remains of an effect whose retention is over. */
-export function tombstoneOf(fields: Fields): Tombstone {
-  const { id, workspace, idempotencyKey, fingerprint, actor } = parse<EffectIdentity>(fields, 'doc');
-  const action = parse<EffectRecord['action']>(fields, 'act');
+export function tombstoneOf(hash: Fields): Tombstone {
+  const fields = unpacked(hash);
+  const row = parse<IdentityRow>(fields, 'doc');
+  const [id, workspace, idempotencyKey, fingerprint, actor, tool, target] = row;
   const state = fields.get('tst') as 'committed' | 'failed' | 'rejected';
   return {
     id,
@@ -183,8 +248,8 @@ export function tombstoneOf(fields: Fields): Tombstone {
     idempotencyKey,
     fingerprint,
     agentId: actor.agentId,
-    tool: action.tool,
-    target: action.target,
+    tool,
+    target,
     attempt: integer(fields, 'att'),
     at: integer(fields, 'at'),
     outcome: state === 'committed' ? { state, receipt: receiptOf(fields) } : { state },
@@ -192,7 +257,8 @@ export function tombstoneOf(fields: Fields): Tombstone {
 }
 
 /** The receipt of an effect or a tombstone; `null` where it has none. */
-export function receiptOfFields(fields: Fields): { readonly id: string; readonly jws: string } | null {
+export function receiptOfFields(hash: Fields): { readonly id: string; readonly jws: string } | null {
+  const fields = unpacked(hash);
   const state = isTombstone(fields) ? fields.get('tst') : fields.get('st');
   return state === 'committed' ? receiptOf(fields) : null;
 }
@@ -221,8 +287,10 @@ export function approvalOf(fields: Fields, known: ApprovalIdentity | null = null
   };
 }
 
-function stagesOf(text: string): EffectRecord['stages'] {
-  return text.split('\n').flatMap((part) => (part === '' ? [] : (JSON.parse(part) as EffectRecord['stages'])));
+/** Stages of an attempt with those of its settlements, a line each. */
+function withLater(stages: EffectRecord['stages'], later: string): EffectRecord['stages'] {
+  if (later === '') return stages;
+  return [...stages, ...later.split('\n').flatMap((line) => JSON.parse(line) as EffectRecord['stages'])];
 }
 
 function document<T>(text: string | undefined, known: T | undefined): T {

@@ -1,6 +1,6 @@
 import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
 import { fieldsOf, textsOf } from './connection.ts';
-import { effectOf } from './effect-record.ts';
+import { effectOf, isTombstone } from './effect-record.ts';
 import type { Frame } from './frame.ts';
 import { keyOf, plainText } from './names.ts';
 import { settleArguments } from './settle.ts';
@@ -42,10 +42,10 @@ export function watchLostAnswers(frame: Frame): LostAnswers {
     if (typeof id !== 'string') return false;
     const [hash] = await frame.commands(workspace, [['HGETALL', keyOf(workspace, `e:${id}`)]]);
     const fields = fieldsOf(textsOf(hash));
-    const state = fields.get('st');
-    if (fields.get('nonce') !== plainText(nonce) || (state !== 'executing' && state !== 'unknown')) return false;
+    if (fields.size === 0 || isTombstone(fields)) return false;
     const effect = effectOf(fields);
     if (effect.life.state !== 'executing' && effect.life.state !== 'unknown') return false;
+    if (effect.life.lease.fence.nonce !== nonce) return false;
     await frame.step(
       'settle',
       workspace,

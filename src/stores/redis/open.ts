@@ -8,6 +8,7 @@ import {
 } from '../../effects/store.ts';
 import { openStepJournal } from '../journal/step-journal.ts';
 import { admissionOf, admitArguments } from './admit.ts';
+import { createAttempts } from './attempts.ts';
 import { type Changes, watchChanges } from './changes.ts';
 import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
 import { createControls } from './controls.ts';
@@ -152,6 +153,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   });
   const holdings = createHoldings(frame, now);
   const throttle = createThrottle();
+  const attempts = createAttempts();
   const lostAnswers = watchLostAnswers(frame);
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
@@ -238,6 +240,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       });
     const { admission, counted } = admissionOf(request, reply);
     if (preview) return { admission, written: false };
+    if (admission.kind === 'dispatch') attempts.admitted(admission.effect);
     const word = throttleWord(admission);
     if (counted !== '') {
       throttle.count(request, counted, effectIdOf(admission), reply.now);
@@ -303,8 +306,15 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     health,
     admit,
     preview: async (request) => (await askAdmission(request, true)).admission,
-    settle: async (request) => settlementOf(await frame.step('settle', request.workspace, settleArguments(request))),
-    resolve: async (request) => resolutionOf(await frame.step('resolve', request.workspace, resolveArguments(request))),
+    async settle(request) {
+      const known = attempts.take(request.fence.nonce);
+      const args = settleArguments(request, known !== null);
+      return settlementOf(await frame.step('settle', request.workspace, args), args, known);
+    },
+    async resolve(request) {
+      const args = resolveArguments(request);
+      return resolutionOf(await frame.step('resolve', request.workspace, args), args);
+    },
     vote: async (request) => voteResultOf(await frame.step('vote', request.workspace, voteArguments(request))),
     async sweep(limit) {
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };

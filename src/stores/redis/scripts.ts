@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
  * key, the workspace's meta hash). The headers of the files say the same; a test holds the two together.
  */
 export const SCRIPTS = {
-  admit: ['request', 'doc', 'action', 'trace', 'stages', 'metadata', 'sealed', 'obligations', 'approval'],
-  settle: ['request', 'out', 'failed', 'denied', 'evidence', 'stages', 'events'],
+  admit: ['request', 'doc', 'run', 'metadata', 'sealed', 'obligations', 'approval'],
+  settle: ['request', 'out', 'failed', 'denied', 'evidence', 'stages', 'events', 'receipt'],
   resolve: ['request', 'out'],
   vote: ['request', 'vote'],
   claim: ['op', 'request'],

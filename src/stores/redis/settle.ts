@@ -9,18 +9,23 @@ import type {
   VoteResult,
 } from '../../effects/store.ts';
 import { fieldsOf } from './connection.ts';
-import { approvalOf, effectOf } from './effect-record.ts';
+import { approvalOf, effectOf, type KnownDocuments } from './effect-record.ts';
 import type { StepReply } from './frame.ts';
 import { plainText } from './names.ts';
 
 /** A rejection refuses the same action under any key for this long, ms. */
 const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
 
-/** Arguments of the settlement script, after `epoch gateway clock`. */
-export function settleArguments(request: SettleRequest): readonly string[] {
+/**
+ * Arguments of the settlement script, after `epoch gateway clock`: with the documents of the states that the outcome can
+ * come to.
+ * @param held whether the caller has the documents of the attempt, so that the answer need not have them
+ */
+export function settleArguments(request: SettleRequest, held = false): readonly string[] {
   const { outcome, evidence, settledBy, fence } = request;
   const receipt = outcome.kind === 'committed' ? outcome.receipt : null;
   const result = outcome.kind === 'failed' ? outcome.result : null;
+  const mayFail = outcome.kind === 'failed' || outcome.kind === 'denied';
   return [
     JSON.stringify({
       effect: plainText(request.effectId),
@@ -29,7 +34,7 @@ export function settleArguments(request: SettleRequest): readonly string[] {
       nonce: plainText(fence.nonce),
       outcome: outcome.kind,
       rcp: plainText(receipt?.id ?? ''),
-      jws: plainText(receipt?.jws ?? ''),
+      held: held ? '1' : '',
       decision: outcome.kind === 'denied' ? outcome.decision : '',
       message: plainText(evidence.message),
     }),
@@ -41,12 +46,13 @@ export function settleArguments(request: SettleRequest): readonly string[] {
           accepted: outcome.accepted,
           responseTruncated: outcome.responseTruncated,
         })
-      : 'null',
-    JSON.stringify({ settledBy, evidence, result }),
-    outcome.kind === 'denied' ? JSON.stringify({ reason: outcome.reason, mismatches: outcome.mismatches }) : 'null',
-    JSON.stringify(evidence),
+      : '',
+    mayFail ? JSON.stringify({ settledBy, evidence, result }) : '',
+    outcome.kind === 'denied' ? JSON.stringify({ reason: outcome.reason, mismatches: outcome.mismatches }) : '',
+    mayFail || outcome.kind === 'unknown' ? JSON.stringify(evidence) : '',
     request.stages.length === 0 ? '' : JSON.stringify(request.stages),
     JSON.stringify(executionEvents(request, outcome, evidence)),
+    plainText(receipt?.jws ?? ''),
   ];
 }
 
@@ -89,17 +95,32 @@ function executionEvents(
   }
 }
 
-export function settlementOf({ tag, values }: StepReply): Settlement {
+/**
+ * The settlement that the script's reply says.
+ * @param args what it was asked with
+ * @param known documents of the attempt, where the arguments say that they are held
+ */
+export function settlementOf(
+  { tag, values: said }: StepReply,
+  args: readonly string[],
+  known: KnownDocuments | null,
+): Settlement {
+  const values = withDocuments(said, args);
   switch (tag) {
     case 'absent':
       return { kind: 'absent' };
     case 'settled':
-      return { kind: 'settled', effect: effectOf(fieldsOf(values)) };
+      return { kind: 'settled', effect: effectOf(fieldsOf(values), known) };
     case 'refused':
-      return { kind: 'refused', contradiction: values[0] === '1', effect: effectOf(fieldsOf(values.slice(1))) };
+      return { kind: 'refused', contradiction: values[0] === '1', effect: effectOf(fieldsOf(values.slice(1)), known) };
     default:
       throw new TypeError(`the settlement script answered ${tag}`);
   }
+}
+
+/** A reply with the documents that marks stand for: numbers of arguments, where the first three are the frame's. */
+function withDocuments(values: readonly string[], args: readonly string[]): readonly string[] {
+  return values.map((value) => (value.startsWith('\0') ? (args[Number(value.slice(1)) - 4] ?? '') : value));
 }
 
 /** Arguments of the resolution script, after `epoch gateway clock`. */
@@ -143,9 +164,10 @@ export function resolveArguments(request: ResolveRequest): readonly string[] {
   ];
 }
 
-export function resolutionOf({ tag, values }: StepReply): Resolution {
+/** The resolution that the script's reply to `args` says. */
+export function resolutionOf({ tag, values }: StepReply, args: readonly string[]): Resolution {
   if (tag === 'absent') return { kind: 'absent' };
-  const [retry = '', ...fields] = values;
+  const [retry = '', ...fields] = withDocuments(values, args);
   const effect = effectOf(fieldsOf(fields));
   switch (tag) {
     case 'too_early':

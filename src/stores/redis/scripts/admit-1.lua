@@ -2,16 +2,17 @@
 -- Decides what effects/admission.ts decides.
 -- @include step tallies claims effects release approvals obligations
 -- @keys workspace
--- @args epoch gateway clock request doc action trace stages metadata sealed obligations approval
+-- @args epoch gateway clock request doc run metadata sealed obligations approval
 -- @replies ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale
 
 local stop = begin(false)
 if stop then return stop end
 
-local q = cjson.decode(ARGV[4])
-local obligations = list(ARGV[11])
+-- What the request leaves out is empty.
+local q = setmetatable(cjson.decode(ARGV[4]), { __index = function() return '' end })
+local obligations = list(ARGV[9])
 local MAX_ATTEMPTS, MAX_PENDING, POLL_MS = 10, 20, 1000
-local DOC, ACTION, TRACE, STAGES, METADATA, SEALED, APPROVAL = document(5), document(6), document(7), document(8), document(9), document(10), document(12)
+local DOC, RUN, METADATA, SEALED, APPROVAL = document(5), document(6), document(7), document(8), document(10)
 local carried = false
 
 local function answer(reply, fields)
@@ -29,8 +30,8 @@ end
 
 local function fresh(state, decision)
   return {
-    id = q.effect, key = q.key, fp = q.fp, agent = q.agent, tool = q.tool, td = q.td, doc = DOC, act = ACTION, trace = TRACE,
-    ow = q.ow, orule = q.orule, stages = STAGES, meta = METADATA, sealed = SEALED, st = state, dec = decision, att = '0', hs = 'none',
+    id = q.effect, key = q.key, fp = q.fp, agent = q.agent, tool = q.tool, td = q.td, doc = DOC, run = RUN, sealed = SEALED,
+    meta = q.hasmeta == '1' and METADATA or nil, ow = q.ow, orule = q.orule, st = state, dec = decision, att = '0', hs = 'none',
   }
 end
 
@@ -73,6 +74,13 @@ local function stale()
   return answer({ 'stale', meta.policy, meta.pauses })
 end
 
+-- An effect that is run again begins its stages anew.
+local function plan_documents(e, changes)
+  local there = redis.call('HMGET', P .. 'e:' .. e.id, 'sealed', 'more')
+  if not there[1] then changes.sealed = SEALED end
+  if there[2] and there[2] ~= '' then changes.more = '' end
+end
+
 local function dispatch(earlier, met, granted, already)
   if earlier and (earlier.closed == '1' or number_of(earlier, 'att') >= MAX_ATTEMPTS) then
     return denial('denied_policy', { 'attempts_exhausted' }, earlier)
@@ -84,7 +92,7 @@ local function dispatch(earlier, met, granted, already)
   for _, pool in ipairs(met.pools) do uses[#uses + 1] = { pool, int(met.uses[pool]) } end
   local place = int(meta.seq + #events + 1)
   local lease = {
-    aseq = place, st = 'executing', dec = 'in_progress', att = attempt, act = ACTION, td = q.td, trace = TRACE, stages = STAGES,
+    aseq = place, st = 'executing', dec = 'in_progress', att = attempt, td = q.td, run = RUN,
     ow = met.would, orule = met.wrule, holds = array(met.holds), hs = #met.holds == 0 and 'none' or 'held',
     claims = array(met.targets), uses = array(uses), le = meta.epoch, nonce = q.nonce, owner = q.owner,
     adm = int(now), dby = int(by), lend = int(ends), quiet = int(ends + tonumber(q.processing) + tonumber(q.freeze)),
@@ -104,7 +112,7 @@ local function dispatch(earlier, met, granted, already)
     end
     lease.mhh = repeats and '1' or '0'
     if q.hasmeta == '1' then lease.meta = METADATA end
-    if not e.sealed then lease.sealed = SEALED end
+    plan_documents(e, lease)
     if not carried then
       for _, use in ipairs(list(e.uses)) do put('HDEL', 'u:' .. use[1], e.id) end
     end
@@ -137,7 +145,7 @@ local function ask_for_approval(earlier, met, already)
   end
   local holds = met and array(met.holds) or (earlier and earlier.holds or '')
   local changes = {
-    st = 'pending_approval', dec = 'pending_approval', ap = q.approval, act = ACTION, td = q.td, trace = TRACE, stages = STAGES,
+    st = 'pending_approval', dec = 'pending_approval', ap = q.approval, td = q.td, run = RUN,
     ow = q.ow, orule = q.orule, holds = holds, hs = holds == '' and 'none' or 'held',
   }
   local e
@@ -147,7 +155,7 @@ local function ask_for_approval(earlier, met, already)
   end
   if earlier then
     e = earlier
-    if not e.sealed then changes.sealed = SEALED end
+    plan_documents(e, changes)
     plan_effect(e, changes)
   else
     e = fresh('pending_approval', 'pending_approval')

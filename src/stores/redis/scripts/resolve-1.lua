@@ -14,12 +14,7 @@ if not e or e.st == 'tombstone' then return finish({ 'absent' }) end
 local function answer(tag, retry)
   plan_tallies()
   local reply = { tag, retry or '' }
-  for name, value in pairs(e) do
-    if not PRIVATE[name] then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
-    end
-  end
+  for _, value in ipairs(effect_reply(e)) do reply[#reply + 1] = value end
   return finish(reply, 'e:' .. e.id)
 end
 

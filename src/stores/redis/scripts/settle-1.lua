@@ -2,30 +2,27 @@
 -- `failed`, `denied` and `evidence` are documents for the states that the attempt may come to.
 -- @include step tallies claims effects release settling
 -- @keys workspace
--- @args epoch gateway clock request out failed denied evidence stages events
+-- @args epoch gateway clock request out failed denied evidence stages events receipt
 -- @replies ok:settled ok:refused ok:absent
 
 local stop = begin(false)
 if stop then return stop end
 
 local q = cjson.decode(ARGV[4])
-q.out, q.failed, q.denied, q.evidence = document(5), document(6), document(7), document(8)
+q.out, q.failed, q.denied, q.evidence, q.jws = document(5), document(6), document(7), document(8), document(11)
 local e = load_effect(q.effect)
 if not e or e.st == 'tombstone' then return finish({ 'absent' }) end
 
+local held = q.held == '1' and e.st == 'executing' and same_fence(e, q.epoch, q.n, q.nonce)
 local function answer(reply)
   plan_tallies()
-  for name, value in pairs(e) do
-    if not PRIVATE[name] then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = string.byte(value) == 0 and ARGV[tonumber(string.sub(value, 2))] or value
-    end
-  end
+  for _, value in ipairs(effect_reply(e, held)) do reply[#reply + 1] = value end
   return finish(reply)
 end
 
 local refusal, changes = settle_life(e, q)
-if refusal == 'unchanged' and e.st == 'committed' and q.outcome == 'committed' and e.jws == q.jws then
+local function same_receipt() return redis.call('HGET', P .. 'e:' .. e.id, 'jws') == ARGV[11] end
+if refusal == 'unchanged' and e.st == 'committed' and q.outcome == 'committed' and same_receipt() then
   -- The same settlement again: true already.
   return answer({ 'settled' })
 end
@@ -46,7 +43,11 @@ for _, draft in ipairs(list(ARGV[10])) do
   event(draft[1], e.id, 'gateway', 'owner', unpack(draft, 2))
 end
 for name, value in pairs(plan_release(e, ending, keep_until)) do changes[name] = value end
-if ARGV[9] ~= '' then changes.stages = (e.stages or '') .. '\n' .. ARGV[9] end
+if ARGV[9] ~= '' then
+  -- An attempt that was settled before, as unknown, has stages of then.
+  local before = e.st ~= 'executing' and redis.call('HGET', P .. 'e:' .. e.id, 'more') or ''
+  changes.more = before == '' and document(9) or before .. '\n' .. ARGV[9]
+end
 plan_effect(e, changes)
 if e.st == 'denied' then plan_unbind(e) end
 money_events()

@@ -58,8 +58,9 @@ for _, id in ipairs(due('old', ARGV[5], limit)) do
   put('ZREM', 'old', id)
   if e then
     unlist(e)
-    put('HSET', 'e:' .. id, 'st', 'tombstone', 'tst', e.st)
-    put('HDEL', 'e:' .. id, 'sealed', 'trace', 'stages', 'meta', 'out', 'holds', 'claims', 'uses', 'owner')
+    local kept = { key = e.key, fp = e.fp, tst = e.st, att = e.att, at = e.at, rcp = e.rcp }
+    put('HSET', 'e:' .. id, 'st', 'tombstone', 'f', cjson.encode(kept))
+    put('HDEL', 'e:' .. id, 'run', 'meta', 'sealed', 'out', 'more', 'lend', 'quiet')
     put('ZADD', 'tomb', e.at, id)
     aged = aged + 1
   end
