@@ -273,7 +273,7 @@ function evaluatePermit(
   const mustAsk = permit.approvals.length > 0 && granted === null && permit.mode === 'enforce';
   const already = earlier !== null && earlier.holdState === 'held' ? earlier.holds : [];
   const asks = mustAsk && !permit.approvals.some((approval) => approval.hold === 'all');
-  const met = satisfyObligations(view, { ...request, effectId }, permit, {
+  const met = satisfyObligations(view, earlier === null ? request : { ...request, effectId }, permit, {
     hold: asks ? 'own' : 'all',
     already,
     rateCounted: earlier?.life.state === 'pending_approval',
@@ -290,7 +290,10 @@ function evaluatePermit(
     (permit.mode === 'observe' && unasked !== undefined
       ? { would: 'pending_approval' as const, rule: unasked.rule }
       : null);
-  return carry(carried, dispatch(view, request, earlier, { ...met, observed }, granted));
+  return carry(
+    carried,
+    dispatch(view, request, earlier, observed === met.observed ? met : { ...met, observed }, granted),
+  );
 }
 
 type Met = Extract<ReturnType<typeof satisfyObligations>, { kind: 'satisfied' }>;
@@ -303,37 +306,40 @@ function dispatch(
   granted: ApprovalRecord | null,
 ): Plan<Admission> {
   const lease = makeLease(view, request, (earlier?.attempt ?? 0) + 1);
-  const base: FreshEffect = {
-    ...(earlier ?? freshEffect(view, request)),
-    action: request.action,
+  const { trace } = request.verdict;
+  const terms: Terms = {
     holds: met.holds,
     holdState: met.holds.length === 0 ? 'none' : 'held',
     claims: met.claims.map((claim) => claim.target),
     uses: met.uses,
-    trace: { ...request.verdict.trace, observed: met.observed },
-    stages: request.stages,
-    metadata: request.metadata ?? earlier?.metadata ?? null,
-    sealed: earlier?.sealed ?? request.sealed,
+    trace: trace.observed === met.observed ? trace : { ...trace, observed: met.observed },
   };
   let effect: EffectRecord;
-  if (earlier === null) effect = begin(base, { kind: 'admit', lease });
+  if (earlier === null) effect = begin(freshEffect(view, request, terms), { kind: 'admit', lease });
   else {
-    const step = advance({ ...base, life: earlier.life }, { kind: 'admit', lease });
+    const base: EffectRecord = {
+      ...earlier,
+      ...terms,
+      action: request.action,
+      stages: request.stages,
+      metadata: request.metadata ?? earlier.metadata,
+      sealed: earlier.sealed ?? request.sealed,
+    };
+    const step = advance(base, { kind: 'admit', lease });
     if (step.kind === 'refused') return denial(view, request, 'denied_policy', EXHAUSTED, earlier);
     effect = step.effect;
   }
   const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used' };
-  const events: LedgerDraft[] = [
-    event('effect.admitted', effect.id, agentOf(request), {
-      attempt: effect.attempt,
-      tool: effect.action.tool,
-      policy_version: request.seen.policy,
-      rules: request.verdict.trace.matched.map((rule) => rule.rule),
-      ...(used === null ? {} : { approval_id: used.id }),
-      ...(met.observed === null ? {} : { observed: { would: met.observed.would, rule: met.observed.rule } }),
-      ...(request.verdict.trace.shadow.length === 0 ? {} : { shadow: request.verdict.trace.shadow }),
-    }),
-  ];
+  const admitted: Record<string, Json> = {
+    attempt: effect.attempt,
+    tool: effect.action.tool,
+    policy_version: request.seen.policy,
+    rules: trace.matched.map((rule) => rule.rule),
+  };
+  if (used !== null) admitted['approval_id'] = used.id;
+  if (met.observed !== null) admitted['observed'] = { would: met.observed.would, rule: met.observed.rule };
+  if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
+  const events: LedgerDraft[] = [event('effect.admitted', effect.id, agentOf(request), admitted)];
   if (met.holds.length > 0)
     events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));
   return {
@@ -346,7 +352,7 @@ function dispatch(
       approval: used,
     },
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    ...(used === null ? {} : { approvals: [used] }),
+    approvals: used === null ? [] : [used],
     budgets: met.changes,
     rates: met.rates,
     claims: met.claims,
@@ -370,7 +376,10 @@ function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
   };
 }
 
-function freshEffect(view: StepView, request: AdmitRequest): FreshEffect {
+/** What an admission grants. */
+type Terms = Pick<EffectRecord, 'holds' | 'holdState' | 'claims' | 'uses' | 'trace'>;
+
+function freshEffect(view: StepView, request: AdmitRequest, terms: Terms | null = null): FreshEffect {
   return {
     id: request.effectId,
     workspace: request.workspace,
@@ -384,11 +393,11 @@ function freshEffect(view: StepView, request: AdmitRequest): FreshEffect {
     firstDispatchAt: null,
     mayHaveHappened: false,
     closed: false,
-    holds: [],
-    holdState: 'none',
-    claims: [],
-    uses: [],
-    trace: request.verdict.trace,
+    holds: terms?.holds ?? [],
+    holdState: terms?.holdState ?? 'none',
+    claims: terms?.claims ?? [],
+    uses: terms?.uses ?? [],
+    trace: terms?.trace ?? request.verdict.trace,
     stages: request.stages,
     metadata: request.metadata,
     sealed: request.sealed,

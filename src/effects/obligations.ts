@@ -149,10 +149,11 @@ export function satisfyObligations(
       continue;
     }
     const holdsNow = scope.hold === 'all' || obligation.sharing === 'own';
-    budgets.push(holdsNow ? { ...result.row, held: result.row.held + result.hold.amount } : result.row);
+    budgets.push(holdsNow ? withHeld(result.row, result.hold.amount) : result.row);
     if (!holdsNow) continue;
     holds.push(result.hold);
-    changes.push({ ...result.hold, limit: obligation.limit, hold: result.hold.amount, spend: 0 });
+    const { budget, unit, bucket, window, amount } = result.hold;
+    changes.push({ budget, unit, bucket, window, limit: obligation.limit, hold: amount, spend: 0 });
   }
   return {
     kind: 'satisfied',
@@ -164,6 +165,10 @@ export function satisfyObligations(
     budgets,
     observed,
   };
+}
+
+function withHeld({ budget, unit, bucket, window, limit, spent, held, resetsAt }: BudgetRow, more: number): BudgetRow {
+  return { budget, unit, bucket, window, limit, spent, held: held + more, resetsAt };
 }
 
 function refuse(

@@ -1,6 +1,7 @@
 import type { EffectRecord, Hold } from './effect.ts';
 import type { Json } from './json.ts';
 import type { LedgerDraft } from './ledger.ts';
+import { changed } from './lifecycle.ts';
 import { isClaimActive } from './obligations.ts';
 import type { BudgetChange, Plan, StepView } from './plan.ts';
 import type { ClaimRecord } from './controls.ts';
@@ -41,7 +42,7 @@ export function release(
       : effect.uses.map((use) => ({ ...use, effectId: effect.id, agentId: effect.actor.agentId, until: keepUntil }));
   const money = endHolds(effect, end);
   return {
-    effect: { ...effect, holdState: money.holdState, claims: [], uses: keepUntil === null ? [] : effect.uses },
+    effect: changed(effect, { holdState: money.holdState, claims: [], uses: keepUntil === null ? [] : effect.uses }),
     plan: { budgets: money.changes, claims, claimsGone, usesGone: effect.id, uses },
     events: money.events,
   };
@@ -65,7 +66,7 @@ function endHolds(
       if (holdState !== 'held') return nothing;
       return {
         holdState: 'voided',
-        changes: holds.map((hold) => ({ ...hold, limit: null, hold: -hold.amount, spend: 0 })),
+        changes: holds.map((hold) => budgetChange(hold, -hold.amount, 0)),
         events: [{ kind: 'budget.voided', effectId: effect.id, actor: gateway, data: { holds: holdsToWire(holds) } }],
       };
     case 'post': {
@@ -74,7 +75,7 @@ function endHolds(
       const given = holdState === 'held' ? -1 : 0;
       return {
         holdState: 'posted',
-        changes: holds.map((hold) => ({ ...hold, limit: null, hold: given * hold.amount, spend: hold.amount })),
+        changes: holds.map((hold) => budgetChange(hold, given * hold.amount, hold.amount)),
         events: [
           {
             kind: holdState === 'held' ? 'budget.posted' : 'budget.overdraft',
@@ -86,6 +87,10 @@ function endHolds(
       };
     }
   }
+}
+
+function budgetChange({ budget, unit, bucket, window }: Hold, hold: number, spend: number): BudgetChange {
+  return { budget, unit, bucket, window, limit: null, hold, spend };
 }
 
 /** Holds as ledger data. */

@@ -1,6 +1,7 @@
 import type { EffectRecord, Lease } from './effect.ts';
+import type { Json } from './json.ts';
 import type { LedgerActor, LedgerDraft } from './ledger.ts';
-import { advance, type LifeRefusal } from './lifecycle.ts';
+import { advance, changed, type LifeRefusal } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './release.ts';
 import type { ResolveRequest, Resolution, Settlement, SettleRequest } from './store.ts';
@@ -19,7 +20,7 @@ export function settleStep(view: StepView, request: SettleRequest): Plan<Settlem
     evidence: request.evidence,
   });
   if (step.kind === 'refused') return refusedSettlement(effect, request, step.why);
-  const settled: EffectRecord = { ...step.effect, stages: [...effect.stages, ...request.stages] };
+  const settled = changed(step.effect, { stages: [...effect.stages, ...request.stages] });
   const { life } = settled;
   const released =
     life.state === 'unknown'
@@ -72,12 +73,8 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
     data,
   });
   const attempt = request.fence.n;
-  const seen = {
-    attempt,
-    code: evidence.code,
-    status: evidence.status,
-    ...(after.life.state === outcome.kind ? {} : { recorded_as: after.life.state }),
-  };
+  const seen: Record<string, Json> = { attempt, code: evidence.code, status: evidence.status };
+  if (after.life.state !== outcome.kind) seen['recorded_as'] = after.life.state;
   const started =
     evidence.startedAt === null
       ? []

@@ -14,12 +14,9 @@ type SqlDocument = string | number | null | undefined;
  * form for a lone surrogate; such strings are escaped, and marked as escaped.
  */
 export function columnText(plain: string): string {
-  const escape = LONE_SURROGATE.test(plain) || plain.includes('\0') || plain.startsWith('\u0001');
+  const escape = !plain.isWellFormed() || plain.includes('\0') || plain.startsWith('\u0001');
   return escape ? `\u0001${JSON.stringify(plain)}` : plain;
 }
-
-// With the flag `u`, a surrogate matches only where it is alone.
-const LONE_SURROGATE = /\p{Surrogate}/u;
 
 /** The string that {@link columnText} made a column of. */
 export function plainText(column: SqlDocument): string {

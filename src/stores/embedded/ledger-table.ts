@@ -40,22 +40,14 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
     nextSeq,
     append(workspace, epoch, at, events) {
       let seq = nextSeq(workspace);
-      let rest = events;
-      while (rest.length > 0) {
-        const effectId = rest[0]?.effectId ?? null;
-        const end = rest.findIndex((event) => event.effectId !== effectId);
-        const group = end === -1 ? rest : rest.slice(0, end);
-        rest = end === -1 ? [] : rest.slice(end);
-        insert.run(
-          columnText(workspace),
-          epoch,
-          seq,
-          group.length,
-          effectId === null ? null : columnText(effectId),
-          at,
-          JSON.stringify(group.map(({ kind, actor, data }): EventTuple => [kind, actor.type, actor.id, data])),
-        );
+      let group: EventTuple[] = [];
+      for (const [index, { kind, actor, data, effectId }] of events.entries()) {
+        group.push([kind, actor.type, actor.id, data]);
+        if (events[index + 1]?.effectId === effectId) continue;
+        const effect = effectId === null ? null : columnText(effectId);
+        insert.run(columnText(workspace), epoch, seq, group.length, effect, at, JSON.stringify(group));
         seq += group.length;
+        group = [];
       }
       next.set(workspace, seq);
     },

@@ -2,7 +2,7 @@ import { admitStep } from '../../effects/admission.ts';
 import type { EffectRecord } from '../../effects/effect.ts';
 import type { StepView } from '../../effects/plan.ts';
 import { settleStep } from '../../effects/settlement.ts';
-import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../../effects/store.ts';
+import type { Admission, AdmitRequest, SeenVersions, Settlement, SettleRequest } from '../../effects/store.ts';
 
 /**
  * Steps are pure: whoever knows the request and what the step saw knows the answer. For the two steps of an ordinary
@@ -27,29 +27,20 @@ export function seenByAdmission(request: AdmitRequest, reply: Admission): Admiss
 }
 
 /** The answer of an admission that saw this. */
-export function repeatAdmission(request: AdmitRequest, [now, epoch, seq, ...figures]: AdmissionSeen): Admission {
-  const { verdict, seen } = request;
-  const amounts =
-    verdict.kind === 'permit'
-      ? verdict.obligations.flatMap((it) => (it.kind === 'budget' ? [it.amount ?? 0] : []))
-      : [];
+export function repeatAdmission(request: AdmitRequest, seen: AdmissionSeen): Admission {
+  const [now, epoch, seq] = seen;
+  const { verdict } = request;
+  const amounts: number[] = [];
+  if (verdict.kind === 'permit')
+    for (const it of verdict.obligations) if (it.kind === 'budget') amounts.push(it.amount ?? 0);
   let row = 0;
-  return admitStep(
-    {
-      ...NOTHING,
-      now,
-      epoch,
-      nextSeq: () => seq,
-      versions: () => seen,
-      budget() {
-        const [spent = 0, held = 0] = figures.slice(row * 2);
-        const amount = amounts[row] ?? 0;
-        row += 1;
-        return { spent, held: held - amount, rows: 0 };
-      },
-    },
-    request,
-  ).reply;
+  const budget: StepView['budget'] = () => {
+    const spent = seen[3 + 2 * row] ?? 0;
+    const held = (seen[4 + 2 * row] ?? 0) - (amounts[row] ?? 0);
+    row += 1;
+    return { spent, held, rows: 0 };
+  };
+  return admitStep(viewOf({ now, epoch, seq, versions: request.seen, executing: null, budget }), request).reply;
 }
 
 /**
@@ -66,32 +57,43 @@ export function seenBySettlement(request: SettleRequest, reply: Settlement): num
 
 /** The answer of the settlement of an executing effect at this time. */
 export function repeatSettlement(request: SettleRequest, executing: EffectRecord, at: number): Settlement {
-  return settleStep({ ...NOTHING, now: at, effect: () => executing }, request).reply;
+  return settleStep(viewOf({ now: at, epoch: 0, seq: 0, versions: null, executing, budget: unseen }), request).reply;
+}
+
+interface Seen {
+  readonly now: number;
+  readonly epoch: number;
+  readonly seq: number;
+  readonly versions: SeenVersions | null;
+  readonly executing: EffectRecord | null;
+  readonly budget: StepView['budget'];
+}
+
+/** What an ordinary step looks at. Written out: copying a view with this many members by spread costs more than a step. */
+function viewOf({ now, epoch, seq, versions, executing, budget }: Seen): StepView {
+  return {
+    now,
+    epoch,
+    maxFreezeMs: 0,
+    versions: () => versions ?? unseen(),
+    nextSeq: () => seq,
+    binding: () => null,
+    effect: () => executing ?? unseen(),
+    rejection: unseen,
+    approval: unseen,
+    pendingApprovals: unseen,
+    claim: unseen,
+    // A claim changes the answer only by being in the record; then the record is sent.
+    claimOn: () => null,
+    claimCount: unseen,
+    reservation: unseen,
+    reservationsOf: unseen,
+    usesOf: unseen,
+    budget,
+    rate: () => 0,
+  };
 }
 
 function unseen(): never {
   throw new TypeError('a step asked for more than the store’s thread has sent');
 }
-
-/** The view of an empty store without freezes. */
-const NOTHING: StepView = {
-  now: 0,
-  epoch: 0,
-  maxFreezeMs: 0,
-  versions: unseen,
-  nextSeq: unseen,
-  binding: () => null,
-  effect: unseen,
-  rejection: unseen,
-  approval: unseen,
-  pendingApprovals: unseen,
-  claim: unseen,
-  // A claim changes the answer only by being in the record, which then is sent.
-  claimOn: () => null,
-  claimCount: unseen,
-  reservation: unseen,
-  reservationsOf: unseen,
-  usesOf: unseen,
-  budget: unseen,
-  rate: () => 0,
-};

@@ -127,9 +127,9 @@ export function openSession(plain: SqlDatabase): Session {
   }
 
   function apply<Reply>(workspace: string, plan: Plan<Reply>): Reply {
-    const { reply, throttle: word, ...changesOfPlan } = plan;
+    const { reply, throttle: word } = plan;
     const written = word === undefined || throttle.admits(word, workspace, plan.events ?? [], now);
-    if (written && Object.keys(changesOfPlan).length > 0) write(workspace, plan);
+    if (written && changesAnything(plan)) write(workspace, plan);
     return reply;
   }
 
@@ -177,4 +177,10 @@ export function openSession(plain: SqlDatabase): Session {
       changes.keys.clear();
     },
   };
+}
+
+/** Whether a plan is more than its answer. */
+function changesAnything(plan: Plan<unknown>): boolean {
+  for (const member in plan) if (member !== 'reply' && member !== 'throttle') return true;
+  return false;
 }

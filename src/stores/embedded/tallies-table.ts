@@ -326,13 +326,13 @@ export function openTalliesTable(database: SqlDatabase): TalliesTable {
   };
 }
 
-/** One text per row, injective, without characters that a column does not take. */
+/** One text per row, injective: the lengths say where its parts end. */
 function nameOf(
   kind: Tally['kind'],
   budget: string,
   row: { readonly bucket: string; readonly window: string },
 ): string {
-  return `${kind}${JSON.stringify([budget, row.bucket, row.window])}`;
+  return columnText(`${kind} ${budget.length} ${row.bucket.length} ${budget} ${row.bucket} ${row.window}`);
 }
 
 function rollingMs(window: string): number | null {
