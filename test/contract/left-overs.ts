@@ -34,7 +34,7 @@ export function describeLeftOvers(open: OpenStore, capabilities: Capabilities): 
       const { effect } = await dispatched(at.store);
       await at.reopen();
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
-        life: { state: 'unknown', lease: leaseOf(effect), evidence: { code: 'lease_over' } },
+        life: { state: 'unknown', lease: { fence: leaseOf(effect).fence }, evidence: { code: 'lease_over' } },
       });
       expect(await at.store.receipt(WORKSPACE, effect.id)).toBeNull();
       expect(await kinds(effect.id)).toEqual(['effect.admitted', 'execution.lost']);

@@ -42,6 +42,26 @@ it('set forward while the gateway was down: what it had sent is not taken to be 
   rmSync(path, { recursive: true });
 });
 
+it('set forward before a restart that was cut short: what that one did not declare is not taken to be quiet either', async () => {
+  const path = storeFolder();
+  let now = 1_800_000_000_000;
+  const first = await open(path, () => now);
+  const { effect } = await dispatched(first);
+  await first.close();
+  now += HOUR;
+  const second = await open(path, () => now);
+  await second.putWorkspace('another', { type: 'gateway', id: 'test' });
+  await second.close();
+  now += 1000;
+  const third = await open(path, () => now);
+  const { leaseEnd, quiesceUntil } = leaseOf(effect);
+  now += quiesceUntil - leaseEnd - 1000;
+  expect(await third.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({ kind: 'too_early' });
+  now += 1000;
+  expect(await third.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({ kind: 'resolved' });
+  rmSync(path, { recursive: true });
+});
+
 it.skipIf(process.getuid?.() !== 0)(
   'set forward while the disk was full: the process lives, and so does its time',
   async (context) => {

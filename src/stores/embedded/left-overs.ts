@@ -52,7 +52,10 @@ export function openLeftOvers(
   function declared(effect: EffectRecord): EffectRecord {
     if (before === null || effect.life.state !== 'executing' || effect.life.lease.admittedAt >= before) return effect;
     const { lease } = effect.life;
-    const life = { ...effect.life, lease: { ...lease, quiesceUntil: lease.quiesceUntil + unwatched } };
+    // Its owner sent nothing after this boot; of a restart before it, which left it undeclared, nothing is known here.
+    const quiet = before + unwatched + lease.quiesceUntil - lease.leaseEnd;
+    const quiesceUntil = Math.max(lease.quiesceUntil + unwatched, quiet);
+    const life = { ...effect.life, lease: { ...lease, quiesceUntil } };
     const plan = loseLeaseStep(recorded, { ...effect, life }, true);
     return plan === null ? effect : apply(effect.workspace, plan);
   }
