@@ -16,7 +16,7 @@ interface Details {
 
 /**
  * What went wrong when there is no decision: the request was not accepted (a problem document), or no answer came.
- * `code` is the gateway's code, or `missing_key`, `no_answer`, `bad_answer`, `aborted` from the client itself.
+ * `code` is the gateway's code, or `missing_key`, `invalid_key`, `invalid_url`, `no_answer`, `bad_answer`, `aborted` from the client itself.
  */
 export class SvcError extends Error {
   override readonly name = 'SvcError';

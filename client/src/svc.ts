@@ -45,14 +45,22 @@ export class Svc {
   readonly #to: Connection;
   readonly #base: string;
 
-  /** @throws SvcError `missing_key` when there is no key, before anything is sent */
+  /** @throws SvcError `missing_key`, `invalid_key` or `invalid_url`, before anything is sent */
   constructor(options: SvcOptions = {}) {
     const env = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process?.env ?? {};
     const apiKey = (options.apiKey ?? env['SVC_API_KEY'] ?? '').trim();
     if (apiKey === '') throw new SvcError('missing_key', 'No API key: pass `apiKey`, or set SVC_API_KEY');
+    if (!/^[!-~]+$/.test(apiKey))
+      throw new SvcError(
+        'invalid_key',
+        'The API key holds characters that no key has: is it another file or variable?',
+      );
+    const baseUrl = (options.baseUrl ?? env['SVC_BASE_URL'] ?? 'http://127.0.0.1:8080').replace(/\/+$/, '');
+    if (!/^https?:\/\/[^/]/i.test(baseUrl))
+      throw new SvcError('invalid_url', `${baseUrl} is not the http or https URL of a gateway`);
     this.#to = {
       apiKey,
-      baseUrl: (options.baseUrl ?? env['SVC_BASE_URL'] ?? 'http://127.0.0.1:8080').replace(/\/+$/, ''),
+      baseUrl,
       fetch: options.fetch ?? globalThis.fetch,
       attempts: options.attempts ?? 4,
       timeoutMs: options.timeoutMs ?? 60_000,

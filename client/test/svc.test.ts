@@ -39,6 +39,17 @@ describe('the key', () => {
     expect(fetch).not.toHaveBeenCalled();
   });
 
+  test.each([
+    [{ apiKey: 'two\nlines' }, 'invalid_key'],
+    [{ apiKey: 'clé' }, 'invalid_key'],
+    [{ apiKey: 'k', baseUrl: 'gateway.example' }, 'invalid_url'],
+    [{ apiKey: 'k', baseUrl: 'file:///etc' }, 'invalid_url'],
+  ])('%j: throws %s before anything is sent', (options, code) => {
+    const fetch = vi.fn();
+    expect(refused({ ...options, fetch })).toMatchObject({ code });
+    expect(fetch).not.toHaveBeenCalled();
+  });
+
   test('comes from SVC_API_KEY, address and workspace from their variables', async () => {
     const { server } = await against({ status: 200, body: answer('committed') });
     vi.stubEnv('SVC_API_KEY', 'from-environment');

@@ -41,7 +41,7 @@ export function withExitCodes(command: Command, zero: string, one: string, two: 
 
 /**
  * A client for a command's options.
- * @throws SvcError `missing_key`; CommandFailure when the key file cannot be read
+ * @throws SvcError `missing_key`, `invalid_key`, `invalid_url`; CommandFailure when the key file cannot be read
  */
 export async function connect(access: GatewayAccess): Promise<Svc> {
   const apiKey = access.keyFile === undefined ? undefined : (await readText(access.keyFile)).trim();
@@ -63,7 +63,10 @@ export async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
-    throw new CommandFailure(`cannot read ${file}: ${error instanceof Error ? error.message : String(error)}`);
+    const code = error instanceof Error && 'code' in error ? error.code : null;
+    if (code === 'ENOENT') throw new CommandFailure(`There is no file ${file}.`);
+    if (code === 'EISDIR') throw new CommandFailure(`${file} is a folder; name a file in it.`);
+    throw new CommandFailure(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 

@@ -94,7 +94,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
     terminal.err(`svc: ${printable(error.message)}${wait} [${error.code}]`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
-    terminal.err(`svc: ${printable(error.message)}`);
+    for (const line of error.message.split('\n')) terminal.err(`svc: ${printable(line)}`);
   } else {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     terminal.err('svc: a fault of svc itself; please report it with these lines:');

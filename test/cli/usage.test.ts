@@ -70,6 +70,19 @@ describe('help and usage', () => {
 });
 
 describe('talking to a gateway', () => {
+  test.each([
+    ['another file’s text as the key', 'root:x:0:0\nbin:x:1:1', 'http://127.0.0.1:1', 'invalid_key'],
+    ['a key with letters that no key has', 'clé', 'http://127.0.0.1:1', 'invalid_key'],
+    ['an address that is none', 'svc_acct_x', 'gateway.example', 'invalid_url'],
+    ['an address of another kind', 'svc_acct_x', 'ftp://gateway.example', 'invalid_url'],
+  ])('%s: is said as what it is, not as silence of the gateway', async (_name, key, url, code) => {
+    vi.stubEnv('SVC_API_KEY', key);
+    expect(await svc('effects', 'list', '--url', url)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining(`[${code}]`),
+    });
+  });
+
   test('without a key nothing is sent', async () => {
     vi.stubEnv('SVC_API_KEY', '');
     const { code, err } = await svc('effects', 'list', '--url', 'http://127.0.0.1:1');
@@ -79,7 +92,7 @@ describe('talking to a gateway', () => {
 
   test('a key file that is not there', async () => {
     const { code, err } = await svc('effects', 'list', '--key-file', join(folder, 'absent'));
-    expect(err).toMatch(/^svc: cannot read .*absent/);
+    expect(err).toMatch(/^svc: There is no file .*absent/);
     expect(code).toBe(2);
   });
 
