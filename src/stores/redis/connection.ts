@@ -81,11 +81,20 @@ export function openConnection(
           name: target.name,
           role: 'master',
           sentinelRetryStrategy: (times: number) => Math.min(50 * times, RETRY_MS),
+          // One that is frozen takes connections and answers nothing: another is asked.
+          sentinelCommandTimeout: answerMs,
           failoverDetector: true,
         });
   let lastError = '';
   client.on('error', (error: Error) => {
     lastError = withoutAddress(error.message);
+  });
+  let closed = false;
+  // A client that is told to leave its primary while it is asking the sentinels for one ends, and would never come back.
+  client.on('end', () => {
+    setTimeout(() => {
+      if (!closed && client.status === 'end') client.connect().catch(() => undefined);
+    }, RETRY_MS).unref();
   });
 
   function down(error: unknown): StoreUnavailable {
@@ -141,7 +150,7 @@ export function openConnection(
       const deadline = performance.now() + answerMs * 3;
       while (client.status !== 'ready') {
         const left = deadline - performance.now();
-        if (left <= 0 || client.status === 'end') {
+        if (left <= 0 || closed) {
           throw new StoreUnavailable(`Redis cannot be reached${lastError === '' ? '' : `: ${lastError}`}`);
         }
         await new Promise<void>((resolve) => {
@@ -172,7 +181,10 @@ export function openConnection(
     },
     run,
     reset: () => client.disconnect(true),
-    close: () => client.disconnect(),
+    close() {
+      closed = true;
+      client.disconnect();
+    },
   };
 }
 
