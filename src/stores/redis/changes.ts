@@ -96,7 +96,9 @@ export async function watchChanges(parts: {
     // What was there and is gone was emptied: attaching says so.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
-    if (epoch !== '' && (open !== '1' || !sameHistory)) await fleet.recover(workspace).catch(() => undefined);
+    // Another gateway may have opened what this one waited for.
+    const waits = fleet.waiting().has(workspace);
+    if (epoch !== '' && (open !== '1' || !sameHistory || waits)) await fleet.recover(workspace).catch(() => undefined);
     if (known !== undefined && epoch === known.epoch && open === '1' && sameHistory)
       await fleet.noteNeighbours(workspace, {
         step: Number(step),

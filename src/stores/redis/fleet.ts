@@ -223,7 +223,8 @@ export function createFleet(settings: FleetSettings): Fleet {
     // opened by a gateway that does not know who else was there.
     if (workspace === '') for (const other of journal.heads().keys()) if (other !== '') await handIn(other, null);
     const { isOpen, epoch } = await handIn(workspace, null);
-    if (!isOpen) await openEpoch(workspace, epoch, '');
+    if (isOpen) waiting.delete(workspace);
+    else await openEpoch(workspace, epoch, '');
   }
 
   /**
