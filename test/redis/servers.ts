@@ -197,10 +197,38 @@ export async function routeTo(server: RedisServer): Promise<RedisRoute> {
   };
 }
 
-/** A Sentinel that watches a primary under the name `svc`. */
-export async function startSentinel(
+/** As docs/operating/redis.md advises: a primary that does not answer for this long is down, ms. */
+const SENTINEL_DOWN_AFTER_MS = 1000;
+
+/** Sentinels that watch a primary under the name `svc`; most of them have to agree that it is down. */
+export async function startSentinels(
   primary: RedisServer,
-): Promise<{ readonly address: string; stop(): Promise<void> }> {
+  count = 1,
+): Promise<{
+  readonly addresses: readonly string[];
+  /** Freezes one: it takes connections and answers nothing. */
+  freeze(index: number): void;
+  stop(): Promise<void>;
+}> {
+  const quorum = Math.floor(count / 2) + 1;
+  const sentinels = await Promise.all(Array.from({ length: count }, () => startSentinel(primary, quorum)));
+  for (const { client } of sentinels) {
+    // Each has to know the others, or none is elected to lead a fail-over.
+    await until(async () => {
+      const others = await client.call('SENTINEL', 'SENTINELS', 'svc');
+      return Array.isArray(others) && others.length === count - 1;
+    });
+  }
+  return {
+    addresses: sentinels.map(({ address }) => address),
+    freeze: (index) => void sentinels[index]?.child.kill('SIGSTOP'),
+    async stop() {
+      await Promise.all(sentinels.map((sentinel) => sentinel.stop()));
+    },
+  };
+}
+
+async function startSentinel(primary: RedisServer, quorum: number) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-sentinel-'));
   const port = await freePort();
   const path = join(folder, 'sentinel.conf');
@@ -210,9 +238,9 @@ export async function startSentinel(
       `port ${port}`,
       'bind 127.0.0.1',
       `dir ${folder}`,
-      `sentinel monitor svc 127.0.0.1 ${primary.port} 1`,
-      'sentinel down-after-milliseconds svc 500',
-      'sentinel failover-timeout svc 2000',
+      `sentinel monitor svc 127.0.0.1 ${primary.port} ${quorum}`,
+      `sentinel down-after-milliseconds svc ${SENTINEL_DOWN_AFTER_MS}`,
+      'sentinel failover-timeout svc 3000',
       '',
     ].join('\n'),
   );
@@ -222,6 +250,8 @@ export async function startSentinel(
   await until(async () => String(await client.call('SENTINEL', 'REPLICAS', 'svc')).includes('slave'));
   return {
     address: `127.0.0.1:${port}`,
+    client,
+    child,
     async stop() {
       client.disconnect();
       const gone = new Promise((resolve) => child.once('exit', resolve));
@@ -236,38 +266,58 @@ export interface RedisCluster {
   /** Its first primaries. */
   readonly nodes: readonly RedisServer[];
   readonly replicas: readonly RedisServer[];
+  /** Which of {@link nodes} had the slot of a key at first. */
+  primaryOf(key: string): Promise<RedisServer>;
   stop(): Promise<void>;
 }
 
+/** First slot of each of three primaries, and the end. */
+const EDGES = [0, 5461, 10_923, 16_384] as const;
+
 /** A cluster of three primaries, each with so many replicas. */
 export async function startCluster(replicas = 0): Promise<RedisCluster> {
-  const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'];
-  const nodes = await Promise.all([0, 1, 2].map(() => startRedis(settings, true)));
+  const settings = [
+    ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000'],
+    // As docs/operating/redis.md advises: slots whose primary is lost do not take the others with them.
+    ['--cluster-require-full-coverage', 'no'],
+  ].flat();
+  const start = (): Promise<RedisServer> => startRedis(settings, true);
+  const [nodes, others] = await Promise.all([
+    Promise.all([0, 1, 2].map(start)),
+    Promise.all(Array.from({ length: 3 * replicas }, start)),
+  ]);
   const [first] = nodes;
   if (first === undefined) throw new Error('a cluster has nodes');
-  const edges = [0, 5461, 10_923, 16_384];
   for (const [index, node] of nodes.entries()) {
-    await node.client.call('CLUSTER', 'ADDSLOTSRANGE', edges[index] ?? 0, (edges[index + 1] ?? 0) - 1);
-    if (node !== first) await node.client.call('CLUSTER', 'MEET', '127.0.0.1', first.port);
+    await node.client.call('CLUSTER', 'ADDSLOTSRANGE', EDGES[index] ?? 0, (EDGES[index + 1] ?? 0) - 1);
   }
-  for (const node of nodes) {
-    await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
-    await until(async () => String(await node.client.call('CLUSTER', 'INFO')).includes('cluster_known_nodes:3'));
+  // Whoever is met by all is known by all at once; gossip alone takes seconds.
+  for (const node of [...nodes, ...others]) {
+    for (const other of [...nodes, ...others])
+      if (node !== other) await node.client.call('CLUSTER', 'MEET', '127.0.0.1', other.port);
   }
-  const others: RedisServer[] = [];
-  for (const node of nodes) {
-    const id = String(await node.client.call('CLUSTER', 'MYID'));
-    for (let n = 0; n < replicas; n += 1) {
-      const replica = await startRedis(settings, true);
-      others.push(replica);
-      await replica.client.call('CLUSTER', 'MEET', '127.0.0.1', node.port);
+  for (const node of [...nodes, ...others]) {
+    await until(async () => {
+      const info = String(await node.client.call('CLUSTER', 'INFO'));
+      return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length + others.length}`);
+    });
+  }
+  await Promise.all(
+    others.map(async (replica, index) => {
+      const id = String(await nodes[index % 3]?.client.call('CLUSTER', 'MYID'));
       await until(async () => (await replica.client.call('CLUSTER', 'REPLICATE', id)) === 'OK');
       await until(async () => (await replica.client.info('replication')).includes('master_link_status:up'));
-    }
-  }
+    }),
+  );
   return {
     nodes,
     replicas: others,
+    async primaryOf(key) {
+      const slot = Number(await first.client.call('CLUSTER', 'KEYSLOT', key));
+      const node = nodes[EDGES.findIndex((edge) => slot < edge) - 1];
+      if (node === undefined) throw new Error(`slot ${slot} is nobody's`);
+      return node;
+    },
     async stop() {
       await Promise.all([...nodes, ...others].map((node) => node.stop()));
     },
@@ -277,19 +327,8 @@ export async function startCluster(replicas = 0): Promise<RedisCluster> {
 /** A primary and its replicas, in step. */
 export async function startReplicated(replicas: number, settings: readonly string[] = []) {
   const primary = await startRedis(settings);
-  const others: RedisServer[] = [];
-  for (let n = 0; n < replicas; n += 1) {
-    others.push(
-      await startRedis([
-        ...settings,
-        '--replicaof',
-        '127.0.0.1',
-        String(primary.port),
-        '--repl-diskless-sync-delay',
-        '0',
-      ]),
-    );
-  }
+  const following = ['--replicaof', '127.0.0.1', String(primary.port)];
+  const others = await Promise.all(Array.from({ length: replicas }, () => startRedis([...settings, ...following])));
   await until(async () => {
     const info = await primary.client.info('replication');
     return [...info.matchAll(/state=online/g)].length === replicas;

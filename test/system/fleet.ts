@@ -39,6 +39,8 @@ export async function startFleet(options: {
   readonly store: string;
   readonly files?: (upstreamUrl: string) => TestFiles;
   readonly entry?: string;
+  /** Of each gateway's process, by its place. */
+  readonly env?: (gateway: number) => Readonly<Record<string, string>>;
 }): Promise<Fleet> {
   const shared = await mkdtemp(join(tmpdir(), 'svc-fleet-'));
   const upstream = await startLedgerUpstream({ ledger: join(shared, 'ledger.jsonl') });
@@ -58,7 +60,7 @@ export async function startFleet(options: {
     for (let n = 0; n < options.gateways; n += 1) {
       gateways.push(
         await startGateway(files, {
-          env: { SVC_TEST_SHARED: shared },
+          env: { SVC_TEST_SHARED: shared, ...options.env?.(n) },
           ...(options.entry === undefined ? {} : { entry: options.entry }),
         }),
       );
