@@ -1,0 +1,109 @@
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { script, type ScriptName, SCRIPTS } from '../../src/stores/redis/scripts.ts';
+
+/** A command as it went to the server. */
+export interface SentCommand {
+  /** A script by its name, `EVALSHA admit`; others by their first word. */
+  readonly name: string;
+  /** The first key of a script, else the first argument. */
+  readonly about: string;
+}
+
+/** A way to a server that sees every command, and can hold every answer back. */
+export interface CountedRoute {
+  readonly url: string;
+  /** What went by since the last call of this. */
+  taken(): readonly SentCommand[];
+  /** Each answer arrives so much later from now on, ms. */
+  delay(ms: number): void;
+  stop(): Promise<void>;
+}
+
+const NAMES = new Map((Object.keys(SCRIPTS) as ScriptName[]).map((name) => [script(name).sha, name]));
+
+/** Starts a way to a server on loopback. */
+export async function countedRoute(port: number): Promise<CountedRoute> {
+  const sockets = new Set<Socket>();
+  let seen: SentCommand[] = [];
+  let delayMs = 0;
+  const listener = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    let unread: Buffer = Buffer.alloc(0);
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => undefined);
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+    near.on('data', (bytes: Buffer) => {
+      const { commands, rest } = commandsOf(Buffer.concat([unread, bytes]));
+      unread = rest;
+      seen.push(...commands.map(sentCommand));
+      far.write(bytes);
+    });
+    far.on('data', (bytes: Buffer) => {
+      if (delayMs === 0) near.write(bytes);
+      else setTimeout(() => near.destroyed || near.write(bytes), delayMs);
+    });
+  });
+  listener.listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const address = listener.address();
+  return {
+    url: `redis://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`,
+    taken() {
+      const taken = seen;
+      seen = [];
+      return taken;
+    },
+    delay(ms) {
+      delayMs = ms;
+    },
+    async stop() {
+      for (const socket of sockets) socket.destroy();
+      listener.close();
+      await once(listener, 'close');
+    },
+  };
+}
+
+function sentCommand(words: readonly string[]): SentCommand {
+  const [name = '', first = '', , key = ''] = words;
+  const upper = name.toUpperCase();
+  if (upper !== 'EVALSHA' && upper !== 'EVAL') return { name: upper, about: first };
+  return { name: `${upper} ${NAMES.get(first) ?? first.slice(0, 40)}`, about: key };
+}
+
+/** Whole commands at the start of what a client sent, and what is left. Clients send lists of strings only. */
+function commandsOf(bytes: Buffer): { readonly commands: readonly (readonly string[])[]; readonly rest: Buffer } {
+  const commands: string[][] = [];
+  let from = 0;
+  for (;;) {
+    let at = from;
+    /** The number after `*` or `$`; `null` where the line is not whole. */
+    const count = (): number | null => {
+      const end = bytes.indexOf('\r\n', at);
+      if (end === -1) return null;
+      const text = bytes.toString('latin1', at + 1, end);
+      at = end + 2;
+      return Number(text);
+    };
+    const words: string[] = [];
+    const length = at < bytes.length ? count() : null;
+    if (length === null) return { commands, rest: bytes.subarray(from) };
+    for (let n = 0; n < length; n += 1) {
+      const size = at < bytes.length ? count() : null;
+      if (size === null || at + size + 2 > bytes.length) return { commands, rest: bytes.subarray(from) };
+      words.push(bytes.toString('utf8', at, at + size));
+      at += size + 2;
+    }
+    commands.push(words);
+    from = at;
+  }
+}
