@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
+import { AN_HOUR_APART, clockOf, offsetSeenIn } from './clocks.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import type { TestFiles } from './gateway.ts';
 
@@ -10,7 +11,16 @@ const LIMITS = { agent: 40, team: 200, department: 700, workspace: 1200 };
 const CALLS = 6;
 const AMOUNT = 7;
 
+/**
+ * The window is the shortest that the test fits into: by their own clocks the gateways would be in three different hours.
+ * At the turn of the hour there would be two in truth.
+ */
+function period(now: Date): string {
+  return now.getUTCMinutes() < 57 ? 'hour' : 'year';
+}
+
 function files(upstreamUrl: string): TestFiles {
+  const per = period(new Date());
   const agents = Array.from(
     { length: AGENTS },
     (_, n) => `{ id: a${n}, team: t${n % TEAMS}, attributes: { department: d${n % 2} } }`,
@@ -40,10 +50,10 @@ apiVersion: svc-gateway/v1
 kind: PolicySet
 name: levels
 budgets:
-  by-agent: { unit: coin, by: [agent.id], per: year, limit: ${LIMITS.agent} }
-  by-team: { unit: coin, by: [agent.team], per: year, limit: ${LIMITS.team} }
-  by-department: { unit: coin, by: [agent.attributes.department], per: year, limit: ${LIMITS.department} }
-  all: { unit: coin, by: [], per: year, limit: ${LIMITS.workspace} }
+  by-agent: { unit: coin, by: [agent.id], per: ${per}, limit: ${LIMITS.agent} }
+  by-team: { unit: coin, by: [agent.team], per: ${per}, limit: ${LIMITS.team} }
+  by-department: { unit: coin, by: [agent.attributes.department], per: ${per}, limit: ${LIMITS.department} }
+  all: { unit: coin, by: [], per: ${per}, limit: ${LIMITS.workspace} }
 rules:
   - id: book
     effect: allow
@@ -62,14 +72,14 @@ let redis: RedisServer;
 let fleet: Fleet;
 beforeAll(async () => {
   redis = await startRedis();
-  fleet = await startFleet({ gateways: 3, store: `url: "${redis.url}", max_freeze: 1s`, files });
+  fleet = await startFleet({ gateways: 3, store: `url: "${redis.url}", max_freeze: 1s`, files, env: clockOf });
 });
 afterAll(async () => {
   await fleet.close();
   await redis.stop();
 });
 
-it('64 agents, 4 levels, 3 gateways at the limit, with kills: nothing overspent, nothing leaked', {
+it('64 agents, 4 levels, 3 gateways at the limit, with kills and clocks an hour apart: nothing overspent, nothing leaked', {
   timeout: 120_000,
 }, async () => {
   const ops = Array.from({ length: AGENTS * CALLS }, (_, n) => ({ op: `op-${n}`, agent: `a${n % AGENTS}`, at: n % 3 }));
@@ -79,7 +89,10 @@ it('64 agents, 4 levels, 3 gateways at the limit, with kills: nothing overspent,
     const call = { agent_id: agent, tool: 'ledger.book', params: { op, amount: AMOUNT }, idempotency_key: op };
     await until(async () => {
       const { body } = await fleet.run(at, call, fleet.keys.account);
-      if (body.effect_id !== undefined) ids.set(op, body.effect_id);
+      if (body.effect_id !== undefined) {
+        ids.set(op, body.effect_id);
+        expect(Math.abs(offsetSeenIn(body.effect_id) - (AN_HOUR_APART[at] ?? 0))).toBeLessThan(120_000);
+      }
       if (!['committed', 'duplicate_blocked', 'denied_budget', 'unknown_effect'].includes(body.decision)) return false;
       final.set(op, body.decision);
       return true;
