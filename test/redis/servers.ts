@@ -333,6 +333,12 @@ export async function startReplicated(replicas: number, settings: readonly strin
     const info = await primary.client.info('replication');
     return [...info.matchAll(/state=online/g)].length === replicas;
   });
+  // A replica that is online confirms nothing before its first round, which may be a second later.
+  await until(async () => {
+    await primary.client.set('first', 'write');
+    await primary.client.del('first');
+    return (await primary.client.wait(replicas, 1000)) === replicas;
+  });
   return {
     primary,
     replicas: others,

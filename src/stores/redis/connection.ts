@@ -33,8 +33,8 @@ export type RedisTarget =
  */
 export interface RedisConnection {
   readonly client: Redis;
-  /** Waits until commands can be sent. @throws StoreUnavailable */
-  ready(): Promise<void>;
+  /** Waits until commands can be sent, by default three times as long as for an answer. @throws StoreUnavailable */
+  ready(withinMs?: number): Promise<void>;
   /** @throws StoreUnavailable */
   command(name: string, ...args: readonly (string | number)[]): Promise<unknown>;
   /** Several commands in one round trip. @throws StoreUnavailable when any fails */
@@ -146,8 +146,8 @@ export function openConnection(
 
   return {
     client,
-    async ready() {
-      const deadline = performance.now() + answerMs * 3;
+    async ready(withinMs = answerMs * 3) {
+      const deadline = performance.now() + withinMs;
       while (client.status !== 'ready') {
         const left = deadline - performance.now();
         if (left <= 0 || closed) {

@@ -24,6 +24,12 @@ export const BARRIER_ANSWER_MS = 1500;
 /** Number of replicas is looked at this often, ms. */
 const COUNT_EVERY_MS = 1000;
 
+/** After a round that nothing confirmed the next is tried this much later, also where nobody waits for one, ms. */
+const TRY_AGAIN_MS = 100;
+
+/** Answers of a mark that come from the primary that the step ran on. */
+const SAME_PRIMARY = ['new_epoch', 'waiting', 'unregistered'];
+
 interface Waiter {
   readonly workspace: string;
   readonly epoch: string;
@@ -34,6 +40,9 @@ interface Waiter {
 export interface Barrier {
   /** @throws StoreUnavailable when it is not confirmed in time, or the primary is another than the step's */
   wait(workspace: string, epoch: string): Promise<void>;
+  /** Why nothing is confirmed at present, or `null`. It is looked at again until something is. */
+  fault(): StoreUnavailable | null;
+  close(): void;
 }
 
 /**
@@ -52,6 +61,9 @@ export function createBarrier(
   let history = '';
   let replicas = 1;
   let countedAt = -COUNT_EVERY_MS;
+  let fault: StoreUnavailable | null = null;
+  let again: NodeJS.Timeout | null = null;
+  let closed = false;
 
   /** All replicas seen under this history count: one that has stopped answering may still be elected. */
   async function countReplicas(): Promise<void> {
@@ -66,6 +78,7 @@ export function createBarrier(
 
   async function round(group: readonly Waiter[]): Promise<void> {
     const marked = new Map(group.map(({ workspace, epoch }) => [workspace, epoch]));
+    await connection.ready(CONFIRM_MS);
     if (mode() === 'wait') await countReplicas();
     const { sha, source } = script('mark');
     const wait: readonly [string, ...number[]] =
@@ -85,10 +98,12 @@ export function createBarrier(
       if (!(error instanceof StoreUnavailable) || !error.message.includes('NOSCRIPT')) throw error;
       replies = await send('EVAL');
     }
-    for (const reply of replies.slice(0, -1)) {
-      if (!Array.isArray(reply) || reply[0] !== 'marked') {
-        throw new StoreUnavailable('Redis: the primary has changed before the step was durable');
-      }
+    const refused = replies.slice(0, -1).map((reply) => (Array.isArray(reply) ? String(reply[0]) : ''));
+    const other = refused.find((tag) => tag !== 'marked');
+    if (other !== undefined) {
+      // This connection may have been led to another primary than the steps' was.
+      if (!SAME_PRIMARY.includes(other)) connection.reset();
+      throw new PrimaryChanged('Redis: the primary has changed before the step was durable');
     }
     const confirmed = replies.at(-1);
     if (mode() === 'wait' && Number(confirmed) < replicas) {
@@ -112,31 +127,61 @@ export function createBarrier(
         failed =
           error instanceof StoreUnavailable ? error : new StoreUnavailable('Redis: not durable', { cause: error });
       }
+      // A change of the primary is found by the steps themselves.
+      fault = failed instanceof PrimaryChanged ? null : failed;
       for (const { done } of group) done(failed);
+      const [first] = group;
+      if (fault !== null && first !== undefined) tryAgain(first.workspace);
     }
     running = false;
   }
 
-  return {
-    wait(workspace, epoch) {
-      if (mode() === 'none') return Promise.resolve();
-      return new Promise((resolve, reject) => {
-        const join = (retry: boolean): void => {
-          waiting.push({
-            workspace,
-            epoch,
-            done(error) {
-              if (error === null) resolve();
-              else reject(error);
-            },
-          });
-          if (!running && retry) void rounds();
-        };
-        join(true);
+  /** Until a round is confirmed nothing is admitted; so rounds go on by themselves. */
+  function tryAgain(workspace: string): void {
+    if (closed || again !== null) return;
+    again = setTimeout(() => {
+      again = null;
+      void retry(workspace);
+    }, TRY_AGAIN_MS);
+    again.unref();
+  }
+
+  async function retry(workspace: string): Promise<void> {
+    try {
+      const epoch = await connection.command('HGET', metaKey(workspace), 'epoch');
+      await wait(workspace, String(epoch));
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      if (fault !== null) tryAgain(workspace);
+    }
+  }
+
+  function wait(workspace: string, epoch: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      waiting.push({
+        workspace,
+        epoch,
+        done(error) {
+          if (error === null) resolve();
+          else reject(error);
+        },
       });
+      if (!running) void rounds();
+    });
+  }
+
+  return {
+    wait: (workspace, epoch) => (mode() === 'none' ? Promise.resolve() : wait(workspace, epoch)),
+    fault: () => fault,
+    close() {
+      closed = true;
+      if (again !== null) clearTimeout(again);
     },
   };
 }
+
+/** The mark met another history or epoch than the steps'. */
+class PrimaryChanged extends StoreUnavailable {}
 
 /**
  * Looks at a server's settings.
@@ -151,9 +196,9 @@ export async function checkServer(
   atStart: boolean,
 ): Promise<BarrierMode> {
   const info = String(await connection.command('INFO'));
-  const read = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
+  const read = (name: string): string => infoField(info, name);
   if (read('role') !== 'master') throw new StoreUnavailable(`Redis: the server is a ${read('role')}, not a primary`);
-  const [major = 0, minor = 0] = read('redis_version').split('.').map(Number);
+  const [major = 0] = read('redis_version').split('.').map(Number);
   if (major < 7) throw new Error(`Redis ${read('redis_version')} is too old: 7.0 or later is needed`);
   const policy = read('maxmemory_policy');
   if (policy !== 'noeviction') {
@@ -182,12 +227,37 @@ export async function checkServer(
     case 'fsync': {
       const sync = await appendfsync(connection);
       if (sync === 'always') return 'none';
-      if (major > 7 || (major === 7 && minor >= 2)) return 'waitaof';
-      throw new Error(
-        `durability fsync cannot be had: appendfsync is ${sync} and Redis ${read('redis_version')} has no WAITAOF (7.2). Set appendfsync always, or choose another durability`,
-      );
+      const cannot = `durability fsync cannot be had: appendfsync is ${sync}`;
+      const instead = 'Set appendfsync always, or choose another durability';
+      // Waiting for the next second twice in each call, after everybody else's, would miss the time to dispatch.
+      if (sync !== 'unknown') throw new Error(`${cannot}. ${instead}`);
+      const fault = waitaofFault(info);
+      if (fault === null) return 'waitaof';
+      throw new Error(`${cannot}, and ${fault}. ${instead}`);
     }
   }
+}
+
+/**
+ * Why a server's `WAITAOF` cannot be relied on, or `null`. Redis 7.4.0 to 7.4.2, the previews of 8.0 and Valkey since 8.0 confirm under
+ * `appendfsync everysec` what is not on the disk yet (redis/redis#13793; for Valkey it is not known where it ends).
+ * @param info the text of `INFO`
+ */
+export function waitaofFault(info: string): string | null {
+  const valkey = infoField(info, 'valkey_version');
+  const [major = 0, minor = 0, patch = 0] = infoField(info, 'redis_version').split('.').map(Number);
+  if (valkey !== '') {
+    return Number(valkey.split('.')[0]) < 8 ? null : `WAITAOF of Valkey ${valkey} may confirm what is not on the disk`;
+  }
+  if (major < 7 || (major === 7 && minor < 2)) return `Redis ${infoField(info, 'redis_version')} has no WAITAOF (7.2)`;
+  return major === 7 && (minor > 4 || (minor === 4 && patch <= 2))
+    ? `WAITAOF of Redis ${infoField(info, 'redis_version')} confirms what is not on the disk (mended in 7.4.3 and 8.0)`
+    : null;
+}
+
+/** A field of `INFO`; empty where it is absent. */
+function infoField(info: string, name: string): string {
+  return new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
 }
 
 async function appendfsync(connection: RedisConnection): Promise<string> {

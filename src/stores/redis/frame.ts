@@ -128,6 +128,9 @@ export function createFrame(parts: {
 
   const frame: Omit<Frame, 'close'> = {
     async step(name, workspace, args, options = {}) {
+      // While nothing is confirmed, what would be undone is not begun: each try would be an attempt of its key.
+      const unconfirmed = options.undurable === undefined ? null : topology.primaryOf(workspace).barrier.fault();
+      if (unconfirmed !== null) throw unconfirmed;
       const raw = await evaluate(name, workspace, args).catch((error: unknown) => {
         if (error instanceof StoreUnavailable) parts.reportStep(error);
         throw error;

@@ -232,7 +232,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       .step('admit', workspace, args, {
         // What others wrote is told only when it is as durable as what one writes oneself.
         confirm: ({ tag }) => !preview && (tag === 'existing' || tag === 'pending' || tag === 'expired'),
-        undurable: (done) => takeBack(request, done),
+        ...(preview ? {} : { undurable: (done: StepReply) => takeBack(request, done) }),
       })
       .catch((error: unknown) => {
         if (!preview) lostAnswers.lost(request);

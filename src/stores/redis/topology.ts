@@ -62,6 +62,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   });
   let looked: { readonly mode: BarrierMode } | null = null;
   let fault: Error | null = null;
+  const barrier = createBarrier(behind, () => looked?.mode ?? 'wait', settings.gatewayId, settings.clock);
   let closed = false;
 
   async function look(): Promise<void> {
@@ -95,7 +96,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
       if (looked === null) throw new StoreUnavailable(fault?.message ?? 'Redis cannot be reached');
       return steps;
     },
-    barrier: createBarrier(behind, () => looked?.mode ?? 'wait', settings.gatewayId, settings.clock),
+    barrier,
     async ready() {
       await Promise.all([steps.ready(), behind.ready()]);
       const deadline = performance.now() + BARRIER_ANSWER_MS * 2;
@@ -107,6 +108,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
     fault: () => fault?.message ?? null,
     close() {
       closed = true;
+      barrier.close();
       steps.close();
       behind.close();
     },
