@@ -4,5 +4,4 @@ import { describeStoreContract } from './store-contract.ts';
 
 describeStoreContract('the embedded store', embeddedIn(openEmbeddedStore, 'never'), {
   noClock: null,
-  ownersSurvive: null,
 });

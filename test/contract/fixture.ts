@@ -23,8 +23,6 @@ export type OpenStore = (options: ContractOptions) => Promise<StoreUnderTest>;
 export interface Capabilities {
   /** Why the store does not run by the test's clock, or `null` where it does. */
   readonly noClock: string | null;
-  /** Why effects may still execute after a restart, or `null` where a restart proves their owners dead. */
-  readonly ownersSurvive: string | null;
 }
 
 /** The store and the clock of the promise that is being checked. */

@@ -150,22 +150,6 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       expect(late).toMatchObject({ kind: 'settled', effect: { life: { settledBy: { by: 'late_answer' } } } });
     });
 
-    if (capabilities.ownersSurvive === null) {
-      it('finds what was executing unknown after a restart', async () => {
-        const effects = await Promise.all(Array.from({ length: 20 }, () => dispatched(at.store)));
-        await at.reopen();
-        for (const { effect } of effects) {
-          expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
-        }
-      });
-
-      it('takes an answer that comes after the restart', async () => {
-        const { effect } = await dispatched(at.store);
-        await at.reopen();
-        expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
-      });
-    }
-
     it('gives the receipt back byte for byte after a restart', async () => {
       const jws = `eyJ.${'é漢😀"\\/\u2028'.repeat(40)}.sig`;
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });

@@ -20,7 +20,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
   describe(`${name} keeps the store's promises${left}`, () => {
     describeAdmission(open, capabilities);
     describeSettlement(open, capabilities);
-    if (capabilities.ownersSurvive === null) describeLeftOvers(open, capabilities);
+    describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);
     describeHoldings(open, capabilities);

@@ -337,7 +337,7 @@ function holding(random: Random, workspace: string, seen: Seen): RandomStep {
 }
 
 /** What a sweep declares, on a map: leases by their end, then requests for approval by theirs. */
-function sweepMap(state: MapState, now: number): null {
+export function sweepMap(state: MapState, now: number): null {
   const leases = [...state.effects.values()].flatMap((effect) =>
     effect.life.state === 'executing' ? [{ effect, end: effect.life.lease.leaseEnd }] : [],
   );

@@ -14,6 +14,5 @@ describeStoreContract(
   redisIn(() => cluster?.nodes ?? [], 'cluster'),
   {
     noClock: null,
-    ownersSurvive: 'a gateway’s restart says nothing of the others; leases end by their time',
   },
 );

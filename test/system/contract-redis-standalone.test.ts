@@ -14,6 +14,5 @@ describeStoreContract(
   redisIn(() => servers, 'standalone'),
   {
     noClock: null,
-    ownersSurvive: 'a gateway’s restart says nothing of the others; leases end by their time',
   },
 );

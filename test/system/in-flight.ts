@@ -3,12 +3,13 @@ import type { EffectRecord } from '../../src/effects/effect.ts';
 import { newId } from '../../src/effects/random.ts';
 import type { AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { openStore } from '../../src/gateway/open-store.ts';
-import { openSecrets } from '../../src/secrets/vault.ts';
+import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
 import { until } from '../redis/servers.ts';
+import type { TestGateway } from './gateway.ts';
 import type { World } from './world.ts';
 
 /** Admissions under way at a time. */
-const AT_ONCE = 1000;
+const AT_ONCE = 200;
 
 /** A call that was in flight when its gateway died. */
 export interface InFlight {
@@ -25,7 +26,11 @@ export function note(key: string): Record<string, unknown> {
  * Leaves a killed gateway with `count` effects in flight. The first is a call that the upstream never answers; the
  * others are admitted on the store as that one was, because so many calls cannot be made in a test's time.
  */
-export async function dieInFlight(world: World, count: number): Promise<readonly InFlight[]> {
+export async function dieInFlight(
+  world: World,
+  count: number,
+  env: Readonly<Record<string, string>> = {},
+): Promise<readonly InFlight[]> {
   const { gateway, upstream } = world;
   await upstream.mode({ mode: 'never', times: 1, path: '/v1/notes' });
   const first = world.run(note('in-flight-0')).catch(() => null);
@@ -35,11 +40,7 @@ export async function dieInFlight(world: World, count: number): Promise<readonly
   gateway.kill('SIGKILL');
   await first;
 
-  const { configuration } = await loadConfiguration(gateway.configFile, {
-    environment: { ...process.env, SVC_TEST_DATA: gateway.dataFolder, SVC_TEST_POLICIES: gateway.policyFolder },
-  });
-  const secrets = await openSecrets(configuration.secrets);
-  const store = await openStore(configuration);
+  const { secrets, store } = await openStoreOf(gateway, env);
   try {
     const template = await store.effect('demo', id);
     if (template?.sealed === null || template === null) throw new Error('the first call is not on record');
@@ -60,6 +61,22 @@ export async function dieInFlight(world: World, count: number): Promise<readonly
   } finally {
     await store.close();
   }
+}
+
+/** Opens the store that a gateway has left, as that gateway would. `env`: beside what every test gateway is given. */
+export async function openStoreOf(
+  gateway: TestGateway,
+  env: Readonly<Record<string, string>>,
+): Promise<{ readonly store: EffectStore; readonly secrets: Secrets }> {
+  const { configuration } = await loadConfiguration(gateway.configFile, {
+    environment: {
+      ...process.env,
+      SVC_TEST_DATA: gateway.dataFolder,
+      SVC_TEST_POLICIES: gateway.policyFolder,
+      ...env,
+    },
+  });
+  return { secrets: await openSecrets(configuration.secrets), store: await openStore(configuration) };
 }
 
 async function admit(store: EffectStore, like: EffectRecord, key: string, id: string, sealed: string): Promise<void> {

@@ -1,29 +1,35 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { checkWorkspace } from '../../src/effects/fsck.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
-import { until } from '../redis/servers.ts';
+import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import type { TestFiles, TestGateway } from './gateway.ts';
-import { dieInFlight, type InFlight, note } from './in-flight.ts';
+import { onRedis } from './fleet.ts';
+import { dieInFlight, type InFlight, note, openStoreOf } from './in-flight.ts';
 import { startWorld, type World, worldFiles } from './world.ts';
 
 /**
- * How many effects are in flight. The promise speaks of 200,000; they take a minute or two:
+ * How many effects are in flight. The promise speaks of 200,000; they take some minutes to make:
  * `SVC_IN_FLIGHT=200000 npx vitest run --project system test/system/restart-in-flight.test.ts`
  */
-const IN_FLIGHT = Number(process.env['SVC_IN_FLIGHT'] ?? 20_000);
+const ASKED = process.env['SVC_IN_FLIGHT'];
+const IN_FLIGHT = { embedded: Number(ASKED ?? 20_000), redis: Number(ASKED ?? 4_000) };
 
 /** From the start of the process to its first answer, ms; 2 s on a quiet machine. */
 const FIRST_ANSWER_MS = 8000;
 
 let world: World | null = null;
 let restarted: TestGateway | null = null;
+let redis: RedisServer | null = null;
 afterEach(async () => {
   await restarted?.stop();
   restarted = null;
   await world?.close();
   world = null;
+  await redis?.stop();
+  redis = null;
 });
 
 /** The files of the other tests, with a budget that notes are held in. */
@@ -43,10 +49,16 @@ function some(calls: readonly InFlight[], count: number): readonly InFlight[] {
 
 const UNKNOWN = { decision: 'unknown_effect', did_it_happen: 'maybe', safe_to_retry: false };
 
-it(`with ${IN_FLIGHT} effects in flight a restart answers each as unknown from the first request on`, async () => {
-  world = await startWorld({ files: withBudget });
+/** Kills a gateway with many calls in flight, starts it again, and looks. `countLeft`: how many still execute on record. */
+async function restartInFlight(
+  kind: keyof typeof IN_FLIGHT,
+  started: World,
+  env: Readonly<Record<string, string>>,
+  openCount: () => Promise<{ countLeft(): Promise<number> | number; close(): void }>,
+): Promise<void> {
+  world = started;
   const { gateway, upstream, keys } = world;
-  const calls = await dieInFlight(world, IN_FLIGHT);
+  const calls = await dieInFlight(world, IN_FLIGHT[kind], env);
   const sent = (await upstream.counts()).requests;
 
   const spawned = performance.now();
@@ -72,8 +84,7 @@ it(`with ${IN_FLIGHT} effects in flight a restart answers each as unknown from t
   expect(early.body.code).toBe('too_early');
 
   // What comes anew is served meanwhile.
-  const database = (await loadDriver())(join(gateway.dataFolder, 'store.db'));
-  const executing = database.prepare('SELECT count(*) AS rows FROM running');
+  const count = await openCount();
   const times: number[] = [];
   let committed = 0;
   await until(async () => {
@@ -82,27 +93,22 @@ it(`with ${IN_FLIGHT} effects in flight a restart answers each as unknown from t
     times.push(performance.now() - began);
     expect(answer?.body).toMatchObject({ decision: 'committed' });
     committed += 1;
-    return executing.get()?.['rows'] === 0;
+    return (await count.countLeft()) === 0;
   }, 300_000);
   const sweptMs = performance.now() - spawned;
-  database.close();
+  count.close();
   expect((await upstream.counts()).requests).toBe(sent + committed);
   await restarted.stop();
   times.sort((a, b) => a - b);
   console.log(
-    `${IN_FLIGHT} in flight: first answer after ${Math.round(firstMs)} ms, all on record after ${Math.round(sweptMs)} ms; ` +
+    `${kind}, ${IN_FLIGHT[kind]} in flight: first answer after ${Math.round(firstMs)} ms, all on record after ${Math.round(sweptMs)} ms; ` +
       `${committed} calls meanwhile, median ${times[times.length >> 1]?.toFixed(1)} ms, longest ${times.at(-1)?.toFixed(1)} ms`,
   );
 
-  const store = await openEmbeddedStore({
-    path: gateway.dataFolder,
-    lockWaitMs: 10_000,
-    retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
-    worker: 'never',
-  });
+  const { store } = await openStoreOf(gateway, env);
   try {
     expect(await checkWorkspace(store, 'demo')).toEqual([]);
-    expect(await store.budgets('demo')).toMatchObject([{ held: IN_FLIGHT, spent: committed }]);
+    expect(await store.budgets('demo')).toMatchObject([{ held: IN_FLIGHT[kind], spent: committed }]);
     for (const { id } of some(calls, 200)) {
       const kinds = (await store.effectLedger('demo', id)).map(({ kind }) => kind);
       expect(kinds).toEqual(['effect.admitted', 'budget.held', 'execution.lost']);
@@ -110,4 +116,24 @@ it(`with ${IN_FLIGHT} effects in flight a restart answers each as unknown from t
   } finally {
     await store.close();
   }
+}
+
+it(`with ${IN_FLIGHT.embedded} effects in flight a restart answers each as unknown from the first request on`, async () => {
+  const started = await startWorld({ files: withBudget });
+  await restartInFlight('embedded', started, {}, async () => {
+    const database = (await loadDriver())(join(started.gateway.dataFolder, 'store.db'));
+    const executing = database.prepare('SELECT count(*) AS rows FROM running');
+    return { countLeft: () => Number(executing.get()?.['rows']), close: () => database.close() };
+  });
+}, 600_000);
+
+it(`on Redis, with ${IN_FLIGHT.redis} effects of its own in flight, a restarted gateway answers each as unknown from the first request on`, async () => {
+  const shared = await mkdtemp(join(tmpdir(), 'svc-shared-'));
+  redis = await startRedis();
+  const { client, url } = redis;
+  const env = { SVC_TEST_SHARED: shared };
+  const started = await startWorld({ env, files: (upstream) => onRedis(withBudget(upstream), `url: "${url}"`) });
+  const countLeft = (): Promise<number> => client.zcard('svc:{demo}:lease');
+  await restartInFlight('redis', started, env, async () => ({ countLeft, close: () => undefined }));
+  await rm(shared, { recursive: true });
 }, 600_000);

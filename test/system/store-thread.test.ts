@@ -8,5 +8,4 @@ afterAll(compiled.remove);
 
 describeStoreContract('the embedded store in a thread', embeddedIn(await compiled.openEmbeddedStore(), 'auto'), {
   noClock: 'the thread runs by the machine’s clock',
-  ownersSurvive: null,
 });

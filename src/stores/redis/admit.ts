@@ -19,10 +19,15 @@ import type { StepReply } from './frame.ts';
 import { fromPlainText, plainText } from './names.ts';
 import { reasonOf } from './reasons.ts';
 
-/** Arguments of the admission script, after `epoch gateway clock`. `quiet`: words that are only counted for now. */
+/** Arguments of the admission script, after `epoch gateway clock`. `boot`: of this gateway; `quiet`: words that are only counted for now. */
 export function admitArguments(
   request: AdmitRequest,
-  more: { readonly preview: boolean; readonly maxFreezeMs: number; readonly quiet: readonly string[] },
+  more: {
+    readonly preview: boolean;
+    readonly maxFreezeMs: number;
+    readonly boot: string;
+    readonly quiet: readonly string[];
+  },
 ): readonly string[] {
   const { action, actor, verdict, pausedBy, seen, times } = request;
   const permit = verdict.kind === 'permit' ? verdict : null;
@@ -63,6 +68,7 @@ export function admitArguments(
     freeze: String(more.maxFreezeMs),
     idempotent: textOf(times.idempotentForMs),
     owner: plainText(request.owner),
+    boot: more.boot,
     nonce: plainText(request.nonce),
     claim: plainText(request.claimId ?? ''),
     reservation: plainText(request.reservationId ?? ''),

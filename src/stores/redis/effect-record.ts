@@ -146,10 +146,13 @@ function lifeOf(fields: Fields): Life {
     case 'unknown': {
       const lease = leaseOf(fields);
       const evidence: Evidence =
-        fields.get('lost') === '1'
+        (fields.get('lost') ?? '') !== ''
           ? {
               code: 'lease_over',
-              message: 'The lease ended before an outcome was recorded.',
+              message:
+                fields.get('lost') === 'ended'
+                  ? 'The gateway that ran the attempt ended before it recorded an outcome.'
+                  : 'The lease ended before an outcome was recorded.',
               status: null,
               startedAt: lease.admittedAt,
               endedAt: null,

@@ -20,6 +20,8 @@ export interface FleetSettings {
   readonly topology: Topology;
   readonly journal: StepJournal;
   readonly gatewayId: string;
+  /** Of this time that the gateway runs: what an earlier boot left executing is unknown once this one has joined. */
+  readonly boot: string;
   readonly clock: () => string;
   /** The store's time as last seen plus what has gone by since, ms; `null` where none was seen. */
   readonly estimate: () => number | null;
@@ -74,7 +76,7 @@ interface HandedIn {
 }
 
 export function createFleet(settings: FleetSettings): Fleet {
-  const { topology, journal, gatewayId, clock } = settings;
+  const { topology, journal, gatewayId, boot, clock } = settings;
   const attached = new Map<string, Attached>();
   const waiting = new Map<string, readonly string[]>();
   const attaching = new Map<string, Promise<string>>();
@@ -113,7 +115,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     readonly returns?: '1';
   }
   function join(workspace: string, { install = installId, policy = '', first = '', returns }: Joining = {}) {
-    return run('join', workspace, '', [install, policy, first, returns ?? '']);
+    return run('join', workspace, '', [install, policy, first, returns ?? '', boot]);
   }
 
   /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */

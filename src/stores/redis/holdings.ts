@@ -4,6 +4,7 @@ import type { ClaimResult, EffectStore, ReservationResult } from '../../effects/
 import { texts } from './effect-record.ts';
 import { fieldsOf, textsOf } from './connection.ts';
 import type { Frame } from './frame.ts';
+import type { LostEffects } from './lost.ts';
 import { fromPlainText, keyOf, plainText } from './names.ts';
 
 type Holdings = Pick<
@@ -22,8 +23,11 @@ type Holdings = Pick<
 /** At most this many claims of one agent at a time; the script counts the same. */
 const MAX_CLAIMS = 20;
 
+/** Effects under the claims that are read, looked at for whether somebody runs them still. */
+const MAX_LOOKED_AT = 100;
+
 /** Claims and reservations. */
-export function createHoldings(frame: Frame, now: () => number): Holdings {
+export function createHoldings(frame: Frame, lost: LostEffects, now: () => number): Holdings {
   async function claimStep(
     op: 'renew' | 'release',
     workspace: string,
@@ -41,6 +45,23 @@ export function createHoldings(frame: Frame, now: () => number): Holdings {
   async function claimOn(workspace: string, target: string): Promise<ClaimRecord | null> {
     const [reply] = await frame.commands(workspace, [['HGETALL', keyOf(workspace, `c:${target}`)]]);
     return claimOfHash(workspace, target, textsOf(reply));
+  }
+
+  async function activeClaims(workspace: string): Promise<readonly ClaimRecord[]> {
+    const [reply] = await frame.commands(workspace, [['ZRANGEBYSCORE', keyOf(workspace, 'cx'), `(${now()}`, '+inf']]);
+    const targets = textsOf(reply);
+    const hashes = await frame.commands(
+      workspace,
+      targets.map((target) => ['HGETALL', keyOf(workspace, `c:${target}`)] as const),
+    );
+    const claims = hashes.map((hash, index) => claimOfHash(workspace, targets[index] ?? '', textsOf(hash)));
+    return claims.filter((claim) => claim !== null).sort((a, b) => order(a.target, b.target));
+  }
+
+  /** Whether effects under some claims turned out to be lost; then the claims are others. */
+  function haveChanged(workspace: string, claims: readonly ClaimRecord[]): Promise<boolean> {
+    const running = claims.flatMap(({ runningEffects }) => runningEffects);
+    return lost.declare(workspace, running.slice(0, MAX_LOOKED_AT).map(plainText));
   }
 
   return {
@@ -63,17 +84,13 @@ export function createHoldings(frame: Frame, now: () => number): Holdings {
     releaseClaim: (workspace, id, actor) => claimStep('release', workspace, id, actor, 0),
     async claim(workspace, id) {
       const [target] = await frame.commands(workspace, [['HGET', keyOf(workspace, 'ci'), plainText(id)]]);
-      return typeof target === 'string' ? claimOn(workspace, target) : null;
+      if (typeof target !== 'string') return null;
+      const claim = await claimOn(workspace, target);
+      return claim !== null && (await haveChanged(workspace, [claim])) ? claimOn(workspace, target) : claim;
     },
     async claims(workspace) {
-      const [reply] = await frame.commands(workspace, [['ZRANGEBYSCORE', keyOf(workspace, 'cx'), `(${now()}`, '+inf']]);
-      const targets = textsOf(reply);
-      const hashes = await frame.commands(
-        workspace,
-        targets.map((target) => ['HGETALL', keyOf(workspace, `c:${target}`)] as const),
-      );
-      const claims = hashes.map((hash, index) => claimOfHash(workspace, targets[index] ?? '', textsOf(hash)));
-      return claims.filter((claim) => claim !== null).sort((a, b) => order(a.target, b.target));
+      const claims = await activeClaims(workspace);
+      return (await haveChanged(workspace, claims)) ? activeClaims(workspace) : claims;
     },
     async makeReservation({ id, workspace, pool, capacity, units, agentId, ttlMs, actor }): Promise<ReservationResult> {
       const { tag, values } = await frame.step('reserve', workspace, [

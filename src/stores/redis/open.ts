@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { LedgerDraft } from '../../effects/ledger.ts';
 import {
   type AdmitRequest,
@@ -16,6 +17,7 @@ import type { Durability } from './durability.ts';
 import { createFleet } from './fleet.ts';
 import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
+import { createLost } from './lost.ts';
 import { rowOfDraft } from './ledger-events.ts';
 import { notDispatched, watchLostAnswers } from './lost-answers.ts';
 import { type Answered, createKeyQueues } from './same-key.ts';
@@ -88,6 +90,7 @@ const VIEW_MS = 2000;
  */
 export async function openRedisStore(options: RedisStoreOptions): Promise<RedisStore> {
   const { gatewayId, retention } = options;
+  const boot = randomBytes(9).toString('base64url');
   const time = createStoreTime(options.clock);
   const { now, observe } = time;
   const clock = time.argument;
@@ -127,6 +130,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     topology,
     journal,
     gatewayId,
+    boot,
     clock,
     estimate: time.estimate,
     observe,
@@ -146,12 +150,13 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       stepFailure = error;
     },
   });
-  const records = createRecords(frame);
+  const lost = createLost(frame, now);
+  const records = createRecords(frame, lost);
   const controls = createControls(frame, now, {
     keysChanged: (version, handle) => changes?.keysChanged(version, handle),
     pausesChanged: (workspace, version) => changes?.pausesChanged(workspace, version),
   });
-  const holdings = createHoldings(frame, now);
+  const holdings = createHoldings(frame, lost, now);
   const throttle = createThrottle();
   const attempts = createAttempts();
   const lostAnswers = watchLostAnswers(frame);
@@ -225,6 +230,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     const args = admitArguments(request, {
       preview,
       maxFreezeMs: options.maxFreezeMs,
+      boot,
       quiet: throttle.quiet(workspace, idempotencyKey, now()),
     });
     lostAnswers.askedAgain(request);

@@ -7,6 +7,7 @@ import { fieldsOf, textsOf } from './connection.ts';
 import { approvalOf, effectOf, isTombstone, receiptOfFields } from './effect-record.ts';
 import type { Frame } from './frame.ts';
 import { eventsOfEntry } from './ledger-events.ts';
+import type { LostEffects } from './lost.ts';
 import { fromPlainText, keyOf, plainText } from './names.ts';
 
 type Records = Pick<
@@ -23,7 +24,7 @@ const SCANNED = 500;
 const RARE: readonly string[] = ['pending_approval', 'unknown', 'rejected', 'failed'];
 
 /** What is on record, read. */
-export function createRecords(frame: Frame): Records {
+export function createRecords(frame: Frame, lost: LostEffects): Records {
   async function hashes(workspace: string, names: readonly string[]): Promise<readonly ReadonlyMap<string, string>[]> {
     const replies = await frame.commands(
       workspace,
@@ -50,7 +51,7 @@ export function createRecords(frame: Frame): Records {
 
   return {
     async effect(workspace, id) {
-      const [fields] = await hashes(workspace, [`e:${plainText(id)}`]);
+      const [fields] = await lost.effects(workspace, [plainText(id)]);
       return fields === undefined || isTombstone(fields) ? null : effectOf(fields);
     },
     async effects(workspace, filter): Promise<Page<EffectRecord>> {
@@ -74,10 +75,7 @@ export function createRecords(frame: Frame): Records {
         ids.push(...found);
         from = next;
         if (how === 'scan') continue;
-        const records = await hashes(
-          workspace,
-          ids.map((id) => `e:${id}`),
-        );
+        const records = await lost.effects(workspace, ids);
         const items = records.filter((fields) => !isTombstone(fields)).map((fields) => effectOf(fields));
         return { items, next: how === 'more' ? BigInt(next).toString(36) : null };
       }
@@ -88,6 +86,7 @@ export function createRecords(frame: Frame): Records {
     },
     async effectLedger(workspace, effectId) {
       const id = plainText(effectId);
+      await lost.effects(workspace, [id]);
       // Places of what changed the effect stand with it; those of what only spoke of it, in a list.
       const [own, others] = await frame.commands(workspace, [
         ['HGET', keyOf(workspace, `e:${id}`), 'lg'],

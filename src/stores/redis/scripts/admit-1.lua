@@ -1,6 +1,6 @@
 -- The one atomic admission: idempotency, fingerprint, approval, pause, claim, reservation, rate, budget, lease, ledger.
 -- Decides what effects/admission.ts decides.
--- @include step tallies claims effects release approvals obligations
+-- @include step boots tallies claims effects release approvals obligations
 -- @keys workspace
 -- @args epoch gateway clock request doc run metadata sealed obligations approval
 -- @replies ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale
@@ -94,7 +94,7 @@ local function dispatch(earlier, met, granted, already)
   local lease = {
     aseq = place, st = 'executing', dec = 'in_progress', att = attempt, td = q.td, run = RUN,
     ow = met.would, orule = met.wrule, holds = array(met.holds), hs = #met.holds == 0 and 'none' or 'held',
-    claims = array(met.targets), uses = array(uses), le = meta.epoch, nonce = q.nonce, owner = q.owner,
+    claims = array(met.targets), uses = array(uses), le = meta.epoch, nonce = q.nonce, owner = q.owner, bt = q.boot,
     adm = int(now), dby = int(by), lend = int(ends), quiet = int(ends + tonumber(q.processing) + tonumber(q.freeze)),
   }
   local e
@@ -288,7 +288,7 @@ local function same_key_again(e)
   if e.st == 'executing' then
     local left = number_of(e, 'lend') - now
     if left > 0 and e.nonce == q.nonce and e.owner == q.owner then return admitted_before(e) end
-    if left > 0 then return existing(e, false, math.min(POLL_MS, left)) end
+    if not is_lost(e) then return existing(e, false, math.min(POLL_MS, left)) end
     carried = plan_lose(e)
     return repeat_unknown(e)
   end

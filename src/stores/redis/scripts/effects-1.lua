@@ -1,6 +1,6 @@
 -- A page of effects, newest first: ids, then where to go on. Looks at no more than `scan` effects a call.
 -- from: place below which to look, or ''; since, until: ms or ''
--- @include step effects
+-- @include step boots effects
 -- @keys workspace
 -- @args epoch gateway clock index state decision tool agent since until from limit scan
 -- @replies ok:page absent
@@ -18,13 +18,20 @@ end
 local bottom = since == '' and '-inf' or int(tonumber(since) * 2048)
 
 -- Executing effects stand in the order of their leases: they are put in order here, unless they are very many.
-local function executing()
+-- lost: those that nobody runs any more, or the others
+local function executing(lost)
   local highest = string.sub(top, 1, 1) == '(' and tonumber(string.sub(top, 2)) or math.huge
   local lowest = tonumber(bottom) or -math.huge
   local places = {}
   for _, id in ipairs(redis.call('ZRANGE', P .. 'lease', '0', '-1')) do
-    local place = tonumber(redis.call('HGET', P .. 'e:' .. id, 'place'))
-    if place and place < highest and place >= lowest then places[#places + 1] = { id, place } end
+    local e = redis.call('HMGET', P .. 'e:' .. id, 'place', 'st', 'lend')
+    local place = tonumber(e[1])
+    local fits = place and place < highest and place >= lowest and is_lost_on_record(id, e[2], e[3]) == lost
+    if fits then places[#places + 1] = { id, place } end
+  end
+  if lost then
+    local known = redis.call('ZREVRANGEBYSCORE', P .. index, top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+    for i = 1, #known, 2 do places[#places + 1] = { known[i], tonumber(known[i + 1]) } end
   end
   table.sort(places, function(a, b) return a[2] > b[2] end)
   local flat = {}
@@ -36,13 +43,15 @@ local function executing()
 end
 
 local found
-if index == 'lease' and redis.call('ZCARD', P .. 'lease') <= 2000 then found = executing()
-else
-  found = redis.call('ZREVRANGEBYSCORE', P .. (index == 'lease' and 'ix' or index), top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+local lost = index == 's:unknown' and (any_ended() or redis.call('ZCOUNT', P .. 'lease', '-inf', int(now)) > 0)
+if index ~= 'lease' and not lost then found = redis.call('ZREVRANGEBYSCORE', P .. index, top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
+elseif redis.call('ZCARD', P .. 'lease') <= 2000 then found = executing(lost)
+else found = redis.call('ZREVRANGEBYSCORE', P .. 'ix', top, bottom, 'WITHSCORES', 'LIMIT', '0', int(scan))
 end
 local ids, last = {}, ''
 for i = 1, #found, 2 do
-  local e = redis.call('HMGET', P .. 'e:' .. found[i], 'st', 'dec', 'tool', 'agent')
+  local e = redis.call('HMGET', P .. 'e:' .. found[i], 'st', 'dec', 'tool', 'agent', 'lend')
+  if is_lost_on_record(found[i], e[1], e[5]) then e[1], e[2] = 'unknown', 'unknown_effect' end
   local fits = (state == '' or e[1] == state) and (decision == '' or e[2] == decision) and (tool == '' or e[3] == tool) and (agent == '' or e[4] == agent)
   if fits and e[1] then
     if #ids == limit then return finish({ 'page', 'more', last, unpack(ids) }, '', true) end

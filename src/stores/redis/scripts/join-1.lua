@@ -1,8 +1,9 @@
 -- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
 -- to come waits for its journal. One that was declared lost comes back only without what its journal had (`returns`).
+-- Its earlier boot has ended: the journal's lock keeps a second one out.
 -- @include step
 -- @keys workspace
--- @args epoch gateway clock install policy first-epoch returns
+-- @args epoch gateway clock install policy first-epoch returns boot
 -- @replies joined foreign new_history waiting absent lost
 
 local stop = begin(true)
@@ -28,5 +29,11 @@ if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
   redis.call('HSET', KEYS[1], 'sn', int(meta.sn))
   redis.call('HINCRBY', KEYS[1], 'members', '1')
   redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
+end
+local before = redis.call('HGET', P .. 'gb', ARGV[2])
+if before ~= ARGV[8] then
+  local last = redis.call('ZREVRANGE', P .. 'lease', '0', '0', 'WITHSCORES')
+  if before and last[2] then redis.call('ZADD', P .. 'gone', last[2], before) end
+  redis.call('HSET', P .. 'gb', ARGV[2], ARGV[8])
 end
 return { 'joined', meta.epoch, int(meta.sn), int(now) }

@@ -1,6 +1,6 @@
 -- Records what an attempt came to. Only the owner of the attempt, by its fence; late evidence as the state table says.
 -- `failed`, `denied` and `evidence` are documents for the states that the attempt may come to.
--- @include step tallies claims effects release settling
+-- @include step boots tallies claims effects release settling
 -- @keys workspace
 -- @args epoch gateway clock request out failed denied evidence stages events receipt
 -- @replies ok:settled ok:refused ok:absent
@@ -20,6 +20,8 @@ local function answer(reply)
   return finish(reply)
 end
 
+-- What its owner left behind when it ended is unknown by now: this is a late answer.
+if owner_ended(e.bt) then plan_lose(e) end
 local refusal, changes = settle_life(e, q)
 local function same_receipt() return redis.call('HGET', P .. 'e:' .. e.id, 'jws') == ARGV[11] end
 if refusal == 'unchanged' and e.st == 'committed' and q.outcome == 'committed' and same_receipt() then

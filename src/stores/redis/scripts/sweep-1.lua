@@ -1,5 +1,5 @@
 -- Declares what is over in a workspace: leases, requests for approval, retention; at most `limit` of each.
--- @include step tallies claims effects release approvals
+-- @include step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock limit effects-before denials-before keys-before
 -- @replies ok:swept
@@ -21,12 +21,17 @@ local function settle_row()
 end
 
 local lost, expired, aged = 0, 0, 0
-for _, id in ipairs(due('lease', int(now), limit)) do
-  local e = load_effect(id)
-  if not e then put('ZREM', 'lease', id) end
+-- Where an owner has ended, what it left stands among effects that run: so more are looked at than are handled.
+local candidates = any_ended() and redis.call('ZRANGE', P .. 'lease', '0', int(limit + 1000)) or due('lease', int(now), limit)
+for _, id in ipairs(candidates) do
+  if lost == limit then break end
+  local there = redis.call('HMGET', P .. 'e:' .. id, 'st', 'lend')
+  local e = is_lost_on_record(id, there[1], there[2]) and load_effect(id)
+  if not there[1] then put('ZREM', 'lease', id) end
   if e and plan_lose(e) then lost = lost + 1 end
   settle_row()
 end
+for _, boot in ipairs(due('gone', int(now), limit)) do put('ZREM', 'gone', boot) end
 for _, id in ipairs(due('ax', int(now), limit)) do
   local a = load_approval(id)
   local e = a and load_effect(a.effect)

@@ -1,7 +1,7 @@
 -- Claims by target: hash `c:<target>` {id, agent, created, expires, until, run}; `ci` id → target; `ca:<agent>` targets
 -- of an agent; `cx` all targets by the time at which the row may go. Pool units in use: hash `u:<pool>` effect → row.
 
-local function claim_on(target)
+local function claim_on_record(target)
   local claim = hash('c:' .. target)
   if not claim then return nil end
   claim.target = target
@@ -13,6 +13,13 @@ end
 
 local function is_active(claim)
   return claim.expires > now or claim.extended > now or #claim.running > 0
+end
+
+-- Until when an effect that runs on record keeps what it has, where its owner has ended; else nil.
+local function kept_until(effect)
+  if not any_ended() then return nil end
+  local found = redis.call('HMGET', P .. 'e:' .. effect, 'st', 'f', 'quiet')
+  return found[1] == 'executing' and owner_ended(boot_of(found[2])) and tonumber(found[3]) or nil
 end
 
 local function contains(items, item)
@@ -28,6 +35,19 @@ local function without(items, item)
     if value ~= item then left[#left + 1] = value end
   end
   return left
+end
+
+-- A claim as it is once the effects of ended owners are declared lost.
+local function claim_on(target)
+  local claim = claim_on_record(target)
+  for _, effect in ipairs(claim and claim.running or {}) do
+    local ends = kept_until(effect)
+    if ends then
+      claim.running = without(claim.running, effect)
+      claim.extended = math.max(claim.extended, ends)
+    end
+  end
+  return claim
 end
 
 local function put_claim(claim)
@@ -59,6 +79,7 @@ local function uses_of(pool)
   local uses = {}
   for effect, row in pairs(hash('u:' .. pool) or {}) do
     local units, ends, agent = string.match(row, '^(%d+) (%d*) (.*)$')
+    if ends == '' then ends = kept_until(effect) or '' end
     if ends == '' or tonumber(ends) > now then uses[#uses + 1] = { effect = effect, agent = agent, units = tonumber(units) } end
   end
   return uses

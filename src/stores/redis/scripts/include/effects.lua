@@ -49,6 +49,17 @@ end
 
 local function number_of(e, field) return tonumber(e[field]) or 0 end
 
+-- Whether an effect executes on record though nobody runs it any more.
+local function is_lost(e)
+  return e.st == 'executing' and (now >= number_of(e, 'lend') or owner_ended(e.bt))
+end
+
+-- The same of an effect that is not loaded.
+local function is_lost_on_record(id, state, lend)
+  if state ~= 'executing' then return false end
+  return now >= (tonumber(lend) or 0) or (any_ended() and owner_ended(boot_of(redis.call('HGET', P .. 'e:' .. id, 'f'))))
+end
+
 -- Plans an effect that is not on record yet. e has all its fields.
 local function plan_new_effect(e, binds)
   if redis.call('EXISTS', P .. 'e:' .. e.id) == 1 then error('there is an effect ' .. e.id .. ' already') end

@@ -6,7 +6,7 @@ local money = {}
 
 local function plan_release(e, ending, keep_until)
   for _, target in ipairs(list(e.claims)) do
-    local claim = claim_on(target)
+    local claim = claim_on_record(target)
     if claim and contains(claim.running, e.id) then
       claim.running = without(claim.running, e.id)
       claim.extended = math.max(claim.extended, keep_until or 0)
@@ -44,13 +44,15 @@ local function money_events()
   money = {}
 end
 
--- Declares an attempt lost whose lease is over: unknown, its holds stay. Returns whether there was something to declare.
+-- Declares an attempt lost whose lease is over or whose owner has ended: unknown, its holds stay. Returns whether there
+-- was something to declare.
 local function plan_lose(e)
-  if e.st ~= 'executing' or now < number_of(e, 'lend') then return false end
+  if not is_lost(e) then return false end
+  local ended = owner_ended(e.bt)
   local changes = plan_release(e, 'keep', number_of(e, 'quiet'))
-  changes.st, changes.dec, changes.at, changes.lost, changes.out = 'unknown', 'unknown_effect', int(now), '1', ''
+  changes.st, changes.dec, changes.at, changes.lost, changes.out = 'unknown', 'unknown_effect', int(now), ended and 'ended' or '1', ''
   plan_effect(e, changes)
   event('execution.lost', e.id, 'gateway', 'sweeper', '', 'attempt', 'n', e.att, 'code', 's', 'lease_over',
-    'owner_ended', 'b', 'false', 'quiet_at', 't', e.quiet)
+    'owner_ended', 'b', ended and 'true' or 'false', 'quiet_at', 't', e.quiet)
   return true
 end
