@@ -31,7 +31,7 @@ routes:
 telemetry: { log_level: warn }
 `;
 
-export const POLICY = `
+const POLICY = `
 apiVersion: svc-gateway/v1
 kind: PolicySet
 name: payments

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
 /** A process that has said where it listens. */
@@ -8,12 +8,25 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Starts a Node process on the same Node and waits for its `ready` line. */
+let taskset: boolean | null = null;
+
+/** Whether a process can be kept on one core here: util-linux has the command for it. */
+export function canPin(): boolean {
+  taskset ??= spawnSync('taskset', ['--version'], { stdio: 'ignore' }).status === 0;
+  return taskset;
+}
+
+/**
+ * Starts a Node process on the same Node and waits for its `ready` line.
+ * @param options.pinned keeps it on the first core, where that can be done
+ */
 export async function startServer(
   args: readonly string[],
-  options: { readonly cwd?: string; readonly env?: Record<string, string> } = {},
+  options: { readonly cwd?: string; readonly env?: Record<string, string>; readonly pinned?: boolean } = {},
 ): Promise<Server> {
-  const child = spawn(process.execPath, args, {
+  const command = [process.execPath, ...args];
+  const [file = '', ...words] = options.pinned === true && canPin() ? ['taskset', '-c', '0', ...command] : command;
+  const child = spawn(file, words, {
     cwd: options.cwd,
     env: { ...process.env, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe'],
