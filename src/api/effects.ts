@@ -54,6 +54,7 @@ const StateCheckBody = Type.Object(
 const IdempotencyKey = Type.String({
   pattern: '^[\\x21-\\x7e]{1,255}$',
   description: 'Identifies the action: the same key is the same action.',
+  examples: ['order-4711-refund'],
 });
 
 const CALL_FIELDS = {
@@ -85,7 +86,11 @@ const ListQuery = Type.Object(
     since: Type.Optional(Time),
     until: Type.Optional(Time),
     limit: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,3}$', description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.` }),
+      Type.String({
+        pattern: '^[0-9]{1,3}$',
+        description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.`,
+        examples: ['20'],
+      }),
     ),
     cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
   },

@@ -28,7 +28,7 @@ const Scope = Type.Object(
     tool: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Glob over tool names.' })),
     agent: Type.Optional(AgentId),
     upstream: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
-    key: Type.Optional(Type.String({ pattern: '^key_[0-9A-Za-z]{12}$' })),
+    key: Type.Optional(Type.String({ pattern: '^key_[0-9A-Za-z]{12}$', examples: ['key_9fKq2LmXw3Za'] })),
   },
   {
     additionalProperties: false,

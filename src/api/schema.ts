@@ -18,7 +18,7 @@ export const AgentId = Type.String({
 /** Form of a user's and an agent's id. */
 export const USER_ID = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
 
-export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.' });
+export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.', examples: ['maria'] });
 
 export const WorkspaceId = Type.String({
   pattern: '^[a-z0-9][a-z0-9_-]{0,62}$',

@@ -250,11 +250,17 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
 
 const BROKEN_HEADERS = { 'content-type': 'application/problem+json', 'x-should-retry': 'false' } as const;
 
+const BROKEN: Readonly<Record<number, string>> = {
+  408: 'The request did not arrive whole in time.',
+  417: 'Of Expect only 100-continue is met.',
+  431: 'The headers of the request are too large.',
+};
+
 function brokenBody(status: number): JsonObject {
   return {
     title: CODES.invalid_request.title,
     status,
-    detail: 'This is not a request that can be read (RFC 9112).',
+    detail: BROKEN[status] ?? 'This is not a request that can be read (RFC 9112).',
     code: 'invalid_request',
     did_it_happen: 'no',
     safe_to_retry: true,

@@ -50,7 +50,7 @@ function faultOf(error: FastifySchemaValidationError, part: string): RequestFaul
     case 'const':
       return { path: at, message: `must be ${JSON.stringify(params['allowedValue'])}` };
     case 'pattern':
-      return { path: at, message: `must match ${text(params['pattern'])}` };
+      return { path: at, message: `must match ${text(params['pattern'])}${suchAs(error)}` };
     case 'minLength':
       return {
         path: at,
@@ -74,6 +74,13 @@ function text(value: unknown): string {
 
 function list(values: unknown): string {
   return Array.isArray(values) ? values.map((value) => JSON.stringify(value)).join(', ') : '';
+}
+
+/** An example says more than a pattern. */
+function suchAs(error: object): string {
+  const { parentSchema } = error as { readonly parentSchema?: { readonly examples?: readonly unknown[] } };
+  const example = text(parentSchema?.examples?.[0]);
+  return example === '' ? '' : `, such as ${example}`;
 }
 
 /** Names that the object in question may have. */

@@ -205,12 +205,12 @@ describe('x-should-retry', () => {
     await rig.app.listen({ host: '127.0.0.1', port: 0 });
     const address = rig.app.server.address();
     if (typeof address !== 'object' || address === null) throw new Error('no address');
-    for (const request of [
-      'GET / HTTP/9.9\r\n\r\n',
-      'NONSENSE\r\n\r\n',
-      'GET /livez HTTP/1.1\r\nhost: localhost\r\nexpect: miracles\r\nconnection: close\r\n\r\n',
-      `GET / HTTP/1.1\r\nx: ${'y'.repeat(70_000)}\r\n\r\n`,
-    ]) {
+    for (const [request, detail] of [
+      ['GET / HTTP/9.9\r\n\r\n', 'RFC 9112'],
+      ['NONSENSE\r\n\r\n', 'RFC 9112'],
+      ['GET /livez HTTP/1.1\r\nhost: localhost\r\nexpect: miracles\r\nconnection: close\r\n\r\n', 'Expect'],
+      [`GET / HTTP/1.1\r\nx: ${'y'.repeat(70_000)}\r\n\r\n`, 'too large'],
+    ] as const) {
       const socket = connect(address.port, '127.0.0.1');
       socket.end(request);
       let text = '';
@@ -220,6 +220,7 @@ describe('x-should-retry', () => {
       await once(socket, 'close');
       expect(text).toMatch(/^HTTP\/1\.1 4\d\d /);
       expect(text).toContain('x-should-retry: false');
+      expect(text).toContain(detail);
     }
   });
 });
