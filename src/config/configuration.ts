@@ -29,6 +29,8 @@ export interface Configuration {
   readonly telemetry: TelemetrySettings;
   /** SHA-256 over what the file says after expansion, base64url. Shown to nobody who may not see secrets: it covers them. */
   readonly digest: string;
+  /** The same without what is a gateway's own: where it listens, writes and keeps its keys. */
+  readonly sharedDigest: string;
 }
 
 export interface ServerSettings {

@@ -147,7 +147,7 @@ async function judgeFile(
   findings.push(...faults.filter(({ code, at }) => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at))));
   if (file === null) return null;
   const judge = createJudge(source, pathOf, findings);
-  return { ...(await resolveConfiguration(file, everything, judge)), digest: digestOf(file, source, pathOf) };
+  return { ...(await resolveConfiguration(file, everything, judge)), ...digestsOf(file, source, pathOf) };
 }
 
 function placeOf(at: Position | null): string {
@@ -178,7 +178,11 @@ function field(value: PlainValue | undefined, name: string): PlainValue | undefi
 }
 
 /** Covers all settings; of credentials only how they are written, not what the environment gave. */
-function digestOf(file: GatewayFile, source: YamlSource, pathOf: (item: object) => DataPath): string {
+function digestsOf(
+  file: GatewayFile,
+  source: YamlSource,
+  pathOf: (item: object) => DataPath,
+): Pick<Configuration, 'digest' | 'sharedDigest'> {
   const upstreams = file.upstreams.map((upstream) => {
     const written = pathOf(upstream).reduce<PlainValue | undefined>(
       (node, name) => (Array.isArray(node) ? node[Number(name)] : field(node, String(name))),
@@ -191,8 +195,17 @@ function digestOf(file: GatewayFile, source: YamlSource, pathOf: (item: object) 
   });
   const url = field(field(source.value, 'store'), 'url') ?? null;
   const store = file.store.url === undefined ? file.store : { ...file.store, url };
-  const data: Json = JSON.parse(JSON.stringify({ ...file, store, upstreams }));
-  return createHash('sha256').update(canonicalJson(data)).digest('base64url');
+  const { server: _listens, secrets: _keeps, receipts: _signs, telemetry: _tells, policies, ...shared } = file;
+  const { journal: _writes, path: _holds, ...sharedStore } = store;
+  return {
+    digest: digestOf({ ...file, store, upstreams }),
+    sharedDigest: digestOf({ ...shared, store: sharedStore, upstreams, mode: policies.mode ?? null }),
+  };
+}
+
+function digestOf(data: object): string {
+  const plain: Json = JSON.parse(JSON.stringify(data));
+  return createHash('sha256').update(canonicalJson(plain)).digest('base64url');
 }
 
 function deepFreeze<Value>(value: Value): Value {

@@ -25,7 +25,7 @@ export async function resolveConfiguration(
   file: GatewayFile,
   tree: Tree,
   judge: Judge,
-): Promise<Omit<Configuration, 'digest'>> {
+): Promise<Omit<Configuration, 'digest' | 'sharedDigest'>> {
   const sections = typeof tree === 'object' && tree !== null && !Array.isArray(tree) ? tree : {};
   const names = {
     users: namesIn(sections['users'], 'id'),

@@ -14,17 +14,35 @@ import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stor
 /** How long a start waits for the gateway before it to let go of the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
 
+/** A store, and, where several gateways may share it, what they say to each other. */
+interface OpenedStore {
+  readonly store: EffectStore;
+  readonly fleet: Pick<RedisStore, 'announce' | 'announced'> | null;
+}
+
 /**
  * Opens the store that the configuration names. One on Redis opens also while the servers cannot be reached.
  * @throws CommandFailure for settings that cannot be used, StoreUnavailable
  */
-export function openStore({ store, retention }: Pick<Configuration, 'store' | 'retention'>): Promise<EffectStore> {
-  switch (store.kind) {
-    case 'embedded':
-      return openEmbeddedStore({ path: store.path, lockWaitMs: store.lockWaitMs, retention, worker: 'auto' });
-    case 'redis':
-      return openOnRedis(store, retention);
+export async function openStoreAndFleet({
+  store: settings,
+  retention,
+}: Pick<Configuration, 'store' | 'retention'>): Promise<OpenedStore> {
+  switch (settings.kind) {
+    case 'embedded': {
+      const { path, lockWaitMs } = settings;
+      return { store: await openEmbeddedStore({ path, lockWaitMs, retention, worker: 'auto' }), fleet: null };
+    }
+    case 'redis': {
+      const store = await openOnRedis(settings, retention);
+      return { store, fleet: store };
+    }
   }
+}
+
+/** The store alone, as {@link openStoreAndFleet} opens it. */
+export async function openStore(of: Pick<Configuration, 'store' | 'retention'>): Promise<EffectStore> {
+  return (await openStoreAndFleet(of)).store;
 }
 
 /**

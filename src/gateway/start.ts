@@ -28,13 +28,14 @@ import { createLogger } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
+import { createAgreement } from './agreement.ts';
 import { corePorts } from './core-ports.ts';
 import { createDrain } from './drain.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { watchNeighbours } from './neighbours.ts';
-import { openStore } from './open-store.ts';
+import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
@@ -76,7 +77,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
 
   const secrets = await mendable(openSecrets(configuration.secrets));
   const folder = storeFolder(configuration.store);
-  const store = await mendable(openStore(configuration));
+  const { store, fleet } = await mendable(openStoreAndFleet(configuration));
   opened.push(() => store.close());
   const signer = await mendable(
     openSigner({
@@ -92,10 +93,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const spill = await openSpillJournal(join(folder, 'spill'));
   const directory = createDirectory(configuration, store);
   let administrativeKey: RunningGateway['administrativeKey'] = null;
+  const agreement = createAgreement(fleet, current);
   const takeUp = createTakeUp(
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
       await activate(store, inForce);
+      agreement.announce(inForce);
       await directory.refresh();
       // Nobody is there any more to whom a key that comes late could be shown.
       const firstKey = isListening ? 'file' : options.firstKey;
@@ -165,6 +168,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     current,
     adopt(next) {
       inForce = next;
+      agreement.announce(next);
       tellWatch(next.content);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
@@ -177,9 +181,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const health = {
     impediments: () => {
       if (drain.isDraining()) return [{ part: 'gateway', message: 'It is shutting down.' }];
-      return takeUp.isDone() ? [] : [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
+      if (!takeUp.isDone()) return [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
+      return agreement.impediments();
     },
-    notes: () => (reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []),
+    notes: () => [...(reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []), ...agreement.notes()],
     metrics: () => metrics.render(),
   };
   const limiter = createInvalidKeyLimiter(() => performance.now());

@@ -156,6 +156,10 @@ describe('references to the environment', () => {
     expect(one.upstreams[0]?.credentials?.value).toBe('a');
     expect(one.digest).toBe(two.digest);
     expect(one.digest).not.toBe(other.digest);
+    // Where a gateway listens is its own.
+    expect(one.sharedDigest).toBe(other.sharedDigest);
+    const more = await load(`${yaml(1)}users: [{ id: maria }]\n`, { T: 'a' });
+    expect(more.sharedDigest).not.toBe(one.sharedDigest);
   });
 });
 

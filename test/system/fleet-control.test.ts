@@ -85,6 +85,16 @@ describe('two gateways on one Redis', () => {
     const changed = (await readFile(file(first), 'utf8')).replace('owner: team-test', 'owner: team-next');
     await writeFile(file(first), changed);
     await until(async () => (await fleet.run(1, refund())).status === 503);
+    const stale = performance.now();
+    const named = (await readFile(join(second!.dataFolder, 'journal', 'gateway-id'), 'utf8')).trim();
+    const remarks = async (gateway: number): Promise<string> => {
+      const { status, body } = await fleet.ask(gateway, 'GET', '/readyz');
+      return JSON.stringify([status, status === 200 ? (body.notes ?? []) : body.parts]);
+    };
+    // Ready where the policies are in force, naming the other; not ready there.
+    await until(async () => (await remarks(0)).startsWith(`[200,[{"part":"policies","message":"${named} has other`));
+    await until(async () => (await remarks(1)).startsWith('[503,[{"part":"policies"'));
+    expect(performance.now() - stale).toBeLessThan(WITHIN_MS);
     const before = await fleet.upstream.counts();
     const refused = await fleet.run(1, refund());
     expect(refused.status).toBe(503);
@@ -92,8 +102,25 @@ describe('two gateways on one Redis', () => {
     expect(await fleet.upstream.counts()).toEqual(before);
     expect((await fleet.run(0, refund())).body.decision).toBe('committed');
     await writeFile(file(second), changed);
+    const same = performance.now();
     await until(async () => (await fleet.run(1, refund())).body.decision === 'committed');
     expect((await fleet.run(0, refund())).body.decision).toBe('committed');
+    await until(async () => (await remarks(0)) === '[200,[]]' && (await remarks(1)) === '[200,[]]');
+    expect(performance.now() - same).toBeLessThan(WITHIN_MS * 2);
+  });
+
+  it('with another configuration each says so, within a second', async () => {
+    const { configFile } = fleet.gateways[1]!;
+    const written = await readFile(configFile, 'utf8');
+    const notes = async (gateway: number): Promise<string> =>
+      JSON.stringify((await fleet.ask(gateway, 'GET', '/readyz')).body.notes ?? []);
+    expect([await notes(0), await notes(1)]).toEqual(['[]', '[]']);
+    await writeFile(configFile, written.replace('title: Charge', 'title: Charge a card'));
+    await until(async () => (await notes(0)).includes('another configuration'));
+    await until(async () => (await notes(1)).includes('another configuration'));
+    expect((await fleet.run(1, refund())).body.decision).toBe('committed');
+    await writeFile(configFile, written);
+    await until(async () => (await notes(0)) === '[]' && (await notes(1)) === '[]');
   });
 
   it('an agent registered on one acts through the other within a second', async () => {

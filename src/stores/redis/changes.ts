@@ -1,3 +1,4 @@
+import type { Board } from './board.ts';
 import { type RedisConnection, textsOf } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { Frame } from './frame.ts';
@@ -31,10 +32,11 @@ interface Versions {
 export async function watchChanges(parts: {
   readonly frame: Frame;
   readonly fleet: Fleet;
+  readonly board: Board;
   readonly subscriber: RedisConnection;
   readonly listeners: ChangeListeners;
 }): Promise<Changes> {
-  const { frame, fleet, subscriber, listeners } = parts;
+  const { frame, fleet, board, subscriber, listeners } = parts;
   const versions = new Map<string, Versions>();
   let seenAt = performance.now();
   let closed = false;
@@ -105,6 +107,7 @@ export async function watchChanges(parts: {
         version: Number(members),
         gateways: textsOf(gateways),
       });
+    if (workspace === '') await board.look();
     const before = versionsOf(workspace);
     // A look may be older than what was told since; only a new epoch may begin with lower versions.
     const anew = before.epoch !== '' && before.epoch !== epoch;

@@ -10,6 +10,7 @@ import {
 import { openStepJournal } from '../journal/step-journal.ts';
 import { admissionOf, admitArguments } from './admit.ts';
 import { createAttempts } from './attempts.ts';
+import { createBoard, type InForceDigests } from './board.ts';
 import { type Changes, watchChanges } from './changes.ts';
 import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
 import { createControls } from './controls.ts';
@@ -71,6 +72,10 @@ export interface RedisStore extends EffectStore {
   recoverLost(gateway: string): Promise<void>;
   /** Goes on in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited */
   acceptLoss(): Promise<readonly string[]>;
+  /** Tells the other gateways what is in force here; call it when the policies have been activated. */
+  announce(digests: InForceDigests): void;
+  /** The policies in force in the store (`null` until known), and what the other gateways have in force, by name. */
+  announced(): { readonly policies: string | null; readonly others: ReadonlyMap<string, InForceDigests> };
 }
 
 const REPLAY_MS = 10_000;
@@ -157,6 +162,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     pausesChanged: (workspace, version) => changes?.pausesChanged(workspace, version),
   });
   const holdings = createHoldings(frame, lost, now);
+  const board = createBoard(frame, fleet, gatewayId);
   const throttle = createThrottle();
   const attempts = createAttempts();
   const lostAnswers = watchLostAnswers(frame);
@@ -199,6 +205,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   const watched = await watchChanges({
     frame,
     fleet,
+    board,
     subscriber,
     listeners: {
       keys: (handles) => {
@@ -386,11 +393,14 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     onPausesChanged: (listener) => void pauseListeners.push(listener),
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,
+    announce: board.announce,
+    announced: () => ({ policies: board.policies(), others: board.others() }),
     async close() {
       clearInterval(flushing);
       clearInterval(probing);
       lostAnswers.close();
       await watched.close();
+      await board.leave().catch(ignoreUnavailable);
       await frame.close();
       await fleet.leave().catch(ignoreUnavailable);
       await journal.close();
