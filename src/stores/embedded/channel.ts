@@ -1,5 +1,16 @@
-import type { AdmitRequest, SettleRequest, StoreHealth } from '../../effects/store.ts';
-import { decodeCall, encodeCall, stageOf, type StageTuple, stageTuple } from './effect-document.ts';
+import type { SettledBy } from '../../effects/effect.ts';
+import type { AdmitRequest, SettleOutcome, SettleRequest, StoreHealth } from '../../effects/store.ts';
+import {
+  decodeCall,
+  decodeOutcome,
+  encodeCall,
+  encodeOutcome,
+  type SaidOutcome,
+  stageOf,
+  type StageTuple,
+  stageTuple,
+} from './effect-document.ts';
+import type { ExpectedText } from './effects-table.ts';
 import type { OperationName, Operations } from './operations.ts';
 import type { AdmissionSeen } from './repeat.ts';
 
@@ -9,8 +20,8 @@ import type { AdmissionSeen } from './repeat.ts';
  */
 
 /**
- * To the store: operations, each a text, an `admit` with the text of its call behind it, which goes into the store as
- * it is. `null` asks it to close.
+ * To the store: operations, each a text, some with a second one behind it that goes into the store as it is: the call
+ * of an `admit`, the outcome of a `settle`. `null` asks it to close.
  */
 export type ToStore = readonly string[] | null;
 
@@ -76,9 +87,33 @@ type AdmitTuple = readonly [
   stages: readonly StageTuple[],
 ];
 
+/** What of a request to settle is not in the text of its outcome. */
+type SettleTuple = readonly [
+  id: number,
+  name: 'settle outcome',
+  attempt: number,
+  workspace: string,
+  effectId: string,
+  epoch: number,
+  n: number,
+  nonce: string,
+  settledBy: SettledBy,
+  accepted: boolean,
+  responseTruncated: boolean,
+  stages: readonly StageTuple[],
+];
+
 /** The texts of one operation. */
 export function encodeCalls(id: number, name: OperationName, request: AnyRequest, attempt: number): readonly string[] {
-  if (!isAdmitName(name) || !isAdmission(request)) return [JSON.stringify([id, name, request, attempt])];
+  if ((name === 'admit' || name === 'preview') && isAdmission(request)) return encodeAdmit(id, name, request);
+  if (isSettlement(request)) {
+    const texts = encodeSettle(id, request, attempt);
+    if (texts !== null) return texts;
+  }
+  return [JSON.stringify([id, name, request, attempt])];
+}
+
+function encodeAdmit(id: number, name: AdmitTuple[1], request: AdmitRequest): readonly string[] {
   const { approvalId, verdict, approvalDigest, pausedBy, seen, times, owner, nonce, claimId, reservationId } = request;
   const tuple: AdmitTuple = [
     id,
@@ -99,31 +134,61 @@ export function encodeCalls(id: number, name: OperationName, request: AnyRequest
     reservationId,
     request.stages.map(stageTuple),
   ];
-  return [JSON.stringify(tuple), callText(request)];
+  const { effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
+  const call = { id: effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed };
+  return [JSON.stringify(tuple), encodeCall(call)];
 }
 
-/** Reads the operations of a message, each with the text of its call where it has one. */
-export function decodeCalls(texts: readonly string[], take: (message: CallMessage, call: string | null) => void): void {
+/** @returns `null` for an outcome that says nothing of the upstream's answer */
+function encodeSettle(id: number, request: SettleRequest, attempt: number): readonly string[] | null {
+  const { workspace, effectId, fence, outcome, settledBy, evidence, stages } = request;
+  if (outcome.kind !== 'committed' && outcome.kind !== 'failed') return null;
+  const committed = outcome.kind === 'committed' ? outcome : null;
+  const tuple: SettleTuple = [
+    id,
+    'settle outcome',
+    attempt,
+    workspace,
+    effectId,
+    fence.epoch,
+    fence.n,
+    fence.nonce,
+    settledBy,
+    committed?.accepted ?? false,
+    committed?.responseTruncated ?? false,
+    stages.map(stageTuple),
+  ];
+  const said = { evidence, receipt: committed?.receipt ?? null, result: outcome.result };
+  return [JSON.stringify(tuple), encodeOutcome(said)];
+}
+
+/** Reads the operations of a message, each with the text that came with it. */
+export function decodeCalls(
+  texts: readonly string[],
+  take: (message: CallMessage, text: ExpectedText | null) => void,
+): void {
   for (let at = 0; at < texts.length; at += 1) {
-    const message: AdmitTuple | OtherMessage = JSON.parse(texts[at] ?? '');
-    if (!isAdmit(message)) {
+    const message: AdmitTuple | SettleTuple | OtherMessage = JSON.parse(texts[at] ?? '');
+    if (isAdmit(message)) {
+      at += 1;
+      const text = texts[at] ?? '';
+      const request = admitRequest(message, text);
+      take([message[0], message[1], request, 0], { kind: 'call', request, text });
+    } else if (message[1] === 'settle outcome') {
+      at += 1;
+      const text = texts[at] ?? '';
+      const said = decodeOutcome(text);
+      take([message[0], 'settle', settleRequest(message, said), message[2]], { kind: 'outcome', said, text });
+    } else {
       take(message, null);
-      continue;
     }
-    at += 1;
-    const call = texts[at] ?? '';
-    take([message[0], message[1], admitRequest(message, call), 0], call);
   }
 }
 
 type OtherMessage = Exclude<CallMessage, readonly [number, AdmitTuple[1], ...unknown[]]>;
 
-function isAdmit(message: AdmitTuple | OtherMessage): message is AdmitTuple {
-  return isAdmitName(message[1]);
-}
-
-function isAdmitName(name: OperationName): name is AdmitTuple[1] {
-  return name === 'admit' || name === 'preview';
+function isAdmit(message: AdmitTuple | SettleTuple | OtherMessage): message is AdmitTuple {
+  return message[1] === 'admit' || message[1] === 'preview';
 }
 
 /** Whether this is what an admission asks for. */
@@ -134,11 +199,6 @@ export function isAdmission(request: AnyRequest): request is AdmitRequest {
 /** Whether this is what a settlement asks for. */
 export function isSettlement(request: AnyRequest): request is SettleRequest {
   return request !== null && 'evidence' in request;
-}
-
-function callText(request: AdmitRequest): string {
-  const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
-  return encodeCall({ id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed });
 }
 
 function admitRequest(message: AdmitTuple, text: string): AdmitRequest {
@@ -169,5 +229,21 @@ function admitRequest(message: AdmitTuple, text: string): AdmitRequest {
     metadata,
     sealed,
     stages: message[16].map(stageOf),
+  };
+}
+
+function settleRequest(message: SettleTuple, { evidence, receipt, result }: SaidOutcome): SettleRequest {
+  const outcome: SettleOutcome =
+    receipt === null
+      ? { kind: 'failed', result }
+      : { kind: 'committed', receipt, result, accepted: message[9], responseTruncated: message[10] };
+  return {
+    workspace: message[3],
+    effectId: message[4],
+    fence: { epoch: message[5], n: message[6], nonce: message[7] },
+    outcome,
+    settledBy: message[8],
+    evidence,
+    stages: message[11].map(stageOf),
   };
 }

@@ -1,20 +1,29 @@
-import type { EffectAction, EffectActor, EffectRecord, Hold, Life, PoolUse, Stage } from '../../effects/effect.ts';
+import type {
+  EffectAction,
+  EffectActor,
+  EffectRecord,
+  Evidence,
+  Hold,
+  KeptResult,
+  Lease,
+  Life,
+  PoolUse,
+  SettledBy,
+  SignedReceipt,
+  Stage,
+} from '../../effects/effect.ts';
 import type { JsonObject } from '../../effects/json.ts';
 import type { VerdictTrace } from '../../effects/verdict.ts';
 import type { SqlValue } from './driver.ts';
 import { decode } from './document.ts';
 
-/**
+/*
  * An effect as JSON texts without member names (they were half of a document): what was asked for, on what terms it
- * was admitted, and what has become of it. Settling writes only the last.
+ * was admitted, what has become of it, and, beside that, the outcome as its owner said it. Settling writes only the
+ * last two. The first and the last come as texts from whoever asks, and go into the store as they are.
  */
-export interface EffectDocument {
-  readonly call: string;
-  readonly terms: string;
-  readonly life: string;
-}
 
-/** What was asked for. Every member is known to whoever asked. */
+/** What was asked for. */
 type CallTuple = readonly [
   id: string,
   workspace: string,
@@ -46,7 +55,7 @@ export type StageTuple = readonly [Stage['stage'], Stage['status'], number, numb
 type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
-  life: Life,
+  life: Life | ExecutingTuple | SaidTuple,
   attempt: number,
   generation: number,
   firstDispatchAt: number | null,
@@ -55,10 +64,52 @@ type LifeTuple = readonly [
   holdState: EffectRecord['holdState'],
   claims: readonly string[],
   uses: readonly PoolUse[],
+  /** Those since the admission. */
   stages: readonly StageTuple[],
 ];
+type ExecutingTuple = readonly [
+  state: 'executing',
+  epoch: number,
+  n: number,
+  nonce: string,
+  owner: string,
+  admittedAt: number,
+  dispatchBy: number,
+  leaseEnd: number,
+  quiesceUntil: number,
+];
+/** A settled life but for its outcome, which stands beside it. */
+type SaidTuple = readonly [
+  state: 'committed' | 'failed',
+  at: number,
+  settledBy: SettledBy,
+  accepted: boolean,
+  responseTruncated: boolean,
+];
+type OutcomeTuple = readonly [
+  code: string,
+  message: string,
+  status: number | null,
+  startedAt: number | null,
+  endedAt: number | null,
+  receiptId: string | null,
+  jws: string | null,
+  result: KeptResult | null,
+];
 /** On what terms: these too stay while the attempt runs, but the admission makes them. */
-type TermsTuple = readonly [trace: VerdictTrace, holds: readonly HoldTuple[]];
+type TermsTuple = readonly [
+  trace: VerdictTrace,
+  holds: readonly HoldTuple[],
+  /** Those up to the admission. */
+  stages: readonly StageTuple[],
+];
+
+/** What an owner says of an outcome. A receipt is `null` where nothing happened. */
+export interface SaidOutcome {
+  readonly evidence: Evidence;
+  readonly receipt: SignedReceipt | null;
+  readonly result: KeptResult | null;
+}
 
 /** The members of a record that its call text carries. */
 export type CallPart = Pick<
@@ -66,8 +117,14 @@ export type CallPart = Pick<
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
 >;
 
-/** The members of a record that its terms text carries. */
-type TermsPart = Pick<EffectRecord, 'trace' | 'holds'>;
+/** The members of a record that its terms text carries; of the stages those up to the admission. */
+type TermsPart = Pick<EffectRecord, 'trace' | 'holds' | 'stages'>;
+
+/** A record, and how many of its stages are in the text of its terms. */
+export interface DecodedEffect {
+  readonly record: EffectRecord;
+  readonly admittedStages: number;
+}
 
 export function encodeCall({
   id,
@@ -93,10 +150,14 @@ export function encodeCall({
   return JSON.stringify(tuple);
 }
 
-export function encodeLife(record: EffectRecord): string {
+/**
+ * @param admittedStages how many stages stand in the text of the terms
+ * @param outcomeBeside whether the outcome stands in a text of its own
+ */
+export function encodeLife(record: EffectRecord, admittedStages: number, outcomeBeside: boolean): string {
   const tuple: LifeTuple = [
     record.createdAt,
-    record.life,
+    lifeTuple(record.life, outcomeBeside),
     record.attempt,
     record.generation,
     record.firstDispatchAt,
@@ -105,9 +166,48 @@ export function encodeLife(record: EffectRecord): string {
     record.holdState,
     record.claims,
     record.uses,
-    record.stages.map(stageTuple),
+    record.stages.slice(admittedStages).map(stageTuple),
   ];
   return JSON.stringify(tuple);
+}
+
+function lifeTuple(life: Life, outcomeBeside: boolean): LifeTuple[1] {
+  if (life.state === 'executing') {
+    const { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil } = life.lease;
+    const { epoch, n, nonce } = fence;
+    return ['executing', epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil];
+  }
+  if (!outcomeBeside) return life;
+  if (life.state === 'committed') return ['committed', life.at, life.settledBy, life.accepted, life.responseTruncated];
+  return life.state === 'failed' ? ['failed', life.at, life.settledBy, false, false] : life;
+}
+
+function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
+  if ('state' in tuple) return tuple;
+  if (tuple[0] === 'executing') {
+    const [, epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = tuple;
+    const lease: Lease = { fence: { epoch, n, nonce }, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };
+    return { state: 'executing', lease };
+  }
+  if (outcome === null) throw new TypeError('a settled effect has lost its outcome');
+  const [state, at, settledBy, accepted, responseTruncated] = tuple;
+  const { evidence, receipt, result } = outcome;
+  if (state === 'failed') return { state, at, settledBy, evidence, result };
+  if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
+  return { state, at, settledBy, evidence, receipt, result, accepted, responseTruncated };
+}
+
+export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): string {
+  const { code, message, status, startedAt, endedAt } = evidence;
+  const { id, jws } = receipt ?? { id: null, jws: null };
+  const tuple: OutcomeTuple = [code, message, status, startedAt, endedAt, id, jws, result];
+  return JSON.stringify(tuple);
+}
+
+export function decodeOutcome(text: SqlValue | undefined): SaidOutcome {
+  const [code, message, status, startedAt, endedAt, id, jws, result] = decode<OutcomeTuple>(text);
+  const evidence: Evidence = { code, message, status, startedAt, endedAt };
+  return { evidence, receipt: id === null || jws === null ? null : { id, jws }, result };
 }
 
 export function stageTuple({ stage, status, startedAt, durationMs, detail }: Stage): StageTuple {
@@ -118,10 +218,11 @@ export function stageOf([stage, status, startedAt, durationMs, detail]: StageTup
   return { stage, status, startedAt, durationMs, detail };
 }
 
-export function encodeTerms({ trace, holds }: TermsPart): string {
+export function encodeTerms({ trace, holds, stages }: TermsPart): string {
   const tuple: TermsTuple = [
     trace,
     holds.map(({ budget, unit, bucket, window, amount }): HoldTuple => [budget, unit, bucket, window, amount]),
+    stages.map(stageTuple),
   ];
   return JSON.stringify(tuple);
 }
@@ -149,22 +250,19 @@ export function decodeCall(call: SqlValue | undefined): CallPart {
   };
 }
 
-/** The record that three texts make. */
-export function decodeEffect(row: { readonly [column in 'call' | 'terms' | 'life']?: SqlValue }): EffectRecord {
-  return withLife(decodeCall(row.call), termsPart(decode<TermsTuple>(row.terms)), decode<LifeTuple>(row.life));
-}
-
-function termsPart([trace, holds]: TermsTuple): TermsPart {
-  return {
-    trace,
-    holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
-  };
-}
-
-function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): EffectRecord {
-  const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = tuple;
+/** The record that its texts make. */
+export function decodeEffect(
+  row: {
+    readonly [column in 'call' | 'terms' | 'life' | 'outcome']?: SqlValue;
+  },
+): DecodedEffect {
+  const call = decodeCall(row.call);
+  const [trace, holds, admitted] = decode<TermsTuple>(row.terms);
+  const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = decode<LifeTuple>(
+    row.life,
+  );
   const [holdState, claims, uses, stages] = rest;
-  return {
+  const record: EffectRecord = {
     id: call.id,
     workspace: call.workspace,
     idempotencyKey: call.idempotencyKey,
@@ -172,19 +270,20 @@ function withLife(call: CallPart, terms: TermsPart, tuple: LifeTuple): EffectRec
     action: call.action,
     actor: call.actor,
     createdAt,
-    life,
+    life: lifeOf(life, typeof row.outcome === 'string' ? decodeOutcome(row.outcome) : null),
     attempt,
     generation,
     firstDispatchAt,
     mayHaveHappened,
     closed,
-    holds: terms.holds,
+    holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
     holdState,
     claims,
     uses,
-    trace: terms.trace,
-    stages: stages.map(stageOf),
+    trace,
+    stages: [...admitted, ...stages].map(stageOf),
     metadata: call.metadata,
     sealed: call.sealed,
   };
+  return { record, admittedStages: admitted.length };
 }

@@ -53,13 +53,13 @@ export function readPage(
   }
   const rows = database
     .prepare(
-      `SELECT n, created, call, terms, coalesce(lives.life, effects.life) AS life FROM effects ${index} LEFT JOIN lives USING (n) WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
+      `SELECT n, created, call, terms, coalesce(lives.life, effects.life) AS life, outcome FROM effects ${index} LEFT JOIN lives USING (n) WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
     )
     .all(...values, filter.limit + 1);
   const shown = rows.slice(0, filter.limit);
   const last = shown.at(-1);
   return {
-    items: shown.map((row) => decodeEffect(row)),
+    items: shown.map((row) => decodeEffect(row).record),
     next:
       rows.length > filter.limit && last !== undefined
         ? `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`

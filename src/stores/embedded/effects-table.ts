@@ -4,14 +4,27 @@ import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { AdmitRequest, EffectFilter, Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlRow } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
-import { decodeCall, decodeEffect, encodeCall, encodeLife, encodeTerms, sameCall } from './effect-document.ts';
+import {
+  decodeCall,
+  type DecodedEffect,
+  decodeEffect,
+  encodeCall,
+  encodeLife,
+  encodeTerms,
+  type SaidOutcome,
+  sameCall,
+} from './effect-document.ts';
 import { readPage, TOMBSTONE } from './effects-page.ts';
 
 /** A record and where it stands. */
-interface Placed {
+interface Placed extends DecodedEffect {
   readonly n: number;
-  readonly record: EffectRecord;
 }
+
+/** Texts that came with a request, of what the step is about to write. */
+export type ExpectedText =
+  | { readonly kind: 'call'; readonly request: AdmitRequest; readonly text: string }
+  | { readonly kind: 'outcome'; readonly said: SaidOutcome; readonly text: string };
 
 export interface EffectName {
   readonly workspace: string;
@@ -43,8 +56,8 @@ export interface EffectsTable {
   remove(id: string): void;
   /** Removes tombstones of effects settled before `before`. */
   removeTombstones(before: number, limit: number): number;
-  /** Has the text of the call that the next step asks for, so that the effect it makes need not be written as text. */
-  expect(request: AdmitRequest, call: string | null): void;
+  /** Takes the text of what the next step is about to write, so that it need not be made again. */
+  expect(text: ExpectedText | null): void;
   /** Writes what was gathered in memory. */
   flush(): void;
   /** To be called between steps: what was looked up is looked up again. */
@@ -56,7 +69,7 @@ export interface EffectsTable {
 /** Effects and tombstones. Executing effects are cached: their owner is about to settle them. */
 export function openEffectsTable(database: SqlDatabase): EffectsTable {
   // What has become of an effect stands in `lives`; without a row there it executes.
-  const columns = 'n, workspace, state, call, terms, coalesce(lives.life, effects.life) AS life';
+  const columns = 'n, workspace, state, call, terms, coalesce(lives.life, effects.life) AS life, outcome';
   const from = 'FROM effects LEFT JOIN lives USING (n)';
   const byKey = database.prepare(`SELECT ${columns} ${from} WHERE key = ? AND workspace = ?`);
   const byId = database.prepare(`SELECT ${columns} ${from} WHERE id = ?`);
@@ -67,8 +80,12 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const setAttempt = database.prepare('UPDATE effects SET life = ? WHERE n = ?');
   const setKey = database.prepare('UPDATE effects SET key = ? WHERE n = ?');
   const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE key = ? AND workspace = ?');
-  const insertLife = database.prepare('INSERT INTO lives (n, state, decision, at, life) VALUES (?, ?, ?, ?, ?)');
-  const setLife = database.prepare('UPDATE lives SET state = ?, decision = ?, at = ?, life = ? WHERE n = ?');
+  const insertLife = database.prepare(
+    'INSERT INTO lives (n, state, decision, at, life, outcome) VALUES (?, ?, ?, ?, ?, ?)',
+  );
+  const setLife = database.prepare(
+    'UPDATE lives SET state = ?, decision = ?, at = ?, life = ?, outcome = ? WHERE n = ?',
+  );
   const removeLife = database.prepare('DELETE FROM lives WHERE n = ?');
   const start = database.prepare(
     'INSERT OR REPLACE INTO running (n, ends, admitted) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)',
@@ -79,11 +96,11 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   );
   const byAdmission = database.prepare('SELECT call FROM running JOIN effects USING (n) WHERE admitted < ? LIMIT ?');
   const byState = database.prepare(
-    'SELECT call, terms, lives.life FROM lives JOIN effects USING (n) WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
+    'SELECT call, terms, lives.life, outcome FROM lives JOIN effects USING (n) WHERE state = ? AND at <= ? ORDER BY at LIMIT ?',
   );
   const placeOf = database.prepare('SELECT n FROM effects WHERE id = ?');
   const empty = database.prepare("UPDATE effects SET call = '', terms = '', life = '' WHERE n = ?");
-  const bury = database.prepare('UPDATE lives SET state = ?, life = ? WHERE n = ?');
+  const bury = database.prepare('UPDATE lives SET state = ?, life = ?, outcome = NULL WHERE n = ?');
   const expired = database.prepare('SELECT n FROM lives WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
   const removeRow = database.prepare('DELETE FROM effects WHERE n = ?');
 
@@ -95,7 +112,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const seen = new Map<string, Placed | { readonly n: number; readonly record: null }>();
   /** A key that this step has found bound to nothing. */
   let free: string | null = null;
-  let expected: { readonly request: AdmitRequest; readonly call: string } | null = null;
+  let expected: ExpectedText | null = null;
 
   function read(row: SqlRow | undefined): Binding | null {
     if (row === undefined) return null;
@@ -105,9 +122,9 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       seen.set(tombstone.id, { n, record: null });
       return { kind: 'tombstone', tombstone };
     }
-    const effect = decodeEffect(row);
-    seen.set(effect.id, { n, record: effect });
-    return { kind: 'effect', effect };
+    const decoded = decodeEffect(row);
+    seen.set(decoded.record.id, { n, ...decoded });
+    return { kind: 'effect', effect: decoded.record };
   }
 
   function find(workspace: string, id: string): Binding | null {
@@ -117,8 +134,22 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
 
   /** The text of a record's call; the one at hand where it is of this very call. */
   function callOf(record: EffectRecord): string {
-    if (expected === null || expected.request.effectId !== record.id) return encodeCall(record);
-    return sameCall(expected.request, record) ? expected.call : encodeCall(record);
+    if (expected?.kind !== 'call' || expected.request.effectId !== record.id) return encodeCall(record);
+    return sameCall(expected.request, record) ? expected.text : encodeCall(record);
+  }
+
+  /** The text of a record's outcome, where it is at hand. */
+  function outcomeOf({ life }: EffectRecord): string | null {
+    if (expected?.kind !== 'outcome' || (life.state !== 'committed' && life.state !== 'failed')) return null;
+    const { evidence, receipt, result } = expected.said;
+    if (life.evidence !== evidence || life.result !== result) return null;
+    return (life.state === 'committed' ? life.receipt : null) === receipt ? expected.text : null;
+  }
+
+  function columnsOfLife(record: EffectRecord, admittedStages: number) {
+    const outcome = outcomeOf(record);
+    const text = encodeLife(record, admittedStages, outcome !== null);
+    return [record.life.state, decisionOf(record), settledAt(record), text, outcome] as const;
   }
 
   function flush(): void {
@@ -162,32 +193,29 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       const agent = columnText(record.actor.agentId);
       if (binding === 'bind' && free !== `${key}\0${workspace}`) clearKey.run(key, workspace);
       free = null;
-      const text = encodeLife(record);
-      const attempt = life.state === 'executing' ? text : '';
       // A record that the step has not looked at is a new one.
       const there = seen.get(id);
       const before = there?.record ?? null;
+      const runs = life.state === 'executing';
+      const same = there?.record != null && isSameAttempt(record, there);
+      const admittedStages = same ? there.admittedStages : record.stages.length;
+      const attempt = runs ? encodeLife(record, admittedStages, false) : '';
       let n = there?.n;
       if (n === undefined) {
         const bound = binding === 'bind' ? key : null;
         const texts = [callOf(record), encodeTerms(record), attempt] as const;
         n = insert.run(columnText(id), workspace, bound, tool, agent, record.createdAt, ...texts);
-        if (life.state !== 'executing') insertLife.run(n, life.state, decisionOf(record), settledAt(record), text);
+        if (!runs) insertLife.run(n, ...columnsOfLife(record, admittedStages));
       } else {
-        if (before === null || !isSameAttempt(record, before))
-          setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
+        if (!same) setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
         const ran = before?.life.state === 'executing';
-        if (life.state === 'executing') {
-          setAttempt.run(attempt, n);
-          if (!ran) removeLife.run(n);
-        } else if (ran) {
-          insertLife.run(n, life.state, decisionOf(record), settledAt(record), text);
-        } else {
-          setLife.run(life.state, decisionOf(record), settledAt(record), text, n);
-        }
+        if (runs) setAttempt.run(attempt, n);
+        if (runs && !ran) removeLife.run(n);
+        if (!runs && ran) insertLife.run(n, ...columnsOfLife(record, admittedStages));
+        if (!runs && !ran) setLife.run(...columnsOfLife(record, admittedStages), n);
       }
-      const placed: Placed = { n, record };
+      const placed: Placed = { n, record, admittedStages };
       seen.set(id, placed);
       if (life.state === 'executing') {
         executing.set(id, placed);
@@ -209,7 +237,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       flush();
       return byAdmission.all(at, limit).map(nameOf);
     },
-    settledBefore: (state, before, limit) => byState.all(state, before - 1, limit).map((row) => decodeEffect(row)),
+    settledBefore: (state, before, limit) =>
+      byState.all(state, before - 1, limit).map((row) => decodeEffect(row).record),
     bury(tombstone) {
       const n = integer(placeOf.get(columnText(tombstone.id))?.['n']);
       empty.run(n);
@@ -224,8 +253,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       for (const row of rows) removeBoth(integer(row['n']));
       return rows.length;
     },
-    expect(request, call) {
-      expected = call === null ? null : { request, call };
+    expect(text) {
+      expected = text;
     },
     flush,
     endStep() {
@@ -246,9 +275,15 @@ function nameOf(row: SqlRow): EffectName {
   return { workspace, id };
 }
 
-/** Whether two records were asked for and admitted alike, so that only what became of them differs. */
-function isSameAttempt(a: EffectRecord, b: EffectRecord): boolean {
-  return sameCall(a, b) && a.trace === b.trace && a.holds === b.holds;
+/** Whether a record was asked for and admitted as the one before, so that only what became of it differs. */
+function isSameAttempt(record: EffectRecord, { record: before, admittedStages }: Placed): boolean {
+  const lastAdmitted = admittedStages - 1;
+  return (
+    sameCall(record, before) &&
+    record.trace === before.trace &&
+    record.holds === before.holds &&
+    record.stages[lastAdmitted] === before.stages[lastAdmitted]
+  );
 }
 
 /** When an effect came to what it is; `created` where it waits. */

@@ -41,7 +41,8 @@ CREATE TABLE lives (
   state TEXT NOT NULL,
   decision TEXT NOT NULL,
   at INTEGER NOT NULL,
-  life TEXT NOT NULL
+  life TEXT NOT NULL,
+  outcome TEXT
 );
 CREATE INDEX lives_state ON lives (state, at);
 CREATE TABLE running (n INTEGER PRIMARY KEY, ends INTEGER NOT NULL, admitted INTEGER NOT NULL);

@@ -9,6 +9,7 @@ import {
   type ToGateway,
   type ToStore,
 } from './channel.ts';
+import type { ExpectedText } from './effects-table.ts';
 import { type Engine, startEngine } from './engine.ts';
 import { type OperationName, runOperation } from './operations.ts';
 import { seenByAdmission, seenBySettlement } from './repeat.ts';
@@ -32,12 +33,13 @@ function postReplies(engine: Engine): void {
   replies = [];
 }
 
-function submit(engine: Engine, message: CallMessage, call: string | null): void {
+function submit(engine: Engine, message: CallMessage, text: ExpectedText | null): void {
   const id = message[0];
   let reply = '';
   engine.submit({
     run(session) {
-      reply = JSON.stringify(answer(session, message, call));
+      session.effects.expect(text);
+      reply = JSON.stringify(answer(session, message));
     },
     done() {
       replies.push(reply);
@@ -49,10 +51,9 @@ function submit(engine: Engine, message: CallMessage, call: string | null): void
   });
 }
 
-function answer(session: Session, message: CallMessage, call: string | null): ReplyMessage {
+function answer(session: Session, message: CallMessage): ReplyMessage {
   const [id, name, request, attempt] = message;
   if (name === 'admit') {
-    session.effects.expect(request, call);
     const reply = runOperation(session, name, request);
     const seen = seenByAdmission(request, reply);
     return seen === null ? [id, 'reply', reply] : [id, 'admitted', ...seen];
@@ -78,7 +79,7 @@ function serve(engine: Engine): void {
       parentPort?.close();
       return;
     }
-    decodeCalls(message, (operation, call) => submit(engine, operation, call));
+    decodeCalls(message, (operation, text) => submit(engine, operation, text));
   });
 }
 
