@@ -19,7 +19,8 @@ export async function openBeside(
   retention: Configuration['retention'],
 ): Promise<RedisStore> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-command-'));
-  const gatewayId = `command-${randomBytes(4).toString('hex')}`;
+  // With the colon no gateway is named so: an epoch to come does not wait for a command, which has no journal to keep.
+  const gatewayId = `command:${randomBytes(4).toString('hex')}`;
   try {
     const installId = await rememberedInstall(settings.journal);
     if (installId !== null) {

@@ -230,6 +230,21 @@ describe('a tail of the log that is lost', () => {
     await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
   });
 
+  it('waits for no command that was killed: it has no journal to hand in', async () => {
+    const of = await server();
+    const one = await open(of, { gatewayId: 'gw-1' });
+    await dispatched(one);
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const command = await open(of, { gatewayId: 'command:1', url: route.url });
+    await dispatched(command);
+    route.cut();
+    await command.close();
+    await of.restart();
+    await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
+    await until(() => one.health().ready);
+  });
+
   it('is handed in by a gateway that starts again after the loss', async () => {
     const of = await server();
     const route = await routeTo(of);
