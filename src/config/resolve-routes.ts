@@ -89,10 +89,9 @@ function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {
       continue;
     }
     if (!/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
-      const why =
-        first === '/'
-          ? "it would hide the gateway's own addresses"
-          : 'a slash before each segment, letters, digits and _ . ~ - in it, no slash at the end';
+      const why = /^\/*$/.test(prefix)
+        ? "it would hide the gateway's own addresses"
+        : 'a slash before each segment, letters, digits and _ . ~ - in it, no slash at the end';
       refuse('bad_prefix', `'${prefix}' cannot be a prefix`, why);
       continue;
     }

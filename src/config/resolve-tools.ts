@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { Ajv2020 } from 'ajv/dist/2020.js';
+import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../effects/canonical-json.ts';
@@ -147,7 +147,7 @@ function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | numbe
       steps: steps.map((name) =>
         /^[0-9]+$/.test(name) ? Number(name) : name.replaceAll('~1', '/').replaceAll('~0', '~'),
       ),
-      message: `${steps.at(-1) ?? 'it'} ${fault?.message ?? 'is not JSON Schema'}`,
+      message: `${steps.at(-1) ?? 'it'} ${allowedBy(fault) ?? fault?.message ?? 'is not JSON Schema'}`,
     };
   }
   try {
@@ -158,6 +158,12 @@ function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | numbe
     const message = error instanceof Error ? error.message : 'it cannot be compiled';
     return { steps: [], message: message.replace(/^strict mode: /, '') };
   }
+}
+
+/** The values of which one was wanted, where that is what is wrong: a slip is then seen at once. */
+function allowedBy(fault: ErrorObject | undefined): string | null {
+  const allowed: unknown = fault?.keyword === 'enum' ? fault.params['allowedValues'] : null;
+  return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : null;
 }
 
 function createAjv(): Ajv2020 {
