@@ -118,7 +118,7 @@ export async function check(finished: Finished): Promise<Found> {
     report(what, op);
   };
   const unknowns: { readonly op: Op; readonly effectId: string }[] = [];
-  for (const op of ops) {
+  await manyAtOnce(ops, async (op) => {
     const times = happened(op);
     const answers = seen.get(op.key) ?? [];
     if (times > 1) count('executedMoreThanOnce', op);
@@ -130,7 +130,7 @@ export async function check(finished: Finished): Promise<Found> {
       if (answers.length === 0) count('stuck', op);
       else counts.denied += 1;
       if (times > 0 && answers.length > 0) count('falseFailed', op);
-      continue;
+      return;
     }
     const { body } = await api('GET', `/effects/${bound.effectId}`);
     const { state = '', attempt = 0 } = body.effect ?? {};
@@ -153,10 +153,10 @@ export async function check(finished: Finished): Promise<Found> {
       default:
         count('stuck', op);
     }
-  }
+  });
 
   // Every unknown can be settled by the truth; then nothing is held, and what is spent is what happened.
-  for (const { op, effectId } of unknowns) {
+  await manyAtOnce(unknowns, async ({ op, effectId }) => {
     const outcome = happened(op) > 0 ? 'happened' : 'not_happened';
     for (let tries = 0; ; tries += 1) {
       const { status } = await api('POST', `/effects/${effectId}/resolve`, { outcome });
@@ -167,7 +167,7 @@ export async function check(finished: Finished): Promise<Found> {
       }
       await pause(200);
     }
-  }
+  });
   const rows = (await budgetsAt(rig.url(random), accountKey)) ?? [];
   for (const [name, limit] of Object.entries(limits)) {
     const mine = rows.filter(({ budget }) => budget.endsWith(`/${name}`));
@@ -181,6 +181,15 @@ export async function check(finished: Finished): Promise<Found> {
   }
   counts.fsckDifferences = await rig.differences();
   return counts;
+}
+
+async function manyAtOnce<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
+  const left = all.values();
+  await Promise.all(
+    Array.from({ length: 16 }, async () => {
+      for (const one of left) await work(one);
+    }),
+  );
 }
 
 interface Answer {
