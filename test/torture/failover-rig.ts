@@ -53,20 +53,25 @@ async function way(target: number, delayMs: number): Promise<Way> {
 }
 
 /**
- * Two gateways before a primary with a replica that hears everything 20 ms late (`durability: replica`). The primary is
- * killed and the replica takes its place; the one that was killed comes back as replica.
+ * Two gateways before a primary with two replicas that hear everything 20 ms late (`durability: replica`). The primary
+ * is killed, and the replica that has heard most takes its place, as Sentinel would have it; the one that was killed
+ * comes back as replica.
  */
 export async function failoverRig(files: TestFiles): Promise<Rig> {
   const sync = ['--repl-diskless-sync-delay', '0', '--appendfsync', 'everysec', '--repl-timeout', '5'];
   let primary = await startRedis(sync);
-  let replica = await startRedis(sync);
+  let replicas: readonly RedisServer[] = [await startRedis(sync), await startRedis(sync)];
   const late = await way(primary.port, REPLICATION_DELAY_MS);
   const front = await way(primary.port, 0);
+  const inStep = (server: RedisServer): Promise<void> =>
+    until(async () => (await server.client.info('replication')).includes('master_link_status:up'));
   const follow = async (server: RedisServer): Promise<void> => {
     await server.client.call('REPLICAOF', '127.0.0.1', String(late.port));
-    await until(async () => (await server.client.info('replication')).includes('master_link_status:up'));
+    await inStep(server);
   };
-  await follow(replica);
+  const heard = async (server: RedisServer): Promise<number> =>
+    Number(/slave_repl_offset:(\d+)/.exec(await server.client.info('replication'))?.[1] ?? 0);
+  await Promise.all(replicas.map(follow));
   const pair = await startPair(files, `url: "redis://127.0.0.1:${front.port}", durability: replica`);
   const { url } = pair.first;
   const { accountKey } = pair.keys;
@@ -91,17 +96,23 @@ export async function failoverRig(files: TestFiles): Promise<Rig> {
         weight: 1,
         kills: 1,
         async run() {
-          const killed = performance.now();
+          const since = performance.now();
           kills += 1;
-          await primary.kill();
-          [primary, replica] = [replica, primary];
-          await primary.client.call('REPLICAOF', 'NO', 'ONE');
-          late.point(primary.port);
-          front.point(primary.port);
-          await replica.start();
-          await follow(replica);
+          const killed = primary;
+          await killed.kill();
+          const offsets = await Promise.all(replicas.map(heard));
+          const chosen = replicas[offsets.indexOf(Math.max(...offsets))] ?? killed;
+          const others = replicas.filter((replica) => replica !== chosen);
+          await chosen.client.call('REPLICAOF', 'NO', 'ONE');
+          late.point(chosen.port);
+          front.point(chosen.port);
+          const back = killed.start().then(() => follow(killed));
+          primary = chosen;
+          replicas = [...others, killed];
           await until(writes);
-          return performance.now() - killed;
+          const pauseMs = performance.now() - since;
+          await Promise.all([back, ...others.map(inStep)]);
+          return pauseMs;
         },
       },
     ],
@@ -109,7 +120,7 @@ export async function failoverRig(files: TestFiles): Promise<Rig> {
     async dispose() {
       await pair.dispose();
       await Promise.all([late.stop(), front.stop()]);
-      await Promise.all([primary.stop(), replica.stop()]);
+      await Promise.all([primary, ...replicas].map((server) => server.stop()));
     },
   };
 }

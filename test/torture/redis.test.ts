@@ -19,7 +19,7 @@ describe('two gateways on Redis, 40 % faulty answers', () => {
     expect(report.unknown).toBeGreaterThan(5);
   });
 
-  it('the primary killed, its replica 20 ms behind: nothing twice, and writes wait at most 5 s', {
+  it('the primary killed, its replicas 20 ms behind: nothing twice, and writes wait at most 5 s', {
     timeout: 120_000,
   }, async () => {
     const report = await run('redis-failover', 200, 2);
