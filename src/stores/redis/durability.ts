@@ -65,12 +65,15 @@ export function createBarrier(
   let again: NodeJS.Timeout | null = null;
   let closed = false;
 
-  /** All replicas seen under this history count: one that has stopped answering may still be elected. */
+  /**
+   * All replicas that were in step under this history count: one that has stopped answering may still be elected. One
+   * that is only being made does not yet: it confirms nothing, and writes would wait for it.
+   */
   async function countReplicas(): Promise<void> {
     if (performance.now() - countedAt < COUNT_EVERY_MS) return;
     const info = String(await connection.command('INFO', 'replication'));
     const rid = /master_replid:(\w+)/.exec(info)?.[1] ?? '';
-    const seen = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
+    const seen = [...info.matchAll(/^slave\d+:.*state=online/gm)].length;
     replicas = Math.max(1, seen, rid === history ? replicas : 1);
     history = rid;
     countedAt = performance.now();
