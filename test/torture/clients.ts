@@ -22,8 +22,8 @@ export interface Clients {
   requests(): number;
   /** Answers that no gateway should give: 500, or none of the interface's. */
   faults(): readonly string[];
-  /** Unknown outcomes that a person settled meanwhile. */
-  resolved(): number;
+  /** Keys of unknown outcomes that a person settled meanwhile. */
+  readonly resolved: ReadonlySet<string>;
 }
 
 /** The longest that a client goes on asking, ms. */
@@ -44,8 +44,8 @@ export function createClients(rig: Rig, upstream: LedgerUpstream, random: () => 
   const seen = new Map<string, Seen[]>();
   const people = new Set<Promise<void>>();
   const faults: string[] = [];
+  const resolved = new Set<string>();
   let requests = 0;
-  let resolved = 0;
 
   async function ask(op: Op): Promise<Seen | null> {
     requests += 1;
@@ -129,7 +129,7 @@ export function createClients(rig: Rig, upstream: LedgerUpstream, random: () => 
 
   async function lookInto(op: Op, effectId: string, accountKey: string, round: number): Promise<void> {
     const outcome = await resolve(op, effectId, accountKey);
-    if (outcome !== null) resolved += 1;
+    if (outcome !== null) resolved.add(op.key);
     const next = await asked(op, false);
     if (next?.decision === 'unknown_effect' && round < MOST_ROUNDS)
       await lookInto(op, next.effectId, accountKey, round + 1);
@@ -149,7 +149,7 @@ export function createClients(rig: Rig, upstream: LedgerUpstream, random: () => 
     seen,
     requests: () => requests,
     faults: () => faults,
-    resolved: () => resolved,
+    resolved,
   };
 }
 
