@@ -84,16 +84,16 @@ export function createBarrier(
     await connection.ready(CONFIRM_MS);
     if (mode() === 'wait') await countReplicas();
     const { sha, source } = script('mark');
-    const wait: readonly [string, ...number[]] =
-      mode() === 'wait' ? ['WAIT', replicas, CONFIRM_MS] : ['WAITAOF', 1, 0, CONFIRM_MS];
-    const send = (evaluate: 'EVALSHA' | 'EVAL'): Promise<readonly unknown[]> =>
-      connection.pipeline([
-        ...[...marked].map(
-          ([workspace, epoch]) =>
-            [evaluate, evaluate === 'EVAL' ? source : sha, 1, metaKey(workspace), epoch, gateway, clock()] as const,
-        ),
-        wait,
-      ]);
+    const send = async (evaluate: 'EVALSHA' | 'EVAL'): Promise<readonly unknown[]> => {
+      const text = evaluate === 'EVAL' ? source : sha;
+      const marks = [...marked].map(
+        ([workspace, epoch]) => [evaluate, text, 1, metaKey(workspace), epoch, gateway, clock()] as const,
+      );
+      if (mode() === 'wait') return connection.pipeline([...marks, ['WAIT', replicas, CONFIRM_MS]]);
+      // Asked together with the marks, before they are synced, it would be answered by the server's clock: 100 ms later.
+      const replies = await connection.pipeline(marks);
+      return [...replies, await connection.command('WAITAOF', 1, 0, CONFIRM_MS)];
+    };
     let replies: readonly unknown[];
     try {
       replies = await send('EVALSHA');
