@@ -32,7 +32,7 @@ receipts: { keys: "\${SVC_TEST_SHARED}/receipts" }`,
   return { ...files, config };
 }
 
-/** Starts the gateways one after the other, as processes of their own with folders of their own. */
+/** Starts the gateways, the first before the others, as processes of their own with folders of their own. */
 export async function startFleet(options: {
   readonly gateways: number;
   /** Fields of the section `store` beside kind and journal, as YAML flow: `url: "redis://…"`. */
@@ -57,14 +57,16 @@ export async function startFleet(options: {
     await rm(shared, { recursive: true, force: true });
   }
   try {
-    for (let n = 0; n < options.gateways; n += 1) {
-      gateways.push(
-        await startGateway(files, {
-          env: { SVC_TEST_SHARED: shared, ...options.env?.(n) },
-          ...(options.entry === undefined ? {} : { entry: options.entry }),
-        }),
-      );
-    }
+    const start = (n: number): Promise<TestGateway> =>
+      startGateway(files, {
+        env: { SVC_TEST_SHARED: shared, ...options.env?.(n) },
+        ...(options.entry === undefined ? {} : { entry: options.entry }),
+      });
+    // The first makes what they share.
+    gateways.push(await start(0));
+    const others = await Promise.allSettled(Array.from({ length: options.gateways - 1 }, (_, n) => start(n + 1)));
+    for (const other of others) if (other.status === 'fulfilled') gateways.push(other.value);
+    for (const other of others) if (other.status === 'rejected') throw other.reason;
     const first = at(0);
     const account = await makeApiKey(first, 'tom', { kind: 'account', workspace: 'demo' });
     const bot = await makeApiKey(first, 'olga', { kind: 'agent', agent_id: 'bot', workspace: 'demo' });

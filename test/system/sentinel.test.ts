@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startReplicated, startSentinels, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import type { Answer } from './gateway.ts';
@@ -8,29 +8,24 @@ import { refund } from './world.ts';
 /** The longest that nothing may be written when the primary is lost, ms. */
 const WRITE_PAUSE_MS = 5000;
 
-const closers: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0).reverse()) await close();
-});
-
-interface Watched {
-  readonly fleet: Fleet;
-  readonly servers: readonly RedisServer[];
-  readonly sentinels: Awaited<ReturnType<typeof startSentinels>>;
-}
-
-/** A primary with two replicas, three sentinels, and gateways that know only the sentinels. */
-async function startWatched(gateways: number): Promise<Watched> {
-  const { primary, replicas, stop } = await startReplicated(2, ['--appendfsync', 'everysec', '--repl-timeout', '5']);
-  closers.push(stop);
-  const sentinels = await startSentinels(primary, 3);
-  closers.push(() => sentinels.stop());
+let replicated: Awaited<ReturnType<typeof startReplicated>>;
+let sentinels: Awaited<ReturnType<typeof startSentinels>>;
+let fleet: Fleet;
+beforeAll(async () => {
+  replicated = await startReplicated(2, ['--appendfsync', 'everysec', '--repl-timeout', '5']);
+  sentinels = await startSentinels(replicated.primary, 3);
+  // All that the gateways know.
   const nodes = sentinels.addresses.map((address) => `"${address}"`).join(', ');
-  const store = `mode: sentinel, url: "redis://svc", nodes: [${nodes}], max_freeze: 1s`;
-  const fleet = await startFleet({ gateways, store });
-  closers.push(() => fleet.close());
-  return { fleet, servers: [primary, ...replicas], sentinels };
-}
+  fleet = await startFleet({
+    gateways: 2,
+    store: `mode: sentinel, url: "redis://svc", nodes: [${nodes}], max_freeze: 1s`,
+  });
+});
+afterAll(async () => {
+  await fleet.close();
+  await sentinels.stop();
+  await replicated.stop();
+});
 
 async function primaryOf(servers: readonly RedisServer[]): Promise<RedisServer> {
   for (const one of servers) {
@@ -40,14 +35,13 @@ async function primaryOf(servers: readonly RedisServer[]): Promise<RedisServer> 
   throw new Error('no server is a primary');
 }
 
-async function ready(fleet: Fleet, gateway: number): Promise<Answer['body']> {
+async function ready(gateway: number): Promise<Answer['body']> {
   return (await fleet.ask(gateway, 'GET', '/readyz')).body;
 }
 
 describe('gateways that find their Redis through three sentinels', () => {
   it('are one, with durability replica', async () => {
-    const { fleet } = await startWatched(2);
-    expect(await ready(fleet, 1)).toMatchObject({ ready: true, store: { durability: 'replica' } });
+    expect(await ready(1)).toMatchObject({ ready: true, store: { durability: 'replica' } });
     const call = refund();
     const first = await fleet.run(0, call);
     expect([first.status, first.body.decision]).toEqual([200, 'committed']);
@@ -57,7 +51,7 @@ describe('gateways that find their Redis through three sentinels', () => {
   });
 
   it('go on by themselves when the primary is killed, within 5 s; nothing answered is lost, nothing runs twice', async () => {
-    const { fleet, servers, sentinels } = await startWatched(2);
+    const servers = [replicated.primary, ...replicated.replicas];
     const calls = steadyCalls(fleet, [0, 1]);
     try {
       await calls.more(30);
@@ -69,7 +63,7 @@ describe('gateways that find their Redis through three sentinels', () => {
       // It comes back as a primary of its own, until the sentinels make a replica of it: nobody may turn to it.
       await old.start();
       await calls.more(30);
-      for (const gateway of [0, 1]) await until(async () => (await ready(fleet, gateway)).ready === true);
+      for (const gateway of [0, 1]) await until(async () => (await ready(gateway)).ready === true);
       // A sentinel that takes connections and answers nothing is left for another.
       sentinels.freeze(0);
       const primary = await primaryOf(servers.filter((one) => one !== old));
