@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import type { Answer } from './gateway.ts';
@@ -44,9 +44,18 @@ async function expectRecovery(fleet: Fleet): Promise<void> {
 }
 
 describe('a Redis that is not there', () => {
+  let redis: RedisServer;
+  let fleet: Fleet;
+  beforeAll(async () => {
+    redis = await startRedis();
+    fleet = await startFleet({ gateways: 1, store: `url: "${redis.url}", max_freeze: 1s` });
+  });
+  afterAll(async () => {
+    await fleet.close();
+    await redis.stop();
+  });
+
   it('killed: 503, nothing sent; it comes back by itself, and what was committed still is', async () => {
-    const redis = await server();
-    const fleet = await fleetOn(`url: "${redis.url}", max_freeze: 1s`);
     const call = refund();
     expect((await fleet.run(0, call)).body.decision).toBe('committed');
     await redis.kill();
@@ -57,8 +66,6 @@ describe('a Redis that is not there', () => {
   });
 
   it('frozen: 503, nothing sent', async () => {
-    const redis = await server();
-    const fleet = await fleetOn(`url: "${redis.url}", max_freeze: 1s`);
     await fleet.run(0, refund());
     redis.signal('SIGSTOP');
     await expectNothingLeaves(fleet);
@@ -67,8 +74,7 @@ describe('a Redis that is not there', () => {
   });
 
   it('read-only: 503, nothing sent', async () => {
-    const [redis, other] = [await server(), await server()];
-    const fleet = await fleetOn(`url: "${redis.url}", max_freeze: 1s`);
+    const other = await server();
     await fleet.run(0, refund());
     // A replica of a primary that cannot be reached keeps its data and takes no writes.
     await other.kill();
@@ -79,8 +85,6 @@ describe('a Redis that is not there', () => {
   });
 
   it('down when a gateway starts: it listens, answers 503, and takes up work by itself', async () => {
-    const redis = await server();
-    const fleet = await fleetOn(`url: "${redis.url}", max_freeze: 1s`);
     const call = refund();
     expect((await fleet.run(0, call)).body.decision).toBe('committed');
     await redis.kill();

@@ -151,10 +151,14 @@ export async function send(
 
 /** Makes a key through the API with the administrative key. */
 export async function makeApiKey(gateway: TestGateway, user: string, body: Record<string, unknown>): Promise<string> {
-  const answer = await send(gateway.url, gateway.administrativeKey, 'POST', `/v1/beta/users/${user}/keys`, {
-    name: 'test',
-    ...body,
-  });
+  const ask = (): Promise<Answer> =>
+    send(gateway.url, gateway.administrativeKey, 'POST', `/v1/beta/users/${user}/keys`, { name: 'test', ...body });
+  let answer = await ask();
+  // A machine that is busy with other tests makes a gateway say that it is overloaded.
+  for (let tries = 0; answer.status === 503 && tries < 40; tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    answer = await ask();
+  }
   if (answer.status !== 201) throw new Error(`no key: ${JSON.stringify(answer.body)}`);
   return answer.body.key;
 }
