@@ -31,8 +31,9 @@ const MAX_REMEMBERED = 100;
 /** Why a request may not come in whatever it asks for: it has to name this gateway, once, and no other page may send it. */
 export function createDoorCheck(settings: () => HostSettings): (request: IncomingMessage) => Problem | null {
   const isHost = createHostCheck(settings);
-  return ({ headers: { host, origin }, socket: { localAddress } }) => {
-    if (!isHost(host, localAddress)) {
+  return ({ url, headers: { host, origin }, socket: { localAddress } }) => {
+    const authority = authorityOf(url);
+    if (!isHost(host, localAddress) || (authority !== null && !isHost(authority, localAddress))) {
       if (host === undefined) return fault('invalid_request', 'The request has no Host header.');
       if (host.includes(',')) return fault('invalid_request', 'The request has more than one Host.');
       return fault(
@@ -44,6 +45,12 @@ export function createDoorCheck(settings: () => HostSettings): (request: Incomin
       ? null
       : fault('origin_not_allowed', 'Requests from pages of other origins are refused.');
   };
+}
+
+/** Of a target in absolute form (RFC 9112, 3.2.2) the host, which then counts beside the header. */
+function authorityOf(url: string | undefined): string | null {
+  if (url === undefined || url.startsWith('/')) return null;
+  return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(url)?.[1] ?? null;
 }
 
 function fault(code: Code, detail: string): Problem {

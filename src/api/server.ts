@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { STATUS_CODES, type ServerResponse } from 'node:http';
 import underPressure from '@fastify/under-pressure';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -115,6 +116,11 @@ export function createServer(options: ServerOptions): ApiApp {
   });
   app.server.on('checkExpectation', (_request, response: ServerResponse) => {
     response.writeHead(417, BROKEN_HEADERS).end(JSON.stringify(brokenBody(417)));
+  });
+
+  app.server.on('connect', (_request, socket: Duplex) => {
+    socket.on('error', () => socket.destroy());
+    endWith(socket, 501);
   });
 
   app.addHook('onSend', (_request, reply, payload, done) => {
@@ -241,7 +247,11 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
     socket.destroy();
     return;
   }
-  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
+  endWith(socket, error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400);
+}
+
+/** Answers on a connection that carries no request any more. */
+function endWith(socket: Duplex, status: number): void {
   const body = JSON.stringify(brokenBody(status));
   const headers = { ...BROKEN_HEADERS, 'content-length': Buffer.byteLength(body), connection: 'close' };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
@@ -254,6 +264,7 @@ const BROKEN: Readonly<Record<number, string>> = {
   408: 'The request did not arrive whole in time.',
   417: 'Of Expect only 100-continue is met.',
   431: 'The headers of the request are too large.',
+  501: 'This gateway is no forward proxy: it has no CONNECT.',
 };
 
 function brokenBody(status: number): JsonObject {

@@ -209,6 +209,7 @@ describe('x-should-retry', () => {
       ['GET / HTTP/9.9\r\n\r\n', 'RFC 9112'],
       ['NONSENSE\r\n\r\n', 'RFC 9112'],
       ['GET /livez HTTP/1.1\r\nhost: localhost\r\nexpect: miracles\r\nconnection: close\r\n\r\n', 'Expect'],
+      ['CONNECT a.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n', 'no CONNECT'],
       [`GET / HTTP/1.1\r\nx: ${'y'.repeat(70_000)}\r\n\r\n`, 'too large'],
     ] as const) {
       const socket = connect(address.port, '127.0.0.1');
@@ -218,7 +219,7 @@ describe('x-should-retry', () => {
         text += chunk.toString();
       });
       await once(socket, 'close');
-      expect(text).toMatch(/^HTTP\/1\.1 4\d\d /);
+      expect(text).toMatch(/^HTTP\/1\.1 (4\d\d|501) /);
       expect(text).toContain('x-should-retry: false');
       expect(text).toContain(detail);
     }
@@ -229,6 +230,12 @@ it.each([
   ['no Host', 'GET /livez HTTP/1.1', 400, 'The request has no Host header.'],
   ['no Host, as HTTP/1.0 allows', 'GET /livez HTTP/1.0', 400, 'The request has no Host header.'],
   ['two Hosts', 'GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost', 400, 'more than one Host'],
+  [
+    'another host in the target',
+    'GET http://evil.example/livez HTTP/1.1\r\nHost: localhost',
+    403,
+    'does not name this gateway',
+  ],
   ['an empty Host', 'GET /livez HTTP/1.1\r\nHost:', 403, 'does not name this gateway'],
 ])('a request with %s is refused like any other', async (_name, head, status, detail) => {
   const door = await startRig();
