@@ -254,9 +254,43 @@ function isForgetting({ step }: JournaledStep): boolean {
   return step === FORGETTING;
 }
 
+/** What a line says before the texts: the documents by number and length; the redo record has what is left. */
+type LineHead = readonly [
+  workspace: string,
+  step: number,
+  at: number,
+  epoch: number,
+  documents: readonly (readonly [number: string, length: number])[],
+  quoted: boolean,
+];
+
+/** The texts stand as they are, one after the other: quoted once more they cost as much as the rest of the line. */
 function lineOf({ workspace, step, at, redo, documents, epoch }: JournaledStep): string {
-  const text = JSON.stringify([workspace, step, at, redo, documents, epoch]);
-  return `${crc32(text).toString(16).padStart(8, '0')} ${text}\n`;
+  const entries = Object.entries(documents);
+  const texts = redo + entries.map(([, text]) => text).join('');
+  // A line has no line break in it.
+  const quoted = texts.includes('\n');
+  const head: LineHead = [workspace, step, at, epoch, entries.map(([name, { length }]) => [name, length]), quoted];
+  const line = `${JSON.stringify(head)}\t${quoted ? JSON.stringify(texts) : texts}`;
+  return `${sumOf(line)} ${line}\n`;
+}
+
+function sumOf(line: string): string {
+  return crc32(line).toString(16).padStart(8, '0');
+}
+
+function stepOfLine(line: string): JournaledStep {
+  const tab = line.indexOf('\t');
+  // The sum shows that the line is one that `lineOf` made.
+  const [workspace, step, at, epoch, lengths, quoted] = JSON.parse(line.slice(0, tab)) as LineHead;
+  const texts = quoted ? (JSON.parse(line.slice(tab + 1)) as string) : line.slice(tab + 1);
+  const documents: Record<string, string> = {};
+  let end = texts.length;
+  for (const [name, length] of lengths.toReversed()) {
+    documents[name] = texts.slice(end - length, end);
+    end -= length;
+  }
+  return { workspace, step, at, redo: texts.slice(0, end), documents, epoch };
 }
 
 /** Lines whose sum is wrong, a torn last one, are left out: they were never acknowledged. */
@@ -264,17 +298,7 @@ async function readSegment(path: string): Promise<readonly JournaledStep[]> {
   const steps: JournaledStep[] = [];
   for (const line of (await readFile(path, 'utf8')).split('\n')) {
     const text = line.slice(9);
-    if (line.length < 10 || crc32(text).toString(16).padStart(8, '0') !== line.slice(0, 8)) continue;
-    // The sum shows that the line is one that `lineOf` made.
-    const [workspace, step, at, redo, documents, epoch] = JSON.parse(text) as [
-      string,
-      number,
-      number,
-      string,
-      Record<string, string>,
-      number,
-    ];
-    steps.push({ workspace, step, at, redo, documents, epoch });
+    if (line.length >= 10 && sumOf(text) === line.slice(0, 8)) steps.push(stepOfLine(text));
   }
   return steps;
 }

@@ -1,5 +1,6 @@
 import type { BudgetRow } from '../../effects/controls.ts';
 import type { Decision, DeniedDecision } from '../../effects/decision.ts';
+import type { EffectRecord } from '../../effects/effect.ts';
 import { windowId } from '../../effects/obligations.ts';
 import type { Admission, AdmitRequest } from '../../effects/store.ts';
 import type { Obligation } from '../../effects/verdict.ts';
@@ -8,12 +9,15 @@ import {
   approvalOf,
   type ApprovalIdentity,
   effectOf,
+  holdsOf,
   identityDocument,
   type KnownDocuments,
+  observedOf,
   rows,
   runDocument,
   texts,
   tombstoneOf,
+  usesOf,
 } from './effect-record.ts';
 import type { StepReply } from './frame.ts';
 import { fromPlainText, plainText } from './names.ts';
@@ -188,6 +192,18 @@ export function admissionOf(
   const { tag, values } = reply;
   const known = knownOf(request);
   switch (tag) {
+    case 'first': {
+      const [figures = '', seq = ''] = values;
+      const effect = firstAttempt(request, reply, values.slice(2));
+      return uncounted({
+        kind: 'dispatch',
+        effect,
+        budgets: budgetRows(request, rows(figures)),
+        observed: effect.trace.observed,
+        ledger: { epoch: reply.epoch, seq: Number(seq) },
+        approval: null,
+      });
+    }
     case 'dispatch': {
       const [figures = '', seq = '', count = '0', ...rest] = values;
       const effect = effectOf(fieldsOf(rest.slice(0, Number(count))), known);
@@ -244,6 +260,39 @@ export function admissionOf(
     default:
       throw new TypeError(`the admission script answered ${tag}`);
   }
+}
+
+/** The effect of a key that was free, of which the script says only what it decided. */
+function firstAttempt(request: AdmitRequest, { now, epoch }: StepReply, decided: readonly string[]): EffectRecord {
+  const [dispatchBy = '', leaseEnd = '', quiesceUntil = '', held = '', claims = '', uses = '', would = '', rule = ''] =
+    decided;
+  const known = knownOf(request);
+  const holds = holdsOf(held);
+  return {
+    ...known,
+    createdAt: now,
+    life: {
+      state: 'executing',
+      lease: {
+        fence: { epoch, n: 1, nonce: request.nonce },
+        owner: request.owner,
+        admittedAt: now,
+        dispatchBy: Number(dispatchBy),
+        leaseEnd: Number(leaseEnd),
+        quiesceUntil: Number(quiesceUntil),
+      },
+    },
+    attempt: 1,
+    generation: 1,
+    firstDispatchAt: now,
+    mayHaveHappened: false,
+    closed: false,
+    holds,
+    holdState: holds.length === 0 ? 'none' : 'held',
+    claims: texts(claims).map(fromPlainText),
+    uses: usesOf(uses),
+    trace: { ...known.trace, observed: observedOf(would, rule) },
+  };
 }
 
 function uncounted(admission: Admission): { readonly admission: Admission; readonly counted: string } {

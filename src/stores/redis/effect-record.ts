@@ -102,10 +102,7 @@ export function effectOf(hash: Fields, known: KnownDocuments | null = null): Eff
   const fields = unpacked(hash);
   const { action, trace, stages } = runOf(sent(fields.get('run')), known);
   const sealed = sent(fields.get('sealed'));
-  const would = fields.get('ow') ?? '';
-  const rule = fields.get('orule') ?? '';
-  const observed: Observed | null =
-    would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
+  const observed = observedOf(fields.get('ow') ?? '', fields.get('orule') ?? '');
   return {
     ...identityOf(sent(fields.get('doc')), known),
     action,
@@ -116,24 +113,37 @@ export function effectOf(hash: Fields, known: KnownDocuments | null = null): Eff
     firstDispatchAt: time(fields, 'fda'),
     mayHaveHappened: fields.get('mhh') === '1',
     closed: fields.get('closed') === '1',
-    holds: rows(fields.get('holds')).map(([budget = '', unit = '', bucket = '', window = '', amount = '']) => ({
-      budget: fromPlainText(budget),
-      unit: fromPlainText(unit),
-      bucket: fromPlainText(bucket),
-      window,
-      amount: Number(amount),
-    })),
+    holds: holdsOf(fields.get('holds')),
     holdState: (fields.get('hs') ?? 'none') as EffectRecord['holdState'],
     claims: texts(fields.get('claims')).map(fromPlainText),
-    uses: rows(fields.get('uses')).map(([pool = '', units = '']) => ({
-      pool: fromPlainText(pool),
-      units: Number(units),
-    })),
+    uses: usesOf(fields.get('uses')),
     trace: { ...trace, observed },
     stages: withLater(stages, fields.get('more') ?? ''),
     metadata: metadataOf(sent(fields.get('meta')), known),
     sealed: sealed ?? known?.sealed ?? null,
   };
+}
+
+/** Holds as scripts write them. */
+export function holdsOf(text: string | undefined): EffectRecord['holds'] {
+  return rows(text).map(([budget = '', unit = '', bucket = '', window = '', amount = '']) => ({
+    budget: fromPlainText(budget),
+    unit: fromPlainText(unit),
+    bucket: fromPlainText(bucket),
+    window,
+    amount: Number(amount),
+  }));
+}
+
+/** Pool units as scripts write them. */
+export function usesOf(text: string | undefined): EffectRecord['uses'] {
+  return rows(text).map(([pool = '', units = '']) => ({ pool: fromPlainText(pool), units: Number(units) }));
+}
+
+/** What an obligation would have said, as scripts write it. */
+export function observedOf(would: string, rule: string): Observed | null {
+  // Written by scripts from the words of the pure steps.
+  return would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
 }
 
 function lifeOf(fields: Fields): Life {

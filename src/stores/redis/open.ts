@@ -263,7 +263,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
 
   /** An admission that is not durable is not dispatched, and says so. */
   async function takeBack(request: AdmitRequest, reply: StepReply): Promise<void> {
-    if (reply.tag !== 'dispatch') return;
+    if (reply.tag !== 'dispatch' && reply.tag !== 'first') return;
     const { admission } = admissionOf(request, reply);
     if (admission.kind !== 'dispatch' || admission.effect.life.state !== 'executing') return;
     const { id, life } = admission.effect;
@@ -322,7 +322,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     async settle(request) {
       const known = attempts.take(request.fence.nonce);
       const args = settleArguments(request, known !== null);
-      return settlementOf(await frame.step('settle', request.workspace, args), args, known);
+      return settlementOf(await frame.step('settle', request.workspace, args), request, args, known);
     },
     async resolve(request) {
       const args = resolveArguments(request);

@@ -1,4 +1,4 @@
-import type { Evidence } from '../../effects/effect.ts';
+import type { EffectRecord, Evidence, Life } from '../../effects/effect.ts';
 import type {
   Resolution,
   ResolveRequest,
@@ -9,7 +9,7 @@ import type {
   VoteResult,
 } from '../../effects/store.ts';
 import { fieldsOf } from './connection.ts';
-import { approvalOf, effectOf, type KnownDocuments } from './effect-record.ts';
+import { approvalOf, effectOf } from './effect-record.ts';
 import type { StepReply } from './frame.ts';
 import { plainText } from './names.ts';
 
@@ -98,15 +98,19 @@ function executionEvents(
 /**
  * The settlement that the script's reply says.
  * @param args what it was asked with
- * @param known documents of the attempt, where the arguments say that they are held
+ * @param known the effect as it was admitted, where the arguments say that it is held
  */
 export function settlementOf(
   { tag, values: said }: StepReply,
+  request: SettleRequest,
   args: readonly string[],
-  known: KnownDocuments | null,
+  known: EffectRecord | null,
 ): Settlement {
   const values = withDocuments(said, args);
   switch (tag) {
+    case 'ended':
+      if (known === null) throw new TypeError('the settlement script left out what is not known');
+      return { kind: 'settled', effect: endedAttempt(known, request, values) };
     case 'absent':
       return { kind: 'absent' };
     case 'settled':
@@ -116,6 +120,37 @@ export function settlementOf(
     default:
       throw new TypeError(`the settlement script answered ${tag}`);
   }
+}
+
+/** An attempt that its owner settled in time, of which the script says only what it decided. */
+function endedAttempt(known: EffectRecord, request: SettleRequest, decided: readonly string[]): EffectRecord {
+  const [state = '', time = '', holdState = 'none', closed = ''] = decided;
+  const { outcome, settledBy, evidence, stages } = request;
+  const at = Number(time);
+  const life: Life =
+    outcome.kind === 'committed'
+      ? {
+          state: outcome.kind,
+          at,
+          settledBy,
+          evidence,
+          receipt: outcome.receipt,
+          result: outcome.result,
+          accepted: outcome.accepted,
+          responseTruncated: outcome.responseTruncated,
+        }
+      : { state: 'failed', at, settledBy, evidence, result: outcome.kind === 'failed' ? outcome.result : null };
+  if (life.state !== state) throw new TypeError(`the settlement script said ${state} of ${outcome.kind}`);
+  return {
+    ...known,
+    life,
+    closed: closed === '1',
+    // One of the script's words.
+    holdState: holdState as EffectRecord['holdState'],
+    claims: [],
+    uses: [],
+    stages: [...known.stages, ...stages],
+  };
 }
 
 /** A reply with the documents that marks stand for: numbers of arguments, where the first three are the frame's. */

@@ -3,7 +3,7 @@
 -- @include step boots tallies claims effects release approvals obligations
 -- @keys workspace
 -- @args epoch gateway clock request doc run metadata sealed obligations approval
--- @replies ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale
+-- @replies ok:first ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale
 
 local stop = begin(false)
 if stop then return stop end
@@ -128,6 +128,10 @@ local function dispatch(earlier, met, granted, already)
   if met.would ~= '' then add('observed', 'o', cjson.encode({ met.would, met.wrule })) end
   event('effect.admitted', e.id, 'agent', q.agent, q.ev_admit, unpack(more))
   if #met.holds > 0 then event('budget.held', e.id, 'agent', q.agent, '', 'holds', 'h', e.holds) end
+  if not earlier then
+    -- The gateway has the rest.
+    return answer({ 'first', array(met.rows), place, e.dby, e.lend, e.quiet, e.holds, e.claims, e.uses, e.ow, e.orule })
+  end
   local reply = effect_reply(e)
   local count = int(#reply)
   for _, value in ipairs(granted and approval_reply(granted) or {}) do reply[#reply + 1] = value end

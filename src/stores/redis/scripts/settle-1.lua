@@ -3,7 +3,7 @@
 -- @include step boots tallies claims effects release settling
 -- @keys workspace
 -- @args epoch gateway clock request out failed denied evidence stages events receipt
--- @replies ok:settled ok:refused ok:absent
+-- @replies ok:ended ok:settled ok:refused ok:absent
 
 local stop = begin(false)
 if stop then return stop end
@@ -22,6 +22,7 @@ end
 
 -- What its owner left behind when it ended is unknown by now: this is a late answer.
 if owner_ended(e.bt) then plan_lose(e) end
+local in_time = held and e.st == 'executing'
 local refusal, changes = settle_life(e, q)
 local function same_receipt() return redis.call('HGET', P .. 'e:' .. e.id, 'jws') == ARGV[11] end
 if refusal == 'unchanged' and e.st == 'committed' and q.outcome == 'committed' and same_receipt() then
@@ -53,4 +54,9 @@ end
 plan_effect(e, changes)
 if e.st == 'denied' then plan_unbind(e) end
 money_events()
+if in_time and (e.st == 'committed' or e.st == 'failed') then
+  -- The gateway has the rest.
+  plan_tallies()
+  return finish({ 'ended', e.st, e.at, e.hs or 'none', e.closed or '' })
+end
 return answer({ 'settled' })
