@@ -35,7 +35,11 @@ export interface EffectsTable {
   binding(workspace: string, key: string): Binding | null;
   effect(workspace: string, id: string): EffectRecord | null;
   tombstone(workspace: string, id: string): Tombstone | null;
-  put(write: EffectWrite): void;
+  /**
+   * @param ledger the ledger row with the events of the step; `null`: it has none
+   * @returns whether the row of the effect names that ledger row now
+   */
+  put(write: EffectWrite, ledger: number | null): boolean;
   /**
    * @param lostBefore executing effects that were admitted before then (ms) are found among the unknown ones; `null`:
    * there are none
@@ -74,17 +78,23 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const byKey = database.prepare(`SELECT ${columns} ${from} WHERE key = ? AND workspace = ?`);
   const byId = database.prepare(`SELECT ${columns} ${from} WHERE id = ?`);
   const insert = database.prepare(
-    'INSERT INTO effects (id, workspace, key, tool, agent, created, call, terms, life) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+    'INSERT INTO effects (id, workspace, key, tool, agent, created, call, terms, life, ledger) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
   );
   const setCall = database.prepare('UPDATE effects SET tool = ?, agent = ?, call = ?, terms = ? WHERE n = ?');
   const setAttempt = database.prepare('UPDATE effects SET life = ? WHERE n = ?');
   const setKey = database.prepare('UPDATE effects SET key = ? WHERE n = ?');
   const clearKey = database.prepare('UPDATE effects SET key = NULL WHERE key = ? AND workspace = ?');
   const insertLife = database.prepare(
-    'INSERT INTO lives (n, state, decision, at, life, outcome) VALUES (?, ?, ?, ?, ?, ?)',
+    'INSERT INTO lives (n, state, decision, at, life, outcome, ledger) VALUES (?, ?, ?, ?, ?, ?, ?)',
   );
   const setLife = database.prepare(
     'UPDATE lives SET state = ?, decision = ?, at = ?, life = ?, outcome = ? WHERE n = ?',
+  );
+  const keepLedger = database.prepare(
+    'INSERT OR IGNORE INTO mentions (effect, ledger) SELECT id, ledger FROM effects WHERE n = ? AND ledger IS NOT NULL',
+  );
+  const keepLifeLedger = database.prepare(
+    'INSERT OR IGNORE INTO mentions (effect, ledger) SELECT id, lives.ledger FROM lives JOIN effects USING (n) WHERE n = ? AND lives.ledger IS NOT NULL',
   );
   const removeLife = database.prepare('DELETE FROM lives WHERE n = ?');
   const start = database.prepare(
@@ -160,8 +170,15 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     started.clear();
   }
 
-  function removeBoth(n: number): void {
+  /** Where its events are stays known. */
+  function dropLife(n: number): void {
+    keepLifeLedger.run(n);
     removeLife.run(n);
+  }
+
+  function removeBoth(n: number): void {
+    dropLife(n);
+    keepLedger.run(n);
     removeRow.run(n);
   }
 
@@ -185,7 +202,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       const found = find(workspace, id);
       return found?.kind === 'tombstone' ? found.tombstone : null;
     },
-    put({ record, binding }) {
+    put({ record, binding }, ledger) {
       const { id, life } = record;
       const key = columnText(record.idempotencyKey);
       const workspace = columnText(record.workspace);
@@ -203,16 +220,16 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       let n = there?.n;
       if (n === undefined) {
         const bound = binding === 'bind' ? key : null;
-        const texts = [callOf(record), encodeTerms(record), attempt] as const;
+        const texts = [callOf(record), encodeTerms(record), attempt, ledger] as const;
         n = insert.run(columnText(id), workspace, bound, tool, agent, record.createdAt, ...texts);
-        if (!runs) insertLife.run(n, ...columnsOfLife(record, admittedStages));
+        if (!runs) insertLife.run(n, ...columnsOfLife(record, admittedStages), null);
       } else {
         if (!same) setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
         if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
         const ran = before?.life.state === 'executing';
         if (runs) setAttempt.run(attempt, n);
-        if (runs && !ran) removeLife.run(n);
-        if (!runs && ran) insertLife.run(n, ...columnsOfLife(record, admittedStages));
+        if (runs && !ran) dropLife(n);
+        if (!runs && ran) insertLife.run(n, ...columnsOfLife(record, admittedStages), ledger);
         if (!runs && !ran) setLife.run(...columnsOfLife(record, admittedStages), n);
       }
       const placed: Placed = { n, record, admittedStages };
@@ -224,6 +241,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
         started.delete(n);
         ended.add(n);
       }
+      return ledger !== null && (there === undefined || (!runs && before?.life.state === 'executing'));
     },
     page(workspace, filter, lostBefore) {
       flush();

@@ -7,7 +7,8 @@ const SCHEMA_VERSION = 1;
 /**
  * An effect is a row of `effects`: what was asked for, on what terms, and the attempt while it executes. What has become
  * of it otherwise is a row of `lives`, so that settling adds a row and leaves the other as it is; what executes stands in
- * `running`. One ledger row per step. `effects.key` is the idempotency key while it is bound to the row, else NULL.
+ * `running`. One ledger row per transaction and workspace; `ledger` names the row with the events of the step that made the
+ * effect's row, or its life, and `mentions` the others. `effects.key` is the idempotency key while it is bound to the row, else NULL.
  * `lives.at` is the time at which it was settled, `running.ends` the end of the lease.
  * `tallies` are budget rows and rates; a rolling one is the sum of its `slots`.
  */
@@ -31,7 +32,8 @@ CREATE TABLE effects (
   created INTEGER NOT NULL,
   call TEXT NOT NULL,
   terms TEXT NOT NULL,
-  life TEXT NOT NULL
+  life TEXT NOT NULL,
+  ledger INTEGER
 );
 CREATE UNIQUE INDEX effects_id ON effects (id);
 CREATE UNIQUE INDEX effects_key ON effects (key, workspace) WHERE key IS NOT NULL;
@@ -42,7 +44,8 @@ CREATE TABLE lives (
   decision TEXT NOT NULL,
   at INTEGER NOT NULL,
   life TEXT NOT NULL,
-  outcome TEXT
+  outcome TEXT,
+  ledger INTEGER
 );
 CREATE INDEX lives_state ON lives (state, at);
 CREATE TABLE running (n INTEGER PRIMARY KEY, ends INTEGER NOT NULL, admitted INTEGER NOT NULL);
@@ -52,12 +55,11 @@ CREATE TABLE ledger (
   epoch INTEGER NOT NULL,
   seq INTEGER NOT NULL,
   size INTEGER NOT NULL,
-  effect TEXT,
   at INTEGER NOT NULL,
   events TEXT NOT NULL
 );
 CREATE UNIQUE INDEX ledger_seq ON ledger (workspace, seq);
-CREATE INDEX ledger_effect ON ledger (effect) WHERE effect IS NOT NULL;
+CREATE TABLE mentions (effect TEXT NOT NULL, ledger INTEGER NOT NULL, PRIMARY KEY (effect, ledger)) WITHOUT ROWID;
 CREATE TABLE approvals (
   n INTEGER PRIMARY KEY,
   id TEXT NOT NULL,

@@ -107,12 +107,17 @@ export function openSession(plain: SqlDatabase): Session {
   };
 
   function append(workspace: string, events: readonly LedgerDraft[]): void {
-    if (events.length > 0) ledger.append(workspace, meta.get().epoch, now, events);
+    if (events.length === 0) return;
+    writes += 1;
+    ledger.append(workspace, ledger.row(workspace, meta.get().epoch, now), events, []);
   }
 
   function write(workspace: string, plan: Plan<unknown>): void {
     writes += 1;
-    for (const effect of plan.effects ?? []) effects.put(effect);
+    const events = plan.events ?? [];
+    const row = events.length === 0 ? null : ledger.row(workspace, meta.get().epoch, now);
+    const named: string[] = [];
+    for (const effect of plan.effects ?? []) if (effects.put(effect, row)) named.push(effect.record.id);
     for (const approval of plan.approvals ?? []) approvals.put(approval);
     for (const change of plan.budgets ?? []) tallies.change(workspace, change, now);
     for (const rate of plan.rates ?? []) tallies.count(workspace, rate, now);
@@ -123,7 +128,7 @@ export function openSession(plain: SqlDatabase): Session {
     if (plan.usesGone !== undefined) holdings.removeUses(workspace, plan.usesGone);
     for (const use of plan.uses ?? []) holdings.putUse(workspace, use);
     if (plan.rejection !== undefined) approvals.reject(workspace, plan.rejection.fingerprint, plan.rejection);
-    append(workspace, plan.events ?? []);
+    if (row !== null) ledger.append(workspace, row, events, named);
   }
 
   function apply<Reply>(workspace: string, plan: Plan<Reply>): Reply {
@@ -162,6 +167,7 @@ export function openSession(plain: SqlDatabase): Session {
     append,
     flush() {
       effects.flush();
+      ledger.flush();
       tallies.flush();
       meta.tick(now);
     },
