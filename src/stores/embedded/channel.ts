@@ -20,10 +20,10 @@ import type { AdmissionSeen } from './repeat.ts';
  */
 
 /**
- * To the store: operations, each a text, some with a second one behind it that goes into the store as it is: the call
- * of an `admit`, the outcome of a `settle`. `null` asks it to close.
+ * To the store: operations, each a line, some with a second one behind it that goes into the store as it is: the call
+ * of an `admit`, the outcome of a `settle`. JSON texts hold no line ends of their own. `null` asks it to close.
  */
-export type ToStore = readonly string[] | null;
+export type ToStore = string | null;
 
 /** Operations in one message: small enough to be copied cheaply, and the other thread can begin at once. */
 export const MESSAGE_CALLS = 16;
@@ -163,24 +163,22 @@ function encodeSettle(id: number, request: SettleRequest, attempt: number): read
 }
 
 /** Reads the operations of a message, each with the text that came with it. */
-export function decodeCalls(
-  texts: readonly string[],
-  take: (message: CallMessage, text: ExpectedText | null) => void,
-): void {
+export function decodeCalls(message: string, take: (operation: CallMessage, text: ExpectedText | null) => void): void {
+  const texts = message.split('\n');
   for (let at = 0; at < texts.length; at += 1) {
-    const message: AdmitTuple | SettleTuple | OtherMessage = JSON.parse(texts[at] ?? '');
-    if (isAdmit(message)) {
+    const operation: AdmitTuple | SettleTuple | OtherMessage = JSON.parse(texts[at] ?? '');
+    if (isAdmit(operation)) {
       at += 1;
       const text = texts[at] ?? '';
-      const request = admitRequest(message, text);
-      take([message[0], message[1], request, 0], { kind: 'call', request, text });
-    } else if (message[1] === 'settle outcome') {
+      const request = admitRequest(operation, text);
+      take([operation[0], operation[1], request, 0], { kind: 'call', request, text });
+    } else if (operation[1] === 'settle outcome') {
       at += 1;
       const text = texts[at] ?? '';
       const said = decodeOutcome(text);
-      take([message[0], 'settle', settleRequest(message, said), message[2]], { kind: 'outcome', said, text });
+      take([operation[0], 'settle', settleRequest(operation, said), operation[2]], { kind: 'outcome', said, text });
     } else {
-      take(message, null);
+      take(operation, null);
     }
   }
 }

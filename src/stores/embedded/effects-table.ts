@@ -21,6 +21,9 @@ interface Placed extends DecodedEffect {
   readonly n: number;
 }
 
+/** A row that was looked at; without a record it is a tombstone's. */
+type Seen = Placed | { readonly n: number; readonly record: null };
+
 /** Texts that came with a request, of what the step is about to write. */
 export type ExpectedText =
   | { readonly kind: 'call'; readonly request: AdmitRequest; readonly text: string }
@@ -119,7 +122,7 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const started = new Map<number, Lease>();
   const ended = new Set<number>();
   /** What this step has looked at or written, by effect id. */
-  const seen = new Map<string, Placed | { readonly n: number; readonly record: null }>();
+  const seen = new Map<string, Seen>();
   /** A key that this step has found bound to nothing. */
   let free: string | null = null;
   let expected: ExpectedText | null = null;
@@ -162,6 +165,50 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     return [record.life.state, decisionOf(record), settledAt(record), text, outcome] as const;
   }
 
+  /** Takes a key from whatever it is bound to. */
+  function freeKey({ workspace, idempotencyKey }: EffectRecord): void {
+    const place = [columnText(idempotencyKey), columnText(workspace)] as const;
+    if (free !== place.join('\0')) clearKey.run(...place);
+  }
+
+  function add({ record, binding }: EffectWrite, ledger: number | null): number {
+    const { life, stages } = record;
+    const runs = life.state === 'executing';
+    const n = insert.run(
+      columnText(record.id),
+      columnText(record.workspace),
+      binding === 'bind' ? columnText(record.idempotencyKey) : null,
+      columnText(record.action.tool),
+      columnText(record.actor.agentId),
+      record.createdAt,
+      callOf(record),
+      encodeTerms(record),
+      runs ? encodeLife(record, stages.length, false) : '',
+      ledger,
+    );
+    if (!runs) insertLife.run(n, ...columnsOfLife(record, stages.length), null);
+    return n;
+  }
+
+  /** @returns how many of the stages the text of the terms holds now */
+  function change({ record, binding }: EffectWrite, before: Seen, ledger: number | null): number {
+    const { n } = before;
+    const same = before.record !== null && isSameAttempt(record, before);
+    const admittedStages = same ? before.admittedStages : record.stages.length;
+    if (!same) {
+      const { action, actor } = record;
+      setCall.run(columnText(action.tool), columnText(actor.agentId), callOf(record), encodeTerms(record), n);
+    }
+    if (binding !== 'keep') setKey.run(binding === 'bind' ? columnText(record.idempotencyKey) : null, n);
+    const ran = before.record?.life.state === 'executing';
+    if (record.life.state === 'executing') {
+      setAttempt.run(encodeLife(record, admittedStages, false), n);
+      if (!ran) dropLife(n);
+    } else if (ran) insertLife.run(n, ...columnsOfLife(record, admittedStages), ledger);
+    else setLife.run(...columnsOfLife(record, admittedStages), n);
+    return admittedStages;
+  }
+
   function flush(): void {
     if (ended.size > 0) end.run(JSON.stringify([...ended]));
     if (started.size > 0)
@@ -202,46 +249,29 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
       const found = find(workspace, id);
       return found?.kind === 'tombstone' ? found.tombstone : null;
     },
-    put({ record, binding }, ledger) {
+    put(write, ledger) {
+      const { record } = write;
       const { id, life } = record;
-      const key = columnText(record.idempotencyKey);
-      const workspace = columnText(record.workspace);
-      const tool = columnText(record.action.tool);
-      const agent = columnText(record.actor.agentId);
-      if (binding === 'bind' && free !== `${key}\0${workspace}`) clearKey.run(key, workspace);
-      free = null;
       // A record that the step has not looked at is a new one.
       const there = seen.get(id);
-      const before = there?.record ?? null;
-      const runs = life.state === 'executing';
-      const same = there?.record != null && isSameAttempt(record, there);
-      const admittedStages = same ? there.admittedStages : record.stages.length;
-      const attempt = runs ? encodeLife(record, admittedStages, false) : '';
-      let n = there?.n;
-      if (n === undefined) {
-        const bound = binding === 'bind' ? key : null;
-        const texts = [callOf(record), encodeTerms(record), attempt, ledger] as const;
-        n = insert.run(columnText(id), workspace, bound, tool, agent, record.createdAt, ...texts);
-        if (!runs) insertLife.run(n, ...columnsOfLife(record, admittedStages), null);
-      } else {
-        if (!same) setCall.run(tool, agent, callOf(record), encodeTerms(record), n);
-        if (binding !== 'keep') setKey.run(binding === 'bind' ? key : null, n);
-        const ran = before?.life.state === 'executing';
-        if (runs) setAttempt.run(attempt, n);
-        if (runs && !ran) dropLife(n);
-        if (!runs && ran) insertLife.run(n, ...columnsOfLife(record, admittedStages), ledger);
-        if (!runs && !ran) setLife.run(...columnsOfLife(record, admittedStages), n);
-      }
-      const placed: Placed = { n, record, admittedStages };
+      if (write.binding === 'bind') freeKey(record);
+      free = null;
+      const ran = there?.record?.life.state === 'executing';
+      const placed: Placed =
+        there === undefined
+          ? { n: add(write, ledger), record, admittedStages: record.stages.length }
+          : { n: there.n, record, admittedStages: change(write, there, ledger) };
+      const { n } = placed;
       seen.set(id, placed);
       if (life.state === 'executing') {
         executing.set(id, placed);
         started.set(n, life.lease);
-      } else if (executing.delete(id) || before?.life.state === 'executing') {
+      } else if (ran) {
+        executing.delete(id);
         started.delete(n);
         ended.add(n);
       }
-      return ledger !== null && (there === undefined || (!runs && before?.life.state === 'executing'));
+      return ledger !== null && (there === undefined || (ran && life.state !== 'executing'));
     },
     page(workspace, filter, lostBefore) {
       flush();

@@ -171,7 +171,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
 
   function send(): void {
     if (outgoing.length === 0) return;
-    const batch: ToStore = outgoing;
+    const batch: ToStore = outgoing.join('\n');
     outgoing = [];
     outgoingCalls = 0;
     worker?.postMessage(batch);
