@@ -98,7 +98,7 @@ export interface Plan<Reply> {
   readonly usesGone?: string;
   readonly uses?: readonly RunningUse[];
   readonly rejection?: { readonly fingerprint: string; readonly effectId: string; readonly until: number };
-  /** Written as one ledger row, in order. */
+  /** Written together, in order. */
   readonly events?: readonly LedgerDraft[];
   /**
    * Where set: beyond 10 such plans a second with the same word, nothing is written but one counted event a second.
