@@ -86,7 +86,9 @@ export function scriptFile(name: ScriptName): string {
 function load(name: ScriptName): Script {
   const body = readFileSync(scriptFile(name), 'utf8');
   const parts = parseHeader(body).include.map((part) => readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'));
-  const source = [...parts, body].join('\n');
+  // Within a function, what the includes name is found at once; at the same level each function of the body looks for it
+  // among all names that were taken before, on every call.
+  const source = [...parts, 'local function decide()', body, 'end', 'return decide()'].join('\n');
   return { name, source, sha: createHash('sha1').update(source).digest('hex') };
 }
 
