@@ -1,7 +1,8 @@
+import { setTimeout } from 'node:timers/promises';
 import { loadConfiguration } from '../../src/config/load.ts';
 import type { EffectRecord } from '../../src/effects/effect.ts';
 import { newId } from '../../src/effects/random.ts';
-import type { AdmitRequest, EffectStore } from '../../src/effects/store.ts';
+import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openStore } from '../../src/gateway/open-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
 import { until } from '../redis/servers.ts';
@@ -119,6 +120,17 @@ async function admit(store: EffectStore, like: EffectRecord, key: string, id: st
     sealed,
     stages,
   };
-  const admission = await store.admit(request);
+  const admission = await admitAgain(store, request);
   if (admission.kind !== 'dispatch') throw new Error(`not admitted: ${JSON.stringify(admission)}`);
+}
+
+/** Admits, again where the machine was too busy to answer: the same request with the same nonce is admitted once. */
+async function admitAgain(store: EffectStore, request: AdmitRequest, left = 10): Promise<Admission> {
+  try {
+    return await store.admit(request);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable) || left === 0) throw error;
+    await setTimeout(500);
+    return admitAgain(store, request, left - 1);
+  }
 }
