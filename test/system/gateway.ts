@@ -31,7 +31,7 @@ export interface TestGateway {
   kill(signal: NodeJS.Signals): void;
   /** Starts a gateway again on the same folder, at the same address. */
   restart(): Promise<TestGateway>;
-  /** Stops it and removes the folder. */
+  /** Stops it and what was started after it, and removes the folder. */
   dispose(): Promise<void>;
 }
 
@@ -77,6 +77,7 @@ async function boot(
   const { pid } = child;
   if (pid === undefined) throw new Error('the gateway has no process id');
   const ended = once(child, 'exit');
+  let successor: TestGateway | null = null;
 
   async function stop(): Promise<void> {
     if (child.exitCode === null && child.signalCode === null) {
@@ -99,10 +100,12 @@ async function boot(
     kill: (signal) => void child.kill(signal),
     async restart() {
       if (child.exitCode === null && child.signalCode === null) await ended;
-      return boot(folder, administrativeKey, new URL(url).port, options);
+      successor = await boot(folder, administrativeKey, new URL(url).port, options);
+      return successor;
     },
     async dispose() {
       await stop();
+      await successor?.dispose();
       await rm(folder, { recursive: true, force: true });
     },
   };
