@@ -17,8 +17,8 @@ import { startWorld, type World, worldFiles } from './world.ts';
 const ASKED = process.env['SVC_IN_FLIGHT'];
 const IN_FLIGHT = { embedded: Number(ASKED ?? 20_000), redis: Number(ASKED ?? 4_000) };
 
-/** From the start of the process to its first answer, ms; 2 s on a quiet machine. */
-const FIRST_ANSWER_MS = 8000;
+/** From the start of the process to its first answer, ms: what a start costs on a busy machine, however many are in flight. */
+const FIRST_ANSWER_MS = 20_000;
 
 let world: World | null = null;
 let restarted: TestGateway | null = null;
