@@ -294,6 +294,43 @@ describe('a store that is not the one that was left', () => {
     await dispatched(again);
   });
 
+  it('was emptied: a loss accepted beside one gateway waits for the other, also for a workspace that only that one knew', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { gatewayId: 'gw-1' });
+    const two = await open(of, { gatewayId: 'gw-2', url: route.url });
+    await dispatched(one, { idempotencyKey: 'a' });
+    const b = await dispatched(two, { idempotencyKey: 'b' });
+    await dispatched(one, { idempotencyKey: 'c' });
+    const elsewhere = await dispatched(two, { idempotencyKey: 'd', workspace: 'elsewhere' });
+    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    route.cut();
+    await of.client.flushall();
+    await until(() => one.health().problem?.code === 'store_rolled_back');
+    expect(await one.acceptLoss()).toEqual(['gw-2']);
+    expect(one.health().problem?.message).toContain('gw-2');
+    for (const [idempotencyKey, workspace] of [
+      ['b', WORKSPACE],
+      ['d', 'elsewhere'],
+    ] as const)
+      await expect(one.admit(admitRequest({ idempotencyKey, workspace }))).rejects.toMatchObject({
+        name: 'StoreUnavailable',
+      });
+    route.heal();
+    await until(() => one.health().ready && two.health().ready);
+    for (const store of [one, two]) {
+      const asked = async (idempotencyKey: string, workspace: string) => {
+        await until(async () => (await store.admit(admitRequest({ workspace }))).kind === 'dispatch');
+        return store.admit(admitRequest({ idempotencyKey, workspace }));
+      };
+      expect(await asked('a', WORKSPACE)).toMatchObject({ kind: 'existing' });
+      expect(await asked('b', WORKSPACE)).toMatchObject({ kind: 'existing', effect: { id: b.effect.id } });
+      expect(await asked('c', WORKSPACE)).toMatchObject({ kind: 'existing' });
+      expect(await asked('d', 'elsewhere')).toMatchObject({ kind: 'existing', effect: { id: elsewhere.effect.id } });
+    }
+  });
+
   it('was emptied between two starts: not ready', async () => {
     const of = await server();
     const first = await open(of);
