@@ -304,11 +304,15 @@ describe('a store that is not the one that was left', () => {
     const b = await dispatched(two, { idempotencyKey: 'b' });
     await dispatched(one, { idempotencyKey: 'c' });
     const elsewhere = await dispatched(two, { idempotencyKey: 'd', workspace: 'elsewhere' });
+    const three = await open(of, { gatewayId: 'gw-3' });
+    const e = await dispatched(three, { idempotencyKey: 'e' });
+    await three.close();
     await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
     route.cut();
     await of.client.flushall();
     await until(() => one.health().problem?.code === 'store_rolled_back');
-    expect(await one.acceptLoss()).toEqual(['gw-2']);
+    // Also for one that had left in order: its journal knows what it sent.
+    expect([...(await one.acceptLoss())].sort()).toEqual(['gw-2', 'gw-3']);
     expect(one.health().problem?.message).toContain('gw-2');
     for (const [idempotencyKey, workspace] of [
       ['b', WORKSPACE],
@@ -318,8 +322,10 @@ describe('a store that is not the one that was left', () => {
         name: 'StoreUnavailable',
       });
     route.heal();
-    await until(() => one.health().ready && two.health().ready);
-    for (const store of [one, two]) {
+    await until(() => two.health().problem?.message.includes('journal of gw-3') ?? false);
+    const again = await open(of, { gatewayId: 'gw-3' });
+    await until(() => [one, two, again].every((store) => store.health().ready));
+    for (const store of [one, two, again]) {
       const asked = async (idempotencyKey: string, workspace: string) => {
         await until(async () => (await store.admit(admitRequest({ workspace }))).kind === 'dispatch');
         return store.admit(admitRequest({ idempotencyKey, workspace }));
@@ -327,6 +333,7 @@ describe('a store that is not the one that was left', () => {
       expect(await asked('a', WORKSPACE)).toMatchObject({ kind: 'existing' });
       expect(await asked('b', WORKSPACE)).toMatchObject({ kind: 'existing', effect: { id: b.effect.id } });
       expect(await asked('c', WORKSPACE)).toMatchObject({ kind: 'existing' });
+      expect(await asked('e', WORKSPACE)).toMatchObject({ kind: 'existing', effect: { id: e.effect.id } });
       expect(await asked('d', 'elsewhere')).toMatchObject({ kind: 'existing', effect: { id: elsewhere.effect.id } });
     }
   });

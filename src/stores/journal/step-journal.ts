@@ -40,6 +40,8 @@ export interface Neighbours {
   /** Grows whenever one comes or goes. */
   readonly version: number;
   readonly gateways: readonly string[];
+  /** Those that have left in order since a while. */
+  readonly gone: readonly string[];
 }
 
 /**

@@ -85,9 +85,10 @@ export async function watchChanges(parts: {
   async function look(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
-    const [meta, gateways, replication] = await frame.commands(workspace, [
+    const [meta, gateways, gone, replication] = await frame.commands(workspace, [
       ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid', 'sn', 'members'],
       ['HKEYS', keyOf(workspace, 'gw')],
+      ['HKEYS', keyOf(workspace, 'away')],
       ['INFO', 'replication'],
     ]);
     if (!Array.isArray(meta)) return;
@@ -106,6 +107,7 @@ export async function watchChanges(parts: {
         step: Number(step),
         version: Number(members),
         gateways: textsOf(gateways),
+        gone: textsOf(gone),
       });
     if (workspace === '') await board.look();
     const before = versionsOf(workspace);

@@ -252,7 +252,9 @@ export function createFleet(settings: FleetSettings): Fleet {
     const missing = kept.filter((step) => step.epoch >= Number(from));
     if (accepted === null) checkSpan(workspace, missing, Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
-    const neighbours = known !== null && known.step > Number(base) ? known.gateways : [];
+    const isNews = known !== null && known.step > Number(base);
+    // What only those knew that have left is in the store, but for one that was emptied or set back.
+    const neighbours = isNews ? [...known.gateways, ...(accepted === null ? [] : known.gone)] : [];
     for (let at = 0; at === 0 || at < missing.length; at += HANDED_IN) {
       const part = missing.slice(at, at + HANDED_IN);
       const last = at + HANDED_IN >= missing.length ? '1' : '0';

@@ -28,6 +28,7 @@ if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
   meta.sn = meta.sn + 1
   redis.call('HSET', KEYS[1], 'sn', int(meta.sn))
   redis.call('HINCRBY', KEYS[1], 'members', '1')
+  redis.call('HDEL', P .. 'away', ARGV[2])
   redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
 end
 local before = redis.call('HGET', P .. 'gb', ARGV[2])
