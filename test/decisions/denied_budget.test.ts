@@ -29,7 +29,12 @@ describe('denied_budget', () => {
   });
 
   it('402 for an amount that would raise the budget', async () => {
-    const answer = await world.run(refund({ amount: -5 }));
-    expect(answer.body).toMatchObject({ decision: 'denied_budget', reason: { code: 'amount_invalid' } });
+    const { budgets } = (await world.get('/budgets')).body;
+    for (const amount of [-1, -5, -9_007_199_254_740_991]) {
+      const answer = await world.run(refund({ amount }));
+      expect(answer.status).toBe(402);
+      expect(answer.body).toMatchObject({ decision: 'denied_budget', reason: { code: 'amount_invalid' } });
+    }
+    expect((await world.get('/budgets')).body.budgets).toEqual(budgets);
   });
 });
