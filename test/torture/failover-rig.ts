@@ -58,7 +58,9 @@ async function way(target: number, delayMs: number): Promise<Way> {
  * comes back as replica.
  */
 export async function failoverRig(files: TestFiles): Promise<Rig> {
-  const sync = ['--repl-diskless-sync-delay', '0', '--appendfsync', 'everysec', '--repl-timeout', '5'];
+  const plain = ['--repl-diskless-sync-delay', '0', '--appendfsync', 'everysec', '--repl-timeout', '5'];
+  // So that the other replica goes on from where it stands, and need not be filled anew.
+  const sync = [...plain, '--repl-backlog-size', '64mb'];
   let primary = await startRedis(sync);
   let replicas: readonly RedisServer[] = [await startRedis(sync), await startRedis(sync)];
   const late = await way(primary.port, REPLICATION_DELAY_MS);
@@ -100,6 +102,8 @@ export async function failoverRig(files: TestFiles): Promise<Rig> {
           kills += 1;
           const killed = primary;
           await killed.kill();
+          // What it had still under way to them is lost: neither hears more than the other from here on.
+          late.point(killed.port);
           const offsets = await Promise.all(replicas.map(heard));
           const chosen = replicas[offsets.indexOf(Math.max(...offsets))] ?? killed;
           const others = replicas.filter((replica) => replica !== chosen);
