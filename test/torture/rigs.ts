@@ -2,11 +2,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startRedis, until } from '../redis/servers.ts';
+import { startRedis } from '../redis/servers.ts';
 import { onRedis } from '../system/fleet.ts';
 import { makeApiKey, type TestFiles } from '../system/gateway.ts';
 import { makeDisk } from './disk.ts';
-import { startVictim, stateOf, type Victim } from './victim.ts';
+import { startVictim, type Victim } from './victim.ts';
 import type { AgentName } from './workload.ts';
 
 /** What can be broken. */
@@ -190,13 +190,13 @@ export async function redisRig(files: TestFiles): Promise<Rig> {
         await pause(random() * FREEZE_MS);
         redis.signal('SIGCONT');
       }),
-      trouble('redis_disk_full', disk.fill === null ? 0 : 4, 0, async (random) => {
+      trouble('redis_disk_full', disk.fill === null ? 0 : 4, 1, async (random) => {
         disk.fill?.(Math.floor(random() * SPARE_BYTES));
         await pause(random() * FULL_MS);
         disk.empty();
-        // With `appendfsync always` Redis ends itself when it cannot write.
-        if (stateOf(redis.pid) === null) await redis.start();
-        await until(async () => (await redis.client.ping()) === 'PONG');
+        // With `appendfsync always` Redis ends itself when it cannot write; where nobody wrote, it is killed.
+        kills += 1;
+        await redis.restart();
       }),
     ],
     kills: () => kills + pair.kills(),
