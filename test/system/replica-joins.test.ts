@@ -26,26 +26,26 @@ it('a replica that is being filled holds up no write; once it is in step it coun
     [...(await primary.client.info('replication')).matchAll(/^slave\d+:.*state=(\w+)/gm)].map(
       ([, state = '']) => state,
     );
-  for (let n = 0; n < 20; n += 1) expect((await fleet.run(0, refund())).body.decision).toBe('committed');
+  for (let n = 0; n < 20; n += 1) expect((await fleet.run(0, refund({ amount: 1 }))).body.decision).toBe('committed');
   await primary.client.config('SET', 'rdb-key-save-delay', PER_KEY);
   await joining.client.call('REPLICAOF', '127.0.0.1', String(primary.port));
   await until(async () => (await states()).length === 2);
   let meanwhile = 0;
   while ((await states()).filter((state) => state === 'online').length === 1) {
-    const { decision } = (await fleet.run(0, refund())).body;
+    const { decision } = (await fleet.run(0, refund({ amount: 1 }))).body;
     // The copy may have come to its end while the call ran.
     if ((await states()).filter((state) => state === 'online').length === 1) expect(decision).toBe('committed');
     meanwhile += 1;
   }
   expect(meanwhile).toBeGreaterThan(20);
 
-  await until(async () => (await fleet.run(0, refund())).body.decision === 'committed');
+  await until(async () => (await fleet.run(0, refund({ amount: 1 }))).body.decision === 'committed');
   joining.signal('SIGSTOP');
   // The gateway may look a second later.
-  await until(async () => (await fleet.run(0, refund())).status === 503);
+  await until(async () => (await fleet.run(0, refund({ amount: 1 }))).status === 503);
   const stopped = await fleet.upstream.counts();
-  expect((await fleet.run(0, refund())).status).toBe(503);
+  expect((await fleet.run(0, refund({ amount: 1 }))).status).toBe(503);
   expect(await fleet.upstream.counts()).toEqual(stopped);
   joining.signal('SIGCONT');
-  await until(async () => (await fleet.run(0, refund())).body.decision === 'committed');
+  await until(async () => (await fleet.run(0, refund({ amount: 1 }))).body.decision === 'committed');
 });

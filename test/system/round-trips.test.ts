@@ -20,11 +20,11 @@ const DOORS: readonly (readonly [string, Call])[] = [
   ['a proxied route', async (fleet) => expect((await proxied(fleet)).status).toBe(201)],
 ];
 
-const CALLS = 120;
+const CALLS = 240;
 const AT_ONCE = 8;
 
-/** What a gateway asks of Redis by itself while it lives: at most so many of a kind a second. */
-const BY_ITSELF = 8;
+/** What a gateway asks of Redis by itself while it lives: at most so many of a kind a second (five `HKEYS` a look). */
+const BY_ITSELF = 15;
 
 /** Commands that calls cost, by name; those of the gateway's own rounds are left out. */
 async function costOf(route: CountedRoute, call: () => Promise<void>): Promise<Readonly<Record<string, number>>> {
