@@ -36,7 +36,7 @@ export interface TortureReport extends Found {
   /** Unknown outcomes that a person settled while it ran; the calls went on from there. */
   readonly resolvedMeanwhile: number;
   /** Answers that no gateway should give (500, or none of the interface's). */
-  readonly faultyAnswers: number;
+  readonly badAnswers: number;
   /** The longest time that nothing could be written after a fail-over, ms; `null` where there was none. */
   readonly longestPauseMs: number | null;
   readonly seconds: number;
@@ -52,7 +52,7 @@ export const BROKEN = [
   'leakedHolds',
   'changedReceipts',
   'fsckDifferences',
-  'faultyAnswers',
+  'badAnswers',
 ] as const satisfies readonly (keyof TortureReport)[];
 
 function rigOf(stand: Stand, upstreamUrl: string, files: TestFiles): Promise<Rig> {
@@ -166,7 +166,7 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
         tell(`${what}: ${op.key} was told ${told.join(', ')}`);
       },
     });
-    for (const fault of clients.faults()) tell(`faulty answer: ${fault}`);
+    for (const fault of clients.faults()) tell(`bad answer: ${fault}`);
     for (const [complaint, times] of tallied(stand.complaints())) tell(`gateway, ${times} times: ${complaint}`);
     return {
       seed,
@@ -176,7 +176,7 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
       overspentUnits: found.overspentUnits + beyond,
       requests: clients.requests(),
       resolvedMeanwhile: clients.resolved.size,
-      faultyAnswers: clients.faults().length,
+      badAnswers: clients.faults().length,
       longestPauseMs,
       troubles,
       seconds: Math.round((performance.now() - begun) / 1000),
