@@ -309,19 +309,35 @@ export async function startCluster(replicas = 0): Promise<RedisCluster> {
       await until(async () => (await replica.client.info('replication')).includes('master_link_status:up'));
     }),
   );
+  async function primaryOf(key: string): Promise<RedisServer> {
+    const slot = Number(await first?.client.call('CLUSTER', 'KEYSLOT', key));
+    const node = nodes[EDGES.findIndex((edge) => slot < edge) - 1];
+    if (node === undefined) throw new Error(`slot ${slot} is nobody's`);
+    return node;
+  }
+  const waitedFor = new Set<RedisServer>();
+  for (let n = 0; replicas > 0 && waitedFor.size < nodes.length; n += 1) {
+    const node = await primaryOf(`first-${n}`);
+    if (!waitedFor.has(node)) await confirming(node, replicas, `first-${n}`);
+    waitedFor.add(node);
+  }
   return {
     nodes,
     replicas: others,
-    async primaryOf(key) {
-      const slot = Number(await first.client.call('CLUSTER', 'KEYSLOT', key));
-      const node = nodes[EDGES.findIndex((edge) => slot < edge) - 1];
-      if (node === undefined) throw new Error(`slot ${slot} is nobody's`);
-      return node;
-    },
+    primaryOf,
     async stop() {
       await Promise.all([...nodes, ...others].map((node) => node.stop()));
     },
   };
+}
+
+/** A replica that is online confirms nothing before its first round, which may be a second later. */
+async function confirming({ client }: RedisServer, replicas: number, key: string): Promise<void> {
+  await until(async () => {
+    await client.set(key, 'write');
+    await client.del(key);
+    return (await client.wait(replicas, 1000)) === replicas;
+  });
 }
 
 /** A primary and its replicas, in step. */
@@ -333,12 +349,7 @@ export async function startReplicated(replicas: number, settings: readonly strin
     const info = await primary.client.info('replication');
     return [...info.matchAll(/state=online/g)].length === replicas;
   });
-  // A replica that is online confirms nothing before its first round, which may be a second later.
-  await until(async () => {
-    await primary.client.set('first', 'write');
-    await primary.client.del('first');
-    return (await primary.client.wait(replicas, 1000)) === replicas;
-  });
+  await confirming(primary, replicas, 'first');
   return {
     primary,
     replicas: others,
