@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
-import type { Code } from '../effects/codes.ts';
 import type { Problem } from '../effects/run-request.ts';
 import type { ApiSettings } from './ports.ts';
+import { plainProblem } from './problem.ts';
 
 type HostSettings = Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>;
 
@@ -34,16 +34,16 @@ export function createDoorCheck(settings: () => HostSettings): (request: Incomin
   return ({ url, headers: { host, origin }, socket: { localAddress } }) => {
     const authority = authorityOf(url);
     if (!isHost(host, localAddress) || (authority !== null && !isHost(authority, localAddress))) {
-      if (host === undefined) return fault('invalid_request', 'The request has no Host header.');
-      if (host.includes(',')) return fault('invalid_request', 'The request has more than one Host.');
-      return fault(
+      if (host === undefined) return plainProblem('invalid_request', 'The request has no Host header.');
+      if (host.includes(',')) return plainProblem('invalid_request', 'The request has more than one Host.');
+      return plainProblem(
         'host_not_allowed',
         'The Host header does not name this gateway. Add the name to server.allowed_hosts if it should.',
       );
     }
     return origin === undefined || isKnownOrigin(origin, localAddress, settings())
       ? null
-      : fault('origin_not_allowed', 'Requests from pages of other origins are refused.');
+      : plainProblem('origin_not_allowed', 'Requests from pages of other origins are refused.');
   };
 }
 
@@ -51,10 +51,6 @@ export function createDoorCheck(settings: () => HostSettings): (request: Incomin
 function authorityOf(url: string | undefined): string | null {
   if (url === undefined || url.startsWith('/')) return null;
   return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(url)?.[1] ?? null;
-}
-
-function fault(code: Code, detail: string): Problem {
-  return { code, detail, errors: [], retryAfterMs: null };
 }
 
 /** {@link isKnownHost} that remembers which hosts it has found known, until the settings change. */

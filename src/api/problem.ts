@@ -19,6 +19,11 @@ export class Refused extends Error {
   }
 }
 
+/** A problem without faults and without a time to wait. */
+export function plainProblem(code: Code, detail: string): Problem {
+  return { code, detail, errors: [], retryAfterMs: null };
+}
+
 /** Makes a {@link Refused} to throw. */
 export function refuse(
   code: Code,

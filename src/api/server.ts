@@ -10,7 +10,7 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { CODES, type Code } from '../effects/codes.ts';
+import { CODES } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
 import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
@@ -18,7 +18,7 @@ import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { createDoorCheck } from './host-check.ts';
 import type { ApiSettings } from './ports.ts';
-import { Refused, faultSummary, refuse, renderProblem, shouldRetry } from './problem.ts';
+import { Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
@@ -78,7 +78,7 @@ export function createServer(options: ServerOptions): ApiApp {
       answer(
         reply,
         request,
-        { code: 'invalid_request', detail: 'The path of the request cannot be read.', errors: [], retryAfterMs: null },
+        plainProblem('invalid_request', 'The path of the request cannot be read.'),
         {},
         settings(),
       );
@@ -153,22 +153,18 @@ export function createServer(options: ServerOptions): ApiApp {
   app.setNotFoundHandler((request, reply) => {
     const methods = allowed(request.url);
     if (methods.length === 0)
-      return answer(reply, request, simple('not_found', 'There is nothing at this path.'), {}, settings());
+      return answer(reply, request, plainProblem('not_found', 'There is nothing at this path.'), {}, settings());
     reply.header('allow', methods.join(', '));
     return answer(
       reply,
       request,
-      simple('method_not_allowed', `This path takes ${methods.join(', ')}.`),
+      plainProblem('method_not_allowed', `This path takes ${methods.join(', ')}.`),
       {},
       settings(),
     );
   });
 
   return app;
-}
-
-function simple(code: Code, detail: string): Problem {
-  return { code, detail, errors: [], retryAfterMs: null };
 }
 
 /** Health and metrics answer under load too: that is when they are wanted. */
@@ -203,7 +199,10 @@ function answer(
 function problemOf(error: FastifyError): Problem {
   if (error instanceof Refused) return error.problem;
   if (error instanceof StoreUnavailable)
-    return { ...simple('store_unavailable', 'The store cannot be reached; nothing was sent.'), retryAfterMs: 1_000 };
+    return {
+      ...plainProblem('store_unavailable', 'The store cannot be reached; nothing was sent.'),
+      retryAfterMs: 1_000,
+    };
   if (error.validation !== undefined) {
     const errors = validationFaults(error.validation, error.validationContext ?? 'body');
     const keyOnly =
@@ -217,14 +216,14 @@ function problemOf(error: FastifyError): Problem {
   }
   switch (error.code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return simple('too_large', 'The body is larger than this gateway reads (limits.body).');
+      return plainProblem('too_large', 'The body is larger than this gateway reads (limits.body).');
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return simple('unsupported_media_type', 'Send the body as application/json.');
+      return plainProblem('unsupported_media_type', 'Send the body as application/json.');
   }
   const status = error.code === 'ECONNRESET' ? 400 : (error.statusCode ?? 500);
   return status >= 400 && status < 500
-    ? simple('invalid_request', 'The request cannot be read.')
-    : simple('internal', 'Something went wrong inside the gateway. The request id is in its log.');
+    ? plainProblem('invalid_request', 'The request cannot be read.')
+    : plainProblem('internal', 'Something went wrong inside the gateway. The request id is in its log.');
 }
 
 /** Methods that some route has for a path; asked only where none was found. */

@@ -1,3 +1,4 @@
+import { keyCreated, keyEnded } from '../../effects/key-events.ts';
 import type { KeyRecord } from '../../effects/controls.ts';
 import { INSTALLATION, type LedgerActor } from '../../effects/ledger.ts';
 import type { EffectStore } from '../../effects/store.ts';
@@ -15,22 +16,7 @@ export function putKey(
   session.keys.put(key);
   session.changes.keys.add(key.handle);
   if (!isNew) return null;
-  session.append(key.workspace ?? INSTALLATION, [
-    {
-      kind: 'key.created',
-      effectId: null,
-      actor,
-      data: {
-        key_id: key.id,
-        kind: key.kind,
-        name: key.name,
-        user: key.user,
-        agent_id: key.agentId,
-        profile: key.profile,
-        expires_at: key.expiresAt === null ? null : new Date(key.expiresAt).toISOString(),
-      },
-    },
-  ]);
+  session.append(key.workspace ?? INSTALLATION, [keyCreated(key, actor)]);
   return null;
 }
 
@@ -56,11 +42,7 @@ export function endKey(
       : { ...key, replacedBy: end.by, expiresAt: Math.min(key.expiresAt ?? Infinity, now + end.overlapMs) };
   session.keys.put(ended);
   session.changes.keys.add(key.handle);
-  session.append(key.workspace ?? INSTALLATION, [
-    end.kind === 'revoked'
-      ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }
-      : { kind: 'key.rotated', effectId: null, actor, data: { key_id: id, replaced_by: end.by } },
-  ]);
+  session.append(key.workspace ?? INSTALLATION, [keyEnded(id, end, actor)]);
   return ended;
 }
 

@@ -194,7 +194,7 @@ export function admissionOf(
   switch (tag) {
     case 'first': {
       const [figures = '', seq = ''] = values;
-      const effect = firstAttempt(request, reply, values.slice(2));
+      const effect = firstAttempt(request, known, reply, values.slice(2));
       return uncounted({
         kind: 'dispatch',
         effect,
@@ -263,10 +263,14 @@ export function admissionOf(
 }
 
 /** The effect of a key that was free, of which the script says only what it decided. */
-function firstAttempt(request: AdmitRequest, { now, epoch }: StepReply, decided: readonly string[]): EffectRecord {
+function firstAttempt(
+  request: AdmitRequest,
+  known: KnownDocuments,
+  { now, epoch }: StepReply,
+  decided: readonly string[],
+): EffectRecord {
   const [dispatchBy = '', leaseEnd = '', quiesceUntil = '', held = '', claims = '', uses = '', would = '', rule = ''] =
     decided;
-  const known = knownOf(request);
   const holds = holdsOf(held);
   return {
     ...known,

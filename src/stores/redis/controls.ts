@@ -1,3 +1,4 @@
+import { keyCreated, keyEnded } from '../../effects/key-events.ts';
 import type { KeyRecord, PauseRecord } from '../../effects/controls.ts';
 import type { LedgerActor, LedgerDraft } from '../../effects/ledger.ts';
 import type { Agent } from '../../effects/principal.ts';
@@ -154,10 +155,6 @@ export function createControls(
         .filter((key) => user === null || key.user === user);
     },
     async endKey(id, end, actor) {
-      const ended: LedgerDraft =
-        end.kind === 'revoked'
-          ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }
-          : { kind: 'key.rotated', effectId: null, actor, data: { key_id: id, replaced_by: end.by } };
       const tag = await administer('key', [
         'end',
         JSON.stringify({
@@ -167,7 +164,7 @@ export function createControls(
           overlap: end.kind === 'replaced' ? String(end.overlapMs) : '0',
         }),
         '',
-        JSON.stringify(rowOfDraft(ended)),
+        JSON.stringify(rowOfDraft(keyEnded(id, end, actor))),
       ]);
       return tag === 'absent' ? null : keyById(plainText(id));
     },
@@ -219,20 +216,6 @@ function textOf(value: number | null): string {
 
 function keyArguments(op: 'put' | 'first', key: KeyRecord, actor: LedgerActor): readonly string[] {
   const { revokedAt, expiresAt, replacedBy, lastUsedAt, ...identity } = key;
-  const created: LedgerDraft = {
-    kind: 'key.created',
-    effectId: null,
-    actor,
-    data: {
-      key_id: key.id,
-      kind: key.kind,
-      name: key.name,
-      user: key.user,
-      agent_id: key.agentId,
-      profile: key.profile,
-      expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
-    },
-  };
   return [
     op,
     JSON.stringify({
@@ -246,7 +229,7 @@ function keyArguments(op: 'put' | 'first', key: KeyRecord, actor: LedgerActor): 
       used: textOf(lastUsedAt),
     }),
     JSON.stringify(identity satisfies KeyIdentity),
-    JSON.stringify(rowOfDraft(created)),
+    JSON.stringify(rowOfDraft(keyCreated(key, actor))),
   ];
 }
 
