@@ -1,6 +1,5 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
 import { script, type ScriptName, SCRIPTS } from '../../src/stores/redis/scripts.ts';
+import { handOn, startRelay } from './relay.ts';
 
 /** A command as it went to the server. */
 export interface SentCommand {
@@ -24,39 +23,23 @@ const NAMES = new Map((Object.keys(SCRIPTS) as ScriptName[]).map((name) => [scri
 
 /** Starts a way to a server on loopback. */
 export async function countedRoute(port: number): Promise<CountedRoute> {
-  const sockets = new Set<Socket>();
   let seen: SentCommand[] = [];
   let delayMs = 0;
-  const listener = createServer((near) => {
-    const far = connect(port, '127.0.0.1');
-    let unread: Buffer = Buffer.alloc(0);
-    for (const [from, to] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      sockets.add(from);
-      from.on('error', () => undefined);
-      from.on('close', () => {
-        sockets.delete(from);
-        to.destroy();
+  const relay = await startRelay(
+    () => port,
+    (near, far) => {
+      let unread: Buffer = Buffer.alloc(0);
+      near.on('data', (bytes: Buffer) => {
+        const { commands, rest } = commandsOf(Buffer.concat([unread, bytes]));
+        unread = rest;
+        seen.push(...commands.map(sentCommand));
+        far.write(bytes);
       });
-    }
-    near.on('data', (bytes: Buffer) => {
-      const { commands, rest } = commandsOf(Buffer.concat([unread, bytes]));
-      unread = rest;
-      seen.push(...commands.map(sentCommand));
-      far.write(bytes);
-    });
-    far.on('data', (bytes: Buffer) => {
-      if (delayMs === 0) near.write(bytes);
-      else setTimeout(() => near.destroyed || near.write(bytes), delayMs);
-    });
-  });
-  listener.listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const address = listener.address();
+      handOn(far, near, () => delayMs);
+    },
+  );
   return {
-    url: `redis://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`,
+    url: `redis://127.0.0.1:${relay.port}`,
     taken() {
       const taken = seen;
       seen = [];
@@ -65,11 +48,7 @@ export async function countedRoute(port: number): Promise<CountedRoute> {
     delay(ms) {
       delayMs = ms;
     },
-    async stop() {
-      for (const socket of sockets) socket.destroy();
-      listener.close();
-      await once(listener, 'close');
-    },
+    stop: relay.stop,
   };
 }
 

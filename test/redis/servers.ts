@@ -1,9 +1,10 @@
 import { spawn, type ChildProcess, execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import { startRelay } from './relay.ts';
 
 /** A running server of a test's own: on loopback, with a folder of its own. */
 export interface RedisServer {
@@ -154,33 +155,18 @@ export interface RedisRoute {
 }
 
 export async function routeTo(server: RedisServer): Promise<RedisRoute> {
-  const sockets = new Set<Socket>();
   let whole = true;
   let target = server;
-  const listener = createServer((near) => {
-    if (!whole) return void near.destroy();
-    const far = connect(target.port, '127.0.0.1');
-    for (const [from, to] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      sockets.add(from);
-      from.on('error', () => undefined);
-      from.on('close', () => {
-        sockets.delete(from);
-        to.destroy();
-      });
-      from.pipe(to);
-    }
-  });
-  const port = await freePort();
-  await new Promise<void>((resolve) => listener.listen(port, '127.0.0.1', resolve));
+  const relay = await startRelay(
+    () => (whole ? target.port : null),
+    (near, far) => void near.pipe(far).pipe(near),
+  );
   function cut(): void {
     whole = false;
-    for (const socket of sockets) socket.destroy();
+    relay.cut();
   }
   return {
-    url: `redis://127.0.0.1:${port}`,
+    url: `redis://127.0.0.1:${relay.port}`,
     cut,
     heal() {
       whole = true;
@@ -190,9 +176,9 @@ export async function routeTo(server: RedisServer): Promise<RedisRoute> {
       target = to;
       whole = true;
     },
-    async stop() {
+    stop() {
       cut();
-      await new Promise((resolve) => listener.close(resolve));
+      return relay.stop();
     },
   };
 }

@@ -1,5 +1,4 @@
-import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
+import { handOn, startRelay } from '../redis/relay.ts';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import type { TestFiles } from '../system/gateway.ts';
 import { type Rig, startPair } from './rigs.ts';
@@ -15,40 +14,21 @@ interface Way {
 }
 
 async function way(target: number, delayMs: number): Promise<Way> {
-  const sockets = new Set<Socket>();
   let to = target;
-  const server = createServer((near) => {
-    const far = connect(to, '127.0.0.1');
-    for (const [from, into] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      sockets.add(from);
-      from.on('error', () => undefined);
-      from.on('close', () => {
-        sockets.delete(from);
-        into.destroy();
-      });
-      from.on('data', (bytes: Buffer) => {
-        if (delayMs === 0) into.write(bytes);
-        else setTimeout(() => into.destroyed || into.write(bytes), delayMs);
-      });
-    }
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
+  const relay = await startRelay(
+    () => to,
+    (near, far) => {
+      handOn(near, far, () => delayMs);
+      handOn(far, near, () => delayMs);
+    },
+  );
   return {
-    port: typeof address === 'object' && address !== null ? address.port : 0,
+    port: relay.port,
     point(port) {
       to = port;
-      for (const socket of sockets) socket.destroy();
+      relay.cut();
     },
-    async stop() {
-      for (const socket of sockets) socket.destroy();
-      server.close();
-      await once(server, 'close');
-    },
+    stop: relay.stop,
   };
 }
 
