@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { node24 } from './node-24.mjs';
 
@@ -19,6 +19,7 @@ if (process.env.CI && Number(process.versions.node.split('.')[0]) < 24) nodes.pu
 
 let passed = 0;
 let failed = 0;
+const failures = [];
 for (const node of nodes) {
   const report = join(folder, `report-${nodes.indexOf(node)}.json`);
   const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim();
@@ -43,13 +44,19 @@ for (const node of nodes) {
   const counts = readReport(report);
   passed += counts.passed;
   failed += counts.failed;
+  failures.push(...counts.failures.map((failure) => `failed on Node ${version}: ${failure}`));
   // Nothing is skipped silently; on CI, which has all that tests need, nothing may be skipped at all.
   for (const name of counts.skipped) console.error(`skipped: ${name}`);
   if (process.env.CI) failed += counts.skipped.length;
   // A crash of the runner or an unhandled error is a failure even when no assertion failed.
-  if (result.status !== 0 && counts.failed === 0) failed += 1;
+  if (result.status !== 0 && counts.failed === 0) {
+    failed += 1;
+    failures.push(`failed on Node ${version}: the runner ended with ${result.status ?? result.signal}, no test failed`);
+  }
 }
 rmSync(folder, { recursive: true, force: true });
+// Named once more where they are seen: of a long output, often only the end is kept.
+for (const failure of failures) console.error(failure);
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed === 0 && passed > 0 ? 0 : 1);
 
@@ -61,10 +68,23 @@ function readReport(path) {
         .filter(({ status }) => status !== 'passed' && status !== 'failed')
         .map(({ fullName }) => fullName),
     );
-    return { passed: numPassedTests, failed: numFailedTests, skipped };
-  } catch {
-    return { passed: 0, failed: 1, skipped: [] };
+    const failures = testResults.flatMap(({ name, message, assertionResults }) => {
+      const file = relative(root, name);
+      const faults = assertionResults.filter(({ status }) => status === 'failed');
+      if (faults.length === 0) return message ? [`${file}: ${inShort(message)}`] : [];
+      return faults.map(
+        ({ fullName, failureMessages }) => `${file}: ${fullName}\n  ${inShort(failureMessages.join('\n'))}`,
+      );
+    });
+    return { passed: numPassedTests, failed: numFailedTests, skipped, failures };
+  } catch (error) {
+    return { passed: 0, failed: 1, skipped: [], failures: [`no report was written: ${String(error)}`] };
   }
+}
+
+function inShort(message) {
+  const lines = message.split('\n').filter((line) => !line.includes('node_modules'));
+  return lines.slice(0, 12).join('\n  ');
 }
 
 function run(command, args, complaint) {
