@@ -2,6 +2,7 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
 import { type FactPath, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { literal } from './literal.ts';
 import {
   isList,
   isScalar,
@@ -314,7 +315,10 @@ function parseRightSide(
     return null;
   }
   if (isJsonObject(value) && Object.hasOwn(value, 'fact')) return parseFactRight(operator, value, path, scope);
-  const right = typeof value === 'string' ? parseText(value, path, scope) : literal(value, path, report);
+  const right: ReturnType<typeof parseText> =
+    typeof value === 'string'
+      ? parseText(value, path, scope)
+      : { kind: 'literal', value: literal(value, path, report) };
   if (right === null) return null;
   const alternatives = right.kind === 'value' ? [...right.table.of.values(), right.table.otherwise] : [right.value];
   for (const alternative of alternatives) {
@@ -356,24 +360,6 @@ function parseText(
       didYouMean(text.slice(1), scope.names.rightNames) ?? `write '$${text}' for the text itself`,
     );
   return found;
-}
-
-function literal(value: Json, path: DataPath, report: Reporter): Extract<RightSide, { kind: 'literal' }> | null {
-  if (!isList(value)) return { kind: 'literal', value };
-  const reference = value.findIndex((item) => typeof item === 'string' && /^\$[^$]/.test(item));
-  if (reference >= 0) {
-    report.error(
-      'bad_right_side',
-      [...path, reference],
-      'A list cannot hold a reference',
-      `refer to a whole list, or write '$$…' for a text that begins with '$'`,
-    );
-    return null;
-  }
-  return {
-    kind: 'literal',
-    value: value.map((item) => (typeof item === 'string' && item.startsWith('$$') ? item.slice(1) : item)),
-  };
 }
 
 /** `{ fact: F }`; params and target only as `{ fact: F, untrusted: true }` with eq and ne. */

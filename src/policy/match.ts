@@ -5,6 +5,7 @@ import type { Tool } from '../effects/tool.ts';
 import type { Expression } from './condition.ts';
 import { declaredParams, type FactPath, internalPath } from './fact-path.ts';
 import { compilePattern, isGlob } from './glob.ts';
+import { literal, literalTexts } from './literal.ts';
 import { isScalarList, type OperatorName, rightSideFault } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 import type { MatchSource, MatchWithExceptions } from './schema.ts';
@@ -53,54 +54,50 @@ export function matchExpressions(
   return sound.length === parts.length ? sound : null;
 }
 
+type Listed = 'tools' | 'upstreams' | 'tags' | 'actions' | 'has_params' | 'env' | 'workspaces' | 'targets';
+
 function keysOf(match: MatchSource, path: DataPath, catalogue: Catalogue, report: Reporter): (Expression | null)[] {
   const parts: (Expression | null)[] = [];
   const at = (key: string): DataPath => [...path, key];
-  if (match.tools !== undefined) {
-    const names = resolve('tool', match.tools, catalogue.toolNames, at('tools'), report);
-    parts.push(oneOf(internalPath('tool', 'name'), names));
-  }
-  if (match.upstreams !== undefined) {
-    const ids = resolve('upstream', match.upstreams, catalogue.upstreamIds, at('upstreams'), report);
-    parts.push(oneOf(internalPath('tool', 'upstream'), ids));
-  }
+  const listed = (key: Listed, read: (values: readonly string[], path: DataPath) => Expression | null): void => {
+    const values = match[key];
+    if (values !== undefined) parts.push(read(literalTexts(values, at(key), report), at(key)));
+  };
+  listed('tools', (globs, where) =>
+    oneOf(internalPath('tool', 'name'), resolve('tool', globs, catalogue.toolNames, where, report)),
+  );
+  listed('upstreams', (globs, where) =>
+    oneOf(internalPath('tool', 'upstream'), resolve('upstream', globs, catalogue.upstreamIds, where, report)),
+  );
   if (match.kinds !== undefined) parts.push(oneOf(internalPath('tool', 'kind'), match.kinds));
-  if (match.tags !== undefined) {
-    warnOfUnknown(
-      'tag',
-      match.tags,
-      catalogue.tools.flatMap((tool) => tool.tags),
-      at('tags'),
-      report,
-    );
-    parts.push(some(internalPath('tool', 'tags'), match.tags));
-  }
-  if (match.actions !== undefined) {
-    warnOfUnknown(
-      'action type',
-      match.actions,
-      catalogue.tools.map((tool) => tool.actionType),
-      at('actions'),
-      report,
-    );
-    parts.push(oneOf(internalPath('tool', 'action_type'), match.actions));
-  }
-  if (match.has_params !== undefined) {
+  listed('tags', (tags, where) => {
+    const known = catalogue.tools.flatMap((tool) => tool.tags);
+    warnOfUnknown('tag', tags, known, where, report);
+    return some(internalPath('tool', 'tags'), tags);
+  });
+  listed('actions', (actions, where) => {
+    const known = catalogue.tools.map((tool) => tool.actionType);
+    warnOfUnknown('action type', actions, known, where, report);
+    return oneOf(internalPath('tool', 'action_type'), actions);
+  });
+  listed('has_params', (params, where) => {
     const declared = catalogue.tools.flatMap((tool) => declaredParams(tool.paramsSchema));
-    warnOfUnknown('param', match.has_params, declared, at('has_params'), report);
-    parts.push(leaf(internalPath('tool', 'param_names'), 'contains_all', match.has_params));
-  }
-  if (match.env !== undefined) parts.push(exact(environment, match.env, at('env'), report));
-  if (match.workspaces !== undefined)
-    parts.push(exact(internalPath('workspace'), match.workspaces, at('workspaces'), report));
-  if (match.targets !== undefined) parts.push(targets(match.targets, at('targets'), report));
+    warnOfUnknown('param', params, declared, where, report);
+    return leaf(internalPath('tool', 'param_names'), 'contains_all', params);
+  });
+  listed('env', (values, where) => exact(environment, values, where, report));
+  listed('workspaces', (values, where) => exact(internalPath('workspace'), values, where, report));
+  listed('targets', (globs, where) => targets(globs, where, report));
   for (const [name, values] of Object.entries(match.agents ?? {}))
-    parts.push(agents(name, values, [...path, 'agents', name], report));
+    parts.push(agents(name, literal(values, [...path, 'agents', name], report), [...path, 'agents', name], report));
   const { keys } = match;
   if (keys?.kind !== undefined) parts.push(oneOf(keyPath('kind'), keys.kind));
   // A key has no profile, or none is known of it: both mean that it is none of those named.
-  if (keys?.profile !== undefined) parts.push(leaf(keyPath('profile'), 'in', keys.profile, false));
-  if (keys?.user !== undefined) parts.push(leaf(keyPath('user'), 'in', keys.user, false));
+  for (const name of ['profile', 'user'] as const) {
+    const values = keys?.[name];
+    if (values === undefined) continue;
+    parts.push(leaf(keyPath(name), 'in', literalTexts(values, [...path, 'keys', name], report), false));
+  }
   return parts;
 }
 

@@ -3,6 +3,7 @@ import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../effects/json.ts';
 import { type Expression, type Names, parseCondition, type RightSide, type ValueTable } from './condition.ts';
 import { isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { literal } from './literal.ts';
 import { isList, isScalarList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';
@@ -80,7 +81,10 @@ function readLists(
   for (const [name, source] of Object.entries(file.lists ?? {})) {
     const path = ['lists', name];
     checkName('list', name, path, report);
-    const list: Json = isList(source) ? source : (listFiles.get(name) ?? []);
+    // What a file holds is data, and stands for itself.
+    const list: Json = isList(source)
+      ? source.map((item, index) => literal(item, [...path, index], report))
+      : (listFiles.get(name) ?? []);
     if (!isScalarList(list))
       report.error(
         'mixed_list',
@@ -105,7 +109,7 @@ function readValues(
       report.error('duplicate_name', path, `'${name}' is a list already`, 'lists and values share their names', 'key');
     if (typeof source !== 'object' || isList(source)) {
       if (isList(source) && !isScalarList(source)) report.error('mixed_list', path, `The value '${name}' mixes types`);
-      rights.set(name, { kind: 'literal', value: source });
+      rights.set(name, { kind: 'literal', value: literal(source, path, report) });
       continue;
     }
     const by = parseFactPath(source.by, 'rule');
@@ -125,8 +129,8 @@ function readValues(
     const table: ValueTable = {
       id: `${file.name}/${name}`,
       by,
-      of: new Map(Object.entries(source.of)),
-      otherwise: source.else,
+      of: new Map(Object.entries(source.of).map(([key, value]) => [key, literal(value, [...path, 'of', key], report)])),
+      otherwise: literal(source.else, [...path, 'else'], report),
     };
     checkTable(table, path, report);
     rights.set(name, { kind: 'value', table });

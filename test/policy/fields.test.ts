@@ -34,6 +34,12 @@ describe('match', () => {
     ['agents.team', '{ agents: { team: [support] } }', {}, { agent: { ...BOT, team: 'sales' } }],
     ['agents.owner', '{ agents: { owner: [maria] } }', {}, { agent: { ...BOT, owner: 'tom' } }],
     ['agents.roles', '{ agents: { roles: [x, refunder] } }', {}, { agent: { ...BOT, roles: [] } }],
+    [
+      'agents.<attribute>, $$',
+      '{ agents: { tenant: [$$x] } }',
+      { agent: { ...BOT, attributes: { tenant: '$x' } } },
+      {},
+    ],
     ['agents.<attribute>', '{ agents: { trust: [2, 3] } }', {}, { agent: { ...BOT, attributes: { trust: 1 } } }],
     ['keys.kind', '{ keys: { kind: [agent] } }', {}, { key: { ...call().key, kind: 'account' } }],
     ['keys.profile', '{ keys: { profile: [auditor] } }', { key: { ...call().key, profile: 'auditor' } }, {}],
@@ -100,6 +106,8 @@ describe('operators', () => {
     ['{ eq: { fact: agent.attributes.trust } }', 2, 3],
     ['{ in: { fact: agent.roles } }', 'refunder', 'admin'],
     ['{ eq: $$x }', '$x', 'x'],
+    ['{ in: [$$x, y] }', '$x', 'x'],
+    ['{ equals: { b: $$x } }', { b: '$x' }, { b: 'x' }],
     ['{ greaterThan: 5 }', 6, 5],
   ];
   test.each(cases)('params.x: %s', (operator, holding, failing) => {
