@@ -97,7 +97,8 @@ function typeOf(schema: JsonObject): string {
   if (type === 'array') return isJsonObject(schema['items']) ? `list of ${typeOf(schema['items'])}` : 'list';
   if (type === 'object') return 'mapping';
   const expected = text(schema['x-expected']);
-  if (schema['x-duration'] !== undefined) return bounded('duration', schema['x-duration']);
+  if (schema['x-duration'] !== undefined)
+    return bounded('duration', schema['x-duration']) + (/, or \w+$/.exec(expected)?.[0] ?? '');
   if (schema['x-size'] !== undefined) return bounded('size', schema['x-size']);
   if (type === 'integer') return `integer, ${Number(schema['minimum'])} to ${Number(schema['maximum'])}`;
   if (type === 'boolean') return '`true`, `false`';

@@ -10,8 +10,6 @@ import { resolveTools } from './resolve-tools.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
-const HOUR_MS = 3_600_000;
-
 /** Headers that belong to the connection, not to a credential. */
 const NO_CREDENTIAL =
   /^(host|content-length|content-type|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|svc-.*)$/;
@@ -104,15 +102,7 @@ function resolveRetention(file: GatewayFile, judge: Judge): Configuration['reten
   const { retention } = file;
   const keysMs = retention.keys === 'forever' ? null : milliseconds(retention.keys);
   const effectsMs = milliseconds(retention.effects);
-  if (keysMs !== null && keysMs < HOUR_MS)
-    judge.error(
-      'out_of_range',
-      retention,
-      ['keys'],
-      'retention.keys has to be at least 1h',
-      'a key that is forgotten can run again',
-    );
-  else if (keysMs !== null && keysMs < effectsMs)
+  if (keysMs !== null && keysMs < effectsMs)
     judge.error(
       'retention_order',
       retention,

@@ -44,10 +44,11 @@ function duration(description: string, bounds: { min: string; max: string }, byD
   });
 }
 
-function durationOr(word: string, description: string, byDefault: string) {
+function durationOr(word: string, description: string, bounds: { min: string; max: string }, byDefault: string) {
   return Type.String({
     pattern: `${DURATION_PATTERN}|^${word}$`,
     'x-expected': `a duration such as 30d, or ${word}`,
+    'x-duration': bounds,
     description,
     default: byDefault,
   });
@@ -166,7 +167,12 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
 });
 
 const retention = section('retention', 'How long things are kept. Effects that are not settled are never removed.', {
-  keys: durationOr('forever', 'Idempotency keys and receipts.', '365d'),
+  keys: durationOr(
+    'forever',
+    'Idempotency keys and receipts. A key that is forgotten can run again.',
+    { min: '1h', max: '36500d' },
+    '365d',
+  ),
   effects: duration('Whole records of settled effects.', { min: '1h', max: '36500d' }, '30d'),
   denials: duration('Records of calls that were refused.', { min: '1h', max: '36500d' }, '7d'),
 });
@@ -198,7 +204,7 @@ const roles = Type.Record(
 );
 
 const kindExpiry = (kind: string) =>
-  durationOr('never', `How long new ${kind} keys are valid when nobody says.`, 'never');
+  durationOr('never', `How long new ${kind} keys are valid when nobody says.`, { min: '1s', max: '3650d' }, 'never');
 
 const profile = record('a profile', 'A set of rights that keys can be made with.', {
   name: text(slug, slugWords, 'Name of the profile.'),
@@ -470,7 +476,11 @@ export const GATEWAY_FILE = Type.Object(
     resolve,
     secrets,
     receipts: section('receipts', 'Signed receipts.', {
-      keys: Type.Optional(path('Folder of the signing keys, made on the first start. Default: keys under store.path.')),
+      keys: Type.Optional(
+        path(
+          'Folder of the signing keys, made on the first start. Default: keys under store.path, or beside store.journal.',
+        ),
+      ),
       issuer: Type.Optional(
         text('^[\\u0021-\\u007e]+$', 'a URI', 'Issuer in receipts. Default: urn:svc-gateway:<install id>.'),
       ),

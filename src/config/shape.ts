@@ -52,10 +52,11 @@ interface Bounds {
   readonly max: string;
 }
 
-/** Text that does not parse is the pattern's fault, not the bounds'. */
+/** Text of another form is the pattern's fault, not the bounds'; a number that is too large to be read is theirs. */
 function isWithin(text: string, bounds: Bounds, parse: (text: string) => number | null): boolean {
   const value = parse(text);
-  return value === null || (value >= (parse(bounds.min) ?? 0) && value <= (parse(bounds.max) ?? Infinity));
+  if (value === null) return !/^[0-9]/.test(text);
+  return value >= (parse(bounds.min) ?? 0) && value <= (parse(bounds.max) ?? Infinity);
 }
 
 /**
