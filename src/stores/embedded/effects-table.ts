@@ -2,6 +2,7 @@ import { decisionOf } from '../../effects/effect-decision.ts';
 import type { EffectRecord, Lease, Tombstone } from '../../effects/effect.ts';
 import type { Binding, EffectWrite } from '../../effects/plan.ts';
 import type { AdmitRequest, EffectFilter, Page } from '../../effects/store.ts';
+import { passingMap } from '../passing-map.ts';
 import type { SqlDatabase, SqlRow } from './driver.ts';
 import { columnText, decode, integer } from './document.ts';
 import {
@@ -117,12 +118,12 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
   const expired = database.prepare('SELECT n FROM lives WHERE state = ? AND at < ? ORDER BY at LIMIT ?');
   const removeRow = database.prepare('DELETE FROM effects WHERE n = ?');
 
-  const executing = new Map<string, Placed>();
+  const executing = passingMap<string, Placed>();
   /** Attempts that this transaction began and ended: written at its end, all at once. */
-  const started = new Map<number, Lease>();
-  const ended = new Set<number>();
+  let started = new Map<number, Lease>();
+  let ended = new Set<number>();
   /** What this step has looked at or written, by effect id. */
-  const seen = new Map<string, Seen>();
+  const seen = passingMap<string, Seen>();
   /** A key that this step has found bound to nothing. */
   let free: string | null = null;
   let expected: ExpectedText | null = null;
@@ -213,8 +214,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     if (ended.size > 0) end.run(JSON.stringify([...ended]));
     if (started.size > 0)
       start.run(JSON.stringify(Array.from(started, ([n, { leaseEnd, admittedAt }]) => [n, leaseEnd, admittedAt])));
-    ended.clear();
-    started.clear();
+    ended = new Set();
+    started = new Map();
   }
 
   /** Where its events are stays known. */
@@ -311,8 +312,8 @@ export function openEffectsTable(database: SqlDatabase): EffectsTable {
     },
     forget() {
       executing.clear();
-      started.clear();
-      ended.clear();
+      started = new Map();
+      ended = new Set();
       seen.clear();
     },
   };

@@ -1,5 +1,7 @@
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
 import { type Booted, bootStore, rollback } from './boot.ts';
+import { join } from 'node:path';
 import type { StoreClock } from './clock.ts';
 import {
   loadDriver,
@@ -68,31 +70,36 @@ interface OpenState {
   readonly session: Session;
   readonly clock: StoreClock;
   readonly dataVersion: SqlStatement;
+  readonly journal: SyncBehind;
   seenVersion: unknown;
+  /** Commits that are durable, and those of the mark. */
+  durableCommits: number;
   markedCommits: number;
 }
 
 type State = OpenState | { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
+
+/** SQLite's journal beside the file of the store. */
+const JOURNAL = 'store.db-wal';
 
 /** A step failed after it had written: the transaction cannot be kept. */
 class TornStep extends Error {}
 
 /**
  * Opens the store and runs jobs on it with group commit: all jobs of a turn of the event loop, and all that arrive
- * while a commit runs, share one transaction. Rejects with {@link StoreUnavailable} when the store cannot be opened.
+ * while a commit runs, share one transaction, and all transactions that are committed while the disk works share its
+ * next sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
 export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
   const { path } = options;
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
-  let booted: Booted;
   try {
-    booted = bootStore(path, open, options.clock);
+    return runEngine(options, listener, open, lock, bootStore(path, open, options.clock));
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
   }
-  return runEngine(options, listener, open, lock, booted);
 }
 
 async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
@@ -133,8 +140,24 @@ function runEngine(
     health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
-    const markedCommits = session.meta.get().commits;
-    return { kind: 'open', database, session, clock, dataVersion, seenVersion, markedCommits };
+    const { commits } = session.meta.get();
+    const journal = followJournal(database);
+    const marks = { durableCommits: commits, markedCommits: commits };
+    return { kind: 'open', database, session, clock, dataVersion, journal, seenVersion, ...marks };
+  }
+
+  /** From here on commits do not wait for the disk, and answers do. */
+  function followJournal(database: SqlDatabase): SyncBehind {
+    try {
+      const journal = syncBehind(join(path, JOURNAL), listener.onBatch, (error) => {
+        if (state.kind === 'open' && state.journal === journal) breakDown(state, [], error);
+      });
+      database.prepare('PRAGMA synchronous = NORMAL').all();
+      return journal;
+    } catch (error) {
+      database.close();
+      throw error;
+    }
   }
 
   function schedule(): void {
@@ -148,9 +171,13 @@ function runEngine(
     const jobs = queue.slice(0, MAX_BATCH);
     queue = queue.slice(MAX_BATCH);
     if (queue.length > 0) schedule();
-    if (state.kind === 'open') commit(state, jobs);
-    else refuse(jobs, state);
-    listener.onBatch();
+    if (state.kind !== 'open') {
+      refuse(jobs, state);
+      listener.onBatch();
+      return;
+    }
+    commit(state, jobs);
+    if (state.kind === 'open' && !state.journal.pending()) listener.onBatch();
   }
 
   function refuse(jobs: readonly Job[], at: Exclude<State, OpenState>): void {
@@ -160,8 +187,9 @@ function runEngine(
 
   function commit(store: OpenState, jobs: readonly Job[]): void {
     const failures = new Map<Job, Error>();
+    let commits = 0;
     try {
-      transact(store, () => {
+      commits = transact(store, () => {
         for (const job of jobs) attempt(store.session, job, failures);
       });
     } catch (error) {
@@ -169,15 +197,44 @@ function runEngine(
       else commitSingly(store, jobs);
       return;
     }
-    publish(store);
-    for (const job of jobs) {
-      const failure = failures.get(job);
-      if (failure === undefined) job.done();
-      else job.failed(failure);
-    }
+    answerWhenDurable(store, commits, jobs, failures);
   }
 
-  function transact(store: OpenState, work: () => void): void {
+  /** What changed nothing waits as well: it may have read what is not durable yet. */
+  function answerWhenDurable(
+    store: OpenState,
+    commits: number,
+    jobs: readonly Job[],
+    failures: ReadonlyMap<Job, Error>,
+  ): void {
+    const { session, journal } = store;
+    const { keys, pauses } = session.changes;
+    const changedKeys = [...keys];
+    const changedPauses = [...pauses];
+    if (changedKeys.length > 0) keys.clear();
+    if (changedPauses.length > 0) pauses.clear();
+    const transaction: Committed = {
+      answer() {
+        store.durableCommits = commits;
+        if (changedKeys.length > 0) listener.onKeysChanged(changedKeys);
+        for (const workspace of changedPauses) listener.onPausesChanged(workspace);
+        for (const job of jobs) {
+          const failure = failures.get(job);
+          if (failure === undefined) job.done();
+          else job.failed(failure);
+        }
+      },
+      fail(error) {
+        const why = new StoreUnavailable(describe(path, error));
+        for (const job of jobs) job.failed(failures.get(job) ?? why);
+      },
+    };
+    if (commits === store.durableCommits && !journal.pending()) transaction.answer();
+    else journal.add(transaction);
+  }
+
+  /** @returns how many transactions the store has written */
+  function transact(store: OpenState, work: () => void): number {
     const { database, session } = store;
     database.exec('BEGIN IMMEDIATE');
     try {
@@ -187,7 +244,9 @@ function runEngine(
       session.beginAt(lastNow);
       work();
       if (session.writes() !== before) session.flush();
+      const { commits } = session.meta.get();
       database.exec('COMMIT');
+      return commits;
     } catch (error) {
       session.forget();
       rollback(database);
@@ -209,19 +268,19 @@ function runEngine(
 
   /** After a torn step: each job in a transaction of its own, so that only the faulty one fails. */
   function commitSingly(store: OpenState, jobs: readonly Job[]): void {
+    const failures = new Map<Job, Error>();
     for (const [index, job] of jobs.entries()) {
+      let commits = store.durableCommits;
       try {
-        transact(store, () => job.run(store.session));
+        commits = transact(store, () => job.run(store.session));
       } catch (error) {
         if (storageFailure(error) !== null) {
           breakDown(store, jobs.slice(index), error);
           return;
         }
-        job.failed(asError(error));
-        continue;
+        failures.set(job, asError(error));
       }
-      publish(store);
-      job.done();
+      answerWhenDurable(store, commits, [job], failures);
     }
   }
 
@@ -234,17 +293,12 @@ function runEngine(
     listener.onKeysChanged(null);
   }
 
-  function publish({ session }: OpenState): void {
-    const { keys, pauses } = session.changes;
-    if (keys.size > 0) listener.onKeysChanged([...keys]);
-    for (const workspace of pauses) listener.onPausesChanged(workspace);
-    keys.clear();
-    pauses.clear();
-  }
-
   /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
   function breakDown(store: OpenState, jobs: readonly Job[], error: unknown): void {
     const why = describe(path, error);
+    // What is committed stays so: it is answered by what its own sync says.
+    store.journal.finish();
+    store.journal.close();
     try {
       store.database.close();
     } catch {
@@ -252,6 +306,7 @@ function runEngine(
     }
     fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
+    listener.onBatch();
     reopenAfter(REOPEN_FIRST_MS);
   }
 
@@ -289,9 +344,9 @@ function runEngine(
   }
 
   function mark(store: OpenState): void {
-    const { epoch, commits } = store.session.meta.get();
+    const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
-    writeInstallMark(path, { installId, epoch, commits });
+    writeInstallMark(path, { installId, epoch: health.epoch, commits });
     store.markedCommits = commits;
   }
 
@@ -312,6 +367,8 @@ function runEngine(
       clearInterval(watcher);
       if (reopenTimer !== null) clearTimeout(reopenTimer);
       if (state.kind === 'open') {
+        state.journal.finish();
+        state.journal.close();
         try {
           mark(state);
           // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.

@@ -60,7 +60,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
   const next = new Map<string, number>();
   /** Rows of this transaction, and of each workspace the one that grows. */
   let rows: OpenRow[] = [];
-  const growing = new Map<string, OpenRow>();
+  let growing = new Map<string, OpenRow>();
   let highestRow: number | null = null;
 
   function nextSeq(workspace: string): number {
@@ -76,7 +76,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
     for (const { n, workspace, epoch, seq, size, at, steps } of rows)
       insert.run(n, columnText(workspace), epoch, seq, size, at, `[${steps.join(',')}]`);
     rows = [];
-    growing.clear();
+    growing = new Map();
   }
 
   return {
@@ -130,7 +130,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
     flush,
     forget() {
       next.clear();
-      growing.clear();
+      growing = new Map();
       rows = [];
       highestRow = null;
     },

@@ -34,7 +34,7 @@ interface Tally {
   pruned: number;
   /** Slots below are still on disk though pruned. */
   stalePruned: boolean;
-  readonly pendingSlots: Map<number, number>;
+  pendingSlots: Map<number, number>;
 }
 
 /** How many rows of a budget count something, and when that has to be counted again. */
@@ -110,7 +110,7 @@ export function openTalliesTable(database: SqlDatabase): TalliesTable {
   const removeSlots = database.prepare('DELETE FROM slots WHERE tally = ?');
 
   const cache = new Map<string, Tally>();
-  const changed = new Set<Tally>();
+  let changed = new Set<Tally>();
   const counts = new Map<string, RowCount>();
 
   function fromRow(row: SqlRow, name: string): Tally {
@@ -241,10 +241,10 @@ export function openTalliesTable(database: SqlDatabase): TalliesTable {
       }
       if (tally.stalePruned) dropSlots.run(tally.n, tally.pruned);
       for (const [slot, amount] of tally.pendingSlots) addSlot.run(tally.n, slot, amount);
-      tally.pendingSlots.clear();
+      tally.pendingSlots = new Map();
       tally.stalePruned = false;
     }
-    changed.clear();
+    changed = new Set();
     if (cache.size > CACHED_ROWS) cache.clear();
     if (counts.size > CACHED_ROWS) counts.clear();
   }
@@ -320,7 +320,7 @@ export function openTalliesTable(database: SqlDatabase): TalliesTable {
     },
     forget() {
       cache.clear();
-      changed.clear();
+      changed = new Set();
       counts.clear();
     },
   };

@@ -14,6 +14,7 @@ import {
   type ToGateway,
   type ToStore,
 } from './channel.ts';
+import { passingMap } from '../passing-map.ts';
 import { createStoreClock, type StoreClock } from './clock.ts';
 import type { Runner, RunnerListener } from './in-process.ts';
 import type { OperationName, Operations } from './operations.ts';
@@ -42,8 +43,8 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   const entry = workerEntry();
   if (entry === null || availableParallelism() < 2) return null;
 
-  const waiting = new Map<number, Waiting>();
-  const known = new Map<string, EffectRecord>();
+  const waiting = passingMap<number, Waiting>();
+  const known = passingMap<string, EffectRecord>();
   let outgoing: string[] = [];
   let outgoingCalls = 0;
   let lastId = 0;
@@ -79,7 +80,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
     }
     known.set(effect.id, effect);
     if (known.size <= KNOWN_CALLS) return;
-    for (const oldest of known.keys()) {
+    for (const [oldest] of known) {
       known.delete(oldest);
       return;
     }

@@ -1,0 +1,142 @@
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+
+type Done = (error: Error | null) => void;
+
+/** Syncs that were asked for and have not returned; the disk is as slow, or as broken, as a test says. */
+const disk = vi.hoisted(() => ({ held: null as (() => void)[] | null, fault: null as Error | null, syncs: 0 }));
+
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof import('node:fs')>();
+  return {
+    ...real,
+    fdatasync(descriptor: number, done: Done) {
+      disk.syncs += 1;
+      const go = (): void => {
+        if (disk.fault === null) real.fdatasync(descriptor, done);
+        else done(disk.fault);
+      };
+      if (disk.held === null) go();
+      else disk.held.push(go);
+    },
+  };
+});
+
+let path = '';
+let store: EffectStore;
+
+beforeEach(async () => {
+  disk.held = null;
+  disk.fault = null;
+  path = storeFolder();
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, worker: 'never' });
+});
+afterEach(async () => {
+  release();
+  await store.close();
+  rmSync(path, { recursive: true });
+});
+
+function hold(): void {
+  disk.held = [];
+}
+
+function release(): void {
+  const held = disk.held ?? [];
+  disk.held = null;
+  for (const go of held) go();
+}
+
+/** Whether a promise has come to anything after many turns of the event loop. */
+async function isAnswered(promise: Promise<unknown>): Promise<boolean> {
+  let answered = false;
+  const note = (): void => {
+    answered = true;
+  };
+  promise.then(note, note);
+  for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  return answered;
+}
+
+describe('no answer leaves before the disk has it', () => {
+  it('an admission, and a settlement', async () => {
+    hold();
+    const admission = dispatched(store);
+    expect(await isAnswered(admission)).toBe(false);
+    release();
+    const { effect } = await admission;
+    hold();
+    const settlement = store.settle(settleRequest(effect, committed()));
+    expect(await isAnswered(settlement)).toBe(false);
+    release();
+    expect(await settlement).toMatchObject({ kind: 'settled' });
+  });
+
+  it('what has only looked at it waits as well, and what looks at nothing new does not', async () => {
+    const { effect } = await dispatched(store);
+    hold();
+    expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'executing' } });
+    const settlement = store.settle(settleRequest(effect, committed()));
+    const look = store.effect(WORKSPACE, effect.id);
+    expect(await isAnswered(settlement)).toBe(false);
+    const later = store.receipt(WORKSPACE, effect.id);
+    expect([await isAnswered(look), await isAnswered(later)]).toEqual([false, false]);
+    release();
+    expect(await look).toMatchObject({ life: { state: 'committed' } });
+    expect(await later).not.toBeNull();
+  });
+
+  it('what is committed while the disk works waits for the next sync, all of it for one', async () => {
+    hold();
+    const first = dispatched(store);
+    expect(await isAnswered(first)).toBe(false);
+    const next = [dispatched(store), dispatched(store)];
+    expect(await isAnswered(Promise.race(next))).toBe(false);
+    const later = dispatched(store);
+    expect(await isAnswered(later)).toBe(false);
+    const before = disk.syncs;
+    // The first sync returns; the one that it makes room for is held again.
+    const held = disk.held?.splice(0) ?? [];
+    for (const go of held) go();
+    await first;
+    await vi.waitFor(() => expect(disk.syncs).toBe(before + 1));
+    expect(await isAnswered(Promise.race([...next, later]))).toBe(false);
+    release();
+    await Promise.all([...next, later]);
+    expect(disk.syncs).toBe(before + 1);
+  });
+});
+
+describe('a disk that fails to sync', () => {
+  it('makes every step that waited for it fail, and is asked again as after a crash', async () => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'early' });
+    hold();
+    const covered = store.admit(admitRequest({ idempotencyKey: 'covered' }));
+    expect(await isAnswered(covered)).toBe(false);
+    const behind = store.settle(settleRequest(effect, committed()));
+    expect(await isAnswered(behind)).toBe(false);
+    disk.fault = Object.assign(new Error('input/output error'), { code: 'EIO' });
+    release();
+    await expect(covered).rejects.toBeInstanceOf(StoreUnavailable);
+    await expect(behind).rejects.toThrow('cannot be used: input/output error');
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_unavailable' } });
+    disk.fault = null;
+    await vi.waitFor(() => expect(store.health().ready).toBe(true), { timeout: 10_000 });
+    // Whether it is on the disk nobody knew; it was never sent, and is never sent again by itself.
+    const again = await store.admit(admitRequest({ idempotencyKey: 'covered' }));
+    expect(again.kind === 'existing' ? again.effect.life.state : again.kind).toMatch(/^(?:unknown|dispatch)$/);
+  });
+});
+
+it('closing waits for the disk', async () => {
+  hold();
+  const admission = dispatched(store);
+  expect(await isAnswered(admission)).toBe(false);
+  await store.close();
+  expect((await admission).effect.life.state).toBe('executing');
+});
