@@ -42,11 +42,13 @@ export function resolveTools(
     const upstream = upstreams.find(({ id }) => id === entry.upstream);
     const schema = entry.params_schema ?? null;
     const params = schema === null ? null : paramsOf(ajv, entry, schema, judge);
-    const request = resolveRequest(entry, 'request', entry.request, params, judge);
+    const taken = new Map<string, string>();
+    if (upstream?.credentials) taken.set(upstream.credentials.header, 'the credentials of the upstream');
+    const state = resolveState(entry, params, taken, judge);
+    const idempotent = resolveIdempotent(entry, taken, judge);
+    const request = resolveRequest(entry, 'request', entry.request, params, taken, judge);
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
     checkTarget(entry, params, judge);
-    const idempotent = resolveIdempotent(entry, judge);
-    const state = resolveState(entry, params, judge);
     if (upstream === undefined) continue;
     tools.push({
       name: entry.name,
@@ -185,11 +187,13 @@ function createAjv(): Ajv2020 {
   return ajv;
 }
 
+/** @param taken headers that the gateway itself sets, with what they carry: it would overwrite a param there */
 function resolveRequest(
   entry: ToolEntry,
   field: 'request' | 'state',
   request: RequestEntry,
   params: Params | null,
+  taken: ReadonlyMap<string, string>,
   judge: Judge,
 ): RequestTemplate {
   const seen = new Map<string, string>();
@@ -236,6 +240,9 @@ function resolveRequest(
       judge.error('forbidden_header', request, steps, `A param cannot be sent as the header '${header}'`);
     if (Object.values(headers).includes(header))
       judge.error('header_twice', request, steps, `Two params are sent as the header '${header}'`);
+    const other = taken.get(header);
+    if (other !== undefined)
+      judge.error('header_twice', request, steps, `The header '${header}' carries ${other}, and no param`);
     headers[name] = header;
   }
   if (Array.isArray(request.body))
@@ -318,9 +325,20 @@ function checkTarget(entry: ToolEntry, params: Params | null, judge: Judge): voi
   }
 }
 
-function resolveIdempotent(entry: ToolEntry, judge: Judge): UpstreamIdempotency {
+/** @param taken gets the header of the key */
+function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: Judge): UpstreamIdempotency {
   if (entry.idempotent === false) return { kind: 'none' };
   const header = entry.idempotent.header.toLowerCase();
+  const other = taken.get(header);
+  // Overwritten, the key would not arrive, and a repeat that counts on it would run again.
+  if (other !== undefined)
+    judge.error(
+      'header_twice',
+      entry,
+      ['idempotent', 'header'],
+      `The header '${header}' carries ${other}, and no idempotency key`,
+    );
+  else taken.set(header, 'the idempotency key');
   if (FORBIDDEN_HEADERS.test(header))
     judge.error(
       'forbidden_header',
@@ -351,10 +369,15 @@ function resolveOutcomes(entry: ToolEntry, judge: Judge): OutcomeMap {
   return { committed: outcomes.committed, failed: outcomes.failed, unknown: outcomes.unknown, body: outcomes.body };
 }
 
-function resolveState(entry: ToolEntry, params: Params | null, judge: Judge): RequestTemplate | null {
+function resolveState(
+  entry: ToolEntry,
+  params: Params | null,
+  taken: ReadonlyMap<string, string>,
+  judge: Judge,
+): RequestTemplate | null {
   if (entry.state === undefined) return null;
   const { request } = entry.state;
   if (request.method !== 'GET')
     judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
-  return resolveRequest(entry, 'state', request, params, judge);
+  return resolveRequest(entry, 'state', request, params, taken, judge);
 }
