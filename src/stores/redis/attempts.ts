@@ -1,4 +1,5 @@
 import type { EffectRecord } from '../../effects/effect.ts';
+import { passingMap } from '../passing-map.ts';
 
 /** Attempts that are remembered at most; of one that is not, the store sends the documents again. */
 const REMEMBERED = 10_000;
@@ -14,12 +15,12 @@ export interface Attempts {
 }
 
 export function createAttempts(): Attempts {
-  const open = new Map<string, EffectRecord>();
+  const open = passingMap<string, EffectRecord>();
   return {
     admitted(effect) {
       if (effect.life.state !== 'executing') return;
-      const [oldest] = open.size >= REMEMBERED ? open.keys() : [];
-      if (oldest !== undefined) open.delete(oldest);
+      const [oldest] = open.size >= REMEMBERED ? open : [];
+      if (oldest !== undefined) open.delete(oldest[0]);
       open.set(effect.life.lease.fence.nonce, effect);
     },
     take(nonce) {

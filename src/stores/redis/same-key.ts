@@ -1,4 +1,5 @@
 import type { Admission, AdmitRequest } from '../../effects/store.ts';
+import { passingMap } from '../passing-map.ts';
 
 /** What an admission came to, and whether it wrote anything. */
 export interface Answered {
@@ -22,7 +23,7 @@ export function createKeyQueues(
   ask: (request: AdmitRequest) => Promise<Answered>,
   shared: (request: AdmitRequest, admission: Admission) => void,
 ): (request: AdmitRequest) => Promise<Admission> {
-  const queues = new Map<string, Waiting[]>();
+  const queues = passingMap<string, Waiting[]>();
 
   async function drain(name: string, queue: Waiting[]): Promise<void> {
     for (let head = queue.shift(); head !== undefined; head = queue.shift()) {
