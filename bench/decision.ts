@@ -82,7 +82,13 @@ function ruleSet(count: number): CompiledPolicies {
         : `{ id: r${index}, effect: deny, match: { tools: [payments.refund, payments.create] }, when: { params.customer: customer-${index}, params.amount: { gt: ${index} } } }`,
     );
   const text = `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: bench\nrules:\n${rules.map((rule) => `  - ${rule}\n`).join('')}`;
-  const surroundings = { tools: TOOLS, upstreams: ['payments'], pools: new Map<string, number>(), roles: [] };
+  const surroundings = {
+    tools: TOOLS,
+    upstreams: ['payments'],
+    pools: new Map<string, number>(),
+    roles: [],
+    rolesOf: new Map<string, string[]>(),
+  };
   return compilePolicies([{ file: 'bench.yaml', text, lists: new Map() }], surroundings).set;
 }
 

@@ -1,3 +1,4 @@
+import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { checkConfiguration, loadConfiguration } from '../config/load.ts';
 import type { Configuration } from '../config/configuration.ts';
 import { type Finding, InvalidFiles } from '../diagnostics/finding.ts';
@@ -27,14 +28,8 @@ export async function checkFiles(
   if (report.exit !== 0) return { ...report, configuration: null };
   const { configuration } = await loadConfiguration(file, options);
   try {
-    const { set, warnings } = await loadPolicySets({
-      paths: configuration.policies.paths,
-      tools: configuration.tools,
-      upstreams: configuration.upstreams.map(({ id }) => id),
-      pools: new Map(configuration.pools.map(({ id, units }) => [id, units])),
-      roles: configuration.roles,
-    });
-    const shown = warnings.length === 0 ? '' : renderFindings(warnings, new Map(), options);
+    const { set, warnings, sources } = await loadPolicySets(surroundingsOfPolicies(configuration));
+    const shown = warnings.length === 0 ? '' : renderFindings(warnings, sources, options);
     const summary = `policies hold: ${set.rules.length} ${set.rules.length === 1 ? 'rule' : 'rules'}${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
     return {
       exit: 0,

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { InvalidFiles } from '../diagnostics/finding.ts';
 import type { Configuration } from '../config/configuration.ts';
+import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { contentOf } from '../config/watch.ts';
 import type { EffectStore } from '../effects/store.ts';
@@ -60,21 +61,15 @@ export async function readTogether(
  */
 export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
   const { configuration, warnings, files } = await loadConfiguration(configFile, { environment });
-  const pools = new Map(configuration.pools.map(({ id, units }) => [id, units]));
-  const loaded = await loadPolicySets({
-    paths: configuration.policies.paths,
-    tools: configuration.tools,
-    upstreams: configuration.upstreams.map(({ id }) => id),
-    pools,
-    roles: configuration.roles,
-  });
+  const surroundings = surroundingsOfPolicies(configuration);
+  const loaded = await loadPolicySets(surroundings);
   proveDenial(loaded.set);
   const all = [...files, ...loaded.files];
   return {
     configuration,
     policies: loaded.set,
     catalog: createCatalog(configuration.tools),
-    pools,
+    pools: surroundings.pools,
     upstreamEnv: new Map(configuration.upstreams.flatMap(({ id, env }) => (env === null ? [] : [[id, env] as const]))),
     files: all,
     content: contentOf(all),

@@ -12,7 +12,7 @@ import type { Bucketing, CompiledApproval, CompiledBudget, CompiledObligation, C
 import type { Reporter } from './reporter.ts';
 import type { ApprovalSource, BudgetSource, ObligationSource } from './schema.ts';
 import { constantText, parseTemplate } from './template.ts';
-import { calendarWindow, parseDuration, rollingWindow } from './windows.ts';
+import { calendarWindow, readDuration, rollingWindow } from './windows.ts';
 
 const DEFAULT_EXPIRES = '24h';
 const DEFAULT_SUMMARY = '${agent.id} asks to call ${tool.name} on ${target}';
@@ -43,9 +43,9 @@ export function compileBudget(options: {
   }
   const by = bucketing(source.by ?? [], [...path, 'by'], report);
   const limit = countOf(source.limit, 0, [...path, 'limit'], names, report);
-  if (by === null || limit === null) return null;
+  const ms = rolling === undefined ? 0 : readDuration(rolling, [...path, 'rolling'], report);
+  if (by === null || limit === null || ms === null) return null;
   const id = `${set}/${name}`;
-  const ms = rolling === undefined ? 0 : parseDuration(rolling);
   const windowAt = per === undefined ? rollingWindow(ms) : calendarWindow(per, zone);
   const window = per === undefined ? `rolling ${ms}` : `${per} ${zone}`;
   return {
@@ -127,8 +127,9 @@ export function compileObligation(
     const { by, limit, per } = source.rate_limit;
     const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], report);
     const count = countOf(limit, 1, [...path, 'rate_limit', 'limit'], names, report);
-    if (rows === null || count === null) return null;
-    return { kind: 'rate_limit', id: rateId, by: rows, windowMs: rateWindow(per), limit: count };
+    const windowMs = rateWindow(per, [...path, 'rate_limit', 'per'], report);
+    if (rows === null || count === null || windowMs === null) return null;
+    return { kind: 'rate_limit', id: rateId, by: rows, windowMs, limit: count };
   }
   if (source.claim !== undefined) {
     const on = parseTemplate(source.claim.on, [...path, 'claim', 'on'], report);
@@ -137,7 +138,7 @@ export function compileObligation(
   return source.reserve === undefined ? null : compileReserve(source.reserve, [...path, 'reserve'], context);
 }
 
-function rateWindow(per: string): number {
+function rateWindow(per: string, path: DataPath, report: Reporter): number | null {
   switch (per) {
     case 'minute':
       return 60_000;
@@ -146,7 +147,7 @@ function rateWindow(per: string): number {
     case 'day':
       return 86_400_000;
     default:
-      return parseDuration(per);
+      return readDuration(per, path, report);
   }
 }
 
@@ -230,21 +231,52 @@ export function compileApproval(
         didYouMean(role, surroundings.roles) ?? "give it to a user under 'users' in the configuration",
       );
     }
-  if (roles.length === 0 && users.length > 0 && users.length < (source.quorum ?? 1)) {
+  const named = new Set(users);
+  if (roles.length === 0 && named.size < (source.quorum ?? 1)) {
     sound = false;
     report.error(
       'wrong_value',
       [...path, 'quorum'],
-      `A quorum of ${source.quorum} cannot be reached by ${users.length} users`,
+      `A quorum of ${source.quorum} cannot be reached by ${named.size} users`,
     );
   }
+  if (sound) warnOfTooFew(source, path, surroundings.rolesOf, report);
   const summary = parseTemplate(source.summary ?? DEFAULT_SUMMARY, [...path, 'summary'], report);
-  if (!sound || summary === null) return null;
+  const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
+  if (!sound || summary === null || expiresMs === null) return null;
   return {
     approvers: { roles, users },
     quorum: source.quorum ?? 1,
-    expiresMs: parseDuration(source.expires ?? DEFAULT_EXPIRES),
+    expiresMs,
     summary,
     hold: source.hold ?? 'own',
   };
+}
+
+/** Nobody holds a declared role, a user is misspelt, or fewer people could approve than have to: the call waits in vain. */
+function warnOfTooFew(
+  { approvers: { roles = [], users = [] }, quorum = 1 }: ApprovalSource,
+  path: DataPath,
+  rolesOf: ReadonlyMap<string, readonly string[]>,
+  report: Reporter,
+): void {
+  for (const [index, user] of users.entries())
+    if (!rolesOf.has(user))
+      report.warning(
+        'unknown_user',
+        [...path, 'approvers', 'users', index],
+        `The configuration names no user '${user}'`,
+        didYouMean(user, rolesOf.keys()) ?? "declare it under 'users'; keys can be made for it all the same",
+      );
+  const able = new Set(users);
+  for (const [user, held] of rolesOf) if (roles.some((role) => held.includes(role))) able.add(user);
+  if (able.size >= quorum) return;
+  const who = able.size === 0 ? 'No user' : `Only ${[...able].join(', ')}`;
+  report.warning(
+    'too_few_approvers',
+    [...path, 'approvers'],
+    `${who} could approve, and ${quorum} ${quorum === 1 ? 'has' : 'have'} to: the call would wait in vain`,
+    "give the role to more users under 'users' in the configuration",
+    'key',
+  );
 }

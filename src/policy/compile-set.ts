@@ -19,6 +19,7 @@ import { isTimeZone, parseInstant } from './windows.ts';
 export interface Surroundings extends Catalogue {
   readonly pools: ReadonlyMap<string, number>;
   readonly roles: readonly string[];
+  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
 /** One set, compiled. Ranks are given when all sets are there. */

@@ -24,13 +24,17 @@ export interface PolicyLoadOptions {
   readonly upstreams: readonly string[];
   /** Units by pool. */
   readonly pools: ReadonlyMap<string, number>;
-  /** Roles that some user holds. */
+  /** Roles that are declared, or held by a user. */
   readonly roles: readonly string[];
+  /** The users of the configuration, with all roles of each. */
+  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
 export interface LoadedPolicies {
   readonly set: CompiledPolicies;
   readonly warnings: readonly Finding[];
+  /** Text of the policy files by name, to show warnings with. */
+  readonly sources: ReadonlyMap<string, string>;
   /** Everything that has to be watched: the paths given, the policy files, the files of lists. */
   readonly files: readonly string[];
 }
@@ -73,7 +77,7 @@ export async function loadPolicySets(options: PolicyLoadOptions): Promise<Loaded
     texts.push({ file, text, lists });
   }
   const { set, warnings } = compilePolicies(texts, options, findings);
-  return { set, warnings, files: [...files] };
+  return { set, warnings, sources: textsByFile(texts), files: [...files] };
 }
 
 function unplaced(code: string, message: string, hint: string | null = null): Finding {
@@ -134,7 +138,8 @@ export function compilePolicies(
   const budgets: BudgetDefinition[] = [];
   const documents: { readonly name: string; readonly form: string }[] = [];
   const homes = new Map<string, string>();
-  const surroundings = { ...catalogueOf(options.tools, options.upstreams), pools: options.pools, roles: options.roles };
+  const { tools, upstreams, pools, roles, rolesOf } = options;
+  const surroundings = { ...catalogueOf(tools, upstreams), pools, roles, rolesOf };
   for (const text of texts) {
     const source = readYamlSource(text.file, text.text);
     findings.push(...source.findings);
@@ -159,8 +164,12 @@ export function compilePolicies(
       severity: 'warning',
     });
   if (findings.some((finding) => finding.severity === 'error'))
-    throw new InvalidFiles(inReadingOrder(findings), new Map(texts.map(({ file, text }) => [file, text])));
+    throw new InvalidFiles(inReadingOrder(findings), textsByFile(texts));
   return { set: assemble(rules, budgets, documents, options.tools), warnings: inReadingOrder(findings) };
+}
+
+function textsByFile(texts: readonly PolicyText[]): ReadonlyMap<string, string> {
+  return new Map(texts.map(({ file, text }) => [file, text]));
 }
 
 function isPolicySet(source: YamlSource, report: Reporter): source is YamlSource & { readonly value: PolicyFile } {

@@ -48,6 +48,7 @@ export function proveDenial(set: CompiledPolicies): void {
     upstreams: [FORBIDDEN.upstream],
     pools: new Map(),
     roles: [],
+    rolesOf: new Map(),
   });
   expectVerdict('an amount within the bound', 'permit', judge(synthetic, { amount: 10 }));
   for (const params of [{ amount: 11 }, { amount: '5' }, { amount: null }, { amount: [5] }, {}])

@@ -1,4 +1,6 @@
+import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { BudgetWindow } from '../effects/verdict.ts';
+import type { Reporter } from './reporter.ts';
 import type { PERIODS } from './schema.ts';
 
 export type Period = (typeof PERIODS)[number];
@@ -9,12 +11,22 @@ export type WindowAt = (now: number) => BudgetWindow;
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const DAY = 86_400_000;
 
-/** Milliseconds of `250ms 5s 15m 4h 30d`; the schema has checked the form. @throws Error on another form */
-export function parseDuration(text: string): number {
+/** A hundred years: dates beyond some thousands of them cannot be written. */
+const LONGEST_DAYS = 36_500;
+
+/**
+ * Milliseconds of `250ms 5s 15m 4h 30d`; the schema has checked the form.
+ * @returns `null` for a time beyond reason (reported)
+ * @throws Error on another form
+ */
+export function readDuration(text: string, path: DataPath, report: Reporter): number | null {
   const found = /^([1-9][0-9]*)(ms|s|m|h|d)$/.exec(text);
   const unit = UNITS[found?.[2] ?? ''];
   if (found === null || unit === undefined) throw new Error(`no duration: ${text}`);
-  return Number(found[1]) * unit;
+  const ms = Number(found[1]) * unit;
+  if (ms <= LONGEST_DAYS * DAY) return ms;
+  report.error('wrong_value', path, `'${text}' is longer than ${LONGEST_DAYS}d`);
+  return null;
 }
 
 /** Whether the runtime knows a time zone by this name. */

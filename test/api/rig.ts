@@ -9,6 +9,7 @@ import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
 import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
 import { createServer } from '../../src/api/server.ts';
+import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { decideApproval } from '../../src/effects/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
@@ -154,14 +155,9 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     version: '0.0.0-test',
     durability: () => store.health().durability,
   });
-  const pools = new Map(configuration.pools.map(({ id, units }) => [id, units]));
-  const { set } = await loadPolicySets({
-    paths: configuration.policies.paths,
-    tools: configuration.tools,
-    upstreams: configuration.upstreams.map(({ id }) => id),
-    pools,
-    roles: configuration.roles,
-  });
+  const surroundings = surroundingsOfPolicies(configuration);
+  const { pools } = surroundings;
+  const { set } = await loadPolicySets(surroundings);
   await store.activatePolicy(set.version, set.budgets);
   const directory = createDirectory(configuration, store);
   await directory.refresh();

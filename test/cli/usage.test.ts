@@ -135,6 +135,16 @@ describe('config check', () => {
     expect(code).toBe(1);
   });
 
+  test('warnings of the policies: 0, with their lines', async () => {
+    const text =
+      'apiVersion: svc-gateway/v1\nkind: PolicySet\nname: p\nrules:\n  - { id: a, effect: allow, match: { tools: [x.y] } }\n';
+    const policy = file('doubtful-policy.yaml', text);
+    const { code, out } = await svc('config', 'check', file('c.yaml', `policies: { paths: ["${policy}"] }\n`));
+    expect(out).toContain(`${policy}:5:`);
+    expect(out).toContain('    5 |   - { id: a, effect: allow, match: { tools: [x.y] } }');
+    expect(code).toBe(0);
+  });
+
   test('a file that is not there: 2', async () => {
     expect((await svc('config', 'check', join(folder, 'absent.yaml'))).code).toBe(2);
   });

@@ -60,7 +60,11 @@ const SURROUNDINGS = {
     ['refund-desk', 4],
     ['desk-eu', 2],
   ]),
-  roles: ['finance-lead', 'oncall'],
+  roles: ['finance-lead', 'oncall', 'nobodys'],
+  rolesOf: new Map([
+    ['ada', ['finance-lead', 'oncall']],
+    ['tom', ['oncall']],
+  ]),
 };
 
 /** The head of a policy file, for texts that show only what a test is about. */

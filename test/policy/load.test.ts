@@ -103,6 +103,26 @@ describe('faults, each at its place', () => {
       '5:89 wrong_value A quorum of 2',
     ],
     [
+      'quorum of one who is named twice',
+      rule('{ id: a, effect: require_approval, approval: { approvers: { users: [ada, ada] }, quorum: 2 } }'),
+      '5:94 wrong_value A quorum of 2 cannot be reached by 1 users',
+    ],
+    [
+      'approval that expires beyond all dates',
+      rule('{ id: a, effect: require_approval, approval: { approvers: { roles: [oncall] }, expires: 999999999d } }'),
+      "5:93 wrong_value '999999999d' is longer than 36500d",
+    ],
+    [
+      'window beyond all dates',
+      `${HEAD}budgets: { b: { unit: x, limit: 5, rolling: 36501d } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:45 wrong_value '36501d' is longer than 36500d",
+    ],
+    [
+      'rate beyond all dates',
+      rule('{ id: a, effect: allow, obligations: [ { rate_limit: { limit: 1, per: 999999999d } } ] }'),
+      "5:75 wrong_value '999999999d' is longer than 36500d",
+    ],
+    [
       'two obligations in one',
       rule('{ id: a, effect: allow, obligations: [ { claim: { on: a }, reserve: { pool: refund-desk } } ] }'),
       '5:44 too_many',
@@ -304,8 +324,34 @@ describe('warnings', () => {
     ['{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }', 'approval_on_allow'],
     ['{ id: a, effect: allow, reason: because }', 'reason_not_shown'],
     ['{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 9 } } ] }', 'never_fits'],
+    [
+      '{ id: a, effect: require_approval, approval: { approvers: { users: [adah] } } }',
+      "unknown_user did you mean 'ada'?",
+    ],
+    [
+      '{ id: a, effect: require_approval, approval: { approvers: { roles: [nobodys] } } }',
+      'too_few_approvers: No user could approve, and 1 has to',
+    ],
+    [
+      '{ id: a, effect: require_approval, approval: { approvers: { roles: [finance-lead] }, quorum: 2 } }',
+      'too_few_approvers: Only ada could approve, and 2 have to',
+    ],
   ])('%s', (line, expected) => {
-    expect(warned(`${HEAD}rules:\n  - ${line}\n`).some((warning) => warning.startsWith(expected))).toBe(true);
+    const { warnings } = compileAll([`${HEAD}rules:\n  - ${line}\n`]);
+    const told = warnings.flatMap(({ code, message, hint }) => [`${code}: ${message}`, `${code} ${hint ?? ''}`]);
+    expect(
+      told.some((warning) => warning.startsWith(expected)),
+      told.join('\n'),
+    ).toBe(true);
+  });
+
+  test('an approval that enough people can give is not warned of', () => {
+    const asks = (approvers: string) =>
+      warned(
+        `${HEAD}rules:\n  - { id: a, effect: require_approval, approval: { approvers: ${approvers}, quorum: 2 } }\n`,
+      );
+    expect(asks('{ roles: [oncall] }')).toEqual([]);
+    expect(asks('{ roles: [finance-lead], users: [tom] }')).toEqual([]);
   });
 
   test('params that the tools of a rule do not declare', () => {
@@ -378,7 +424,14 @@ describe('files', () => {
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
   const load = (...paths: readonly string[]) =>
-    loadPolicySets({ paths, tools: TOOLS, upstreams: ['payments', 'mail'], pools: new Map(), roles: [] });
+    loadPolicySets({
+      paths,
+      tools: TOOLS,
+      upstreams: ['payments', 'mail'],
+      pools: new Map(),
+      roles: [],
+      rolesOf: new Map(),
+    });
 
   test('all files under a folder but tests, hidden ones and other kinds of file', async () => {
     await mkdir(join(folder, 'team'));

@@ -33,9 +33,10 @@ test('the example policies say what their comments say', async () => {
     tool('deploy.start'),
   ];
   const pools = new Map([['deploy-slot', 1]]);
+  const rolesOf = new Map([['maria', ['finance-lead', 'oncall']]]);
   const { set, warnings } = compilePolicies(
     texts.map((text, index) => ({ file: `${index}`, text, lists: new Map() })),
-    { tools, upstreams: ['payments'], pools, roles: ['finance-lead', 'oncall'] },
+    { tools, upstreams: ['payments'], pools, roles: ['finance-lead', 'oncall'], rolesOf },
   );
   expect(warnings).toEqual([]);
   const refund = (amount: number, currency = 'EUR') =>
