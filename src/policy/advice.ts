@@ -2,13 +2,17 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import { type Json, isJsonObject } from '../effects/json.ts';
 import type { Tool } from '../effects/tool.ts';
 import { holds, type Test } from './compiled-condition.ts';
+import { type EngineCondition, isGroup, readOperator } from './engine-form.ts';
 import { declaredParams } from './fact-path.ts';
 import type { CompiledRule } from './policies.ts';
 import type { Reporter } from './reporter.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 import type { PolicyFile } from './schema.ts';
 
-/** Warns of params that tools do not have: a misspelt one makes an allow rule idle and a deny rule deny everything. */
+/**
+ * Warns of params that tools do not have (a misspelt one makes an allow rule idle and a deny rule deny everything), and
+ * of patterns that allow by a part of a text.
+ */
 export function advise(
   rules: readonly CompiledRule[],
   file: PolicyFile,
@@ -18,6 +22,14 @@ export function advise(
   const closed = tools.filter((tool) => isClosed(tool.paramsSchema));
   const places = new Map(file.rules.map(({ id }, index) => [`${file.name}/${id}`, index]));
   for (const rule of rules) {
+    const path = ['rules', places.get(rule.id) ?? 0, 'id'];
+    if (rule.effect === 'allow' && finds(rule.conditions))
+      report.warning(
+        'found_anywhere',
+        path,
+        `'${rule.id}' allows where 'regex_find' finds its pattern anywhere in a text`,
+        'write regex, which the whole text has to match',
+      );
     const needed = neededParams(rule.perCall);
     if (needed.size === 0) continue;
     const own = closed.filter((tool) => holds(rule.perTool, inputOfTool(tool), undefined, rule.unknownIs));
@@ -25,7 +37,6 @@ export function advise(
       const lacking = own.filter((tool) => !declaredParams(tool.paramsSchema).includes(param));
       const [first] = lacking;
       if (first === undefined) continue;
-      const path = ['rules', places.get(rule.id) ?? 0, 'id'];
       const who =
         lacking.length === 1 ? `${first.name} has` : `${first.name} and ${lacking.length - 1} other tools have`;
       const near = didYouMean(param, declaredParams(first.paramsSchema));
@@ -40,6 +51,15 @@ export function advise(
         );
     }
   }
+}
+
+/** Whether a condition may hold because `regex_find` does. */
+function finds(condition: EngineCondition): boolean {
+  if ('all' in condition) return condition.all.some(finds);
+  if ('any' in condition) return condition.any.some(finds);
+  const { name, negated } = readOperator(condition.operator);
+  if (name === 'some' || name === 'every') return isGroup(condition.value) && finds(condition.value);
+  return name === 'regex_find' && !negated;
 }
 
 /** Whether a schema lists all params there can be. */

@@ -5,7 +5,7 @@ import type { BudgetDefinition } from '../effects/store.ts';
 import { valueReader } from './compiled-condition.ts';
 import type { SetContext } from './compile-set.ts';
 import type { Names } from './condition.ts';
-import { isPathFault, parseFactPath, readerOf } from './fact-path.ts';
+import { factType, isPathFault, parseFactPath, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { nearName } from './names.ts';
 import type { Bucketing, CompiledApproval, CompiledBudget, CompiledObligation, CountOf } from './policies.ts';
@@ -65,7 +65,7 @@ function bucketing(texts: readonly string[], path: DataPath, report: Reporter): 
   for (const [index, text] of texts.entries()) {
     const parsed = parseFactPath(text, 'rule');
     if (isPathFault(parsed)) fault(index, parsed.code, parsed.message, parsed.hint);
-    else if (parsed.text === 'agent.roles' || parsed.text === 'tool.tags')
+    else if (factType(parsed) === 'array')
       fault(index, 'wrong_value', `'${parsed.text}' is a list and cannot name a row`);
     else if (facts.some((fact) => fact.text === parsed.text))
       fault(index, 'wrong_value', `'${parsed.text}' stands twice`);

@@ -1,7 +1,7 @@
 import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../effects/json.ts';
 import type { ValueTable } from './condition.ts';
-import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
+import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
 import { isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import {
@@ -91,10 +91,6 @@ function compileParsed(condition: ParsedCondition, symbols: Symbols): Test {
     equality: path.root === 'item' ? null : equality,
     fixed: fixed && isFixedPerTool(path),
   };
-}
-
-function isGroup(value: unknown): value is Extract<EngineCondition, { all: unknown }> {
-  return typeof value === 'object' && value !== null && 'all' in value;
 }
 
 /** A group with nested groups of its own kind taken in. */

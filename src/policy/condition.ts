@@ -1,11 +1,12 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
-import { type FactPath, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { type FactPath, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import {
   isList,
   isScalar,
+  judgedType,
   LATER_OPERATORS,
   OPERATOR_NAMES,
   type OperatorName,
@@ -262,6 +263,7 @@ function parseTest(
   depth: number,
 ): Expression | null {
   if (name === 'some' || name === 'every') {
+    warnOfType(fact, name, 'array', path, scope.report);
     const of = parseBlock(right, path, { ...scope, within: 'block' }, depth + 1);
     return of === null ? null : { kind: name, fact, of, ifAbsent };
   }
@@ -295,7 +297,24 @@ function parseLeaf(
   scope: Scope,
 ): Expression | null {
   const right = parseRightSide(operator, value, path, scope);
-  return right === null ? null : { kind: 'leaf', fact, operator, right, ifAbsent };
+  if (right === null) return null;
+  if (right.kind === 'literal')
+    warnOfType(fact, shortName(operator), judgedType(operator, right.value), path, scope.report);
+  return { kind: 'leaf', fact, operator, right, ifAbsent };
+}
+
+/** A fact of another type than the operator judges is unknown on every call: an allow rule idles, a deny rule denies all. */
+function warnOfType(fact: FactPath, operator: string, judged: string | null, path: DataPath, report: Reporter): void {
+  const type = factType(fact);
+  if (type === null || judged === null || type === judged) return;
+  report.warning(
+    'never_known',
+    path,
+    type === 'array'
+      ? `'${fact.text}' is a list, of which '${operator}' knows nothing`
+      : `'${fact.text}' is a text, of which '${operator}' knows nothing with this right side`,
+    type === 'array' ? 'write { contains: … }' : null,
+  );
 }
 
 function parseRightSide(

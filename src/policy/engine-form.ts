@@ -123,6 +123,11 @@ function engineValue(right: RightSide, pass: Pass): unknown {
   }
 }
 
+/** Whether the right side of `some` or `every` is the block that it has to be. */
+export function isGroup(value: unknown): value is Extract<EngineCondition, { all: unknown }> {
+  return typeof value === 'object' && value !== null && 'all' in value;
+}
+
 function spellOperator({ maybe, negated, ifAbsent, name }: DecoratedOperator): string {
   const absence = ifAbsent === null ? '' : `absent_${ifAbsent}:`;
   return `${maybe ? 'maybe:' : ''}${negated ? 'not:' : ''}${absence}${name}`;

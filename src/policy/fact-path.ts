@@ -148,9 +148,18 @@ function vocabularyFault(root: string, steps: readonly (string | number)[], text
       : fault(`'${text}' names no attribute`, 'write agent.attributes.<name>');
   if (!names.includes(first))
     return fault(`Unknown fact '${text}'`, didYouMean(first, names) ?? `${root} has ${names.join(', ')}`);
-  const isList = first === 'roles' || first === 'tags';
-  const fits = steps.length === 1 || (isList && steps.length === 2 && typeof second === 'number');
+  const fits = steps.length === 1 || (isListOfNames(first) && steps.length === 2 && typeof second === 'number');
   return fits ? null : fault(`'${root}.${first}' has no parts: '${text}'`, null);
+}
+
+/** The type of a fact where there is one; `null` where the caller, or who wrote the attribute, chooses it. */
+export function factType({ root, steps }: FactPath): 'string' | 'array' | null {
+  if (root === 'params' || root === 'item' || steps[0] === 'attributes') return null;
+  return isListOfNames(steps[0]) && steps.length === 1 ? 'array' : 'string';
+}
+
+function isListOfNames(step: string | number | undefined): boolean {
+  return step === 'roles' || step === 'tags';
 }
 
 /** Whether every call of one tool has the same value there. */

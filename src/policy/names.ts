@@ -2,7 +2,7 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../effects/json.ts';
 import { type Expression, type Names, parseCondition, type RightSide, type ValueTable } from './condition.ts';
-import { isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import { isList, isScalarList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
@@ -124,6 +124,10 @@ function readValues(
         `'${by.text}' would let the caller choose the value`,
         'choose by a fact of agent, key, tool, env or request',
       );
+      continue;
+    }
+    if (factType(by) === 'array') {
+      report.error('wrong_value', [...path, 'by'], `'${by.text}' is a list and cannot choose a value`);
       continue;
     }
     const table: ValueTable = {

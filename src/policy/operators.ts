@@ -131,6 +131,39 @@ export function rightSideFault(name: OperatorName, right: Json): string | null {
   }
 }
 
+/** The type of value that an operator judges with this right side, all others being unknown to it; `null`: it judges any. */
+export function judgedType(name: OperatorName, right: Json): string | null {
+  switch (name) {
+    case 'equal':
+    case 'notEqual':
+    case 'deepEqual':
+      return typeName(right);
+    case 'in':
+    case 'notIn': {
+      const [first] = isList(right) ? right : [];
+      return first === undefined ? null : typeName(first);
+    }
+    case 'greaterThan':
+    case 'greaterThanInclusive':
+    case 'lessThan':
+    case 'lessThanInclusive':
+      return 'number';
+    case 'starts_with':
+    case 'ends_with':
+    case 'substring':
+    case 'glob':
+    case 'regex':
+    case 'regex_find':
+      return 'string';
+    case 'contains':
+    case 'contains_all':
+      return 'array';
+    case 'exists':
+    case 'type':
+      return null;
+  }
+}
+
 function patternFault(kind: PatternKind, patterns: readonly string[]): string | null {
   for (const pattern of patterns) {
     const compiled = compilePattern(kind, pattern);

@@ -180,6 +180,11 @@ describe('faults, each at its place', () => {
       '4:20 caller_sets_threshold',
     ],
     [
+      'value by a list',
+      `${HEAD}values: { v: { by: agent.roles, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "4:20 wrong_value 'agent.roles' is a list and cannot choose a value",
+    ],
+    [
       'value of mixed types',
       `${HEAD}values: { v: { by: env, of: { x: 1 }, else: a } }\nrules: [ { id: a, effect: allow } ]\n`,
       '4:14 mixed_types',
@@ -324,6 +329,16 @@ describe('warnings', () => {
     ['{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }', 'approval_on_allow'],
     ['{ id: a, effect: allow, reason: because }', 'reason_not_shown'],
     ['{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 9 } } ] }', 'never_fits'],
+    ['{ id: a, effect: allow, when: { params.a: { regex_find: x } } }', 'found_anywhere write regex'],
+    [
+      '{ id: a, effect: allow, unless: { params.a: { every: { not: { item: { regex_find: x } } } } } }',
+      'found_anywhere',
+    ],
+    ['{ id: a, effect: deny, when: { agent.roles: admin } }', "never_known: 'agent.roles' is a list, of which 'eq'"],
+    ['{ id: a, effect: deny, when: { tool.tags: { in: [money] } } }', 'never_known write { contains: … }'],
+    ['{ id: a, effect: deny, when: { agent.team: { contains: x } } }', "never_known: 'agent.team' is a text, of which"],
+    ['{ id: a, effect: deny, when: { target: { some: { item: x } } } }', "never_known: 'target' is a text"],
+    ['{ id: a, effect: deny, when: { env: 5 } }', 'never_known'],
     [
       '{ id: a, effect: require_approval, approval: { approvers: { users: [adah] } } }',
       "unknown_user did you mean 'ada'?",
@@ -343,6 +358,17 @@ describe('warnings', () => {
       told.some((warning) => warning.startsWith(expected)),
       told.join('\n'),
     ).toBe(true);
+  });
+
+  test.each([
+    '{ id: a, effect: allow, unless: { params.a: { regex_find: x } } }',
+    '{ id: a, effect: deny, when: { params.a: { regex_find: x } } }',
+    '{ id: a, effect: allow, when: { agent.roles: { contains: x }, "agent.roles[0]": x, tool.tags: { some: { item: x } } } }',
+    '{ id: a, effect: allow, when: { agent.roles: { exists: true }, target: { glob: "x*" }, agent.attributes.n: 5 } }',
+    '{ id: a, effect: allow, when: { params.a: 5, params.b: { contains: x }, agent.team: { nin: [] } } }',
+  ])('none of this kind: %s', (line) => {
+    const codes = compileAll([`${HEAD}rules:\n  - ${line}\n`]).warnings.map(({ code }) => code);
+    expect(codes.filter((code) => code === 'found_anywhere' || code === 'never_known')).toEqual([]);
   });
 
   test('an approval that enough people can give is not warned of', () => {
