@@ -8,13 +8,13 @@ const SETTLE_MS = 100;
 const LONGEST_MS = 1_000;
 /** File systems without notices (network mounts, some container mounts) are looked at this often. */
 const LOOK_MS = 10_000;
-/** Folders are looked into this deep. */
+/** Folders are looked into this deep; policies in deeper ones are refused (`policy/load.ts`). */
 const MAX_DEPTH = 8;
 
 export interface FileWatch {
-  /** Nothing is told from here on. */
   /** What was read and is in force now; a look that finds anything else tells of a change. */
   adopted(content: string): void;
+  /** Nothing is told from here on. */
   close(): Promise<void>;
 }
 

@@ -48,7 +48,8 @@ export interface PolicyText {
 }
 
 const MAX_FILE = 64 * 1024 * 1024;
-const MAX_FOLDERS_DEEP = 16;
+/** Changes in folders that are deeper would not be noticed (`config/watch.ts`). */
+const MAX_FOLDERS_DEEP = 8;
 
 /**
  * Reads and compiles all policy sets under the paths.
@@ -64,7 +65,7 @@ export async function loadPolicySets(options: PolicyLoadOptions): Promise<Loaded
     files.add(file);
     const text = await readText(file);
     if (text === null) {
-      findings.push(unplaced('unreadable_file', `Cannot read ${file}`));
+      findings.push(unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be text in UTF-8'));
       continue;
     }
     const lists = new Map<string, string | null>();
@@ -86,26 +87,37 @@ function unplaced(code: string, message: string, hint: string | null = null): Fi
 
 /** Names that begin with a dot are skipped: mounted folders keep their older versions there. */
 async function findFiles(path: string, depth: number, found: string[], findings: Finding[]): Promise<void> {
-  if (depth > MAX_FOLDERS_DEEP) return;
-  let isFolder: boolean;
+  let names: readonly string[] | null;
   try {
-    isFolder = (await stat(path)).isDirectory();
+    names = (await stat(path)).isDirectory() ? (await readdir(path)).sort() : null;
   } catch {
+    // Editors leave and take away files of other names.
     if (depth === 0) findings.push(unplaced('unreadable_file', `There is no policy file or folder ${path}`));
+    else if (isPolicyName(path)) findings.push(unplaced('unreadable_file', `Cannot read ${path}`));
     return;
   }
-  if (!isFolder) {
-    if (depth === 0 || (/\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path))) found.push(path);
+  if (names === null) {
+    if (depth === 0 || isPolicyName(path)) found.push(path);
     return;
   }
-  for (const name of (await readdir(path)).sort())
-    if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, found, findings);
+  if (depth === MAX_FOLDERS_DEEP) {
+    findings.push(
+      unplaced('too_deep', `${path} is too deep: policies may stand in folders of ${MAX_FOLDERS_DEEP - 1} levels`),
+    );
+    return;
+  }
+  for (const name of names) if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, found, findings);
 }
 
+function isPolicyName(path: string): boolean {
+  return /\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path);
+}
+
+/** Other text than UTF-8 is not guessed at: a name in a list would be one that no call ever carries. */
 async function readText(path: string): Promise<string | null> {
   try {
     if ((await stat(path)).size > MAX_FILE) return null;
-    return await readFile(path, 'utf8');
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await readFile(path));
   } catch {
     return null;
   }
@@ -199,7 +211,7 @@ function readLists(file: PolicyFile, { lists }: PolicyText, report: Reporter): R
         'unreadable_file',
         ['lists', name, 'file'],
         `Cannot read the list file '${source['file']}'`,
-        'paths are relative to the policy file',
+        'paths are relative to the policy file, and the text has to be UTF-8',
       );
       continue;
     }

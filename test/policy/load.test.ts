@@ -499,4 +499,33 @@ describe('files', () => {
     await writeFile(join(folder, 'a.yaml'), RULES.replace('rules:', 'lists: { l: { file: none.txt } }\nrules:'));
     await expect(load(folder)).rejects.toThrow("Cannot read the list file 'none.txt'");
   });
+
+  test('text that is not UTF-8 is not read as something else', async () => {
+    const text = RULES.replace('rules:', 'lists: { l: { file: names.txt } }\nrules:');
+    await writeFile(join(folder, 'a.yaml'), text);
+    await writeFile(join(folder, 'names.txt'), '\uFEFFMüller\n', 'utf8');
+    await load(folder);
+    await writeFile(join(folder, 'names.txt'), 'Müller\n', 'latin1');
+    await expect(load(folder)).rejects.toThrow("Cannot read the list file 'names.txt'");
+    await writeFile(join(folder, 'a.yaml'), `# für alle\n${RULES}`, 'latin1');
+    await expect(load(folder)).rejects.toThrow('it has to be text in UTF-8');
+  });
+
+  test('a link that leads nowhere, where its name is that of a policy', async () => {
+    await writeFile(join(folder, 'a.yaml'), RULES);
+    await symlink(join(folder, 'gone'), join(folder, 'notes'));
+    await load(folder);
+    await symlink(join(folder, 'gone'), join(folder, 'b.yaml'));
+    await expect(load(folder)).rejects.toThrow(`Cannot read ${join(folder, 'b.yaml')}`);
+  });
+
+  test('folders so deep that changes in them would not be noticed are refused, not passed over', async () => {
+    const deep = (levels: number) => join(folder, ...Array.from({ length: levels }, (_, n) => `f${n}`));
+    await mkdir(deep(7), { recursive: true });
+    await writeFile(join(deep(7), 'a.yaml'), RULES);
+    const { set } = await load(folder);
+    expect(set.rules.map(({ id }) => id)).toEqual(['s/a']);
+    await mkdir(deep(8));
+    await expect(load(folder)).rejects.toThrow(`${deep(8)} is too deep`);
+  });
 });
