@@ -33,23 +33,23 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     '  - { id: operator }',
     '  - { id: reviewer, roles: [approver] }     # another person: nobody approves what an agent of their own asks for',
     'workspaces:',
-    `  - id: ${choices.workspace}`,
+    `  - id: ${id(choices.workspace)}`,
     '    agents:',
-    `      - { id: ${choices.agent}, owner: operator }`,
+    `      - { id: ${id(choices.agent)}, owner: operator }`,
     '',
     '# observe: every call is decided and recorded, but what policy alone would stop goes through, with `observed` in',
     '# the answer. When the recorded decisions are what you want, say enforce.',
     `policies: { paths: [${quoted(within('policies'))}], mode: observe }`,
     '',
     'upstreams:',
-    `  - id: ${upstream}`,
+    `  - id: ${id(upstream)}`,
     `    url: ${quoted(choices.upstreamUrl)}`,
     '    # A credential that the agents then no longer need to hold; it is put on every request:',
     '    # credentials: { header: authorization, value: "Bearer ${API_TOKEN}" }',
     '',
     ...toolLines(upstream, draft.tools),
     'routes:',
-    `  - upstream: ${upstream}`,
+    `  - upstream: ${id(upstream)}`,
     `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
     '    undeclared: passthrough_reads            # GET and HEAD that no rule names go through; everything else is refused',
     ...ruleLines(draft.tools),
@@ -81,7 +81,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     `    description: ${quoted(`${choices.agent} may do what it does today; take out what it should not`)}`,
     '    effect: allow',
     '    match:',
-    `      agents: { id: [${choices.agent}] }`,
+    `      agents: { id: [${id(choices.agent)}] }`,
     '      kinds: [write]',
     ...(writes.length > 0 ? [`      tools: [${writes.map((tool) => quoted(tool.name)).join(', ')}]`] : []),
     '',
@@ -111,7 +111,7 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
       '# No OpenAPI document was found, so nothing is declared yet. A write becomes callable like this:',
       '# tools:',
       `#   - name: ${upstream}.create_order`,
-      `#     upstream: ${upstream}`,
+      `#     upstream: ${id(upstream)}`,
       '#     kind: write',
       '#     request: { method: POST, path: "/v1/orders", body: [sku, quantity] }',
       '#     params_schema: { type: object, required: [sku], properties: { sku: { type: string }, quantity: { type: integer } } }',
@@ -128,7 +128,7 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
     lines.push(
       `  - name: ${tool.name}`,
       `    title: ${quoted(tool.title)}`,
-      `    upstream: ${upstream}`,
+      `    upstream: ${id(upstream)}`,
       `    kind: ${tool.kind}`,
       `    request: { ${parts.join(', ')} }`,
       `    params_schema: ${JSON.stringify(paramsSchema(tool))}`,
@@ -165,6 +165,11 @@ function paramsSchema(tool: DraftTool): object {
   for (const name of [...tool.required, ...tool.query]) properties[name] = {};
   for (const [name, type] of Object.entries(tool.types)) properties[name] = type === '' ? {} : { type };
   return { type: 'object', ...(tool.required.length > 0 && { required: tool.required }), properties };
+}
+
+/** An id as YAML reads it again: `007`, `null` and `a:` would be something else without quotes. */
+function id(text: string): string {
+  return /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(true|false|null)$/i.test(text) ? text : quoted(text);
 }
 
 /** A JSON string is a YAML scalar. */

@@ -3,6 +3,7 @@ import { join, normalize, sep } from 'node:path';
 import { cancel, isCancel, text } from '@clack/prompts';
 import type { Command } from 'commander';
 import { parse } from 'yaml';
+import { OWN_PREFIXES } from '../config/resolve-routes.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
@@ -44,6 +45,10 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
       const ask = terminal.interactive && !options.yes && !options.json;
       const folder = plainFolder(options.dir);
       const upstream = options.name ?? upstreamName(upstreamUrl);
+      if (isTaken(upstream))
+        throw new CommandFailure(
+          `'${upstream}' is a name of the gateway's own; name the upstream otherwise with --name`,
+        );
       const choices: InitChoices = {
         upstreamUrl,
         upstream: named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/),
@@ -104,7 +109,13 @@ function toOrigin(text: string): string {
 
 function upstreamName(origin: string): string {
   const label = new URL(origin).hostname.split('.')[0] ?? '';
-  return /^[A-Za-z][A-Za-z0-9-]*$/.test(label) && !['localhost', 'www', 'api'].includes(label) ? label : 'api';
+  const isOwn = ['localhost', 'www', 'api'].includes(label) || isTaken(label);
+  return /^[A-Za-z][A-Za-z0-9-]*$/.test(label) && !isOwn ? label : 'api';
+}
+
+/** The id is the prefix of the route and of the tools: some are the gateway's own. */
+function isTaken(upstream: string): boolean {
+  return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
 }
 
 function named(what: string, id: string, pattern: RegExp): string {

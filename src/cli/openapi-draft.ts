@@ -1,3 +1,4 @@
+import { overlap } from '../config/resolve-routes.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 
 /** A tool as `svc init` drafts it from an OpenAPI document, with the request that calls it. */
@@ -42,7 +43,24 @@ export function draftTools(document: JsonObject, upstream: string): Draft {
       else tools.set(made.name, made);
     }
   }
-  return { tools: [...tools.values()], skipped };
+  return withoutOverlaps([...tools.values()], skipped);
+}
+
+/**
+ * A request must have one meaning, so that of `/users/me` and `/users/{id}` only one can be routed: the one with more
+ * params, under which the requests of the other pass as well.
+ */
+function withoutOverlaps(tools: readonly DraftTool[], skipped: readonly string[]): Draft {
+  const shapeOf = ({ path }: DraftTool): readonly (string | null)[] =>
+    path.split('/').map((segment) => (segment.startsWith('{') ? null : segment));
+  const kept: DraftTool[] = [];
+  const left: string[] = [];
+  for (const tool of tools.toSorted((a, b) => b.required.length - a.required.length)) {
+    const other = kept.find((one) => one.method === tool.method && overlap(shapeOf(one), shapeOf(tool)));
+    if (other === undefined) kept.push(tool);
+    else left.push(`${tool.method} ${tool.path}: the same requests as ${other.path}`);
+  }
+  return { tools: tools.filter((tool) => kept.includes(tool)), skipped: [...skipped, ...left] };
 }
 
 function draftTool(
@@ -60,6 +78,8 @@ function draftTool(
     if (name !== undefined) names.push(word(name));
     else if (!/^[A-Za-z0-9._~-]*$/.test(segment)) return 'a segment that is neither literal nor one whole param';
   }
+  const twice = names.find((name, index) => names.indexOf(name) < index);
+  if (twice !== undefined) return `the param ${twice} stands in two places`;
   if (segments.some((segment, index) => segment === '' && index < segments.length - 1)) return 'an empty segment';
   const template = `/${segments.map((segment) => segment.replace(/^\{(.+)\}$/, (_, name: string) => `{${word(name)}}`)).join('/')}`;
   const parameters = [...list(item['parameters']), ...list(operation['parameters'])].map((one) =>

@@ -46,7 +46,7 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       const key = `${pattern.method} ${pattern.segments.length}`;
       const alike = patterns.get(key) ?? [];
       patterns.set(key, alike);
-      const other = alike.find((earlier) => overlap(earlier.pattern, pattern));
+      const other = alike.find((earlier) => overlap(earlier.pattern.segments, pattern.segments));
       if (other !== undefined)
         judge.error(
           'overlapping_rules',
@@ -109,11 +109,13 @@ function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {
   }
 }
 
+/** What paths of a method look like: literal text, or `null` for a param, by segment. */
+type Segments = readonly (string | null)[];
+
 interface Pattern {
   readonly method: string;
   readonly path: string;
-  /** Literal text, or `null` for a param. */
-  readonly segments: readonly (string | null)[];
+  readonly segments: Segments;
   readonly params: readonly string[];
 }
 
@@ -157,12 +159,11 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
   return { method, path, segments, params };
 }
 
-/** Whether some request fits both, which have method and number of segments in common. */
-function overlap(a: Pattern, b: Pattern): boolean {
-  return a.segments.every((segment, index) => {
-    const other = b.segments[index];
-    return segment === null || other === null || segment === other;
-  });
+/** Whether some path fits both. */
+export function overlap(a: Segments, b: Segments): boolean {
+  return (
+    a.length === b.length && a.every((segment, index) => segment === null || b[index] === null || segment === b[index])
+  );
 }
 
 /** A call must mean the same through the route and through the effects API, where the tool's own request is sent. */

@@ -98,6 +98,28 @@ describe('in front of an API that documents itself', () => {
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('GET /v1/files/{name}.json');
   });
 
+  test('of paths that fit one request the more general is declared, and the other named', async () => {
+    const document = {
+      paths: {
+        '/users/me': { get: {}, put: {}, delete: {} },
+        '/users/{id}': { get: {}, put: {} },
+        '/teams/{id}/users/{id}': { get: {} },
+      },
+    };
+    const url = await api({ '/openapi.json': JSON.stringify(document) });
+    expect((await svc('init', '--upstream', url, '--yes')).code).toBe(0);
+    expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.tools.map(({ request }) => `${request.method} ${request.path}`)).toEqual([
+      'DELETE /users/me',
+      'GET /users/{id}',
+      'PUT /users/{id}',
+    ]);
+    const text = readFileSync('gateway.yaml', 'utf8');
+    expect(text).toContain('#   GET /users/me: the same requests as /users/{id}');
+    expect(text).toContain('#   GET /teams/{id}/users/{id}: the param id stands in two places');
+  });
+
   test('a document in YAML is read as well', async () => {
     const url = await api({
       '/openapi.yaml': 'swagger: "2.0"\nbasePath: /b\npaths:\n  /x:\n    get: { operationId: readX }\n',
@@ -157,7 +179,31 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
   },
 );
 
+test.each([
+  ['--agent', '007'],
+  ['--agent', 'null'],
+  ['--agent', 'a:'],
+  ['--agent', 'bot@example.com'],
+  ['--workspace', 'true'],
+  ['--workspace', '1_0'],
+  ['--name', 'null'],
+])('%s %s stands in the files as it was given', async (option, id) => {
+  const { code } = await svc('init', '--upstream', await api({}), '--yes', option, id);
+  expect(code).toBe(0);
+  expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
+  const { configuration } = await loadConfiguration('gateway.yaml');
+  const [workspace] = configuration.workspaces;
+  expect([workspace?.agents[0]?.id, workspace?.id, configuration.upstreams[0]?.id]).toContain(id);
+});
+
 describe('what it refuses', () => {
+  test.each(['svc', 'docs', 'V1'])("an upstream called as the gateway's own: %s", async (name) => {
+    const { code, err } = await svc('init', '--upstream', await api({}), '--yes', '--name', name);
+    expect(err).toMatch(/gateway's own; name the upstream otherwise with --name/);
+    expect(code).toBe(2);
+    expect(existsSync('gateway.yaml')).toBe(false);
+  });
+
   test.each([
     ['a URL with a path', 'http://127.0.0.1:9/v1', /origin: http:\/\/127\.0\.0\.1:9/],
     ['a URL with credentials', 'http://u:p@127.0.0.1:9', /without credentials/],
