@@ -1,8 +1,10 @@
 /** Requests are waited for until none has come for so long, ms. */
-const QUIET_MS = 100;
+const QUIET_MS = 200;
 /** And at most so long, ms: whoever does not look at `/readyz` cannot keep the gateway from stopping. */
 const MOST_MS = 5_000;
 const LOOK_MS = 20;
+/** Between two looks the process reads what has come; a moment in which it does not run is one look, however long. */
+const QUIET_LOOKS = QUIET_MS / LOOK_MS;
 
 /** How a gateway stops without cutting anybody off: not ready first, then the last requests, then the port. */
 export interface Drain {
@@ -34,8 +36,13 @@ export function createDrain(elapsed: () => number): Drain {
     async drain() {
       isDraining = true;
       const began = elapsed();
-      while (elapsed() - lastAt < QUIET_MS && elapsed() - began < MOST_MS)
+      // What came while the process stood still is read after this look, not before it.
+      let left = began - lastAt < QUIET_MS ? QUIET_LOOKS : 1;
+      while (left > 0 && elapsed() - began < MOST_MS) {
+        const last = lastAt;
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        left = lastAt === last ? left - 1 : QUIET_LOOKS;
+      }
     },
     async running(work) {
       underWay += 1;

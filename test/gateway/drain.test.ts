@@ -1,5 +1,30 @@
-import { expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createDrain } from '../../src/gateway/drain.ts';
+
+describe('draining', () => {
+  beforeEach(() => vi.useFakeTimers());
+  afterEach(() => vi.useRealTimers());
+
+  it('waits for requests that were not read yet because the process stood still', async () => {
+    let now = 0;
+    let isOver = false;
+    const drain = createDrain(() => now);
+    const look = async (ms: number): Promise<void> => {
+      now += ms;
+      await vi.advanceTimersByTimeAsync(20);
+    };
+    drain.arrived();
+    const over = drain.drain().then(() => {
+      isOver = true;
+    });
+    await look(1_000);
+    drain.arrived();
+    for (let looks = 0; looks < 10; looks += 1) await look(20);
+    expect(isOver).toBe(false);
+    await look(20);
+    await over;
+  });
+});
 
 /** A promise, and how it ends. */
 function deferred(): { promise: Promise<string>; resolve(value: string): void; reject(error: Error): void } {
