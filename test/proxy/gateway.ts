@@ -67,8 +67,8 @@ users: [ { id: tom, roles: [] } ]
 workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: tom } ] } ]
 policies: { paths: ["${folder}/policies"] }
 upstreams:
-  - { id: shop, url: "${upstream}", timeout: 2s, credentials: { header: x-upstream-token, value: "\${SHOP_TOKEN}" } }
-  - { id: open, url: "${upstream}", timeout: 2s }
+  - { id: shop, url: "${upstream}", timeout: 20s, credentials: { header: x-upstream-token, value: "\${SHOP_TOKEN}" } }
+  - { id: open, url: "${upstream}", timeout: 20s }
 tools:
   - name: orders.create
     title: Create
@@ -77,13 +77,13 @@ tools:
     request: { method: POST, path: "/v1/shops/{shop}/orders", query: [dry], headers: { tenant: x-tenant }, body: [amount, note] }
     params_schema: { type: object, required: [shop, amount], properties: { shop: { type: string }, amount: { type: integer }, note: { type: string }, dry: { type: boolean }, tenant: { type: string } }, additionalProperties: false }
     target: "shop:{shop}"
-    timeout: 1s
+    timeout: 20s
   - name: orders.get
     title: Get
     upstream: shop
     kind: read
     request: { method: GET, path: "/v1/orders/{order}", query: [mode, limit] }
-    timeout: 1s
+    timeout: 2s
     params_schema: { type: object, required: [order], properties: { order: { type: string }, mode: { type: string }, limit: { type: integer } }, additionalProperties: false }
   - name: orders.search
     title: Search
@@ -105,9 +105,9 @@ tools:
     upstream: shop
     kind: read
     request: { method: GET, path: "/v1/stream" }
-  - { name: notes.add, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/notes, body: [text] }, timeout: 1s }
-  - { name: notes.derive, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/derived, body: [text] }, timeout: 1s }
-  - { name: notes.free, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/free, body: [text] }, timeout: 1s }
+  - { name: notes.add, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/notes, body: [text] }, timeout: 3s }
+  - { name: notes.derive, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/derived, body: [text] }, timeout: 20s }
+  - { name: notes.free, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/free, body: [text] }, timeout: 20s }
   - { name: open.hidden, title: Hidden, upstream: open, kind: read, request: { method: GET, path: "/v1/hidden/{id}" } }
   - { name: open.trigger, title: Trigger, upstream: open, kind: write, request: { method: GET, path: /v1/trigger } }
 routes:

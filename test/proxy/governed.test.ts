@@ -132,7 +132,7 @@ describe('a governed write', () => {
     const abort = new AbortController();
     const headers = { 'x-api-key': world.keys.bot, 'content-type': 'application/json', 'idempotency-key': 'gone' };
     const before = await arrived();
-    await world.upstream.mode({ mode: 'ok', times: 1, latency_ms: 300 });
+    await world.upstream.mode({ mode: 'held', times: 1, path: '/v1/notes' });
     const going = fetch(`${world.url}/shop/v1/notes`, {
       method: 'POST',
       headers,
@@ -142,7 +142,7 @@ describe('a governed write', () => {
     while ((await arrived()) === before);
     abort.abort();
     await expect(going).rejects.toThrow();
-    await world.upstream.mode({ latency_ms: 0 });
+    await world.upstream.release();
     let again = await world.call('POST', '/shop/v1/notes', { headers, body: '{"text":"x"}' });
     while (again.body.decision === 'in_progress')
       again = await world.call('POST', '/shop/v1/notes', { headers, body: '{"text":"x"}' });

@@ -8,10 +8,13 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 /** Sends raw bytes, `<KEY>` and `HOST` filled in; gives the answers' statuses and what arrived upstream. */
-async function raw(text: string): Promise<{ statuses: number[]; urls: string[]; effects: number; got: string }> {
+async function raw(
+  text: string,
+  waitMs = 10_000,
+): Promise<{ statuses: number[]; urls: string[]; effects: number; got: string }> {
   const before = await world.upstream.ledger();
   const { host } = new URL(world.url);
-  const got = await rawExchange(world.url, text.replaceAll('<KEY>', world.keys.bot).replaceAll('HOST', host), 1500);
+  const got = await rawExchange(world.url, text.replaceAll('<KEY>', world.keys.bot).replaceAll('HOST', host), waitMs);
   const after = await world.upstream.ledger();
   return {
     statuses: [...got.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status)),
@@ -91,7 +94,7 @@ describe.each([
   });
 
   test('a body that does not come whole runs nothing', async () => {
-    const { urls, statuses } = await raw(`${WRITE}${wish}${keyLine()}Content-Length: 100\r\n\r\n${BODY}`);
+    const { urls, statuses } = await raw(`${WRITE}${wish}${keyLine()}Content-Length: 100\r\n\r\n${BODY}`, 1500);
     expect([urls, statuses]).toEqual([[], []]);
   });
 });

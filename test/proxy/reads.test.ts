@@ -140,7 +140,8 @@ describe('the time-out of a tool holds for each wait of a stream', () => {
   test('which is cut where nothing more comes, so that nobody takes it for whole', async () => {
     const began = performance.now();
     await expect(events('stall')).rejects.toThrow('terminated');
-    expect(performance.now() - began).toBeLessThan(4_000);
+    // The upstream's is 20 s.
+    expect(performance.now() - began).toBeLessThan(10_000);
   });
 
   test('and for the first bytes', async () => {
@@ -150,8 +151,8 @@ describe('the time-out of a tool holds for each wait of a stream', () => {
       502,
       'The upstream did not answer within the time-out.',
     ]);
-    // The upstream's is 2 s.
-    expect(performance.now() - began).toBeLessThan(1_900);
+    // The upstream's is 20 s.
+    expect(performance.now() - began).toBeLessThan(10_000);
   });
 });
 
@@ -187,7 +188,7 @@ describe('nothing is repeated', () => {
     await once(server, 'listening');
     const address = server.address();
     const url = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
-    const settings = { id: 'x', url, timeoutMs: 1000, connections: 1, network: 'any', credentials: null } as const;
+    const settings = { id: 'x', url, timeoutMs: 10_000, connections: 1, network: 'any', credentials: null } as const;
     const upstreams = createUpstreams([settings], { responseBytes: 1000, responseKeptBytes: 1000 });
     const stream = upstreams.stream('x');
     if (stream === null) throw new Error('no stream');

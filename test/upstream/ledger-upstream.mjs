@@ -2,6 +2,7 @@
 // the truth that decisions are checked against. It misbehaves on demand:
 //   - `"mode:<name>"` as the value of any string in the body, or of the query's `mode`, for that one request;
 //   - `POST /__mode {mode, times, late_ms, latency_ms, path}` for the next requests;
+//   - `POST /__release` for the answers that the mode `held` keeps back;
 //   - `--faults '{"drop_after":0.1,…}' --seed N`: by seeded chance.
 // Every request that is not GET or HEAD is an effect, unless its mode says otherwise.
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
@@ -27,6 +28,8 @@ const effects = [];
 const states = new Map();
 const deduped = new Map();
 const perSocket = new WeakMap();
+/** Answers that wait for their release. */
+let held = [];
 const faults = Object.entries(JSON.parse(options.faults));
 const settings = {
   mode: 'ok',
@@ -161,6 +164,10 @@ const MODES = {
     setTimeout(() => json(response, 201, made), settings.lateMs);
   },
   late_effect: ({ request, response }) => setTimeout(() => json(response, 201, happen(request)), settings.lateMs),
+  held: ({ request, response }) => {
+    const made = happen(request);
+    held.push(() => json(response, 201, made));
+  },
   never: () => {},
   half: ({ request, response }) => {
     happen(request);
@@ -303,6 +310,12 @@ function control(incoming, response, url, text) {
     settings.lateMs = body.late_ms ?? settings.lateMs;
     settings.latencyMs = body.latency_ms ?? settings.latencyMs;
     return json(response, 200, settings);
+  }
+  if (url.pathname === '/__release' && incoming.method === 'POST') {
+    const released = held;
+    held = [];
+    for (const letGo of released) letGo();
+    return json(response, 200, { released: released.length });
   }
   if (url.pathname === '/__state' && incoming.method === 'POST') {
     states.set(body.path, body.value);

@@ -46,6 +46,8 @@ export interface LedgerUpstream {
     readonly late_ms?: number;
     readonly latency_ms?: number;
   }): Promise<void>;
+  /** Lets the answers go that the mode `held` keeps back: what happened is answered now. */
+  release(): Promise<void>;
   /** What `GET path` answers from now on. */
   state(path: string, value: Json): Promise<void>;
   stop(): Promise<void>;
@@ -100,6 +102,7 @@ export async function startLedgerUpstream(options: LedgerUpstreamOptions = {}): 
     counts: async () =>
       (await (await fetch(`${url}/__ledger?counts`)).json()) as Awaited<ReturnType<LedgerUpstream['counts']>>,
     mode: (mode) => post('/__mode', mode),
+    release: () => post('/__release', {}),
     state: (path, value) => post('/__state', { path, value }),
     stop: async () => {
       lines.close();

@@ -27,7 +27,7 @@ function open(changes: Partial<Parameters<typeof createUpstreams>[0][number]> = 
       {
         id: 'payments',
         url: service.url,
-        timeoutMs: 1000,
+        timeoutMs: 10_000,
         connections: 4,
         network: 'any',
         credentials: null,
@@ -123,7 +123,7 @@ describe('each row of the table against a real upstream', () => {
     expect(await send('never', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
     expect(await send('never', { timeoutMs: 100, kind: 'read' })).toMatchObject({ kind: 'not_applied' });
     // The status line was read before the time was over.
-    expect(await send('stalled', { timeoutMs: 300 })).toMatchObject({ kind: 'applied', truncated: true });
+    expect(await send('stalled', { timeoutMs: 2500 })).toMatchObject({ kind: 'applied', truncated: true });
     expect((await send('ok')).kind).toBe('applied');
   });
 
@@ -236,12 +236,15 @@ describe('nothing sent', () => {
 
   test('a call that waits for a connection is held back as soon as its time is over', async () => {
     open({ connections: 1 });
-    const slow = send('late', { timeoutMs: 1500 });
+    let isFree = false;
+    const slow = send('late', { timeoutMs: 10_000 }).then(() => {
+      isFree = true;
+    });
     const deadline = performance.now() + 100;
-    const began = performance.now();
     const result = await upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
     expect(result).toMatchObject({ kind: 'held_back', by: 'late' });
-    expect(performance.now() - began).toBeLessThan(1000);
+    // Not only when the connection is free, seconds later.
+    expect(isFree).toBe(false);
     await slow;
   });
 
@@ -250,12 +253,14 @@ describe('nothing sent', () => {
     await send('ok');
     const deadline = performance.now() + 150;
     const seen = await since(async () => {
-      const waker = spawn('sh', ['-c', `sleep 0.4; kill -CONT ${process.pid}`]);
-      const awake = once(waker, 'exit');
+      // More than once: on a busy machine this process may stop only after the first.
+      const waker = spawn('sh', ['-c', `while sleep 0.4; do kill -CONT ${process.pid} || exit; done`]);
+      const ended = once(waker, 'exit');
       const sending = upstreams.send(makeDispatch({ gate: () => (performance.now() < deadline ? 'go' : 'late') }));
       process.kill(process.pid, 'SIGSTOP');
       expect(performance.now()).toBeGreaterThan(deadline);
-      await awake;
+      waker.kill();
+      await ended;
       return sending;
     });
     expect(seen.result).toMatchObject({ kind: 'held_back', by: 'late' });
@@ -357,7 +362,7 @@ describe('state', () => {
 describe('change', () => {
   test('an update takes on other settings; what runs ends on its own connection', async () => {
     open();
-    const running = send('late', { timeoutMs: 4000 });
+    const running = send('late', { timeoutMs: 20_000 });
     while ((await service.ledger()).requests.at(-1)?.text.includes('mode:late') !== true);
     upstreams.update([], LIMITS);
     expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'not_dispatched' } });
