@@ -9,12 +9,11 @@ afterAll(() => world.close());
 
 describe('in_progress', () => {
   it('409 with Retry-After while the first call runs; one call upstream', async () => {
-    const call = refund({ reason: 'mode:late' });
-    await world.upstream.mode({ late_ms: 400 });
+    const call = refund({ reason: 'mode:held' });
     const before = await world.upstream.counts();
     const first = world.run(call);
     await expect
-      .poll(async () => (await world.upstream.counts()).requests, { interval: 10, timeout: 5000 })
+      .poll(async () => (await world.upstream.counts()).requests, { interval: 10, timeout: 30_000 })
       .toBe(before.requests + 1);
     const second = await world.run(call);
     expect(second.status).toBe(409);
@@ -23,6 +22,7 @@ describe('in_progress', () => {
     expect(second.headers.get('x-should-retry')).toBe('true');
     expect((await world.get(`/effects/${second.body.effect_id}`)).body.effect.state).toBe('executing');
     expect(await world.kinds(second.body.effect_id)).toEqual(['effect.admitted', 'budget.held']);
+    await world.upstream.release();
     expect((await first).body).toMatchObject({ decision: 'committed', effect_id: second.body.effect_id });
     expect((await world.upstream.counts()).effects).toBe(before.effects + 1);
   });

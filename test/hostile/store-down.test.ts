@@ -7,6 +7,9 @@ import { afterEach, describe, expect, it, type TestContext, vi } from 'vitest';
 import { type Answer, send } from '../system/gateway.ts';
 import { freshKey, refund, startWorld, type World, worldFiles } from '../system/world.ts';
 
+/** For what has to come, and how soon is not the question. */
+const PATIENT = { timeout: 30_000, interval: 50 } as const;
+
 let world: World | null = null;
 let disk: string | null = null;
 afterEach(async () => {
@@ -65,7 +68,7 @@ async function readiness({ gateway }: World): Promise<{ readonly status: number;
 }
 
 async function becomesReady(of: World): Promise<void> {
-  await vi.waitFor(async () => expect((await readiness(of)).status).toBe(200), { timeout: 20_000, interval: 50 });
+  await vi.waitFor(async () => expect((await readiness(of)).status).toBe(200), PATIENT);
 }
 
 function note({ run }: World, text: string, key = freshKey()): Promise<Answer> {
@@ -79,13 +82,13 @@ describe('a full disk', () => {
     expect(early.body.decision).toBe('committed');
 
     // Three calls are under way when the disk fills up.
-    await it.upstream.mode({ mode: 'late', times: 3, path: '/v1/notes', late_ms: 1_500 });
+    await it.upstream.mode({ mode: 'held', times: 3, path: '/v1/notes' });
     const keys = [freshKey(), freshKey(), freshKey()];
     const running = keys.map((key) => note(it, 'under way', key));
     await vi.waitFor(async () => {
       const { effects } = await it.upstream.ledger();
       expect(effects.filter(({ path }) => path === '/v1/notes').length).toBe(3);
-    });
+    }, PATIENT);
     await fillUp(it);
 
     const before = await it.upstream.counts();
@@ -118,6 +121,7 @@ describe('a full disk', () => {
     expect(await it.upstream.counts()).toEqual(before);
 
     // The calls under way have happened: their callers are told the truth, and that it is still to be written down.
+    await it.upstream.release();
     const answers = await Promise.all(running);
     for (const answer of answers) {
       expect(answer.status).toBe(200);
@@ -134,14 +138,12 @@ describe('a full disk', () => {
     await becomesReady(it);
     for (const [index, answer] of answers.entries()) {
       const path = `/effects/${answer.body.effect_id}`;
-      await vi.waitFor(async () => expect((await it.get(path)).body.effect?.state).toBe('committed'), {
-        timeout: 10_000,
-      });
+      await vi.waitFor(async () => expect((await it.get(path)).body.effect?.state).toBe('committed'), PATIENT);
       expect((await it.get(`${path}/receipt`)).body.jws).toBe(answer.body.receipt.jws);
       const again = await note(it, 'under way', keys[index]);
       expect(again.body).toMatchObject({ decision: 'duplicate_blocked', receipt: { jws: answer.body.receipt.jws } });
     }
-    await vi.waitFor(() => expect(readdirSync(join(disk ?? '', 'data', 'spill'))).toEqual([]), { timeout: 10_000 });
+    await vi.waitFor(() => expect(readdirSync(join(disk ?? '', 'data', 'spill'))).toEqual([]), PATIENT);
     // What was refused has not happened, and runs now; what was there before is there.
     for (const key of keysRefused) {
       const { body } = await it.run(refund({}, key));
@@ -157,11 +159,12 @@ describe('a full disk', () => {
 
   it('a gateway killed while its settlements wait beside the store hands them in at the next start', async (context) => {
     const it = await startOnSmallDisk(context, 'apart');
-    await it.upstream.mode({ mode: 'late', times: 1, path: '/v1/notes', late_ms: 1_500 });
+    await it.upstream.mode({ mode: 'held', times: 1, path: '/v1/notes' });
     const key = freshKey();
     const running = note(it, 'under way', key);
-    await vi.waitFor(async () => expect((await it.upstream.counts()).effects).toBe(1));
+    await vi.waitFor(async () => expect((await it.upstream.counts()).effects).toBe(1), PATIENT);
     await fillUp(it);
+    await it.upstream.release();
     const answer = await running;
     expect(answer.body).toMatchObject({ decision: 'committed', settlement: 'pending' });
     it.gateway.kill('SIGKILL');
@@ -169,13 +172,10 @@ describe('a full disk', () => {
     const next = await it.gateway.restart();
     try {
       const path = `/v1/workspaces/demo/effects/${answer.body.effect_id}`;
-      await vi.waitFor(
-        async () => {
-          const { body } = await send(next.url, it.keys.account, 'GET', path);
-          expect(body.effect).toMatchObject({ state: 'committed' });
-        },
-        { timeout: 10_000 },
-      );
+      await vi.waitFor(async () => {
+        const { body } = await send(next.url, it.keys.account, 'GET', path);
+        expect(body.effect).toMatchObject({ state: 'committed' });
+      }, PATIENT);
       const again = await send(next.url, it.keys.bot, 'POST', '/v1/workspaces/demo/effects', {
         tool: 'notes.add',
         params: { text: 'under way' },
@@ -190,11 +190,12 @@ describe('a full disk', () => {
 
   it('a settlement that finds room nowhere is not lost: the outcome is unknown, and can be resolved', async (context) => {
     const it = await startOnSmallDisk(context, 'beside');
-    await it.upstream.mode({ mode: 'late', times: 1, path: '/v1/notes', late_ms: 1_500 });
+    await it.upstream.mode({ mode: 'held', times: 1, path: '/v1/notes' });
     const key = freshKey();
     const running = note(it, 'under way', key);
-    await vi.waitFor(async () => expect((await it.upstream.counts()).effects).toBe(1));
+    await vi.waitFor(async () => expect((await it.upstream.counts()).effects).toBe(1), PATIENT);
     await fillUp(it);
+    await it.upstream.release();
     const answer = await running;
     // No receipt leaves that is durable nowhere.
     expect(answer.status).toBe(504);

@@ -31,7 +31,7 @@ const MATCHES: readonly string[] = [
   'match: { kinds: [read], except: [ { tools: [mail.*] } ] },',
 ];
 
-test('the index finds exactly the rules that judging all of them finds', { timeout: 60_000 }, () => {
+test('the index finds exactly the rules that judging all of them finds', { timeout: 240_000 }, () => {
   const random = seeded(SEED);
   let found = 0;
   let indexed = 0;

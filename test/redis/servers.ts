@@ -346,7 +346,7 @@ export async function startReplicated(replicas: number, settings: readonly strin
 }
 
 /** Waits for a condition. @throws when it does not come within `withinMs` */
-export async function until(condition: () => Promise<boolean> | boolean, withinMs = 20_000): Promise<void> {
+export async function until(condition: () => Promise<boolean> | boolean, withinMs = 40_000): Promise<void> {
   const deadline = performance.now() + withinMs;
   for (;;) {
     try {

@@ -111,7 +111,7 @@ it('exhaustive where the upstream removes duplicates and unknown outcomes are re
   expect(result.broken).toBeNull();
 });
 
-it.each(Object.keys(MUTANTS))('exhaustive search catches the mutant: %s', { timeout: 60_000 }, (name) => {
+it.each(Object.keys(MUTANTS))('exhaustive search catches the mutant: %s', { timeout: 240_000 }, (name) => {
   const rules = MUTANTS[name] ?? PRODUCTION;
   const found = search(SCOPE, rules).broken ?? search({ ...SCOPE, idempotentUpstream: true }, rules).broken;
   expect(found).toEqual(expect.any(String));

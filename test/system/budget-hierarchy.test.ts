@@ -3,7 +3,7 @@ import { type Answer, makeApiKey, send } from './gateway.ts';
 import { freshKey, startWorld, type World, worldFiles } from './world.ts';
 
 /** How long the rolling budget looks back, ms. */
-const ROLLING_MS = 1_500;
+const ROLLING_MS = 4_000;
 
 let world: World;
 let elsewhere = '';
@@ -30,7 +30,7 @@ const TOOL = `  - name: spend
     upstream: payments
     kind: write
     request: { method: POST, path: /v1/spend, body: "*" }
-    timeout: 600ms
+    timeout: 5s
     max_processing: 500ms
 `;
 
@@ -163,7 +163,7 @@ describe('agent, team and workspace: all of them, or none', () => {
     expect((await spend({ amount: 51 })).body.decision).toBe('denied_budget');
     const effect = `/effects/${lost.body.effect_id}/resolve`;
     await vi.waitFor(async () => expect((await world.post(effect, { outcome: 'not_happened' })).status).toBe(200), {
-      timeout: 10_000,
+      timeout: 30_000,
       interval: 100,
     });
     expect(await levels()).toEqual(before);
@@ -208,7 +208,7 @@ it('a rolling window lets go of what is older, and of nothing earlier', async ()
     expect.objectContaining({ budget: 'money/burst', spent: 100, remaining: 0, resets_at: null }),
   ]);
   await vi.waitFor(async () => expect((await spend({ amount: 100, from: 'burst' })).body.decision).toBe('committed'), {
-    timeout: 10_000,
+    timeout: 30_000,
     interval: 25,
   });
   expect(Date.now() - settled).toBeGreaterThanOrEqual(ROLLING_MS - 250);
@@ -218,11 +218,14 @@ it('a rolling window lets go of what is older, and of nothing earlier', async ()
       expect((await spend({ amount: 90, from: 'burst', note: 'mode:drop_after' })).body.decision).toBe(
         'unknown_effect',
       ),
-    { timeout: 10_000, interval: 25 },
+    { timeout: 30_000, interval: 25 },
   );
   const held = Date.now();
   const burst = async (): Promise<Row | undefined> => (await rows()).find(({ budget }) => budget === 'money/burst');
-  await vi.waitFor(() => expect(Date.now() - held).toBeGreaterThan(ROLLING_MS + 250), { timeout: 5_000, interval: 50 });
+  await vi.waitFor(() => expect(Date.now() - held).toBeGreaterThan(ROLLING_MS + 250), {
+    timeout: 30_000,
+    interval: 50,
+  });
   expect(await burst()).toMatchObject({ spent: 0, held: 90 });
   expect((await spend({ amount: 11, from: 'burst' })).body.decision).toBe('denied_budget');
   expect((await spend({ amount: 10, from: 'burst' })).body.decision).toBe('committed');

@@ -18,7 +18,7 @@ function files(upstreamUrl: string): TestFiles {
     kind: write
     request: { method: POST, path: "/v1/bookings/{op}", body: [amount, note] }
     params_schema: { type: object, required: [op, amount], properties: { op: { type: string }, amount: { type: integer }, note: { type: string } }, additionalProperties: false }
-    timeout: 5s
+    timeout: 20s
     max_processing: 500ms`;
   return {
     config: `
@@ -113,10 +113,10 @@ describe('three gateways on one Redis, with clocks an hour apart', () => {
       const agent = { kind: 'agent', agent_id: 'bot', workspace: 'demo' };
       const lasting = await makeApiKey(through, 'olga', { ...agent, expires_in: 1800 });
       const made = performance.now();
-      const short = await makeApiKey(through, 'olga', { ...agent, expires_in: 3 });
+      const short = await makeApiKey(through, 'olga', { ...agent, expires_in: 6 });
       expect(decisions(await everywhere('book.now', short))).toEqual(all('committed'));
       await until(async () => (await everywhere('book.now', short)).every(({ status }) => status === 401));
-      expect(performance.now() - made).toBeGreaterThan(2900);
+      expect(performance.now() - made).toBeGreaterThan(5900);
       expect(decisions(await everywhere('book.now', lasting))).toEqual(all('committed'));
     };
     await Promise.all(GATEWAYS.map(expires));
@@ -135,15 +135,22 @@ describe('three gateways on one Redis, with clocks an hour apart', () => {
       const id = await paused(gateway, HALF_AN_HOUR_MS);
       expect(decisions(await everywhere('book.now'))).toEqual(all('denied_paused'));
       await fleet.ask(gateway, 'DELETE', `${pauses}/${id}`);
-      await paused(gateway, 1000);
-      expect(decisions(await everywhere('book.now'))).toEqual(all('denied_paused'));
+      let isJudged = false;
+      for (let forMs = 1000; !isJudged; forMs *= 4) {
+        const ends = Date.now() + forMs;
+        await paused(gateway, forMs);
+        const meanwhile = await everywhere('book.now');
+        // On a busy machine the answers may come too late to be of this pause; the next is longer.
+        isJudged = Date.now() < ends;
+        if (isJudged) expect(decisions(meanwhile)).toEqual(all('denied_paused'));
+      }
       await until(async () => decisions(await everywhere('book.now')).every((decision) => decision === 'committed'));
     }
   });
 
   it('leave each other’s leases alone until they are over', async () => {
-    const held = async (gateway: number): Promise<void> => {
-      const call = book('book.now', { note: 'mode:late' });
+    const held = async (gateway: number): Promise<() => Promise<void>> => {
+      const call = book('book.now', { note: 'mode:held' });
       const path = `/v1/bookings/${String(call['idempotency_key'])}`;
       let answer: Answer | null = null;
       const answering = fleet.run(gateway, call).then((it) => {
@@ -151,17 +158,21 @@ describe('three gateways on one Redis, with clocks an hour apart', () => {
       });
       await until(async () => (await fleet.upstream.ledger()).requests.some((request) => request.path === path));
       const seen = new Set<unknown>();
-      await until(async () => {
+      const others = async (): Promise<void> => {
         for (const other of GATEWAYS) if (other !== gateway) seen.add((await fleet.run(other, call)).body.decision);
-        return answer !== null;
-      });
-      await answering;
-      expect(answer).toMatchObject({ body: { decision: 'committed' } });
-      seen.delete('duplicate_blocked');
+      };
+      // Longer than the others sweep apart.
+      for (const began = performance.now(); performance.now() - began < 1500; ) await others();
+      expect(answer).toBeNull();
       expect([...seen]).toEqual(['in_progress']);
+      return async () => {
+        await answering;
+        expect(answer).toMatchObject({ body: { decision: 'committed' } });
+      };
     };
-    await fleet.upstream.mode({ mode: 'ok', late_ms: 1500 });
-    await Promise.all(GATEWAYS.map(held));
+    const ends = await Promise.all(GATEWAYS.map(held));
+    await fleet.upstream.release();
+    await Promise.all(ends.map((end) => end()));
   });
 
   it('date receipts by the store', async () => {

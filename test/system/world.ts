@@ -4,7 +4,10 @@ import { join } from 'node:path';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { type Answer, makeApiKey, send, startGateway, type TestFiles, type TestGateway } from './gateway.ts';
 
-/** Configuration of the tests: one upstream that keeps a ledger, and a tool for each thing that can go wrong. */
+/**
+ * Configuration of the tests: one upstream that keeps a ledger, and a tool for each thing that can go wrong. Its time-outs
+ * are longer than a busy machine takes to answer; what is to be under way for a while is `held` at the upstream.
+ */
 export function worldFiles(upstreamUrl: string): TestFiles {
   return { config: config(upstreamUrl), policies: { 'world.yaml': POLICY } };
 }
@@ -31,7 +34,7 @@ tools:
     request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency, reason] }
     params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
     target: "payment:{payment_id}"
-    timeout: 600ms
+    timeout: 3s
     max_processing: 500ms
     state: { request: { method: GET, path: "/v1/payments/{payment_id}" } }
     outcomes: { failed: [503] }
@@ -41,7 +44,7 @@ tools:
     kind: write
     request: { method: POST, path: /v1/charges, body: [amount, reason] }
     params_schema: { type: object, required: [amount], properties: { amount: { type: integer }, reason: { type: string } }, additionalProperties: false }
-    timeout: 600ms
+    timeout: 3s
     max_processing: 500ms
     idempotent: { header: Idempotency-Key, for: 1h }
   - name: payments.get
@@ -58,14 +61,14 @@ tools:
     request: { method: POST, path: /v1/deployments, body: [service] }
     params_schema: { type: object, required: [service], properties: { service: { type: string } }, additionalProperties: false }
     target: "service:{service}"
-    timeout: 3s
+    timeout: 20s
   - name: notes.add
     title: Note
     upstream: payments
     kind: write
     request: { method: POST, path: /v1/notes, body: [text] }
     params_schema: { type: object, required: [text], properties: { text: { type: string } }, additionalProperties: false }
-    timeout: 3s
+    timeout: 20s
   - name: notes.secret
     title: Secret note
     upstream: payments

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { BROKEN, torture } from './harness.ts';
 
 it('500 keyed calls with duplicates, 40 % faulty answers, 25 kills: nothing twice, nothing false, nothing stuck', {
-  timeout: 240_000,
+  timeout: 480_000,
 }, async () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   const report = await torture({

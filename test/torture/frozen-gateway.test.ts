@@ -1,6 +1,8 @@
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { until } from '../redis/servers.ts';
 import { freshKey, refund, startWorld, type World } from '../system/world.ts';
+import { stateOf } from './victim.ts';
 
 let world: World;
 afterEach(() => world.close());
@@ -17,8 +19,9 @@ describe('a gateway that stops between admission and dispatch', () => {
     const before = await world.upstream.counts();
     const call = refund({ reason: 'failpoint:freeze_before_send' }, freshKey());
     const answering = world.run(call);
+    await until(() => stateOf(world.gateway.pid) === 'T');
     // The freeze is the event that is waited for: dispatch_by (2 s) has to pass while the process does not run.
-    await pause(2600);
+    await pause(2200);
     world.gateway.kill('SIGCONT');
     const answer = await answering;
     expect(answer.status).toBe(502);

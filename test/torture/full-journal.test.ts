@@ -12,7 +12,7 @@ import { workloadFiles } from './workload.ts';
 
 it.skipIf(process.getuid?.() !== 0)(
   'the disk of a gateway’s journal is full: 503, nothing is sent, /readyz says so until there is room',
-  { timeout: 60_000 },
+  { timeout: 240_000 },
   async (context) => {
     const shared = mkdtempSync(join(tmpdir(), 'svc-full-'));
     const redis = await startRedis();

@@ -4,7 +4,7 @@ import { torture } from './harness.ts';
 /** The same harness must see what it is there for: with an idempotency library in the gateway's place it does. */
 it.each(['node-idempotency', 'powertools'] as const)(
   'a gateway around %s: the harness finds double executions or false failures',
-  { timeout: 120_000 },
+  { timeout: 240_000 },
   async (stand) => {
     const seed = Math.floor(Math.random() * 2 ** 31);
     const report = await torture({ stand, ops: 150, kills: 5, seed, concurrency: 16 });

@@ -164,7 +164,7 @@ function pick(points: readonly string[], random: () => number): string {
 }
 
 /** The letter by which Linux says what a process does (`T`: stopped); `null` when there is none any more. */
-function stateOf(pid: number): string | null {
+export function stateOf(pid: number): string | null {
   try {
     return /^\d+ \(.*\) (\w)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))?.[1] ?? null;
   } catch {
