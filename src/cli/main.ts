@@ -74,18 +74,8 @@ export async function runCli(
 /** Says what went wrong, on standard error, and gives the exit code for it. */
 function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-  if (asJson && (error instanceof SvcError || error instanceof CommandFailure)) {
-    const details =
-      error instanceof SvcError
-        ? {
-            code: error.code,
-            message: error.message,
-            status: error.status,
-            errors: error.errors,
-            request_id: error.requestId,
-            retry_after_ms: error.retryAfterMs,
-          }
-        : { code: 'cannot_run', message: error.message };
+  const details = asJson ? detailsOf(error) : null;
+  if (details !== null) {
     terminal.err(JSON.stringify({ error: details }));
   } else if (error instanceof InvalidFiles) {
     terminal.err(renderFindings(error.findings, error.sources, { color: terminal.color }).trimEnd());
@@ -101,4 +91,21 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
     for (const line of text.split('\n')) terminal.err(`  ${printable(line)}`);
   }
   return error instanceof SvcError && error.status > 0 ? 1 : 2;
+}
+
+/** What went wrong, for programs; `null` for a fault of svc itself. */
+function detailsOf(error: unknown): object | null {
+  if (error instanceof SvcError)
+    return {
+      code: error.code,
+      message: error.message,
+      status: error.status,
+      errors: error.errors,
+      request_id: error.requestId,
+      retry_after_ms: error.retryAfterMs,
+    };
+  if (error instanceof CommandFailure) return { code: 'cannot_run', message: error.message };
+  if (error instanceof InvalidFiles)
+    return { code: 'invalid_files', message: 'The files do not hold.', findings: error.findings };
+  return null;
 }

@@ -4,6 +4,7 @@ import { json, table } from './terminal.ts';
 
 interface StoreChoice {
   readonly config: string;
+  readonly json?: true;
 }
 
 /** `svc store` and `svc fsck`: what an operator does to a store, or asks of it. */
@@ -16,8 +17,10 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
       'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first',
     )
     .requiredOption('--config <file>', 'the configuration, which names the store')
-    .action(async ({ config }: StoreChoice) => {
+    .option('--json', 'print JSON')
+    .action(async ({ config, json: asJson }: StoreChoice) => {
       const awaited = await ports.acceptLoss({ configFile: config, environment: {} });
+      if (asJson) return terminal.out(json({ accepted: true, awaited }));
       terminal.out('The loss is accepted, and this gateway’s journal is handed in; start it now.');
       if (awaited.length > 0)
         terminal.out(
@@ -31,8 +34,10 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
     .description('declare that the journal of a gateway is lost: writes no longer wait for it')
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .requiredOption('--lost <gateway>', 'the gateway that /readyz names')
-    .action(async ({ config, lost }: StoreChoice & { readonly lost: string }) => {
+    .option('--json', 'print JSON')
+    .action(async ({ config, lost, json: asJson }: StoreChoice & { readonly lost: string }) => {
       await ports.recoverLost({ configFile: config, environment: {} }, lost);
+      if (asJson) return terminal.out(json({ lost }));
       terminal.out(`Writes no longer wait for ${lost}.`);
     });
   withExitCodes(recover, 'declared', 'is not used', 'not declared; why stands on standard error');
@@ -42,7 +47,7 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
     .description('compute states and budgets anew from the ledger and compare; changes no figure')
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .option('--json', 'print JSON')
-    .action(async ({ config, json: asJson }: StoreChoice & { readonly json?: true }) => {
+    .action(async ({ config, json: asJson }: StoreChoice) => {
       const differences = await ports.checkStore({ configFile: config, environment: {} });
       if (differences.length > 0) exit(1);
       if (asJson) return terminal.out(json({ differences: differences.map((one) => ({ ...one })) }));

@@ -143,11 +143,15 @@ async function judgeFile(
   const everything = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
   // What YAML or a reference has spoilt is told already; that the rest of it does not fit either is no news.
-  const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
-  findings.push(...faults.filter(({ code, at }) => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at))));
+  const spoilt = findings.filter(({ severity, code }) => severity === 'error' && code !== 'literal_secret');
+  const told = new Set(spoilt.map(({ at }) => placeOf(at)));
+  const isNews = ({ code, at }: Finding): boolean => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at));
+  findings.push(...faults.filter(isNews));
   if (file === null) return null;
-  const judge = createJudge(source, pathOf, findings);
-  return { ...(await resolveConfiguration(file, everything, judge)), ...digestsOf(file, source, pathOf) };
+  const judged: Finding[] = [];
+  const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged));
+  findings.push(...judged.filter(isNews));
+  return { ...configuration, ...digestsOf(file, source, pathOf) };
 }
 
 function placeOf(at: Position | null): string {

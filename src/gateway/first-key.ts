@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
-import { readEnvironment } from '../config/environment.ts';
+import { bootstrapAdminKeyFile } from '../config/environment.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
@@ -19,11 +19,8 @@ export async function makeFirstKey(
   folder: string,
 ): Promise<RunningGateway['administrativeKey']> {
   const file = join(folder, 'admin.key');
-  const { bootstrapAdminKeyFile } = readEnvironment();
-  const provided =
-    bootstrapAdminKeyFile === null
-      ? null
-      : await readFile(bootstrapAdminKeyFile, 'utf8').catch(() => failToRead(bootstrapAdminKeyFile));
+  const given = bootstrapAdminKeyFile();
+  const provided = given === null ? null : await readFile(given, 'utf8').catch(() => failToRead(given));
   const made = await bootstrapAdministrativeKey({ store, pepper, provided }).catch((error: unknown) => {
     throw new CommandFailure(error instanceof Error ? error.message : String(error));
   });

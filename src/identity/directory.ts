@@ -4,7 +4,6 @@ import type { EffectStore } from '../effects/store.ts';
 /** The part of the configuration that says who is there. */
 export interface DirectoryConfiguration {
   readonly workspaces: readonly { readonly id: string; readonly env: string; readonly agents: readonly Agent[] }[];
-  readonly users: readonly { readonly id: string }[];
   /** All roles of a user, those that others include as well. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
@@ -17,7 +16,6 @@ export interface Directory {
   workspaces(): readonly string[];
   /** The fact `env` of a workspace; `prod` where nothing says otherwise. */
   envOf(workspace: string): string;
-  hasUser(id: string): boolean;
   rolesOf(user: string): readonly string[];
   /** Takes in what is in the store now. */
   refresh(): Promise<void>;
@@ -30,7 +28,6 @@ type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
 interface Tables {
   readonly envs: ReadonlyMap<string, string>;
   readonly agents: ReadonlyMap<string, ReadonlyMap<string, Agent>>;
-  readonly users: ReadonlySet<string>;
   readonly roles: ReadonlyMap<string, readonly string[]>;
 }
 
@@ -52,7 +49,6 @@ export function createDirectory(initial: DirectoryConfiguration, store: Registry
     workspaceExists: (id) => tables.envs.has(id),
     workspaces: () => [...tables.envs.keys()],
     envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
-    hasUser: (id) => tables.users.has(id),
     rolesOf: (user) => tables.roles.get(user) ?? [],
     async refresh() {
       const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);
@@ -77,5 +73,5 @@ function tablesOf(
   const agents = new Map([...envs.keys()].map((id) => [id, new Map<string, Agent>()]));
   for (const agent of [...registered.agents, ...configuration.workspaces.flatMap((workspace) => workspace.agents)])
     agents.get(agent.workspace)?.set(agent.id, agent);
-  return { envs, agents, users: new Set(configuration.users.map(({ id }) => id)), roles: configuration.rolesOf };
+  return { envs, agents, roles: configuration.rolesOf };
 }

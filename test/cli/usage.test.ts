@@ -33,6 +33,9 @@ describe('help and usage', () => {
     ['resume'],
     ['tail'],
     ['verify'],
+    ['store', 'accept-loss'],
+    ['store', 'recover'],
+    ['fsck'],
   ];
   test.each(COMMANDS)('%s %s has help with --json and its exit codes', async (...words) => {
     const { code, out } = await svc(...words.filter((word) => typeof word === 'string'), '--help');
@@ -67,6 +70,15 @@ describe('help and usage', () => {
     expect(code).toBe(2);
     expect(out).toBe('');
   });
+});
+
+test('files that do not hold are findings for programs too', async () => {
+  const config = file('bad.yaml', 'serve: {}\n');
+  const { code, out, err } = await svc('fsck', '--config', config, '--json');
+  expect(JSON.parse(err)).toMatchObject({
+    error: { code: 'invalid_files', findings: [{ code: 'unknown_field', at: { line: 1, column: 1 } }] },
+  });
+  expect([code, out]).toEqual([2, '']);
 });
 
 describe('talking to a gateway', () => {

@@ -14,7 +14,6 @@ const agent = (workspace: string, id: string, team: string | null = null): Agent
 
 const configuration: DirectoryConfiguration = {
   workspaces: [{ id: 'demo', env: 'staging', agents: [agent('demo', 'bot', 'support')] }],
-  users: [{ id: 'maria' }, { id: 'tom' }],
   rolesOf: new Map([['maria', ['finance-lead', 'finance']]]),
 };
 
@@ -63,22 +62,18 @@ describe('the directory', () => {
     expect(directory.agent('demo', 'later')).toBeNull();
     await directory.refresh();
     expect(directory.agent('demo', 'later')).not.toBeNull();
-    directory.update({ workspaces: [{ id: 'demo', env: 'prod', agents: [] }], users: [], rolesOf: new Map() });
+    directory.update({ workspaces: [{ id: 'demo', env: 'prod', agents: [] }], rolesOf: new Map() });
     expect(directory.envOf('demo')).toBe('prod');
     expect(directory.agent('demo', 'bot')?.team).toBe('impostor');
-    expect(directory.hasUser('maria')).toBe(false);
+    expect(directory.rolesOf('maria')).toEqual([]);
   });
 
-  it('knows users and all their roles', () => {
+  it('knows all roles of users', () => {
     const directory = createDirectory(configuration, registry());
     expect(directory.rolesOf('maria')).toEqual(['finance-lead', 'finance']);
     expect(directory.rolesOf('tom')).toEqual([]);
     expect(directory.rolesOf('nobody')).toEqual([]);
-    expect([directory.hasUser('tom'), directory.hasUser('nobody'), directory.hasUser('__proto__')]).toEqual([
-      true,
-      false,
-      false,
-    ]);
+    expect(directory.rolesOf('__proto__')).toEqual([]);
   });
 
   it('has no member that an object inherits', () => {
