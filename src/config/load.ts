@@ -143,8 +143,7 @@ async function judgeFile(
   const everything = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
   // What YAML or a reference has spoilt is told already; that the rest of it does not fit either is no news.
-  const spoilt = findings.filter(({ severity, code }) => severity === 'error' && code !== 'literal_secret');
-  const told = new Set(spoilt.map(({ at }) => placeOf(at)));
+  const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
   const isNews = ({ code, at }: Finding): boolean => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at));
   findings.push(...faults.filter(isNews));
   if (file === null) return null;
