@@ -129,6 +129,9 @@ function exact(fact: FactPath, values: readonly string[], path: DataPath, report
   return oneOf(fact, values);
 }
 
+/** What agents have beside their attributes. */
+const OWN_FIELDS: readonly string[] = ['id', 'team', 'owner', 'roles'];
+
 function agents(name: string, values: Json, path: DataPath, report: Reporter): Expression | null {
   const fault = isScalarList(values) ? null : rightSideFault('in', values);
   if (fault !== null || !isScalarList(values)) {
@@ -136,7 +139,21 @@ function agents(name: string, values: Json, path: DataPath, report: Reporter): E
     return null;
   }
   const texts = values.filter((value) => typeof value === 'string');
-  const isOwnField = name === 'id' || name === 'team' || name === 'owner' || name === 'roles';
+  const isOwnField = OWN_FIELDS.includes(name);
+  if (name.startsWith('attributes.')) {
+    const plain = name.slice('attributes.'.length);
+    report.error('wrong_value', path, `Attributes stand in 'agents' by their names alone`, `write ${plain}`, 'key');
+    return null;
+  }
+  const near = isOwnField ? null : didYouMean(name, OWN_FIELDS);
+  if (near !== null)
+    report.warning(
+      'like_another',
+      path,
+      `'${name}' is an attribute of agents here, and no field of theirs`,
+      near,
+      'key',
+    );
   if (isOwnField && texts.length < values.length) {
     report.error('wrong_value', path, `'${name}' needs a list of texts`);
     return null;

@@ -59,6 +59,11 @@ describe('faults, each at its place', () => {
       rule('{ id: a, effect: deny, match: { env: ["prod*"] } }'),
       "5:43 glob_not_here 'prod*' is not a glob here",
     ],
+    [
+      'attribute by its path',
+      rule('{ id: a, effect: deny, match: { agents: { attributes.tier: [1] } } }'),
+      "5:47 wrong_value Attributes stand in 'agents' by their names alone",
+    ],
     ['bad glob', rule('{ id: a, effect: deny, match: { tools: ["{a"] } }'), '5:45 bad_pattern'],
     [
       'unknown list',
@@ -329,6 +334,7 @@ describe('warnings', () => {
     ['{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }', 'approval_on_allow'],
     ['{ id: a, effect: allow, reason: because }', 'reason_not_shown'],
     ['{ id: a, effect: allow, obligations: [ { reserve: { pool: refund-desk, units: 9 } } ] }', 'never_fits'],
+    ['{ id: a, effect: deny, match: { agents: { role: [admin] } } }', "like_another did you mean 'roles'?"],
     ['{ id: a, effect: allow, when: { params.a: { regex_find: x } } }', 'found_anywhere write regex'],
     [
       '{ id: a, effect: allow, unless: { params.a: { every: { not: { item: { regex_find: x } } } } } }',
@@ -362,13 +368,16 @@ describe('warnings', () => {
 
   test.each([
     '{ id: a, effect: allow, unless: { params.a: { regex_find: x } } }',
+    '{ id: a, effect: allow, match: { agents: { tier: [1], trust: [2], roles: [x] } } }',
     '{ id: a, effect: deny, when: { params.a: { regex_find: x } } }',
     '{ id: a, effect: allow, when: { agent.roles: { contains: x }, "agent.roles[0]": x, tool.tags: { some: { item: x } } } }',
     '{ id: a, effect: allow, when: { agent.roles: { exists: true }, target: { glob: "x*" }, agent.attributes.n: 5 } }',
     '{ id: a, effect: allow, when: { params.a: 5, params.b: { contains: x }, agent.team: { nin: [] } } }',
   ])('none of this kind: %s', (line) => {
     const codes = compileAll([`${HEAD}rules:\n  - ${line}\n`]).warnings.map(({ code }) => code);
-    expect(codes.filter((code) => code === 'found_anywhere' || code === 'never_known')).toEqual([]);
+    expect(
+      codes.filter((code) => code === 'found_anywhere' || code === 'never_known' || code === 'like_another'),
+    ).toEqual([]);
   });
 
   test('an approval that enough people can give is not warned of', () => {
