@@ -89,7 +89,7 @@ describe('waiting', () => {
 
   test('goes on by id after a restart, and ends with the last result when the time is over', async () => {
     const { svc } = await against({ status: 200, body: { effect: answer('in_progress'), ledger: [] } });
-    const result = await svc.wait('eff_1', { timeoutMs: 250 });
+    const result = await svc.wait('eff_1', { timeoutMs: 1000 });
     expect(result.status).toBe('in_progress');
   });
 

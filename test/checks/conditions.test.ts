@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { conditionFaults, judgeCondition } from '../../src/effects/conditions.ts';
 import type { Json, JsonObject } from '../../src/effects/json.ts';
 import { jsonEquals, readField } from '../../src/effects/state-fields.ts';
+import { shortest } from '../shortest.ts';
 
 const state: JsonObject = {
   status: 'paid',
@@ -155,11 +156,14 @@ describe('conditions', () => {
     expect(judgeCondition({ text: 'a'.repeat(4097) }, 'text', { $regex: 'a' })).toBe('undecidable');
   });
 
-  it('takes linear time on expressions that blow up elsewhere', () => {
-    const started = performance.now();
-    for (const $regex of ['^(a+)+$', '(a|a)*b', '(.*a){12}c', '(x+x+)+y'])
-      judgeCondition({ text: `${'a'.repeat(4000)}!` }, 'text', { $regex });
-    expect(performance.now() - started).toBeLessThan(2000);
+  it('takes linear time on expressions that blow up elsewhere', async () => {
+    const judge = (): number => {
+      const started = performance.now();
+      for (const $regex of ['^(a+)+$', '(a|a)*b', '(.*a){12}c', '(x+x+)+y'])
+        judgeCondition({ text: `${'a'.repeat(4000)}!` }, 'text', { $regex });
+      return performance.now() - started;
+    };
+    expect(await shortest(2000, judge)).toBeLessThan(2000);
   });
 
   it('lists all faults at once, with pointers', () => {

@@ -322,7 +322,7 @@ test('what policy only observes can be found', async () => {
         attempt += 1;
         expect((await refund(9000, `observed-${attempt}`)).decision).toBe('committed');
       },
-      { timeout: 10_000, interval: 100 },
+      { timeout: 40_000, interval: 100 },
     );
     const { effect_id: allowed } = await refund(100, 'observed-small');
     const { out } = await asAccount('effects', 'list', '--observed', '--limit', '1');

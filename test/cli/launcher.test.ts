@@ -152,7 +152,7 @@ test('npm start is the gateway’s own process in the end: who stops npm stops t
   npm.kill('SIGTERM');
   try {
     await ended;
-    await expect.poll(() => isRunning(pid), { timeout: 5_000 }).toBe(false);
+    await expect.poll(() => isRunning(pid), { timeout: 40_000 }).toBe(false);
   } finally {
     if (isRunning(pid)) process.kill(pid, 'SIGKILL');
   }

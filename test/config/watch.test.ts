@@ -35,7 +35,7 @@ function watch(paths: () => readonly string[]): { told: () => number; next: () =
   return {
     told: () => told,
     next: async () => {
-      await vi.waitFor(() => expect(told).toBeGreaterThan(seen), { timeout: 8_000, interval: 10 });
+      await vi.waitFor(() => expect(told).toBeGreaterThan(seen), { timeout: 40_000, interval: 10 });
       seen = told;
     },
   };

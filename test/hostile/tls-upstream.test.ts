@@ -49,14 +49,14 @@ store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
 users: [ { id: olga, roles: [] } ]
 workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-upstreams: [ { id: safe, url: "https://localhost:${port}", timeout: 1s } ]
+upstreams: [ { id: safe, url: "https://localhost:${port}", timeout: 10s } ]
 tools:
   - name: note
     upstream: safe
     kind: write
     request: { method: POST, path: /notes, body: [mode] }
     params_schema: { type: object, properties: { mode: { type: string } }, additionalProperties: false }
-    timeout: 800ms
+    timeout: 2500ms
 `,
       policies: {
         'p.yaml': `

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseStrictJson } from '../../src/effects/strict-json.ts';
+import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64 };
 
@@ -136,12 +137,15 @@ describe('strict JSON', () => {
     );
   });
 
-  test('zeros in the middle of a number are read in linear time', () => {
+  test('zeros in the middle of a number are read in linear time', async () => {
     const zeros = '0'.repeat(100_000);
-    const began = performance.now();
-    expect(verdict(`[0.${zeros}1e100001]`)).toBe('ok');
-    expect(verdict(`[1.${zeros}1]`)).toBe('1:2 a number with more digits than a double holds');
-    expect(performance.now() - began).toBeLessThan(500);
+    const read = (): number => {
+      const began = performance.now();
+      expect(verdict(`[0.${zeros}1e100001]`)).toBe('ok');
+      expect(verdict(`[1.${zeros}1]`)).toBe('1:2 a number with more digits than a double holds');
+      return performance.now() - began;
+    };
+    expect(await shortest(500, read)).toBeLessThan(500);
   });
 
   test('random texts near JSON are judged as the reference judges them', () => {

@@ -178,7 +178,7 @@ describe('a full disk', () => {
 
         rmSync(filler);
         await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true, problem: null }), {
-          timeout: 15_000,
+          timeout: 40_000,
           interval: 50,
         });
         for (const id of kept) expect(await store.effect(WORKSPACE, id)).not.toBeNull();

@@ -46,7 +46,7 @@ describe('keys made beside a gateway', () => {
     store.onKeysChanged(heard);
     const beside = await openKeyStore(path);
     beside.putKey(keyRecord(), PERSON);
-    await vi.waitFor(() => expect(heard).toHaveBeenCalledWith(null), { timeout: 5_000, interval: 20 });
+    await vi.waitFor(() => expect(heard).toHaveBeenCalledWith(null), { timeout: 40_000, interval: 20 });
     beside.close();
   });
 

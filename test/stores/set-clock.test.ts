@@ -74,10 +74,12 @@ it.skipIf(process.getuid?.() !== 0)(
       const machine = Date.now;
       vi.spyOn(Date, 'now').mockImplementation(() => machine() + HOUR);
       disk.fill(0);
-      await vi.waitFor(() => expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable));
+      await vi.waitFor(() => expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable), {
+        timeout: 40_000,
+      });
       expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_full' } });
       disk.empty();
-      await vi.waitFor(() => expect(store.health().ready).toBe(true), { timeout: 15_000, interval: 20 });
+      await vi.waitFor(() => expect(store.health().ready).toBe(true), { timeout: 40_000, interval: 20 });
       await dispatched(store);
       expect(store.now() - before).toBeLessThan(HOUR / 10);
       await store.close();

@@ -187,7 +187,7 @@ it('is switched to enforcing while it runs', async () => {
   await writeFile(configFile, config.replace('mode: observe, ', ''));
   await vi.waitFor(
     async () => expect((await world.run(refund({ currency: 'GBP' }))).body.decision).toBe('denied_policy'),
-    { timeout: 10_000, interval: 50 },
+    { timeout: 40_000, interval: 50 },
   );
   expect((await call('notes.secret', { text: 'x' })).body).toMatchObject({ decision: 'denied_policy' });
   expect((await world.run(refund({ currency: 'USD' }))).body.decision).toBe('denied_paused');

@@ -39,18 +39,23 @@ async function costOf(route: CountedRoute, call: () => Promise<void>): Promise<R
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > allowed));
 }
 
-/** How often a call waits for Redis: by the quickest of a few, so that what the machine adds is not counted. */
-async function waitsOf(route: CountedRoute, call: () => Promise<void>): Promise<number> {
+/**
+ * How often a call waits for Redis: by the quickest of some, so that what the machine adds is not counted, nor a round of
+ * the gateway's own that it came upon.
+ * @param atMost more than this is measured again
+ */
+async function waitsOf(route: CountedRoute, atMost: number, call: () => Promise<void>): Promise<number> {
   const delayMs = 100;
   route.delay(delayMs);
   try {
-    const times: number[] = [];
-    for (let n = 0; n < 5; n += 1) {
+    const measure = async (): Promise<number> => {
       const began = performance.now();
       await call();
-      times.push(performance.now() - began);
-    }
-    return Math.floor(Math.min(...times) / delayMs);
+      return performance.now() - began;
+    };
+    let waits = Number.POSITIVE_INFINITY;
+    for (let n = 0; n < 30 && waits > atMost; n += 1) waits = Math.min(waits, Math.floor((await measure()) / delayMs));
+    return waits;
   } finally {
     route.delay(0);
   }
@@ -79,7 +84,7 @@ describe('a governed write through a gateway on one Redis', () => {
   });
 
   it.each(DOORS)('by %s: waits for Redis twice', async (_, call) => {
-    expect(await waitsOf(route, () => call(fleet))).toBe(2);
+    expect(await waitsOf(route, 2, () => call(fleet))).toBe(2);
   });
 });
 
@@ -108,6 +113,6 @@ describe('a governed write with durability replica', () => {
   });
 
   it.each(DOORS)('by %s: waits for Redis four times, twice of them for what confirms', async (_, call) => {
-    expect(await waitsOf(route, () => call(fleet))).toBe(4);
+    expect(await waitsOf(route, 4, () => call(fleet))).toBe(4);
   });
 });

@@ -5,6 +5,7 @@ import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { readPath } from '../../src/upstreams/path.ts';
 import { planOf, renderRequest } from '../../src/upstreams/request-template.ts';
 import { makeTool } from './tool.ts';
+import { shortest } from '../shortest.ts';
 
 const refund = makeTool({
   request: {
@@ -81,16 +82,19 @@ describe('params', () => {
     expect(faults({ ...base, limit: { $gt: 1 } })[0]).toMatch(/must be integer/);
   });
 
-  test('a pattern is matched in linear time', () => {
+  test('a pattern is matched in linear time', async () => {
     const tool = makeTool({
       name: 'slow',
       target: null,
       request: { ...refund.request, path: '/x', body: '*' },
       paramsSchema: { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } },
     });
-    const began = performance.now();
-    expect(createCatalog([tool]).check(tool, { text: `${'a'.repeat(50_000)}b` })).toHaveLength(1);
-    expect(performance.now() - began).toBeLessThan(2000);
+    const match = (): number => {
+      const began = performance.now();
+      expect(createCatalog([tool]).check(tool, { text: `${'a'.repeat(50_000)}b` })).toHaveLength(1);
+      return performance.now() - began;
+    };
+    expect(await shortest(2000, match)).toBeLessThan(2000);
   });
 
   test('a schema that cannot be used is named', () => {
