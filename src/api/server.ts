@@ -24,6 +24,8 @@ import { validationFaults } from './validation-faults.ts';
 
 /** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
 const MAX_EVENT_LOOP_DELAY_MS = 750;
+/** What was measured earlier than this is the work of the start, and no load: two samples of a second, ms. */
+const MEASURED_AFTER_MS = 2_000;
 /** A request that has not arrived whole by then is given up, ms. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
@@ -88,10 +90,14 @@ export function createServer(options: ServerOptions): ApiApp {
   app.decorateRequest('caller', null);
   const allowed = allowedMethods(app);
 
+  let readyAt = 0;
+  app.addHook('onReady', async () => {
+    readyAt = performance.now();
+  });
   app.register(underPressure, {
     maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
     pressureHandler: (request) => {
-      if (!isProbe(request))
+      if (!isProbe(request) && performance.now() - readyAt > MEASURED_AFTER_MS)
         throw refuse('not_ready', 'The gateway is overloaded. Nothing was done.', { retryAfterMs: 1_000 });
     },
   });

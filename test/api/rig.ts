@@ -35,6 +35,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { askAgain } from '../ask-again.ts';
 
 /** What a test sees of an answer. */
 export interface Seen {
@@ -79,6 +80,8 @@ export interface SendOptions {
   /** Sent as it is, instead of `body`. */
   readonly raw?: string | Buffer;
   readonly headers?: Record<string, string>;
+  /** Also a gateway that is overloaded is asked but once. */
+  readonly once?: boolean;
 }
 
 const CONFIG = (url: string, folder: string) => `
@@ -306,9 +309,9 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     keys,
     logs: () => written,
     loseNextAnswer: () => upstream.loseNextAnswer(),
-    async send(method, path, { key = keys.account, body, raw, headers = {} } = {}) {
+    async send(method, path, { key = keys.account, body, raw, headers = {}, once = false } = {}) {
       const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
-      const answer = await app.inject({
+      const request: InjectOptions = {
         ...(method === undefined ? {} : { method }),
         url: path,
         headers: {
@@ -318,7 +321,9 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
           ...headers,
         },
         ...(payload === undefined ? {} : { payload }),
-      });
+      };
+      const ask = () => app.inject(request);
+      const answer = await (once ? ask() : askAgain(ask, ({ body: text }) => text));
       const isJson = String(answer.headers['content-type'] ?? '').includes('json');
       return {
         status: answer.statusCode,

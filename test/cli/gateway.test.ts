@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type PaymentsUpstream, startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { askAgain } from '../ask-again.ts';
 import { begin, type Running, svc } from './run.ts';
 
 /** The commands against a real gateway on a real store, and the demo's payments API behind it. */
@@ -85,16 +86,14 @@ interface Answer {
 }
 
 async function refund(amount: number, idempotencyKey: string): Promise<Answer> {
-  const response = await fetch(`${url}/v1/workspaces/w/effects`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-api-key': agent },
-    body: JSON.stringify({
-      tool: 'payments.refund',
-      params: { payment_id: 'pay_1', amount, currency: 'EUR' },
-      idempotency_key: idempotencyKey,
-    }),
+  const body = JSON.stringify({
+    tool: 'payments.refund',
+    params: { payment_id: 'pay_1', amount, currency: 'EUR' },
+    idempotency_key: idempotencyKey,
   });
-  const answer: Answer = JSON.parse(await response.text());
+  const headers = { 'content-type': 'application/json', 'x-api-key': agent };
+  const ask = async () => (await fetch(`${url}/v1/workspaces/w/effects`, { method: 'POST', headers, body })).text();
+  const answer: Answer = JSON.parse(await askAgain(ask, (text) => text));
   return answer;
 }
 

@@ -27,6 +27,7 @@ import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
+import { askAgain } from '../ask-again.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 
 export interface ProxiedWorld {
@@ -291,18 +292,21 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       };
     },
     call: async (method, path, { key = bot.key, headers = {}, body } = {}) => {
-      const answer = await fetch(`${origin}${path}`, {
-        method,
-        redirect: 'manual',
-        headers: {
-          ...(key === null ? {} : { 'x-api-key': key }),
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...(body === undefined ? {} : { body }),
-      });
-      const text = await answer.text();
-      return { status: answer.status, headers: answer.headers, text, body: parsed(text) };
+      const ask = async () => {
+        const answer = await fetch(`${origin}${path}`, {
+          method,
+          redirect: 'manual',
+          headers: {
+            ...(key === null ? {} : { 'x-api-key': key }),
+            ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+            ...headers,
+          },
+          ...(body === undefined ? {} : { body }),
+        });
+        const text = await answer.text();
+        return { status: answer.status, headers: answer.headers, text, body: parsed(text) };
+      };
+      return askAgain(ask, ({ text }) => text);
     },
     close: async () => {
       await server.close();

@@ -5,9 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { makeKey } from '../../src/identity/key-format.ts';
-
-/** How often a request is sent again to a gateway that is overloaded: for ten seconds. */
-const OVERLOADED_TRIES = 40;
+import { askAgain } from '../ask-again.ts';
 
 /** Tests run from the root of the repository. */
 const launcher = join(process.cwd(), 'bin', 'svc.mjs');
@@ -137,10 +135,7 @@ export interface Answer {
   readonly body: any;
 }
 
-/**
- * One request with a key; the body is sent as JSON. It is sent again, as clients do, while the gateway says that it is
- * overloaded and did nothing: a busy machine, or a freeze that a test made, and no answer to what is asked here.
- */
+/** One request with a key; the body is sent as JSON. A gateway that is overloaded is asked again. */
 export async function send(
   url: string,
   key: string,
@@ -149,17 +144,23 @@ export async function send(
   body?: unknown,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
-  for (let tries = 0; ; tries += 1) {
-    const response = await fetch(`${url}${path}`, {
-      method,
-      headers: { 'x-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    if (response.status !== 503 || tries === OVERLOADED_TRIES || !text.includes('The gateway is overloaded'))
-      return { status: response.status, headers: response.headers, body: text === '' ? null : JSON.parse(text) };
-    await new Promise((resolve) => setTimeout(resolve, 250));
-  }
+  const answer = await askAgain(
+    async () => {
+      const response = await fetch(`${url}${path}`, {
+        method,
+        headers: {
+          'x-api-key': key,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      return { status: response.status, headers: response.headers, text: await response.text() };
+    },
+    ({ text }) => text,
+  );
+  const { text } = answer;
+  return { status: answer.status, headers: answer.headers, body: text === '' ? null : JSON.parse(text) };
 }
 
 /** Makes a key through the API with the administrative key. */
