@@ -52,7 +52,7 @@ async function onRedis(
   const { store, retention } = configuration;
   if (store.kind !== 'redis')
     throw new CommandFailure(
-      `svc store ${command} is for a store on Redis; this one is embedded, and its folder is restored from a backup.`,
+      `svc store ${command} is for a store on Redis; this one is embedded: restore the newest copy of ${store.path}, or see docs/operating/backup.md on how to go on without what is lost.`,
     );
   return { store, retention };
 }
