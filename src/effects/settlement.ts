@@ -1,4 +1,5 @@
 import type { EffectRecord, Lease } from './effect.ts';
+import { isoTime } from './iso-time.ts';
 import type { Json } from './json.ts';
 import type { LedgerActor, LedgerDraft } from './ledger.ts';
 import { advance, changed, type LifeRefusal } from './lifecycle.ts';
@@ -76,9 +77,7 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
   const seen: Record<string, Json> = { attempt, code: evidence.code, status: evidence.status };
   if (after.life.state !== outcome.kind) seen['recorded_as'] = after.life.state;
   const started =
-    evidence.startedAt === null
-      ? []
-      : [draft('execution.started', { attempt, at: new Date(evidence.startedAt).toISOString() })];
+    evidence.startedAt === null ? [] : [draft('execution.started', { attempt, at: isoTime(evidence.startedAt) })];
   const verified = request.stages.some((stage) => stage.stage === 'state_check' && stage.status === 'passed')
     ? [draft('state.verified', { attempt })]
     : [];

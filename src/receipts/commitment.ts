@@ -2,12 +2,23 @@ import { hash } from 'node:crypto';
 import { canonicalJson } from '../effects/canonical-json.ts';
 import type { Json } from '../effects/json.ts';
 
+/** Most values fit; taking memory for each would be much of what a commitment costs. */
+const SCRATCH_BYTES = 4096;
+const scratch = Buffer.alloc(SCRATCH_BYTES);
+
+/** A character of UTF-16 takes at most this many bytes of UTF-8. */
+const MOST_BYTES = 3;
+
 /**
  * A salted commitment: `sc1:` and SHA-256(salt || JCS of the value), base64url. Whoever holds salt and value can show
  * what was committed to; nobody can guess it without the salt.
  * @param salt base64url
  */
 export function commit(salt: string, value: Json): string {
-  const bytes = Buffer.concat([Buffer.from(salt, 'base64url'), Buffer.from(canonicalJson(value))]);
-  return `sc1:${hash('sha256', bytes, 'base64url')}`;
+  const text = canonicalJson(value);
+  const most = salt.length + text.length * MOST_BYTES;
+  const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
+  const salted = bytes.write(salt, 'base64url');
+  const length = salted + bytes.write(text, salted, 'utf8');
+  return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
 }

@@ -1,5 +1,6 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
 import type { EffectRecord, KeptResult, SettledBy } from '../effects/effect.ts';
+import { isoTime } from '../effects/iso-time.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/verdict.ts';
@@ -147,5 +148,5 @@ function approvalToWire(approval: ApprovalRecord, params: string | null, committ
 function time(at: number): string;
 function time(at: number | null): string | null;
 function time(at: number | null): string | null {
-  return at === null ? null : new Date(at).toISOString();
+  return at === null ? null : isoTime(at);
 }

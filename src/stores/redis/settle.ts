@@ -1,4 +1,5 @@
 import type { EffectRecord, Evidence, Life } from '../../effects/effect.ts';
+import { isoTime } from '../../effects/iso-time.ts';
 import type {
   Resolution,
   ResolveRequest,
@@ -71,7 +72,7 @@ function executionEvents(
       : []),
     ...(evidence.startedAt === null || outcome.kind === 'denied'
       ? []
-      : [draft('execution.started', { attempt, at: new Date(evidence.startedAt).toISOString() })]),
+      : [draft('execution.started', { attempt, at: isoTime(evidence.startedAt) })]),
   ];
   switch (outcome.kind) {
     case 'committed':
