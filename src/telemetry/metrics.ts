@@ -1,6 +1,7 @@
-import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/decision.ts';
 import type { EffectStore } from '../effects/store.ts';
+import { createDurations } from './durations.ts';
 
 /** Steps of the store that are measured. */
 const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as const;
@@ -42,26 +43,23 @@ export function createMetrics(watched: {
     labelNames: ['decision', 'code', 'via'] as const,
     registers,
   });
-  const stages = new Histogram({
+  const stages = createDurations({
     name: 'svc_stage_seconds',
     help: 'Time that a stage of a run took',
-    labelNames: ['stage'] as const,
-    buckets: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-    registers,
+    labelNames: ['stage'],
+    bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
   });
-  const steps = new Histogram({
+  const steps = createDurations({
     name: 'svc_store_step_seconds',
     help: 'Time until a step of the store was durable',
-    labelNames: ['step', 'result'] as const,
-    buckets: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-    registers,
+    labelNames: ['step', 'result'],
+    bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
   });
-  const requests = new Histogram({
+  const requests = createDurations({
     name: 'svc_http_request_seconds',
     help: 'Time from request to answer, by route',
-    labelNames: ['route', 'method', 'status'] as const,
-    buckets: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-    registers,
+    labelNames: ['route', 'method', 'status'],
+    bounds: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
   });
   const alerts = new Counter({
     name: 'svc_alerts_total',
@@ -102,12 +100,13 @@ export function createMetrics(watched: {
 
   return {
     decided: (decision, code, via) => decisions.inc({ decision, code, via }),
-    stage: (stage, durationMs) => stages.observe({ stage }, durationMs / 1000),
-    step: (step, result, durationMs) => steps.observe({ step, result }, durationMs / 1000),
-    answered: (route, method, status, durationMs) => requests.observe({ route, method, status }, durationMs / 1000),
+    stage: (stage, durationMs) => stages.observe(stage, durationMs),
+    step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
+    answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),
     alerted: (what) => alerts.inc({ what }),
     async render() {
-      return { contentType: registry.contentType, text: await registry.metrics() };
+      const durations = [stages, steps, requests].map((each) => each.render()).join('\n\n');
+      return { contentType: registry.contentType, text: `${await registry.metrics()}\n${durations}\n` };
     },
   };
 }

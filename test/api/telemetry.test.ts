@@ -76,6 +76,7 @@ describe('metrics', () => {
     expect(text).toContain('svc_effects_unknown{workspace="elsewhere"} 0');
     expect(text).toContain('svc_decisions_total{decision="unknown_effect",code="outcome_unknown",via="effects_api"} 1');
     expect(text).toContain('svc_http_request_seconds_count{route="/v1/x/:id",method="GET",status="200"} 1');
+    expect(text).toMatch(/^(?:# HELP svc_\w+ .+\n# TYPE svc_\w+ \w+\n(?:svc_\w+(?:\{.*\})? \S+\n)*\n?)+$/);
     expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
     expect(text).toContain('svc_store_ready 1');
     await rig.close();
