@@ -29,20 +29,17 @@ export const WARN_AT = 80;
 
 /** Budgets with how much of them the caller may see, by the verdict's obligations. */
 export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): readonly ShownBudget[] {
-  const own = new Set<string>();
-  const warnAt = new Map<string, number>();
-  if (verdict.kind === 'permit') {
-    for (const obligation of verdict.obligations) {
-      if (obligation.kind !== 'budget') continue;
-      if (obligation.sharing === 'own') own.add(obligation.budget);
-      if (obligation.warnAt !== undefined) warnAt.set(obligation.budget, obligation.warnAt);
+  const obligations = verdict.kind === 'permit' ? verdict.obligations : [];
+  return rows.map((row) => {
+    let sharing: ShownBudget['sharing'] = 'shared';
+    let warnAt = WARN_AT;
+    for (const obligation of obligations) {
+      if (obligation.kind !== 'budget' || obligation.budget !== row.budget) continue;
+      if (obligation.sharing === 'own') sharing = 'own';
+      if (obligation.warnAt !== undefined) warnAt = obligation.warnAt;
     }
-  }
-  return rows.map((row) => ({
-    row,
-    sharing: own.has(row.budget) ? 'own' : 'shared',
-    warnAt: warnAt.get(row.budget) ?? WARN_AT,
-  }));
+    return { row, sharing, warnAt };
+  });
 }
 
 /** Budgets as they stand once an attempt's holds are posted or given back: what admission saw, moved on by them. */

@@ -26,8 +26,7 @@ function canonicalArray(items: readonly Json[]): string {
 }
 
 function canonicalObject(object: JsonObject): string {
-  // The default order of `sort` is by UTF-16 code units, which is the order that RFC 8785 asks for.
-  const names = Object.keys(object).sort();
+  const names = inOrder(Object.keys(object));
   let text = '{';
   let separator = '';
   for (const name of names) {
@@ -37,6 +36,24 @@ function canonicalObject(object: JsonObject): string {
     separator = ',';
   }
   return `${text}}`;
+}
+
+/** Up to this many names are sorted by insertion: `sort` takes memory and several times as long for so few. */
+const FEW_NAMES = 12;
+
+/** Sorts in place by UTF-16 code units, as RFC 8785 asks for: the order of `<`, and what `sort` does by itself. */
+function inOrder(names: string[]): readonly string[] {
+  if (names.length > FEW_NAMES) return names.sort();
+  for (let to = 1; to < names.length; to += 1) {
+    const name = names[to] ?? '';
+    let at = to;
+    for (let before = names[at - 1]; before !== undefined && before > name; before = names[at - 1]) {
+      names[at] = before;
+      at -= 1;
+    }
+    names[at] = name;
+  }
+  return names;
 }
 
 /** What JSON writes as it stands: ASCII that can be printed, but for the quotation mark and the backslash. */

@@ -55,9 +55,26 @@ export function seenBySettlement(request: SettleRequest, reply: Settlement): num
   return life.evidence === request.evidence && life.settledBy === request.settledBy ? life.at : null;
 }
 
-/** The answer of the settlement of an executing effect at this time. */
+/**
+ * The answer of the settlement of an executing effect at this time. The record is made when somebody looks at it: on
+ * the path of a call nobody does.
+ */
 export function repeatSettlement(request: SettleRequest, executing: EffectRecord, at: number): Settlement {
-  return settleStep(viewOf({ now: at, epoch: 0, seq: 0, versions: null, executing, budget: unseen }), request).reply;
+  let made: EffectRecord | null = null;
+  return {
+    kind: 'settled',
+    get effect() {
+      made ??= settledRecord(request, executing, at);
+      return made;
+    },
+  };
+}
+
+function settledRecord(request: SettleRequest, executing: EffectRecord, at: number): EffectRecord {
+  const view = viewOf({ now: at, epoch: 0, seq: 0, versions: null, executing, budget: unseen });
+  const { reply } = settleStep(view, request);
+  if (reply.kind !== 'settled') throw new TypeError('the store settled what cannot be settled');
+  return reply.effect;
 }
 
 interface Seen {

@@ -64,11 +64,18 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
         caller.reject(new Error(message[2]));
         return;
       case 'reply':
-      case 'admitted':
-      case 'settled': {
+      case 'admitted': {
         const reply = replyOf(caller, message);
         if (hasEffect(reply)) remember(reply.effect);
         caller.resolve(reply);
+        return;
+      }
+      case 'settled': {
+        const { request, executing } = caller;
+        if (!isSettlement(request) || executing === null)
+          throw new TypeError('the store settled what nobody here knows');
+        known.delete(executing.id);
+        caller.resolve(repeatSettlement(request, executing, message[2]));
       }
     }
   }
@@ -220,21 +227,13 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
 }
 
 function replyOf(
-  { request, executing }: Waiting,
-  reply: Extract<ReplyMessage, readonly [number, 'reply' | 'admitted' | 'settled', ...unknown[]]>,
+  { request }: Waiting,
+  reply: Extract<ReplyMessage, readonly [number, 'reply' | 'admitted', ...unknown[]]>,
 ): unknown {
-  switch (reply[1]) {
-    case 'reply':
-      return reply[2];
-    case 'admitted': {
-      const [, , ...seen] = reply;
-      if (!isAdmission(request)) throw new TypeError('the store admitted what was not to be admitted');
-      return repeatAdmission(request, seen);
-    }
-    case 'settled':
-      if (!isSettlement(request) || executing === null) throw new TypeError('the store settled what nobody here knows');
-      return repeatSettlement(request, executing, reply[2]);
-  }
+  if (reply[1] === 'reply') return reply[2];
+  const [, , ...seen] = reply;
+  if (!isAdmission(request)) throw new TypeError('the store admitted what was not to be admitted');
+  return repeatAdmission(request, seen);
 }
 
 /** Whether an answer speaks of an effect. */
