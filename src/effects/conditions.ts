@@ -1,4 +1,6 @@
 import { RE2JS } from 're2js';
+import { canonicalJson } from './canonical-json.ts';
+import { expressionSize } from './expression-size.ts';
 import { type Json, type JsonObject, isJsonObject } from './json.ts';
 import type { RequestFault } from './run-request.ts';
 import { jsonEquals, readField } from './state-fields.ts';
@@ -47,7 +49,11 @@ export function conditionFaults(conditions: JsonObject, pointer: string): readon
         });
         continue;
       }
-      if (name === '$regex') expressions += 1;
+      if (name === '$regex') {
+        expressions += 1;
+        // Compiling takes ms: of too many, none beyond the limit is looked at.
+        if (expressions > REGEX_LIMITS.perRequest) continue;
+      }
       const message = operandFault(name, operand);
       if (message !== null) faults.push({ path, message });
     }
@@ -173,6 +179,10 @@ function judgeExpression(operand: Json, value: Json): Standing {
 function compile(pattern: string): RE2JS | string {
   if (pattern.length > REGEX_LIMITS.programSize)
     return `must not be longer than ${REGEX_LIMITS.programSize} characters`;
+  // Compiling a program that is far too large, to count its steps, would take seconds.
+  const size = expressionSize(pattern);
+  if (size > 2 * REGEX_LIMITS.programSize)
+    return `is too large an expression (about ${size} steps, at most ${REGEX_LIMITS.programSize})`;
   try {
     const compiled = RE2JS.compile(pattern);
     return compiled.programSize() > REGEX_LIMITS.programSize
@@ -184,7 +194,10 @@ function compile(pattern: string): RE2JS | string {
 }
 
 function contains(list: readonly Json[], value: Json): boolean {
-  return list.some((item) => jsonEquals(item, value));
+  if (typeof value !== 'object' || value === null) return list.includes(value);
+  // Compared in canonical form: going through a large value once for each item would take time with their product.
+  const canonical = canonicalJson(value);
+  return list.some((item) => typeof item === 'object' && item !== null && canonicalJson(item) === canonical);
 }
 
 function standing(holds: boolean): Standing {

@@ -42,7 +42,11 @@ export function reconcile(request: ReconcileRequest): ReconcileResult {
       'replan',
       `The live state has drifted: ${list(holds)} ${hold(holds)}, while ${list(refuted)} ${refuted.length === 1 ? 'does' : 'do'} not.`,
     );
-  const contradicted = contradictions(request.action.params, request.currentState, Object.keys(request.conditions));
+  const contradicted = contradictions(
+    request.action.params,
+    request.currentState,
+    new Set(Object.keys(request.conditions)),
+  );
   if (contradicted.length > 0)
     return answer('replan', `The live state has drifted: ${list(contradicted)} is not what the action was sent with.`);
   return answer(
@@ -52,13 +56,13 @@ export function reconcile(request: ReconcileRequest): ReconcileResult {
 }
 
 /** Fields that the params and the live state both carry, with different values; objects are compared member by member. */
-function contradictions(params: JsonObject, state: JsonObject, judged: readonly string[]): readonly string[] {
+function contradictions(params: JsonObject, state: JsonObject, judged: ReadonlySet<string>): readonly string[] {
   const found: string[] = [];
   const visit = (part: JsonObject, live: JsonObject, prefix: string) => {
     for (const [name, sent] of Object.entries(part)) {
       const path = prefix === '' ? name : `${prefix}.${name}`;
       const current = Object.hasOwn(live, name) ? live[name] : undefined;
-      if (current === undefined || judged.includes(path)) continue;
+      if (current === undefined || judged.has(path)) continue;
       if (isJsonObject(sent) && isJsonObject(current)) visit(sent, current, path);
       else if (!jsonEquals(sent, current)) found.push(path);
     }

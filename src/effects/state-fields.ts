@@ -21,14 +21,33 @@ function readSegments(value: Json, segments: readonly string[], from: number): J
   }
   if (!isJsonObject(value)) return undefined;
   // Each name leads to a node of its own, so the search is bounded by the size of the state.
-  for (let to = segments.length; to > from; to -= 1) {
-    const name = segments.slice(from, to).join('.');
+  for (const length of from + 1 === segments.length ? ONE : nameLengths(value)) {
+    const to = from + length;
+    if (to > segments.length) continue;
+    const name = length === 1 ? (segments[from] ?? '') : segments.slice(from, to).join('.');
     const member = Object.hasOwn(value, name) ? value[name] : undefined;
     if (member === undefined) continue;
     const found = readSegments(member, segments, to);
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+const ONE: readonly number[] = [1];
+const lengthsOf = new WeakMap<JsonObject, readonly number[]>();
+
+/**
+ * How many segments the names of an object have, longest first. Only these are tried: a field may be as long as a
+ * body, and joining it at every length would take time with the square of it.
+ */
+function nameLengths(value: JsonObject): readonly number[] {
+  let lengths = lengthsOf.get(value);
+  if (lengths === undefined) {
+    const found = new Set(Object.keys(value).map((name) => name.split('.').length));
+    lengths = [...found].sort((one, other) => other - one);
+    lengthsOf.set(value, lengths);
+  }
+  return lengths;
 }
 
 /** Equality of JSON values: `1` equals `1.0`; order matters in arrays, not in objects. */

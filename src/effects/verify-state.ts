@@ -53,11 +53,11 @@ export function compareState(input: {
     if (assumed !== undefined && current !== undefined && jsonEquals(assumed, current)) continue;
     mismatches.push({ field, assumed: assumed ?? null, current: current ?? null });
   }
-  const compared = mismatches.length;
+  const compared = new Map(mismatches.map((mismatch) => [mismatch.field, mismatch]));
   for (const [field, condition] of Object.entries(input.conditions)) {
     if (judgeCondition(input.current, field, condition) === 'holds') continue;
     const current: Json = readField(input.current, field) ?? null;
-    const known = mismatches.slice(0, compared).find((mismatch) => mismatch.field === field);
+    const known = compared.get(field);
     if (known === undefined || !jsonEquals(known.assumed, condition))
       mismatches.push({ field, assumed: condition, current });
   }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { conditionFaults, judgeCondition } from '../../src/effects/conditions.ts';
+import { expressionSize } from '../../src/effects/expression-size.ts';
 import type { Json, JsonObject } from '../../src/effects/json.ts';
 import { jsonEquals, readField } from '../../src/effects/state-fields.ts';
 import { shortest } from '../shortest.ts';
@@ -191,6 +192,27 @@ describe('conditions', () => {
       '/conditions/g/$regex',
       '/conditions/h/$regex',
     ]);
+  });
+
+  it.each<[string, number]>([
+    ['', 0],
+    ['abc', 3],
+    ['^a.c$', 5],
+    ['a+b*?c?', 3],
+    ['ab{3}', 4],
+    ['(?:ab){3}c', 7],
+    ['(?P<n>a(?i:bc){2,4}){10}', 90],
+    ['a{0}b{2,}c{0,5}', 7],
+    ['[]a-z{9}]{4}', 4],
+    ['[[:alpha:]_]{4}', 4],
+    ['\\p{Greek}{4}\\pL{2}\\x{1F600}{2}\\.{2}', 10],
+    ['a{,3}', 5],
+    ['a|(?:b|c){2}', 5],
+    ['\u{1F600}{3}', 3],
+    ['(a', 1],
+    ['a)', 1],
+  ])('counts the steps of %s', (pattern, size) => {
+    expect(expressionSize(pattern)).toBe(size);
   });
 
   it('bounds the number of expressions', () => {
