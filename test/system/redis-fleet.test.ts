@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -25,9 +25,6 @@ import {
 
 const WEAK = { durability: 'local', allowWeakDurability: true } as const;
 
-/** By then gateways have noted beside their journals who has come, ms: they are told, and look in case they were not. */
-const TOLD_MS = 600;
-
 let folder = '';
 const closers: (() => Promise<unknown>)[] = [];
 beforeEach(() => {
@@ -50,6 +47,18 @@ async function server(): Promise<RedisServer> {
   const started = await startRedis();
   closers.push(() => started.stop());
   return started;
+}
+
+/** Waits until gateways have noted beside their journals who is there now, in the workspace. */
+async function noted(of: RedisServer, ...gateways: readonly string[]): Promise<void> {
+  const version = Number(await of.client.hget(`svc:{${WORKSPACE}}:w`, 'members'));
+  expect(version).toBeGreaterThan(0);
+  await until(() =>
+    gateways.every((gateway) => {
+      const { neighbours } = JSON.parse(readFileSync(join(folder, gateway, 'install.json'), 'utf8'));
+      return neighbours[WORKSPACE]?.version >= version;
+    }),
+  );
 }
 
 /** Keeps what a server has on disk now. */
@@ -172,7 +181,7 @@ describe('a tail of the log that is lost', () => {
     route.heal();
     await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
     const ledger = await one.ledger(WORKSPACE, 0, 100);
-    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    await noted(of, 'gw-1', 'gw-2');
     await setBack(of, base);
     await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
     await until(async () => (await two.admit(admitRequest())).kind === 'dispatch');
@@ -191,7 +200,7 @@ describe('a tail of the log that is lost', () => {
     closers.push(() => route.stop());
     const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
     const lost = await dispatched(two, { idempotencyKey: 'lost' });
-    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    await noted(of, 'gw-1');
     route.cut();
     await setBack(of, copy);
     await until(() => one.health().problem?.message.includes('gw-2') ?? false);
@@ -307,7 +316,7 @@ describe('a store that is not the one that was left', () => {
     const three = await open(of, { gatewayId: 'gw-3' });
     const e = await dispatched(three, { idempotencyKey: 'e' });
     await three.close();
-    await new Promise((resolve) => setTimeout(resolve, TOLD_MS));
+    await noted(of, 'gw-1', 'gw-2');
     route.cut();
     await of.client.flushall();
     await until(() => one.health().problem?.code === 'store_rolled_back');
