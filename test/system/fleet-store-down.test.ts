@@ -143,8 +143,12 @@ describe('durability: replica', () => {
     replicas[0]!.signal('SIGCONT');
     // What Redis had admitted ended as not dispatched: each call runs, and once.
     for (const call of calls) {
-      await until(async () => (await fleet.run(0, call)).body.decision === 'committed');
-      const { effect_id: id } = (await fleet.run(0, call)).body;
+      let id = '';
+      await until(async () => {
+        const { body } = await fleet.run(0, call);
+        id = body.effect_id;
+        return ['committed', 'duplicate_blocked'].includes(body.decision);
+      });
       const { ledger } = (await fleet.ask(0, 'GET', `/v1/workspaces/demo/effects/${id}`)).body;
       const ends = ledger.flatMap(({ kind, data }: { kind: string; data: { code: string } }) =>
         kind === 'execution.failed' ? [data.code] : [],
