@@ -17,7 +17,6 @@ interface PauseOptions extends GatewayAccess {
 
 interface ResumeOptions extends GatewayAccess {
   readonly all?: true;
-  readonly list?: true;
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };

@@ -31,7 +31,7 @@ const validate = createValidator();
 
 function createValidator() {
   const ajv = new Ajv2020({ strict: true, allErrors: true, verbose: true, useDefaults: true, allowUnionTypes: true });
-  ajv.addVocabulary(['x-expected', 'x-later', 'x-later-words', 'x-name']);
+  ajv.addVocabulary(['x-expected', 'x-later', 'x-name']);
   ajv.addKeyword({
     keyword: 'x-duration',
     type: 'string',
@@ -209,7 +209,7 @@ function explain(
     const label = labelOf(path);
     const schema: Readonly<Record<string, unknown>> = error.parentSchema ?? {};
     const shown = fromEnvironment.has(pointer(path)) ? null : error.data;
-    const later = laterOf(schema, error.data);
+    const later = laterOf(schema);
     if (later !== null) {
       // Several fields of one thing that is not there yet are one fault.
       const key = `${pointer(path.slice(0, -1))} ${later}`;
@@ -308,11 +308,8 @@ function fieldsOf(schema: Readonly<Record<string, unknown>>): string[] {
     .map(([name]) => name);
 }
 
-function laterOf(schema: Readonly<Record<string, unknown>>, data: unknown): string | null {
-  if (typeof schema['x-later'] === 'string') return schema['x-later'];
-  const words = schema['x-later-words'];
-  if (isRecord(words) && typeof data === 'string' && Object.hasOwn(words, data)) return String(words[data]);
-  return null;
+function laterOf(schema: Readonly<Record<string, unknown>>): string | null {
+  return typeof schema['x-later'] === 'string' ? schema['x-later'] : null;
 }
 
 /** `tools[2].request.path`: how a person would name the place. */
