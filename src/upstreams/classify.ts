@@ -10,8 +10,11 @@ export type Seen =
   | {
       readonly kind: 'answer';
       readonly status: number;
-      /** `cut`: the status line came, the body did not come whole (or was longer than what is read). */
-      readonly body: 'whole' | 'cut';
+      /**
+       * `cut`: the status line came, the body did not come whole (or was longer than what is read); `unreadable`: it
+       * came, and is not JSON that has one meaning.
+       */
+      readonly body: 'whole' | 'cut' | 'unreadable';
       /** The whole body where it is JSON. */
       readonly json: Json | undefined;
     }
@@ -72,11 +75,13 @@ function classifyAnswer(
       truncated: cut && byStatus === 'committed',
     };
   }
+  // Where the body decides and cannot be asked, a status line alone does not.
+  const unasked = seen.body !== 'whole';
   if (status >= 200 && status < 300) {
     if (kind === 'read') return row(cut ? 'failed' : 'committed', 'http_status', said);
     if (status === 207) return row('unknown', 'http_status', `${said}, which says nothing of the whole`);
-    // Where the body decides, a status line alone does not.
-    if (cut && outcomes.body.length > 0) return row('unknown', 'http_status', said);
+    if (unasked && outcomes.body.length > 0)
+      return row('unknown', 'http_status', `${said}, and its body cannot be asked`);
     return { ...row('committed', 'http_status', said), accepted, truncated: cut };
   }
   if (kind === 'read') return row('failed', 'http_status', said);
@@ -84,6 +89,7 @@ function classifyAnswer(
     // These three turn a POST into a GET of the result: the action may be behind them.
     return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);
   }
+  if (unasked && outcomes.body.some(({ outcome }) => outcome !== 'failed')) return row('unknown', 'http_status', said);
   return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', said);
 }
 

@@ -78,7 +78,7 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
       const seen: Seen = {
         kind: 'answer',
         status: result.status,
-        body: result.whole ? 'whole' : 'cut',
+        body: !result.whole ? 'cut' : response.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
         json: response.json,
       };
       return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, response);

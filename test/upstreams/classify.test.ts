@@ -66,6 +66,22 @@ describe('the one table', () => {
     expect(classify('write', NONE, answer(422, { body: 'cut' })).outcome).toBe('failed');
   });
 
+  test('a body that decides and cannot be read: the status alone does not', () => {
+    const fails: OutcomeMap = { ...NONE, body: [{ path: 'ok', equals: false, outcome: 'failed' }] };
+    const happens: OutcomeMap = { ...NONE, body: [{ path: 'code', equals: 'duplicate', outcome: 'committed' }] };
+    for (const body of ['cut', 'unreadable'] as const) {
+      expect(classify('write', fails, answer(200, { body })).outcome).toBe('unknown');
+      expect(classify('write', fails, answer(409, { body })).outcome).toBe('failed');
+      expect(classify('write', happens, answer(409, { body })).outcome).toBe('unknown');
+      expect(classify('write', { ...happens, failed: [409] }, answer(409, { body })).outcome).toBe('failed');
+      expect(classify('write', NONE, answer(409, { body })).outcome).toBe('failed');
+    }
+    expect(outcomes(answer(200, { body: 'unreadable' }))).toEqual(['committed', 'committed']);
+    expect(classify('write', NONE, answer(200, { body: 'unreadable' })).truncated).toBe(false);
+    // An answer without a body has been read.
+    expect(classify('write', fails, answer(204)).outcome).toBe('committed');
+  });
+
   test('declared statuses', () => {
     const map: OutcomeMap = { ...NONE, failed: [503], unknown: [404], committed: [409, 303] };
     expect(outcomes(answer(503), map)).toEqual(['failed', 'failed']);

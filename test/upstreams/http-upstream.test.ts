@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
@@ -7,6 +8,8 @@ import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.t
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { makeDispatch, makeTool } from './tool.ts';
 
+/** An upstream that says in its body, whatever the status, that nothing was done. */
+const FAILS = { path: 'ok', equals: false, outcome: 'failed' } as const;
 const LIMITS = { responseBytes: 100_000, responseKeptBytes: 1000 };
 let service: LedgerUpstream;
 let upstreams: Upstreams;
@@ -115,6 +118,26 @@ describe('each row of the table against a real upstream', () => {
     expect(big.response.kept.truncated).toBe(true);
     // The next call gets a connection.
     expect((await send('ok')).kind).toBe('applied');
+  });
+
+  test.each([
+    ['{"ok":true}', 'application/json', 'applied'],
+    ['{"ok":false}', 'application/json', 'not_applied'],
+    ['{"ok":false,"id":9007199254740993}', 'application/json', 'unknown'],
+    ['{"ok":false,"Ok":true}', 'application/json', 'unknown'],
+    ['{"ok":false}', 'text/html', 'unknown'],
+    ['', 'application/json', 'applied'],
+  ])('a body that decides, and says %s as %s: %s', async (body, type, kind) => {
+    const odd = createHttpServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(200, { 'content-type': type }).end(body));
+    });
+    odd.listen(0, '127.0.0.1');
+    await once(odd, 'listening');
+    open({ url: urlOf(odd, 'http') });
+    const outcomes = { committed: [], failed: [], unknown: [], body: [FAILS] };
+    expect((await send('ok', { outcomes })).kind).toBe(kind);
+    await upstreams.close();
+    odd.close();
   });
 
   test('time-out: unknown for a write, failed for a read, and the connection is reset', async () => {
