@@ -50,7 +50,11 @@ export async function exchange(to: Connection, request: Exchange): Promise<Json>
 }
 
 async function once(to: Connection, request: Exchange): Promise<Json | SvcError> {
-  const details = { idempotencyKey: request.key ?? null, didItHappen: request.key ? 'maybe' : 'no' } as const;
+  // A vote, a claim or a pause whose answer is lost may be in force, as a call may have run.
+  const details = {
+    idempotencyKey: request.key ?? null,
+    didItHappen: request.method === 'GET' ? 'no' : 'maybe',
+  } as const;
   const limit = AbortSignal.timeout(to.timeoutMs);
   try {
     const { fetch } = to; // unbound: some runtimes refuse a `this` that is not the global object

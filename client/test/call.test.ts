@@ -91,6 +91,20 @@ describe('one key per logical call, kept over retries', () => {
     expect(server.received).toHaveLength(3);
   });
 
+  test('a vote, a pause or a release whose answer is lost may have happened; a look has not', async () => {
+    const { svc, server } = await against([{ drop: 'headers' }], 1);
+    const changes: readonly (() => Promise<unknown>)[] = [
+      () => svc.approvals.approve('apr_1'),
+      () => svc.claims.take({ target: 't', ttlS: 60 }),
+      () => svc.pauses.set({ scope: { workspace: true }, reason: 'r' }),
+      () => svc.reservations.release('rsv_1'),
+    ];
+    for (const change of changes)
+      expect(await failure(change())).toMatchObject({ code: 'no_answer', idempotencyKey: null, didItHappen: 'maybe' });
+    expect(await failure(svc.claims.list())).toMatchObject({ code: 'no_answer', didItHappen: 'no' });
+    expect(server.received).toHaveLength(5);
+  });
+
   test('Retry-After is waited for', async () => {
     const busy = { status: 503, body: { code: 'not_ready', title: 't' }, headers: { 'retry-after': '1' } };
     const { svc } = await against([busy, { status: 200, body: answer('committed') }]);
