@@ -182,6 +182,16 @@ const SYNTAX: readonly (readonly [RegExp, string, string | null])[] = [
   [/^MISSING_CHAR Implicit map keys/, "A ':' is missing after the key", null],
   [/^MISSING_CHAR Missing closing (?:"|')quote/, 'A quote is not closed', null],
   [/ in YAML stream/, 'The data ended before this line', 'check the indentation of the lines above'],
+  [
+    /Block collections are not allowed within flow/,
+    "A ',' is missing inside { } or [ ]",
+    "if none is, quote a value that holds ': '",
+  ],
+  [
+    /^MISSING_CHAR Missing , (?:or : )?between flow/,
+    "A ',' is missing inside { } or [ ]",
+    'if none is, quote what holds one of [ ] { } ,',
+  ],
   [/Flow sequence .* end with a \]/, "A list is not closed: ']' is missing", null],
   [/Flow map .* end with a \}/, "A mapping is not closed: '}' is missing", null],
   [

@@ -176,12 +176,16 @@ function amountReader(
 ): ((input: PolicyInput) => Json | undefined) | null {
   if (typeof source === 'number' || source.startsWith('$')) return countOf(source, 0, path, names, report);
   const parsed = parseFactPath(source, 'rule');
-  if (!isPathFault(parsed)) {
-    const read = readerOf(parsed);
-    return (input) => read(input, undefined);
+  if (isPathFault(parsed)) {
+    report.error(parsed.code, path, parsed.message, parsed.hint);
+    return null;
   }
-  report.error(parsed.code, path, parsed.message, parsed.hint);
-  return null;
+  if (factType(parsed) !== null) {
+    report.error('wrong_value', path, `'${parsed.text}' is never a whole number`, 'write a path such as params.amount');
+    return null;
+  }
+  const read = readerOf(parsed);
+  return (input) => read(input, undefined);
 }
 
 function compileReserve(

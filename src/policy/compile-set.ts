@@ -77,20 +77,18 @@ export function compileSet(
     const rule = compileRule(source, path, context, at([...path, 'id']));
     if (rule !== null) rules.push(rule);
   }
-  warnOfUnusedBudgets(budgets, rules, report);
+  warnOfUnusedBudgets(budgets, file.rules, report);
   return { rules, budgets: definitions };
 }
 
 function warnOfUnusedBudgets(
   budgets: ReadonlyMap<string, CompiledBudget>,
-  rules: readonly CompiledRule[],
+  rules: readonly RuleSource[],
   report: Reporter,
 ): void {
-  const used = new Set<string>();
-  for (const rule of rules)
-    for (const obligation of rule.obligations) if (obligation.kind === 'budget') used.add(obligation.budget.id);
-  for (const [name, budget] of budgets)
-    if (!used.has(budget.id))
+  const used = new Set(rules.flatMap(({ obligations = [] }) => obligations.map(({ budget }) => budget?.use)));
+  for (const name of budgets.keys())
+    if (!used.has(name))
       report.warning('unused_budget', ['budgets', name], `No rule uses the budget '${name}'`, null, 'key');
 }
 

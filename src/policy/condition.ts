@@ -280,11 +280,11 @@ function reportUnknownOperator(name: string, path: DataPath, report: Reporter, p
     report.error('not_yet_supported', path, `The operator '${name}' is not yet supported`, null, part);
     return;
   }
+  const names = [...SHORT_NAMES.keys(), 'some', 'every', 'if_absent'];
   const hint =
     name === 'fact'
       ? 'write { eq: { fact: … } }'
-      : (didYouMean(name, [...SHORT_NAMES.keys(), 'some', 'every', 'if_absent']) ??
-        `operators are ${[...SHORT_NAMES.keys(), 'some', 'every', 'if_absent'].join(', ')}`);
+      : (didYouMean(name, [...names, ...OPERATOR_NAMES]) ?? `operators are ${names.join(', ')}`);
   report.error('unknown_operator', path, `Unknown operator '${name}'`, hint, part);
 }
 

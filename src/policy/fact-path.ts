@@ -57,7 +57,9 @@ export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath 
     return {
       code: 'unknown_fact',
       message: `Unknown fact '${text}'`,
-      hint: didYouMean(root, known) ?? `facts begin with ${known.join(', ')}`,
+      hint:
+        didYouMean(root, known) ??
+        `facts begin with ${known.join(', ')}${root === '' ? '' : `; a param is params.${root}`}`,
     };
   const steps = parseSteps(text, root.length);
   if ('code' in steps) return steps;

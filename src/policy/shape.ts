@@ -61,7 +61,9 @@ function hasOneShape(
   const type = typeOf(value);
   const alike = flat.filter((branch) => branch.type === type || (branch.type === 'number' && type === 'integer'));
   const [only] = alike;
-  if (only !== undefined && alike.length === 1) return hasShape(only, value, path, report);
+  const isOneWay = only !== undefined && alike.length === 1;
+  // Of a text that is none of several things, what one of them has to look like says too little.
+  if (isOneWay && (type !== 'string' || shape.title === undefined)) return hasShape(only, value, path, report);
   const expected = shape.title ?? flat.map(described).join(' or ');
   report.error('wrong_type', path, `${nameOf(path)} must be ${expected}, not ${written(value)}`);
   return false;

@@ -165,6 +165,16 @@ describe('faults, each at its place', () => {
       '4:12 missing_field',
     ],
     [
+      'limit in quotes',
+      `${HEAD}budgets: { b: { unit: x, limit: "5", per: day } }\nrules: [ { id: a, effect: allow } ]\n`,
+      `4:33 wrong_type 'limit' must be a whole number or the $name of a value, not the text "5"`,
+    ],
+    [
+      'amount that is a name',
+      `${HEAD}budgets: { b: { unit: x, limit: 5, per: day } }\nrules: [ { id: a, effect: allow, obligations: [ { budget: { use: b, amount: target } } ] } ]\n`,
+      "5:77 wrong_value 'target' is never a whole number",
+    ],
+    [
       'negative limit',
       `${HEAD}budgets: { b: { unit: x, limit: -5, per: day } }\nrules: [ { id: a, effect: allow } ]\n`,
       "4:33 wrong_value 'limit' must be at least 0, not -5",
@@ -305,6 +315,23 @@ describe('faults, each at its place', () => {
       expect(error.message).toContain("did you mean 'write'?");
       expect(error.message).toContain('^');
     }
+  });
+
+  test.each([
+    ['{ id: a effect: allow }', "A ',' is missing inside { } or [ ]"],
+    ['{ id: a, effect: allow, when: { params.l[0].x: 1 } }', "A ',' is missing inside { } or [ ]"],
+    [
+      '{ id: a, effect: allow, when: { fact: params.x, operator: greaterThen, value: 5 } }',
+      "did you mean 'greaterThan'?",
+    ],
+    ['{ id: a, effect: allow, when: { amount: { gt: 5 } } }', 'a param is params.amount'],
+  ])('%s', (line, expected) => {
+    expect(() => compileAll([rule(line)])).toThrow(expected);
+  });
+
+  test('a budget that a faulty rule uses is used', () => {
+    const text = `${HEAD}budgets: { b: { unit: x, limit: 5, per: day } }\nrules: [ { id: a, effect: allow, when: { x: 1 }, obligations: [ { budget: { use: b, amount: 1 } } ] } ]\n`;
+    expect(() => compileAll([text])).toThrow(/1 error$/m);
   });
 
   test('sets of one name are told of', () => {
