@@ -3,6 +3,7 @@ import { DECISION_TABLE, type Decision, type NextStep, type Reason } from '../ef
 import { decisionOf } from '../effects/effect-decision.ts';
 import type { EffectRecord, Evidence, SettledBy, Stage } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
+import { MAX_ATTEMPTS } from '../effects/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../effects/render.ts';
 import type { Tool } from '../effects/tool.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';
@@ -86,9 +87,14 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
   if (effect.life.state === 'executing') return false;
   if (effect.life.state !== 'unknown') return true;
   const { tool, now } = context;
+  const { matched, observed } = effect.trace;
+  // An approval covers one dispatch.
+  const asked = observed === null && matched.some((rule) => rule.effect === 'require_approval');
   return (
     tool !== null &&
+    !asked &&
     !effect.closed &&
+    effect.attempt < MAX_ATTEMPTS &&
     tool.idempotent.kind === 'header' &&
     tool.digest === effect.action.toolDigest &&
     effect.firstDispatchAt !== null &&

@@ -148,8 +148,12 @@ function repeatUnknown(
   carried: Carried,
 ): Plan<Admission> {
   const window = request.times.idempotentForMs;
+  const { verdict } = request;
+  // An approval covers one dispatch, and nobody is asked for another while the outcome of that one is unknown.
+  const asks = verdict.kind === 'permit' && verdict.mode === 'enforce' && verdict.approvals.length > 0;
   const repeatable =
     window !== null &&
+    !asks &&
     !effect.closed &&
     effect.attempt < MAX_ATTEMPTS &&
     effect.action.toolDigest === request.action.toolDigest &&
@@ -163,7 +167,7 @@ function repeatUnknown(
       retryAfterMs: repeatable ? null : Math.max(POLL_MS, lease.quiesceUntil - view.now),
     },
   };
-  if (!repeatable || request.verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
+  if (!repeatable || verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   const stale = staleness(view, request);
   if (stale !== null) return stale;
   // The holds of the unknown attempt stay: this is the same action, and it happens at most once.
@@ -171,7 +175,7 @@ function repeatUnknown(
   const met = satisfyObligations(
     view,
     { ...request, effectId: effect.id },
-    { ...request.verdict, obligations: request.verdict.obligations.filter((it) => it.kind !== 'budget') },
+    { ...verdict, obligations: verdict.obligations.filter((it) => it.kind !== 'budget') },
     scope,
   );
   if (met.kind === 'refused') return carry(carried, stay);

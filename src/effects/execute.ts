@@ -5,6 +5,7 @@ import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from './effe
 import type { RunOutcome } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
 import type { GovernedCall } from './governed-call.ts';
+import { MAX_ATTEMPTS } from './lifecycle.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
 import type { UpstreamResult } from './upstream.ts';
 import { compareState } from './verify-state.ts';
@@ -347,10 +348,13 @@ async function recordUnknown(
 }
 
 function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
-  const { effect, lease, governed } = attempt;
+  const { admission, effect, lease, governed } = attempt;
   const { idempotent } = governed.checked.tool;
   const safeToRetry =
     idempotent.kind === 'header' &&
+    // An approval covers one dispatch.
+    admission.approval === null &&
+    effect.attempt < MAX_ATTEMPTS &&
     effect.firstDispatchAt !== null &&
     lease.leaseEnd < effect.firstDispatchAt + idempotent.forMs;
   return {

@@ -175,5 +175,17 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(again.approval.id).not.toBe(approval.id);
       expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'refused' });
     });
+
+    it('covers one dispatch: what became unknown is not sent again without another', async () => {
+      const times = { idempotentForMs: 60_000 };
+      const { approval } = await pending({ idempotencyKey: 'k', times });
+      await at.store.vote(voteRequest(approval.id));
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times, verdict: asking() });
+      await at.store.settle(settleRequest(effect, { kind: 'unknown' }));
+      const again = await at.store.admit(admitRequest({ idempotencyKey: 'k', times, verdict: asking() }));
+      expect(again).toMatchObject({ kind: 'existing', safeToRetry: false, effect: { life: { state: 'unknown' } } });
+      // Policy that asks nobody any more lets the upstream remove the duplicate.
+      expect((await dispatched(at.store, { idempotencyKey: 'k', times })).effect).toMatchObject({ attempt: 2 });
+    });
   });
 }

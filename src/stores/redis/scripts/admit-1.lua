@@ -225,7 +225,9 @@ end
 
 -- Only what the upstream itself deduplicates runs again while its outcome is unknown.
 local function repeat_unknown(e)
-  local repeatable = q.idempotent ~= '' and e.closed ~= '1' and number_of(e, 'att') < MAX_ATTEMPTS and e.td == q.td
+  -- An approval covers one dispatch, and nobody is asked for another while the outcome of that one is unknown.
+  local asks = q.asks == '1' and q.mode == 'enforce'
+  local repeatable = q.idempotent ~= '' and not asks and e.closed ~= '1' and number_of(e, 'att') < MAX_ATTEMPTS and e.td == q.td
     and (e.fda or '') ~= '' and now < number_of(e, 'fda') + tonumber(q.idempotent)
   local function stay()
     return existing(e, repeatable, not repeatable and math.max(POLL_MS, number_of(e, 'quiet') - now) or nil)
