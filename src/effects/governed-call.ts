@@ -65,7 +65,7 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
     stage: 'policy',
     status: verdict.kind === 'permit' ? 'passed' : 'refused',
     startedAt: now,
-    durationMs: ports.elapsed() - begun,
+    durationMs: Math.round((ports.elapsed() - begun) * 1000) / 1000,
     detail: verdict.trace.matched[0]?.rule ?? null,
   };
   return admitRequest(ports, checked, actor, verdict, proposal, [...stages, policy]);

@@ -69,7 +69,7 @@ export function receive(
   const { key } = credentials;
   const identified = (who: Identified): Arrival => {
     if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
-    const authenticatedInMs = performance.now() - began;
+    const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
     const fault = framingFault(request) ?? queryFault(query) ?? keyFault(request, path, query, key);
     if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
     const located = table.locate(path);
@@ -87,7 +87,7 @@ export function receive(
       path: located?.rest ?? path,
       query,
       address,
-      authenticatedAt: ports.now() - authenticatedInMs,
+      authenticatedAt: Math.round(ports.now() - authenticatedInMs),
       authenticatedInMs,
     };
   };
