@@ -24,6 +24,7 @@ export function proxyPorts(parts: {
   readonly pauses: LivePauseView;
   readonly upstreams: Upstreams;
   readonly run: (request: RunRequest) => Promise<RunResult>;
+  readonly shadowed: (rules: readonly string[]) => void;
   readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'> & {
     readonly allowedHosts: readonly string[];
   };
@@ -49,6 +50,7 @@ export function proxyPorts(parts: {
       pauses,
       isFresh: (workspace) => pauses.isLoaded(workspace) && store.health().ready,
       now: () => store.now(),
+      shadowed: parts.shadowed,
     }),
     run: parts.run,
     append: (workspace, events) => store.append(workspace, events),

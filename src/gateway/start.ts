@@ -224,7 +224,17 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     adminPort !== null,
   );
   await server.register(proxyPlugin, {
-    ports: proxyPorts({ core: ports, current, authenticate, limiter, pauses, upstreams, run, settings }),
+    ports: proxyPorts({
+      core: ports,
+      current,
+      authenticate,
+      limiter,
+      pauses,
+      upstreams,
+      run,
+      shadowed: metrics.shadowed,
+      settings,
+    }),
   });
 
   await takeUp.begin();

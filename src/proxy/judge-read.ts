@@ -22,6 +22,8 @@ export interface ReadJudgeParts {
   readonly isFresh: (workspace: string) => boolean;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
+  /** Told of the rules in shadow mode that would have refused a read that passes. */
+  readonly shadowed: (rules: readonly string[]) => void;
 }
 
 /**
@@ -57,6 +59,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     const now = parts.now();
     let rule: string | null = null;
     let observed: string | null = null;
+    let shadow: readonly string[] = [];
     if (tool !== null) {
       const verdict = parts.judge({
         agent,
@@ -79,6 +82,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
       if (verdict.obligations.length > 0 || verdict.approvals.length > 0) return { kind: 'govern', denied: null };
       rule = verdict.trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
       observed = verdict.trace.observed?.would ?? null;
+      ({ shadow } = verdict.trace);
     }
     const pause = parts.pauses.match(
       workspace,
@@ -91,6 +95,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
         denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
       };
     }
+    if (shadow.length > 0) parts.shadowed(shadow);
     return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed };
   };
 }

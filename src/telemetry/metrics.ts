@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/decision.ts';
-import type { EffectStore } from '../effects/store.ts';
+import type { Admission, EffectStore } from '../effects/store.ts';
 import { createDurations } from './durations.ts';
 
 /** Steps of the store that are measured. */
@@ -13,6 +13,8 @@ const COUNT_PAGE = 200;
 export interface Metrics {
   /** A decision was answered. `code` is `reason.code`. */
   decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
+  /** Rules in shadow mode would have refused a call. */
+  shadowed(rules: readonly string[]): void;
   /** A stage of a run took so long, ms. */
   stage(stage: string, durationMs: number): void;
   /** A step of the store took so long, ms; `failed` where it rejected. */
@@ -41,6 +43,12 @@ export function createMetrics(watched: {
     name: 'svc_decisions_total',
     help: 'Decisions answered, by decision, reason code and door',
     labelNames: ['decision', 'code', 'via'] as const,
+    registers,
+  });
+  const shadows = new Counter({
+    name: 'svc_shadow_refusals_total',
+    help: 'Calls that a rule in shadow mode would have refused',
+    labelNames: ['rule'] as const,
     registers,
   });
   const stages = createDurations({
@@ -100,6 +108,9 @@ export function createMetrics(watched: {
 
   return {
     decided: (decision, code, via) => decisions.inc({ decision, code, via }),
+    shadowed: (rules) => {
+      for (const rule of rules) shadows.inc({ rule });
+    },
     stage: (stage, durationMs) => stages.observe(stage, durationMs),
     step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
     answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),
@@ -112,12 +123,13 @@ export function createMetrics(watched: {
 }
 
 /**
- * The same store, with its steps measured and the stages of each settled attempt counted.
+ * The same store, with its steps measured, and counted the stages of each settled attempt and what rules in shadow mode
+ * say of each call that is decided: not of one that is known, or has to be judged again.
  * @param elapsed monotonic ms
  */
 export function measured(
   store: EffectStore,
-  metrics: Pick<Metrics, 'step' | 'stage'>,
+  metrics: Pick<Metrics, 'step' | 'stage' | 'shadowed'>,
   elapsed: () => number,
 ): EffectStore {
   const timed = async <T>(step: (typeof MEASURED_STEPS)[number], running: Promise<T>): Promise<T> => {
@@ -136,7 +148,15 @@ export function measured(
     get installId() {
       return store.installId;
     },
-    admit: (request) => timed('admit', store.admit(request)),
+    admit(request) {
+      const admitted = timed('admit', store.admit(request));
+      const { shadow } = request.verdict.trace;
+      if (shadow.length === 0) return admitted;
+      return admitted.then((admission) => {
+        if (isDecided(admission)) metrics.shadowed(shadow);
+        return admission;
+      });
+    },
     preview: (request) => timed('preview', store.preview(request)),
     settle: (request) => {
       for (const { stage, durationMs } of request.stages) if (durationMs !== null) metrics.stage(stage, durationMs);
@@ -145,6 +165,20 @@ export function measured(
     resolve: (request) => timed('resolve', store.resolve(request)),
     vote: (request) => timed('vote', store.vote(request)),
   };
+}
+
+function isDecided(admission: Admission): boolean {
+  switch (admission.kind) {
+    case 'dispatch':
+    case 'refused':
+      return true;
+    case 'pending':
+      return admission.created;
+    case 'existing':
+    case 'expired':
+    case 'stale':
+      return false;
+  }
 }
 
 async function countUnknown(store: Pick<EffectStore, 'effects'>, workspace: string): Promise<number> {

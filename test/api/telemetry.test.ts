@@ -91,6 +91,7 @@ describe('metrics', () => {
       {
         step: (step, result, ms) => seen.push(`${step} ${result} ${ms >= 0}`),
         stage: (stage, ms) => seen.push(`stage ${stage} ${ms}`),
+        shadowed: (rules) => seen.push(...rules),
       },
       () => performance.now(),
     );

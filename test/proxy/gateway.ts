@@ -209,6 +209,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       pauses,
       isFresh: () => true,
       now: () => store.now(),
+      shadowed: () => {},
     }),
     run: (request) => runEffect(core, request),
     append: (workspace, events) => store.append(workspace, events),

@@ -28,6 +28,8 @@ rules:
   - { id: often, effect: constrain, match: { tools: [notes.add] }, obligations: [ { rate_limit: { by: [agent.id], limit: 2, per: hour } } ] }
   - { id: claimed, effect: constrain, match: { tools: [payments.charge] }, obligations: [ { claim: { on: "charges", hold: existing } } ] }
   - { id: halted, effect: pause, match: { tools: [payments.refund] }, when: { params.currency: USD }, reason: "Dollars are halted" }
+  - { id: tried-write, mode: shadow, effect: deny, match: { tools: [payments.charge] }, when: { params.reason: { eq: tried, if_absent: false } } }
+  - { id: tried-read, mode: shadow, effect: deny, match: { tools: [payments.get] }, when: { target: "payment:tried" } }
 `;
 
 function call(tool: string, params: Record<string, unknown>, key = freshKey()): Promise<Answer> {
@@ -107,6 +109,22 @@ describe('what policy alone would stop runs, and says so', () => {
     const { body } = await world.get(`/effects/${write.headers.get('svc-effect-id') ?? ''}`);
     expect(body.effect.observed).toEqual({ would: 'denied_policy', rule: 'world/currency' });
   });
+});
+
+it('a rule in shadow mode counts what it would have refused, each call once, and decides nothing', async () => {
+  const counted = async (rule: string): Promise<number> => {
+    const text = await (await fetch(`${world.gateway.url}/metrics`)).text();
+    return Number(
+      new RegExp(`^svc_shadow_refusals_total\\{rule="strict/${rule}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? 0,
+    );
+  };
+  const charge = { tool: 'payments.charge', params: { amount: 1, reason: 'tried' }, idempotency_key: freshKey() };
+  expect((await world.post('/effects/preview', charge, world.keys.bot)).status).toBe(200);
+  expect([await counted('tried-write'), await counted('tried-read')]).toEqual([0, 0]);
+  expect((await world.run(charge)).body.decision).toBe('committed');
+  expect((await world.run(charge)).body.decision).toBe('duplicate_blocked');
+  await send(world.gateway.url, world.keys.bot, 'GET', '/payments/v1/payments/tried');
+  expect([await counted('tried-write'), await counted('tried-read')]).toEqual([1, 1]);
 });
 
 describe('what is no matter of policy stays in force', () => {
