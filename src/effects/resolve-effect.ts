@@ -103,6 +103,9 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
   const { life } = effect;
   const events = await ports.store.effectLedger(effect.workspace, effect.id);
   const admitted = events.findLast((event) => event.kind === 'effect.admitted');
+  // The attempt may have been sent with the approval of people: that stands in every receipt of it.
+  const approvalId = admitted?.data['approval_id'];
+  const approval = typeof approvalId === 'string' ? await ports.store.approval(effect.workspace, approvalId) : null;
   const bound = { workspace: effect.workspace, effectId: effect.id, fingerprint: effect.fingerprint };
   const opened = effect.sealed === null ? null : ports.secrets.open(effect.sealed, bound);
   return ports.issueReceipt({
@@ -121,7 +124,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
             endedAt: null,
           },
     response: null,
-    approval: null,
+    approval,
     ledger: { epoch: fence.epoch, seq: admitted?.seq ?? 0 },
     issuedAt: ports.store.now(),
   });

@@ -277,6 +277,24 @@ describe('resolve', () => {
     expect((await rig.send('POST', path, { body: { outcome: 'not_happened' } })).json['code']).toBe('already_resolved');
   });
 
+  it('the receipt says who approved what was sent', async () => {
+    const asked = await rig.send('POST', EFFECTS, {
+      body: refund({ params: { payment_id: 'pay_7', amount: 60_001, currency: 'EUR' } }),
+    });
+    expect(asked.json).toMatchObject({ decision: 'pending_approval', approval: { id: expect.any(String) } });
+    const approval = asked.json['approval'] as unknown as { readonly id: string };
+    rig.loseNextAnswer();
+    const approved = await rig.send('POST', `/v1/workspaces/demo/approvals/${approval.id}/approve`, {
+      key: rig.keys.approver,
+      body: {},
+    });
+    expect(approved.json['effect']).toMatchObject({ decision: 'unknown_effect' });
+    const path = `${EFFECTS}/${String(asked.json['effect_id'])}`;
+    expect((await rig.send('POST', `${path}/resolve`, { body: { outcome: 'happened' } })).status).toBe(200);
+    const receipt = await rig.send('GET', `${path}/receipt`);
+    expect(receipt.json['approval']).toEqual([expect.objectContaining({ id: approval.id, by: 'maria' })]);
+  });
+
   it('is for unknown outcomes only', async () => {
     const run = await rig.send('POST', EFFECTS, { body: refund({ tool: 'deploy.start', params: { service: 'a' } }) });
     const path = `${EFFECTS}/${String(run.json['effect_id'])}/resolve`;
