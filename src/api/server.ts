@@ -158,7 +158,8 @@ export function createServer(options: ServerOptions): ApiApp {
 
   app.setNotFoundHandler((request, reply) => {
     const methods = allowed(request.url);
-    if (methods.length === 0)
+    // A path that takes the method and was not found all the same names something that cannot be (an id too long).
+    if (methods.length === 0 || methods.includes(request.method))
       return answer(reply, request, plainProblem('not_found', 'There is nothing at this path.'), {}, settings());
     reply.header('allow', methods.join(', '));
     return answer(

@@ -415,6 +415,7 @@ describe('ids, cursors, times and limits', () => {
     ['GET', `${EFFECTS}?sate=committed`, 400, /sate.*did you mean/],
     ['GET', `${EFFECTS}/eff_nothing`, 404, /no such effect/],
     ['GET', `${EFFECTS}/${'x'.repeat(400)}`, 404, /no such effect/],
+    ['GET', `${EFFECTS}/${'x'.repeat(600)}`, 404, /nothing at this path/],
     ['GET', `${EFFECTS}/%00`, 404, /no such effect/],
     ['GET', `${EFFECTS}/'%20OR%201=1--/receipt`, 404, /no such effect/],
     ['GET', `${EFFECTS}/eff_nothing/run`, 404, /no such effect/],
