@@ -115,8 +115,17 @@ export function checkCall(
 
 function faultsOf(catalog: ToolCatalog, tool: Tool, request: RunRequest): readonly RequestFault[] {
   const faults = [...catalog.check(tool, request.params)];
-  if (holdsOwnKey(request.params, request.principal.keyId))
+  const { keyId } = request.principal;
+  if (holdsOwnKey(request.params, keyId))
     faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
+  for (const [path, value] of [
+    ['/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null],
+    ['/target', request.target],
+    ['/metadata', request.metadata],
+  ] as const) {
+    if (value !== null && holdsOwnKey(value, keyId))
+      faults.push({ path, message: 'holds the key that this call is made with, which would be kept and shown' });
+  }
   if (
     request.actionType !== null &&
     request.actionType !== tool.actionType &&

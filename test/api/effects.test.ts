@@ -88,6 +88,24 @@ describe('run', () => {
     expect(errors.map(({ path }) => path)).toEqual(['/state_check/conditions/amount/$near', '/metadata']);
   });
 
+  it('keeps no key that a caller has put where it does not belong', async () => {
+    const key = rig.keys.account;
+    const answer = await rig.send('POST', EFFECTS, {
+      body: refund({
+        idempotency_key: key,
+        params: { payment_id: 'pay_1', amount: 1, currency: 'EUR', reason: `asked with ${key}` },
+        metadata: { sent: { with: key } },
+      }),
+    });
+    expect(answer.status).toBe(400);
+    const errors = answer.json['errors'] as unknown as { path: string }[];
+    expect(errors.map(({ path }) => path)).toEqual(['/params', '/idempotency_key', '/metadata']);
+    expect(answer.text).not.toContain(key);
+    expect((await rig.send('POST', EFFECTS, { body: refund({ metadata: { by: 'key_0Q6661S01GES' } }) })).status).toBe(
+      200,
+    );
+  });
+
   it.each([
     ['an administrative key', 'admin', 'wrong_key_kind'],
     ['a read-only profile', 'readonly', 'insufficient_scope'],
