@@ -151,7 +151,8 @@ function problem(code: Problem['code'], detail: string, errors: readonly Request
 
 function denied(ports: EffectPorts, request: RunRequest, deny: Deny): Checked {
   const workspace = workspaceOf(request.principal) ?? INSTALLATION;
-  const agentId = request.agentId ?? agentOf(request.principal) ?? '';
+  // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too.
+  const agentId = agentOf(request.principal) ?? request.agentId ?? '';
   const target = request.target ?? request.tool;
   const key = ports.secrets.fingerprintKey(workspace);
   const action: FingerprintedAction = {
