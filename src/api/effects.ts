@@ -135,6 +135,17 @@ const RunAnswer = Type.Object({
 
 const Decided = (description: string) => ({ ...RunAnswer, description });
 
+/** Permission is judged before the body: of what could not be read, the names are not there. */
+const RefusedAnswer = Type.Object({
+  ...RunAnswer.properties,
+  effect_id: Type.Optional(Type.String()),
+  tool: Type.Optional(Type.String()),
+  target: Type.Optional(Type.String()),
+  agent_id: Type.Optional(Type.String()),
+  idempotency_key: Type.Optional(Type.String()),
+  attempt: Type.Optional(Type.Integer()),
+});
+
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
   const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
@@ -156,7 +167,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
           200: Decided('committed'),
           202: Decided('pending_approval'),
           402: Decided('denied_budget'),
-          403: Decided('denied_permission, denied_policy or denied_identity'),
+          403: { ...RefusedAnswer, description: 'denied_permission, denied_policy or denied_identity' },
           409: Decided(
             'duplicate_blocked, in_progress, denied_claim, idempotency_conflict, or unknown_effect seen again',
           ),

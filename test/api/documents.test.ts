@@ -83,6 +83,23 @@ describe('the OpenAPI document', () => {
     expect(ajv.validate(at(...run, 'responses', '200', 'content', 'application/json', 'schema'), answer.json)).toBe(
       true,
     );
+    const { params } = refund();
+    const unlikeOthers = [
+      await rig.send('POST', '/v1/workspaces/demo/effects', { key: rig.keys.admin, raw: '{"tool":' }),
+      await rig.send('POST', '/v1/workspaces/demo/effects', { key: rig.keys.admin, body }),
+      await rig.send('POST', '/v1/workspaces/demo/effects', { body }),
+      await rig.send('POST', '/v1/workspaces/demo/effects', {
+        body: { ...body, params: { ...Object(params), amount: 2 } },
+      }),
+      await rig.send('POST', '/v1/workspaces/demo/effects', {
+        body: refund({ params: { ...Object(params), amount: 60_002 } }),
+      }),
+    ];
+    expect(unlikeOthers.map(({ status }) => status)).toEqual([403, 403, 409, 409, 202]);
+    for (const { status, json } of unlikeOthers) {
+      const schema = at(...run, 'responses', String(status), 'content', 'application/json', 'schema');
+      expect(ajv.validate(schema, json), JSON.stringify(ajv.errors)).toBe(true);
+    }
     const problem = await rig.send('GET', '/nowhere');
     const problems = at(...run, 'responses', '4XX', 'content', 'application/problem+json', 'schema');
     expect(ajv.validate(problems, problem.json)).toBe(true);
