@@ -41,6 +41,8 @@ export interface People {
 export async function decideApproval(ports: EffectPorts, people: People, call: ApprovalCall): Promise<ApprovalResult> {
   const { principal, workspace } = call;
   const { user } = principal;
+  if (principal.kind === 'agent' || (principal.kind === 'profile' && principal.agentId !== null))
+    return problem('wrong_key_kind', 'This key acts as an agent, and only people decide. Use a key of your own.');
   if (user === null)
     return problem('not_an_approver', 'This key belongs to no user, and only people decide. Use a key of your own.');
   try {

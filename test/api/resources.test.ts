@@ -141,6 +141,37 @@ describe('approvals', () => {
   });
 });
 
+describe('approvals and keys of agents', () => {
+  it('no key that acts as an agent decides, whatever its scopes and whosever it is', async () => {
+    const run = await rig.send('POST', `${WS}/effects`, {
+      body: refund({ params: { payment_id: 'pay_2', amount: 60_010, currency: 'EUR' } }),
+    });
+    const { id } = run.json['approval'] as unknown as { id: string };
+    const principal = {
+      kind: 'profile',
+      keyId: 'key_000000000000',
+      user: 'maria',
+      madeBy: null,
+      keyCreatedAt: 0,
+      readOnly: false,
+      allowedTools: null,
+      profile: 'deciders',
+      workspace: 'demo',
+      scopes: ['approvals:decide'],
+    } as const;
+    const decide = (agentId: string | null) =>
+      rig.ports.decideApproval({
+        principal: { ...principal, agentId },
+        workspace: 'demo',
+        approvalId: id,
+        verdict: 'approve',
+        comment: null,
+      });
+    expect(await decide('other-bot')).toMatchObject({ kind: 'problem', problem: { code: 'wrong_key_kind' } });
+    expect(await decide(null)).toMatchObject({ kind: 'decided' });
+  });
+});
+
 describe('budgets', () => {
   it('show figures to people and to the agent whose they are, a level to those who share', async () => {
     await rig.send('POST', `${WS}/effects`, { body: refund() });
