@@ -202,13 +202,16 @@ export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): strin
   return `${JSON.stringify(head).slice(0, -1)},${quoted(jws)},${JSON.stringify(result)}]`;
 }
 
+/** What is in no seal and no receipt, and may have to be escaped. */
+const OTHER_LETTER = /[^\w.-]/;
+
 /**
  * A long text of base64url and dots, as seals and receipts are, in JSON: it stands as it is. To look at each of its
  * letters, as `JSON.stringify` does, was half of what the texts of a call and of its outcome cost.
  */
 function quoted(text: string | null): string {
   if (text === null) return 'null';
-  return text.includes('"') || text.includes('\\') ? JSON.stringify(text) : `"${text}"`;
+  return OTHER_LETTER.test(text) ? JSON.stringify(text) : `"${text}"`;
 }
 
 export function decodeOutcome(text: SqlValue | undefined): SaidOutcome {
