@@ -1,5 +1,5 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
-import { DECISION_TABLE, type Decision, type NextStep, type Reason } from '../effects/decision.ts';
+import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/decision.ts';
 import { decisionOf } from '../effects/effect-decision.ts';
 import type { EffectRecord, Evidence, SettledBy, Stage } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
@@ -104,8 +104,9 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
 
 function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): NextStep {
   if (effect.life.state === 'unknown' && safe) return 'retry';
-  const said = effect.life.state === 'denied' ? effect.life.reason.next : undefined;
-  return said ?? DECISION_TABLE[decision].next;
+  if (effect.life.state !== 'denied') return DECISION_TABLE[decision].next;
+  const { reason } = effect.life;
+  return reason.next ?? nextOf(decision, reason.code);
 }
 
 function reasonOf(effect: EffectRecord, safe: boolean): Reason {

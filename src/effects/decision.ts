@@ -55,6 +55,19 @@ export const DECISION_TABLE: Readonly<Record<Decision, DecisionRow>> = {
   unknown_effect: { status: 504, happened: 'maybe', next: 'resolve' },
 };
 
+/** Reasons that leave another step than most of their decision do: what is missing can be got, what is used up comes back. */
+const NEXT_OF_REASON: Readonly<Partial<Record<Code, NextStep>>> = {
+  claim_required: 'replan',
+  reservation_invalid: 'replan',
+  rate_limited: 'wait',
+  too_many_pending: 'wait',
+};
+
+/** What the caller should do after a decision that came out so for a reason. */
+export function nextOf(decision: Decision, code: Code): NextStep {
+  return NEXT_OF_REASON[code] ?? DECISION_TABLE[decision].next;
+}
+
 /**
  * HTTP status of a decision.
  * @param repeat whether this request found the effect already there instead of making the attempt

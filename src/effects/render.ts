@@ -1,4 +1,4 @@
-import { DECISION_TABLE, statusOf, type NextStep } from './decision.ts';
+import { DECISION_TABLE, nextOf, statusOf, type NextStep } from './decision.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { KeptResult } from './effect.ts';
 import type { Json, JsonObject } from './json.ts';
@@ -70,7 +70,7 @@ function shouldRetry(outcome: RunOutcome): boolean {
 function nextStep(outcome: RunOutcome): NextStep {
   if (outcome.next !== null) return outcome.next;
   if (outcome.decision === 'unknown_effect' && outcome.safeToRetry) return 'retry';
-  return DECISION_TABLE[outcome.decision].next;
+  return nextOf(outcome.decision, outcome.reason.code);
 }
 
 function specifics(outcome: RunOutcome, context: RenderContext): JsonObject {

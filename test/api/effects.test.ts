@@ -273,6 +273,17 @@ describe('reading effects', () => {
   });
 });
 
+describe('the next step', () => {
+  it('is that of the reason where it is not that of its decision, in the answer and in the record', async () => {
+    const run = await rig.send('POST', EFFECTS, { body: refund({ claim_id: 'clm_none' }) });
+    expect(run.json).toMatchObject({ decision: 'denied_claim', reason: { code: 'claim_required' }, next: 'replan' });
+    const { effect } = (await rig.send('GET', `${EFFECTS}/${String(run.json['effect_id'])}`)).json;
+    expect(effect).toMatchObject({ decision: 'denied_claim', next: 'replan' });
+    const held = await rig.send('POST', EFFECTS, { body: refund({ reservation_id: 'rsv_none' }) });
+    expect(held.json).toMatchObject({ decision: 'denied_reservation', next: 'replan' });
+  });
+});
+
 describe('resolve', () => {
   it('settles an unknown outcome once; too early, twice and the other way are told apart', async () => {
     rig.loseNextAnswer();
