@@ -334,6 +334,11 @@ function dispatch(
     effect = step.effect;
   }
   const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used' };
+  // Policy asks nobody any more: what was asked before is open no longer.
+  const moot =
+    used === null && earlier?.life.state === 'pending_approval'
+      ? view.approval(request.workspace, earlier.life.approvalId)
+      : null;
   const admitted: Record<string, Json> = {
     attempt: effect.attempt,
     tool: effect.action.tool,
@@ -356,7 +361,7 @@ function dispatch(
       approval: used,
     },
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    approvals: used === null ? [] : [used],
+    approvals: used !== null ? [used] : moot !== null ? [{ ...moot, status: 'expired', decidedAt: view.now }] : [],
     budgets: met.changes,
     rates: met.rates,
     claims: met.claims,

@@ -146,6 +146,17 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
     });
 
+    it('leaves no question open about a call that policy lets run without one by now', async () => {
+      const first = await pending({ idempotencyKey: 'k' });
+      const unasked = { idempotencyKey: 'k', approvalDigest: '', verdict: permit() };
+      const { effect, approval } = await dispatched(at.store, unasked);
+      expect([effect.id, approval]).toEqual([first.effect.id, null]);
+      expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
+      expect(await at.store.approvals(WORKSPACE, 'pending')).toEqual([]);
+      expect(await at.store.vote(voteRequest(first.approval.id))).toMatchObject({ kind: 'already_decided' });
+      expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
+    });
+
     it('lets at most twenty effects of an agent wait', async () => {
       for (let waiting = 0; waiting < 20; waiting += 1) await pending();
       expect(await at.store.admit(admitRequest({ verdict: asking() }))).toMatchObject({

@@ -97,6 +97,8 @@ local function dispatch(earlier, met, granted, already)
     claims = array(met.targets), uses = array(uses), le = meta.epoch, nonce = q.nonce, owner = q.owner, bt = q.boot,
     adm = int(now), dby = int(by), lend = int(ends), quiet = int(ends + tonumber(q.processing) + tonumber(q.freeze)),
   }
+  -- Policy asks nobody any more: what was asked before is open no longer.
+  local moot = earlier and earlier.st == 'pending_approval' and not granted and load_approval(earlier.ap)
   local e
   if not earlier then
     e = fresh('executing', 'in_progress')
@@ -119,6 +121,7 @@ local function dispatch(earlier, met, granted, already)
     plan_effect(e, lease)
   end
   if granted then plan_approval(granted, 'used', granted.decided) end
+  if moot then plan_approval(moot, 'expired', int(now)) end
   plan_met_money(met, already)
   for _, target in ipairs(met.targets) do put_claim(met.claims[target]) end
   for _, use in ipairs(uses) do put_use(use[1], e.id, q.agent, use[2], '') end
