@@ -2,9 +2,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeCall, decodeOutcome, encodeCall, encodeOutcome } from '../../src/stores/embedded/effect-document.ts';
 
-const long = fc
-  .array(fc.constantFrom('A', 'z', '0', '-', '_', '.', '"', '\\'), { maxLength: 40 })
+const plain = fc.array(fc.constantFrom('A', 'z', '0', '-', '_', '.'), { maxLength: 40 }).map((of) => of.join(''));
+const odd = fc
+  .array(fc.constantFrom('A', ' ', '"', '\\', '\0', '\n', '\x7f', 'é', '\u2028', '\ud800'), { maxLength: 40 })
   .map((of) => of.join(''));
+const long = fc.oneof(plain, odd);
 const sealed = fc.option(long);
 
 describe('the texts of an effect', () => {
