@@ -36,12 +36,16 @@ describe('denied_reservation', () => {
   });
 
   it('a pool of one is a lock: of two deployments at once, one runs', async () => {
+    const before = (await world.upstream.counts()).effects;
     const both = [
       world.run(deploy('mode:held'), world.keys.bot),
       world.run(deploy('mode:held-2'), world.keys.otherBot),
     ];
     // The one that runs is answered when the other has been.
     expect((await Promise.race(both)).status).toBe(423);
+    await expect
+      .poll(async () => (await world.upstream.counts()).effects, { interval: 10, timeout: 30_000 })
+      .toBe(before + 1);
     await world.upstream.release();
     expect((await Promise.all(both)).map((answer) => answer.status).toSorted((a, b) => a - b)).toEqual([200, 423]);
   });
