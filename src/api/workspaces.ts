@@ -96,6 +96,8 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         if (!permission.ok)
           throw refuse(permission.code, 'Only an administrative key may give an agent team, roles or attributes.');
       }
+      // Another gateway may have registered it a moment ago: what it was given must not be taken from it.
+      await directory.refresh();
       if (directory.agent(ws, body.id) !== null) throw refuse('conflict', `There is an agent ${body.id} already.`);
       const agent: Agent = {
         id: body.id,

@@ -275,6 +275,21 @@ describe('keys', () => {
 });
 
 describe('workspaces and agents', () => {
+  it('an agent that another gateway has just registered keeps what it was given', async () => {
+    const given = {
+      id: 'newcomer',
+      workspace: 'demo',
+      disabled: false,
+      team: 'support',
+      owner: 'olga',
+      roles: ['r'],
+      attributes: { trust: 2 },
+    };
+    await rig.ports.store.putAgent(given, { type: 'gateway', id: 'another' });
+    expect((await rig.send('POST', `${WS}/agents`, { body: { id: 'newcomer' } })).status).toBe(409);
+    expect(await rig.ports.store.agents()).toContainEqual(given);
+  });
+
   it('are made by an administrative key; an agent without facts by an account key too', async () => {
     const { admin } = rig.keys;
     expect((await rig.send('POST', '/v1/workspaces', { body: { id: 'new' } })).status).toBe(403);
