@@ -1,4 +1,3 @@
-import { setFlagsFromString } from 'node:v8';
 import { runCli } from './cli/main.ts';
 import { startPaymentsUpstream } from './demo/payments-upstream.ts';
 import { createKey, inspectStore } from './gateway/offline.ts';
@@ -13,13 +12,7 @@ import { VERSION } from './version.ts';
  */
 export function main(argv: readonly string[]): Promise<number> {
   return runCli(argv, VERSION, {
-    startGateway(options) {
-      // What is young here is a few MB, collected some times a second: the threads that V8 has help with it use more
-      // time waking up and waiting than they save, a twentieth of what a call costs on two cores. V8 looks at this flag
-      // at each collection, so that it may be set while the program runs.
-      setFlagsFromString('--no-parallel-scavenge');
-      return startGateway(options);
-    },
+    startGateway: (options) => startGateway(options),
     createKey,
     inspectStore,
     acceptLoss,

@@ -24,8 +24,7 @@ import { decode } from './document.ts';
  */
 
 /** What was asked for. */
-type CallTuple = readonly [...head: CallHead, sealed: string | null];
-type CallHead = readonly [
+type CallTuple = readonly [
   id: string,
   workspace: string,
   idempotencyKey: string,
@@ -33,6 +32,7 @@ type CallHead = readonly [
   action: ActionTuple,
   actor: ActorTuple,
   metadata: JsonObject | null,
+  sealed: string | null,
 ];
 type ActionTuple = readonly [
   type: string,
@@ -86,14 +86,15 @@ type SaidTuple = readonly [
   accepted: boolean,
   responseTruncated: boolean,
 ];
-type OutcomeTuple = readonly [...head: OutcomeHead, jws: string | null, result: KeptResult | null];
-type OutcomeHead = readonly [
+type OutcomeTuple = readonly [
   code: string,
   message: string,
   status: number | null,
   startedAt: number | null,
   endedAt: number | null,
   receiptId: string | null,
+  jws: string | null,
+  result: KeptResult | null,
 ];
 /** On what terms: these too stay while the attempt runs, but the admission makes them. */
 type TermsTuple = readonly [
@@ -136,7 +137,7 @@ export function encodeCall({
 }: CallPart): string {
   const { type, tool, toolDigest, upstream, kind, target } = rest.action;
   const { agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via } = rest.actor;
-  const head: CallHead = [
+  const tuple: CallTuple = [
     id,
     workspace,
     idempotencyKey,
@@ -144,8 +145,9 @@ export function encodeCall({
     [type, tool, toolDigest, upstream, kind, target],
     [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via],
     metadata,
+    sealed,
   ];
-  return `${JSON.stringify(head).slice(0, -1)},${quoted(sealed)}]`;
+  return JSON.stringify(tuple);
 }
 
 /**
@@ -198,20 +200,8 @@ function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
 export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): string {
   const { code, message, status, startedAt, endedAt } = evidence;
   const { id, jws } = receipt ?? { id: null, jws: null };
-  const head: OutcomeHead = [code, message, status, startedAt, endedAt, id];
-  return `${JSON.stringify(head).slice(0, -1)},${quoted(jws)},${JSON.stringify(result)}]`;
-}
-
-/** What is in no seal and no receipt, and may have to be escaped. */
-const OTHER_LETTER = /[^\w.-]/;
-
-/**
- * A long text of base64url and dots, as seals and receipts are, in JSON: it stands as it is. To look at each of its
- * letters, as `JSON.stringify` does, was half of what the texts of a call and of its outcome cost.
- */
-function quoted(text: string | null): string {
-  if (text === null) return 'null';
-  return OTHER_LETTER.test(text) ? JSON.stringify(text) : `"${text}"`;
+  const tuple: OutcomeTuple = [code, message, status, startedAt, endedAt, id, jws, result];
+  return JSON.stringify(tuple);
 }
 
 export function decodeOutcome(text: SqlValue | undefined): SaidOutcome {
