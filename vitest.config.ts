@@ -34,6 +34,8 @@ const TIMED = [
 /** Longer than anything takes on a machine that is busy with other things as well. */
 const PATIENCE_MS = 240_000;
 
+const SEED = ['test/property-seed.ts'];
+
 const alias = { '@svc-gateway/client': new URL('./client/src/index.ts', import.meta.url).pathname };
 
 export default defineConfig({
@@ -47,13 +49,17 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts', 'client/test/**/*.test.ts'],
           exclude: [...SYSTEM, ...LONG, 'node_modules/**'],
+          setupFiles: SEED,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
         // The command line's tests take the client from its sources: they need no build.
         resolve: { alias },
       },
-      { test: { name: 'long', include: LONG, testTimeout: PATIENCE_MS, hookTimeout: 60_000 }, resolve: { alias } },
+      {
+        test: { name: 'long', include: LONG, setupFiles: SEED, testTimeout: PATIENCE_MS, hookTimeout: 60_000 },
+        resolve: { alias },
+      },
       {
         test: {
           name: 'system',
