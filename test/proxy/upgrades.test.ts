@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
 let world: ProxiedWorld;
@@ -119,21 +119,25 @@ describe('a wish for h2c is ignored, and the request served', () => {
   });
 
   test.each([
-    ['while an earlier answer is under way', () => note(`java-${Math.random()}`, 'x') + java('GET', '/livez')],
+    ['while an earlier answer is under way', 1, () => note('java-under-way', 'x') + java('GET', '/livez')],
     [
       'with more headers than Node keeps, the body’s length behind them',
+      0,
       () =>
         java('POST', '/shop/v1/free', 'GET /livez')
           .replace(/Content-Length.*\r\n/, '')
           .replace('\r\n\r\n', `${'\r\nA: b'.repeat(1100)}\r\nContent-Length: 10\r\n\r\n`),
     ],
-  ])('but not %s: that connection is closed', async (_name, bytes) => {
+  ] as const)('but not %s: that connection is closed', async (_name, goOn, bytes) => {
+    const { requests } = await world.upstream.counts();
     const { socket, answers } = open();
     const closed = once(socket, 'close');
     socket.write(bytes());
     await closed;
     // Node 24 says itself that the headers are too many.
     expect((await answers(1)).statuses.filter((status) => status !== 431)).toEqual([]);
+    // A write whose caller has gone goes on.
+    await vi.waitFor(async () => expect((await world.upstream.counts()).requests).toBe(requests + goOn), 30_000);
   });
 });
 
