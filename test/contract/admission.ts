@@ -9,9 +9,8 @@ import {
   dispatched,
   FAILED,
   leaseOf,
-  newId,
+  pauseRequest,
   permit,
-  PERSON,
   settleRequest,
   UNKNOWN,
   WORKSPACE,
@@ -198,16 +197,7 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
     });
 
     it('refuses a gateway that has not heard of a pause', async () => {
-      const by = { keyId: 'key_1', keyKind: 'account', user: 'maria' } as const;
-      await at.store.setPause({
-        id: newId('pau'),
-        workspace: WORKSPACE,
-        scope: { kind: 'workspace' },
-        reason: 'incident',
-        until: null,
-        by,
-        actor: PERSON,
-      });
+      await at.store.setPause(pauseRequest());
       const { version } = await at.store.pauses(WORKSPACE);
       expect(await at.store.admit(admitRequest())).toMatchObject({ kind: 'stale', versions: { pauses: version } });
       const paused = admitRequest({

@@ -7,7 +7,7 @@ import {
   claimRequest,
   committed,
   dispatched,
-  newId,
+  pauseRequest,
   permit,
   PERSON,
   reservationRequest,
@@ -174,15 +174,14 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
 
   describe('pauses', () => {
     const at = useStore(open, capabilities);
-    const pause = (keyKind: 'account' | 'administrative', until: number | null = null, workspace = WORKSPACE) => ({
-      id: newId('pau'),
-      workspace,
-      scope: { kind: 'tool', glob: 'payments.**' } as const,
-      reason: 'incident 12',
-      until,
-      by: { keyId: 'key_1', keyKind, user: 'maria' },
-      actor: PERSON,
-    });
+    const pause = (keyKind: 'account' | 'administrative', until: number | null = null, workspace = WORKSPACE) =>
+      pauseRequest({
+        workspace,
+        scope: { kind: 'tool', glob: 'payments.**' },
+        reason: 'incident 12',
+        until,
+        by: { keyId: 'key_1', keyKind, user: 'maria' },
+      });
 
     it('grows the version with every pause that is set or lifted', async () => {
       const before = await at.store.pauses(WORKSPACE);

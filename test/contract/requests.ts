@@ -13,6 +13,8 @@ import type {
 } from '../../src/effects/store.ts';
 import type { ApprovalRequirement, Obligation, Permit } from '../../src/effects/verdict.ts';
 
+type PauseRequest = Parameters<EffectStore['setPause']>[0];
+
 /** Requests to a store as the gateway makes them, with what a test does not care about filled in. */
 
 export const WORKSPACE = 'demo';
@@ -286,6 +288,20 @@ export function reservationRequest(
     agentId: 'support-bot',
     ttlMs: 60_000,
     actor: AGENT,
+    ...overrides,
+  };
+}
+
+/** A pause of the whole workspace, by a person with an account key. */
+export function pauseRequest(overrides: Partial<PauseRequest> = {}): PauseRequest {
+  return {
+    id: newId('pau'),
+    workspace: WORKSPACE,
+    scope: { kind: 'workspace' },
+    reason: 'incident',
+    until: null,
+    by: { keyId: 'key_1', keyKind: 'account', user: 'maria' },
+    actor: PERSON,
     ...overrides,
   };
 }

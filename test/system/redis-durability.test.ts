@@ -8,6 +8,7 @@ import {
   budgetOf,
   committed,
   dispatched,
+  pauseRequest,
   permit,
   settleRequest,
   WORKSPACE,
@@ -224,15 +225,7 @@ describe('durability replica', () => {
     const store = await open(primary, replica);
     await dispatched(store);
     replicas[0]?.signal('SIGSTOP');
-    const pause = store.setPause({
-      id: 'pau_1',
-      workspace: WORKSPACE,
-      scope: { kind: 'workspace' },
-      reason: 'stop',
-      until: null,
-      by: { keyId: 'key_1', keyKind: 'account', user: null },
-      actor: { type: 'user', id: 'maria' },
-    });
+    const pause = store.setPause(pauseRequest({ id: 'pau_1', reason: 'stop' }));
     await expect(pause).rejects.toMatchObject({ name: 'StoreUnavailable' });
     replicas[0]?.signal('SIGCONT');
   });
@@ -298,15 +291,7 @@ describe('what another gateway does', () => {
     const set = async (time: number): Promise<number> => {
       const { version } = await two.pauses(WORKSPACE);
       heard.length = 0;
-      await one.setPause({
-        id: `pau_${time}`,
-        workspace: WORKSPACE,
-        scope: { kind: 'workspace' },
-        reason: 'stop',
-        until: null,
-        by: { keyId: 'key_1', keyKind: 'account', user: null },
-        actor: { type: 'user', id: 'maria' },
-      });
+      await one.setPause(pauseRequest({ id: `pau_${time}`, reason: 'stop' }));
       const began = performance.now();
       expect(await two.admit(admitRequest({ seen: { policy: '', pauses: version } }))).toMatchObject({ kind: 'stale' });
       await until(() => heard.includes(WORKSPACE));

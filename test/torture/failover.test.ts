@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import { shortest } from '../shortest.ts';
-import { BROKEN, torture } from './harness.ts';
+import { BROKEN } from './harness.ts';
+import { tortureInShort } from './in-short.ts';
 
 /** The longest that nothing may be written when the primary is lost, ms. */
 const WRITE_PAUSE_MS = 5000;
@@ -9,10 +10,7 @@ it('the primary killed, its replicas 20 ms behind: nothing twice, and writes wai
   timeout: 300_000,
 }, async () => {
   const pause = await shortest(WRITE_PAUSE_MS, async () => {
-    const seed = Math.floor(Math.random() * 2 ** 31);
-    const settings = { stand: 'redis-failover', ops: 200, kills: 2, seed, concurrency: 16 } as const;
-    const report = await torture({ ...settings, tell: (line) => console.log(line) });
-    console.log(JSON.stringify({ stand: settings.stand, ...report }));
+    const report = await tortureInShort({ stand: 'redis-failover', ops: 200, kills: 2 });
     expect(report.kills).toBeGreaterThanOrEqual(2);
     expect(BROKEN.filter((what) => report[what] !== 0)).toEqual([]);
     expect(report.committed).toBeGreaterThan(50);
