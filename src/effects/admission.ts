@@ -6,7 +6,7 @@ import type { Json } from './json.ts';
 import type { LedgerActor, LedgerDraft } from './ledger.ts';
 import { advance, begin, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
-import type { EffectWrite, Plan, StepView } from './plan.ts';
+import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
 import { holdsToWire } from './release.ts';
 import type { Admission, AdmitRequest } from './store.ts';
 import { loseLeaseStep } from './sweep.ts';
@@ -32,7 +32,7 @@ export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission
   const binding = view.binding(request.workspace, request.idempotencyKey);
   if (binding === null) return evaluateFresh(view, request, null, EMPTY);
   const bound = binding.kind === 'effect' ? binding.effect : binding.tombstone;
-  if (bound.fingerprint !== request.fingerprint) return conflict(view, request);
+  if (bound.fingerprint !== request.fingerprint) return conflict(view, request, binding);
   return binding.kind === 'effect'
     ? sameKeyAgain(view, request, binding.effect, EMPTY)
     : longAgo(view, request, binding.tombstone);
@@ -496,7 +496,8 @@ function askForApproval(
   };
 }
 
-function conflict(view: StepView, request: AdmitRequest): Plan<Admission> {
+function conflict(view: StepView, request: AdmitRequest, binding: Binding): Plan<Admission> {
+  const owner = binding.kind === 'effect' ? binding.effect.actor.agentId : binding.tombstone.agentId;
   const reason: Reason = {
     code: 'key_reused',
     message:
@@ -511,6 +512,7 @@ function conflict(view: StepView, request: AdmitRequest): Plan<Admission> {
       attempt: 0,
       budgets: [],
       retryAfterMs: null,
+      foreign: owner !== request.actor.agentId,
     },
     effects: [
       {
@@ -544,6 +546,7 @@ function denial(
     attempt: earlier?.attempt ?? 0,
     budgets: [],
     retryAfterMs,
+    foreign: false,
   };
   const denied = event('effect.denied', id, agentOf(request), {
     decision,

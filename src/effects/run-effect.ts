@@ -61,8 +61,7 @@ export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall
   const admitted = await admitInForce(ports, governed);
   if (admitted === null) return null;
   const { request, admission } = admitted;
-  if (admission.kind === 'refused' && admission.decision === 'idempotency_conflict')
-    ports.alert('foreign_key_reuse', admission.effectId);
+  if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
   const outcome = await executeAttempt(ports, governed, admission, sentAt);
   const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome.decision);

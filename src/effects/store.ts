@@ -77,6 +77,8 @@ export interface Refusal {
   readonly attempt: number;
   readonly budgets: readonly BudgetRow[];
   readonly retryAfterMs: number | null;
+  /** A conflict with another agent's action: two agents use one key, and somebody has to look at that. */
+  readonly foreign: boolean;
 }
 
 /** The answer of the one atomic admission. */

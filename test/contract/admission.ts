@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Deny } from '../../src/effects/verdict.ts';
-import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import { type Capabilities, type OpenStore, RETENTION, useStore } from './fixture.ts';
 import {
   admitRequest,
   ANY,
@@ -76,6 +76,22 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       });
       expect(JSON.stringify(other)).not.toContain(effect.id);
       expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
+    });
+
+    it('says of a conflict whether the key is another agent’s, also when only a tombstone is left', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
+      const own = admitRequest({ idempotencyKey: 'k', fingerprint: 'other' });
+      const actor = { ...own.actor, agentId: 'another-bot' };
+      const ask = async () => ({
+        own: await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other' })),
+        other: await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other', actor })),
+      });
+      expect(await ask()).toMatchObject({ own: { foreign: false }, other: { foreign: true } });
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.sweep(100);
+      expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();
+      expect(await ask()).toMatchObject({ own: { foreign: false }, other: { foreign: true } });
     });
 
     it('keeps the keys of workspaces apart', async () => {

@@ -7,6 +7,11 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+async function alerts(): Promise<number> {
+  const text = await (await fetch(`${world.gateway.url}/metrics`)).text();
+  return Number(/^svc_alerts_total\{what="foreign_key_reuse"\} (\d+)$/m.exec(text)?.[1] ?? 0);
+}
+
 describe('idempotency_conflict', () => {
   it('409 when the key belongs to another action, or to another agent’s; nothing of the first is shown', async () => {
     const call = refund();
@@ -22,8 +27,11 @@ describe('idempotency_conflict', () => {
     });
     expect(other.body.effect_id).not.toBe(first.body.effect_id);
     expect(JSON.stringify(other.body)).not.toContain(first.body.effect_id);
+    expect(await alerts()).toBe(0);
     const foreign = await world.run(call, world.keys.otherBot);
     expect(foreign.body.decision).toBe('idempotency_conflict');
+    // Somebody has to look only where two agents use one key.
+    expect(await alerts()).toBe(1);
     expect((await world.upstream.counts()).requests).toBe(before.requests);
     expect(await world.kinds(other.body.effect_id)).toEqual(['effect.conflict']);
     expect((await world.get(`/effects/${first.body.effect_id}`)).body.effect.state).toBe('committed');

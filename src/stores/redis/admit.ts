@@ -241,7 +241,8 @@ export function admissionOf(
       return { admission: { kind: 'expired', tombstone: tombstoneOf(fieldsOf(fields)) }, counted };
     }
     case 'refused': {
-      const [effectId = '', decision = '', why = '', attempt = '0', retry = '', row = '', counted = ''] = values;
+      const [effectId = '', decision = '', why = '', attempt = '0', retry = '', row = '', counted = '', foreign = ''] =
+        values;
       const admission: Admission = {
         kind: 'refused',
         effectId: fromPlainText(effectId),
@@ -250,6 +251,7 @@ export function admissionOf(
         attempt: Number(attempt),
         budgets: row === '' ? [] : budgetRows(request, [texts(row)]),
         retryAfterMs: retry === '' ? null : Number(retry),
+        foreign: foreign === '1',
       };
       return { admission, counted };
     }

@@ -327,7 +327,7 @@ if e.fp ~= q.fp then
     plan_new_effect(refused, false)
     event('effect.conflict', q.effect, 'agent', q.agent, q.ev_conflict)
   end
-  return answer({ 'refused', q.effect, 'idempotency_conflict', '["key_reused"]', '0', '', '', loud and '' or 'conflict' })
+  return answer({ 'refused', q.effect, 'idempotency_conflict', '["key_reused"]', '0', '', '', loud and '' or 'conflict', e.agent ~= q.agent and '1' or '' })
 end
 if e.st == 'tombstone' then
   if e.tst == 'committed' then
