@@ -63,6 +63,10 @@ export interface RunningGateway extends RunningServer {
    * this or an earlier start left it; `null` when there is neither.
    */
   readonly administrativeKey: { readonly key: string } | { readonly file: string } | null;
+  /** Why it listens and takes no work yet: the store is not there, or was set back. `null` where it does. */
+  hindrance(): { readonly code: string; readonly message: string } | null;
+  /** Resolves when it takes work. */
+  readonly ready: Promise<void>;
 }
 
 export interface CreateKeyOptions extends StoreOptions {

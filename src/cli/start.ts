@@ -10,7 +10,7 @@ interface StartOptions {
 export function addStart(program: Command, { ports, terminal }: CliContext): void {
   const command = program
     .command('start')
-    .description('run the gateway; logs go to standard error, one "ready" line to standard output')
+    .description('run the gateway; logs go to standard error, a "ready" line to standard output')
     .requiredOption('--config <file>', 'the configuration')
     .option('--port <n>', 'overrides server.port; 0 lets the system choose', toPort)
     .option('--json', 'has no effect here: the output is JSON lines anyway')
@@ -29,7 +29,10 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
         terminal.err(
           JSON.stringify({ level: 'info', file: first.file, msg: 'the first administrative key is in this file' }),
         );
-      terminal.out(JSON.stringify({ event: 'ready', url: gateway.url }));
+      const { url } = gateway;
+      const hindrance = gateway.hindrance();
+      if (hindrance !== null) terminal.out(JSON.stringify({ event: 'listening', url, problem: hindrance }));
+      void gateway.ready.then(() => terminal.out(JSON.stringify({ event: 'ready', url })));
       await stopped;
       await gateway.close();
     });

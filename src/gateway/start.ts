@@ -45,6 +45,8 @@ import { createTakeUp } from './take-up.ts';
 const SWEEP_EVERY_MS = 1000;
 const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
 
+const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
+
 /** For tests that stop or break the gateway at a point of their choice. */
 export interface GatewayHooks {
   readonly decorate: (ports: EffectPorts) => EffectPorts;
@@ -278,6 +280,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     get administrativeKey() {
       return administrativeKey;
     },
+    hindrance: () => (takeUp.isDone() ? null : (store.health().problem ?? STARTING)),
+    ready: takeUp.finished,
     async close() {
       await drain.drain();
       await opened.close();

@@ -8,6 +8,8 @@ export interface TakeUp {
   /** The first try. @throws what the work throws, but for a store that is not there: then it goes on by itself */
   begin(): Promise<void>;
   isDone(): boolean;
+  /** Resolves once it is done; never where that does not come. */
+  readonly finished: Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -19,6 +21,10 @@ export function createTakeUp(work: () => Promise<void>, report: (error: unknown)
   let done = false;
   let stopped = false;
   let wake: () => void = () => undefined;
+  let finish: () => void = () => undefined;
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
   let running = Promise.resolve();
 
   async function goOn(): Promise<void> {
@@ -34,6 +40,7 @@ export function createTakeUp(work: () => Promise<void>, report: (error: unknown)
       try {
         await work();
         done = true;
+        finish();
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) report(error);
       }
@@ -45,12 +52,14 @@ export function createTakeUp(work: () => Promise<void>, report: (error: unknown)
       try {
         await work();
         done = true;
+        finish();
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error;
         running = goOn();
       }
     },
     isDone: () => done,
+    finished,
     stop() {
       stopped = true;
       wake();

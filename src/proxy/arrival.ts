@@ -17,6 +17,8 @@ export interface Arrived {
   readonly principal: Principal;
   /** The key in the clear, to look again whether it still holds. */
   readonly key: string;
+  /** An `Authorization` header of the caller's that is not ours: meant for the upstream. */
+  readonly authorization: string | null;
   /** The key came in the query, which is deprecated. */
   readonly viaQuery: boolean;
   /** The key's workspace; empty where it has none. */
@@ -66,7 +68,7 @@ export function receive(
   if (credentials.kind === 'missing')
     return problem('missing_key', 'Send an API key in the header X-API-Key.', viaQuery);
   if (credentials.kind === 'invalid') return problem('invalid_key', credentials.detail, viaQuery);
-  const { key } = credentials;
+  const { key, foreignAuthorization } = credentials;
   const identified = (who: Identified): Arrival => {
     if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
     const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
@@ -80,6 +82,7 @@ export function receive(
       kind: 'arrived',
       principal,
       key,
+      authorization: foreignAuthorization,
       viaQuery,
       workspace: principal.kind === 'administrative' ? '' : (principal.workspace ?? ''),
       agentId: agentOf(request),
@@ -98,6 +101,18 @@ export function receive(
 /** Path and query as they are sent: what was matched, and the query's own bytes without the key. */
 export function pathAndQuery({ path, query }: Arrived): string {
   return query.forwarded === '' ? path : `${path}?${query.forwarded}`;
+}
+
+/**
+ * The caller's own `Authorization`, where it goes on: to an upstream that the gateway holds a credential of, the gateway
+ * speaks with that one alone.
+ */
+export function authorizationFor(
+  ports: Pick<ProxyPorts, 'upstream'>,
+  arrived: Arrived,
+  upstream: string,
+): string | null {
+  return ports.upstream(upstream)?.credentials === null ? arrived.authorization : null;
 }
 
 /** A problem that a door found. */

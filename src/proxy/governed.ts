@@ -4,7 +4,7 @@ import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
+import { type Arrived, authorizationFor, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/idempotency-key.ts';
@@ -85,6 +85,7 @@ export function paramsOf(
 
 /** The run request that a governed request stands for, or what is wrong with it. */
 export function runRequestOf(
+  ports: ProxyPorts,
   arrived: Arrived,
   match: RuleMatch,
   request: IncomingMessage,
@@ -110,7 +111,12 @@ export function runRequestOf(
     proxied: {
       method: request.method ?? match.rule.method,
       pathAndQuery: pathAndQuery(arrived),
-      headers: forwardedHeaders(request.headers, planOf(match.tool.request).headers, false),
+      headers: forwardedHeaders(
+        request.headers,
+        planOf(match.tool.request).headers,
+        false,
+        authorizationFor(ports, arrived, match.tool.upstream),
+      ),
       body: read.body,
       setCookie: match.route.setCookie,
     },

@@ -19,7 +19,7 @@ const TRANSPORT = [
 /** What else goes on with reads that stream: the gateway does not look into their answers. */
 const STREAMED = ['accept-encoding', 'range', 'if-range', 'cache-control', 'last-event-id'] as const;
 
-/** Never forwarded, not even where a tool names them: they carry the gateway's own key, or change what a request is. */
+/** Never forwarded by name, not even where a tool names them: they may carry the gateway's own key, or change what a request is. */
 const NEVER: ReadonlySet<string> = new Set([
   'authorization',
   'connection',
@@ -49,13 +49,16 @@ const NEVER: ReadonlySet<string> = new Set([
 /**
  * The headers of a request that go on to the upstream.
  * @param named headers that the tool's request takes as params
+ * @param authorization the caller's own, for an upstream that the gateway holds no credentials of
  */
 export function forwardedHeaders(
   headers: IncomingHttpHeaders,
   named: readonly (readonly [string, string])[],
   streamed: boolean,
+  authorization: string | null,
 ): Record<string, string> {
   const forwarded: Record<string, string> = {};
+  if (authorization !== null) forwarded['authorization'] = authorization;
   for (const name of TRANSPORT) {
     const value = headers[name];
     if (typeof value === 'string') forwarded[name] = value;

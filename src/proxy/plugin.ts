@@ -97,7 +97,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       send(reply, problemAnswer(ports, read.problem, request));
       return;
     }
-    const run = runRequestOf(arrived, match, request.raw, read);
+    const run = runRequestOf(ports, arrived, match, request.raw, read);
     if ('kind' in run) send(reply, problemAnswer(ports, run.problem, request));
     else sendResult(request, reply, arrived, await ports.run(run));
   };

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { holdsOwnKey } from '../effects/own-key.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
+import { type Arrived, authorizationFor, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
 import type { LiveConnection } from './live.ts';
@@ -67,7 +67,12 @@ export function judgeRead(
   if (verdict.kind !== 'stream') return verdict;
   const upstream = ports.upstream(upstreamId);
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
-  const headers = forwardedHeaders(request.headers, tool === null ? [] : planOf(tool.request).headers, true);
+  const headers = forwardedHeaders(
+    request.headers,
+    tool === null ? [] : planOf(tool.request).headers,
+    true,
+    authorizationFor(ports, arrived, upstreamId),
+  );
   if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;
   return {
     kind: 'stream',

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { keyFromRequest } from '../../src/identity/credentials.ts';
 
+/** In the form of a key of ours. */
+const OWN = 'svc_acct_k';
+
 type Headers = Parameters<typeof keyFromRequest>[0]['headers'];
 
 const find = (headers: Headers, query: Headers = {}, queryKey: 'allow' | 'refuse' = 'allow') =>
@@ -12,12 +15,28 @@ describe('the key of a request', () => {
     ['Authorization: Bearer', { authorization: 'Bearer k' }, {}, false],
     ['bearer in any case, with spaces', { authorization: 'bEARER   k ' }, {}, false],
     ['the query', {}, { api_key: 'k' }, true],
-    ['all three alike', { 'x-api-key': 'k', authorization: 'Bearer k' }, { api_key: 'k' }, true],
+    ['all three alike', { 'x-api-key': OWN, authorization: `Bearer ${OWN}` }, { api_key: OWN }, true],
     ['the header, beside a scheme that is not ours', { 'x-api-key': 'k', authorization: 'Basic Zm9v' }, {}, false],
     ['the query, beside an empty header', { 'x-api-key': '' }, { api_key: 'k' }, true],
     ['the query, twice the same', {}, { api_key: ['k', 'k'] }, true],
   ])('is taken from %s', (_, headers, query, viaQuery) => {
-    expect(find(headers, query)).toEqual({ kind: 'key', key: 'k', viaQuery });
+    expect(find(headers, query)).toMatchObject({
+      kind: 'key',
+      key: headers['x-api-key'] === OWN ? OWN : 'k',
+      viaQuery,
+    });
+  });
+
+  it.each<[string, Headers, Headers, string | null]>([
+    ['a bearer token that is not ours', { 'x-api-key': 'k', authorization: 'Bearer sk_1' }, {}, 'Bearer sk_1'],
+    ['another scheme', { 'x-api-key': 'k', authorization: 'Basic Zm9v' }, {}, 'Basic Zm9v'],
+    ['a bearer token beside the query', { authorization: 'Bearer sk_1' }, { api_key: 'k' }, 'Bearer sk_1'],
+    ['the same key as a bearer', { 'x-api-key': 'svc_acct_k', authorization: 'Bearer svc_acct_k' }, {}, null],
+    ['the key alone as a bearer', { authorization: 'Bearer k' }, {}, null],
+    ['a key of ours in another scheme', { 'x-api-key': 'k', authorization: 'Token svc_agent_1' }, {}, null],
+    ['a key of ours in Basic', { 'x-api-key': 'k', authorization: `Basic ${btoa('u:svc_agent_1')}` }, {}, null],
+  ])('leaves to the upstream, of %s, what is not ours', (_, headers, query, foreignAuthorization) => {
+    expect(find(headers, query)).toMatchObject({ kind: 'key', foreignAuthorization });
   });
 
   it.each<[string, Headers, Headers]>([
@@ -32,9 +51,9 @@ describe('the key of a request', () => {
   });
 
   it.each<[string, Headers, Headers]>([
-    ['header and bearer', { 'x-api-key': 'canary-a', authorization: 'Bearer canary-b' }, {}],
+    ['header and bearer', { 'x-api-key': 'canary-a', authorization: 'Bearer svc_agent_canary-b' }, {}],
     ['header and query', { 'x-api-key': 'canary-a' }, { api_key: 'canary-b' }],
-    ['bearer and query', { authorization: 'Bearer canary-a' }, { api_key: 'canary-b' }],
+    ['bearer and query', { authorization: 'Bearer svc_acct_canary-a' }, { api_key: 'canary-b' }],
     ['the query twice', {}, { api_key: ['canary-a', 'canary-b'] }],
     ['the header twice', { 'x-api-key': ['canary-a', 'canary-b'] }, {}],
     ['case alone', { 'x-api-key': 'canary-a' }, { api_key: 'Canary-a' }],

@@ -169,13 +169,13 @@ describe('headers', () => {
   };
   test('only what is listed goes on', () => {
     const named = [['tenant', 'x-tenant']] as const;
-    expect(forwardedHeaders(hostile, named, false)).toEqual({
+    expect(forwardedHeaders(hostile, named, false, null)).toEqual({
       accept: 'application/json',
       'content-type': 'application/json',
       'user-agent': 'test',
       'x-tenant': 'blue',
     });
-    expect(Object.keys(forwardedHeaders(hostile, [], true)).sort()).toEqual([
+    expect(Object.keys(forwardedHeaders(hostile, [], true, null)).sort()).toEqual([
       'accept',
       'accept-encoding',
       'content-type',
@@ -186,7 +186,7 @@ describe('headers', () => {
   test('a tool cannot name what may never go on', () => {
     const names = Object.keys(hostile).filter((name) => !['x_tenant', 'x-unknown', 'x-tenant'].includes(name));
     const named = names.map((name) => [name, name] as const);
-    expect(Object.keys(forwardedHeaders(hostile, named, false)).sort()).toEqual([
+    expect(Object.keys(forwardedHeaders(hostile, named, false, null)).sort()).toEqual([
       'accept',
       'accept-encoding',
       'content-type',

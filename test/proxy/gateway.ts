@@ -134,7 +134,7 @@ kind: PolicySet
 name: proxied
 owner: team-test
 rules:
-  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**"], except: [ { tools: [orders.secret] } ] } }
+  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
 `;

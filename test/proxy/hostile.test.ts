@@ -211,6 +211,29 @@ test.each([
   expect([statuses, urls]).toEqual([[400], []]);
 });
 
+test('an agent’s own Authorization beside X-API-Key goes on to an upstream that the gateway holds no credentials of', async () => {
+  const { bot, account } = world.keys;
+  const last = async (): Promise<unknown> => (await world.upstream.ledger()).requests.at(-1)?.headers['authorization'];
+  const send = (method: string, path: string, authorization: string) =>
+    world.call(method, path, { headers: { authorization } });
+
+  expect((await send('GET', '/open/v1/any', 'Bearer sk_agents_own')).status).toBe(200);
+  expect(await last()).toBe('Bearer sk_agents_own');
+  expect((await send('GET', '/open/v1/trigger', 'Basic dXNlcjpwYXNz')).status).toBe(200);
+  expect(await last()).toBe('Basic dXNlcjpwYXNz');
+
+  expect((await send('GET', '/shop/v1/orders/o1', 'Bearer sk_agents_own')).status).toBe(200);
+  expect(await last()).toBeUndefined();
+  expect((await send('GET', '/open/v1/any', `Bearer ${bot}`)).status).toBe(200);
+  expect(await last()).toBeUndefined();
+  expect((await send('GET', '/open/v1/any', `Basic ${btoa(`u:${bot}`)}`)).status).toBe(200);
+  expect(await last()).toBeUndefined();
+
+  const before = (await world.upstream.ledger()).requests.length;
+  expect((await send('GET', '/open/v1/any', `Bearer ${account}`)).status).toBe(401);
+  expect((await world.upstream.ledger()).requests.length).toBe(before);
+});
+
 test('a canary in every carrier reaches neither upstream nor log', async () => {
   const { bot } = world.keys;
   const canary = 'canary-9f3b';
@@ -235,7 +258,7 @@ test('a canary in every carrier reaches neither upstream nor log', async () => {
     `GET /shop/v1/orders/o1 ${lead}Authorization: Bearer ${bot}\r\n\r\n`,
     `GET /shop/v1/orders/o1?api_key=${bot} ${lead}\r\n`,
     `GET /open/v1/any?api_key=${bot}&API_KEY=${canary}&a=1 ${lead}\r\n`,
-    `GET /open/v1/any?api%5Fkey=${bot} ${lead}Authorization: Basic ${canary}\r\n\r\n`,
+    `GET /shop/v1/orders/o1?api%5Fkey=${bot} ${lead}Authorization: Basic ${canary}\r\n\r\n`,
     `POST /shop/v1/notes?api_key=${bot} ${lead}Authorization: Bearer ${bot}\r\n${keyLine()}Content-Type: application/json\r\nContent-Length: 12\r\n\r\n${body}`,
   ];
   const before = (await world.upstream.ledger()).requests.length;
