@@ -28,10 +28,17 @@ function isKnownHost(host: string | undefined, localAddress: string | undefined,
 /** Known hosts that are remembered; a client may add any port to a name. */
 const MAX_REMEMBERED = 100;
 
-/** Why a request may not come in whatever it asks for: it has to name this gateway, once, and no other page may send it. */
+/**
+ * Why a request may not come in whatever it asks for: it has to name this gateway, once, no other page may send it, and
+ * its body must have one length for every server along the way.
+ */
 export function createDoorCheck(settings: () => HostSettings): (request: IncomingMessage) => Problem | null {
   const isHost = createHostCheck(settings);
-  return ({ url, headers: { host, origin }, socket: { localAddress } }) => {
+  return ({ url, httpVersion, headers, socket: { localAddress } }) => {
+    const { host, origin } = headers;
+    // HTTP/1.0 does not know it (RFC 9112, 6.1): a server before this one may have taken the chunks for a request.
+    if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined)
+      return plainProblem('invalid_request', 'HTTP/1.0 has no Transfer-Encoding: send Content-Length.');
     const authority = authorityOf(url);
     if (!isHost(host, localAddress) || (authority !== null && !isHost(authority, localAddress))) {
       if (host === undefined) return plainProblem('invalid_request', 'The request has no Host header.');

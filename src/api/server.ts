@@ -111,6 +111,8 @@ export function createServer(options: ServerOptions): ApiApp {
     reply.header('x-request-id', request.id);
     const fault = doorFault(request.raw);
     if (fault !== null) {
+      // Where it ends is not sure: nothing behind it is read.
+      if (request.raw.headers['transfer-encoding'] !== undefined) reply.header('connection', 'close');
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
       reply.header('connection', 'close');

@@ -1,7 +1,7 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
+import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
 
 /** What a request matches. */
 export type RouteMatch =
@@ -17,7 +17,10 @@ export type RouteMatch =
   | {
       readonly kind: 'undeclared';
       readonly route: Route;
-      /** A rule for GET or HEAD would match in other case, with another method of the two, or with a "/" more or less. */
+      /**
+       * Some server may take the path for a declared one: a rule for GET or HEAD would match in other case or form of
+       * Unicode, with another method of the two, or with a "/" more or less; or a segment is not read alike everywhere.
+       */
       readonly resembles: boolean;
     }
   | { readonly kind: 'none' };
@@ -82,12 +85,17 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
 
 /** Many servers take such a path for the declared one: it must not pass by the rule. */
 function resembles({ reads }: CompiledRoute, segments: readonly string[]): boolean {
-  const folded = withoutLastSlash(segments, segments.at(-1) === '').map((text) => text.toLowerCase());
+  if (!segments.every(isReadAlike)) return true;
+  const folded = withoutLastSlash(segments, segments.at(-1) === '').map(fold);
   return reads.some(
     (pattern) =>
       pattern.length === folded.length &&
-      pattern.every((part, index) => part.kind === 'param' || part.text.toLowerCase() === folded[index]),
+      pattern.every((part, index) => part.kind === 'param' || fold(part.text) === folded[index]),
   );
+}
+
+function fold(text: string): string {
+  return text.normalize('NFKC').toLowerCase();
 }
 
 function withoutLastSlash<T>(segments: readonly T[], lastIsEmpty: boolean): readonly T[] {

@@ -37,6 +37,14 @@ export function readPath(path: string): PlainPath {
   return { ok: true, segments: decoded };
 }
 
+/**
+ * Whether all servers read a decoded segment alike. Some cut dots or white space off its end (Windows does of files), or
+ * decode it once more. Such a segment may be the param of a declared path; where no rule says so, it is not let through.
+ */
+export function isReadAlike(segment: string): boolean {
+  return !/^\s|[\s.]$|%[0-9a-f]{2}/i.test(segment);
+}
+
 /** One segment of a pattern: a literal, or a param that takes the whole segment. */
 export type PatternSegment =
   | { readonly kind: 'literal'; readonly text: string }

@@ -80,6 +80,19 @@ describe.each([
     expect([chunked.statuses, chunked.urls]).toEqual([[201], ['/v1/notes']]);
   });
 
+  test('chunked in HTTP/1.0, which does not have it: refused, and nothing behind it is read', async () => {
+    const old = WRITE.replace('HTTP/1.1', 'HTTP/1.0');
+    for (const connection of ['', 'Connection: keep-alive\r\n']) {
+      const rest = `${keyLine()}Transfer-Encoding: chunked\r\n\r\n${CHUNKED}${SMUGGLED}`;
+      const { statuses, urls, got } = await raw(`${old}${connection}${wish}${rest}`);
+      expect([statuses.filter((status) => status !== 400), urls]).toEqual([[], []]);
+      expect(got.toLowerCase()).toContain('connection: close');
+      expect(got).toContain('HTTP/1.0 has no Transfer-Encoding');
+    }
+    const length = await raw(`${old}${wish}${keyLine()}Content-Length: 12\r\n\r\n${BODY}`);
+    expect([length.statuses, length.urls]).toEqual([[201], ['/v1/notes']]);
+  });
+
   test('a body that goes on as another request is that body’s end, not a request to the upstream', async () => {
     const { urls } = await raw(`${WRITE}${wish}${keyLine()}Content-Length: 12\r\n\r\n${BODY}${SMUGGLED}`);
     expect(urls).toEqual(['/v1/notes']);
@@ -156,11 +169,30 @@ describe('path tricks: refused before a route is matched', () => {
     ['GET', '/open/v1/%48idden/1'],
     ['HEAD', '/open/v1/trigger'],
     ['GET', '/open/v1/trigger/'],
+    ['GET', '/open/v1/hidden./1'],
+    ['GET', '/open/v1./hidden/1'],
+    ['GET', '/open/v1/hidden%20/1'],
+    ['GET', '/open/v1/%20hidden/1'],
+    ['GET', '/open/v1/hidden%C2%A0/1'],
+    ['HEAD', '/open/v1/hidden..%20/1'],
+    ['GET', '/open/v1/%2568idden/1'],
+    ['GET', '/open/v1/hidden%252f1'],
+    ['GET', '/open/v1/x%252e%252e%252fhidden/1'],
+    ['GET', '/open/v1/%EF%BD%88idden/1'],
   ])('a rule is not passed by through what many servers take for the same: %s %s', async (method, path) => {
     const { statuses, urls } = await raw(
       `${method} ${path} HTTP/1.1\r\nHost: HOST\r\nX-API-Key: <KEY>\r\nConnection: close\r\n\r\n`,
     );
     expect([statuses, urls]).toEqual([[403], []]);
+  });
+
+  test('what every server reads alike passes, dots, spaces and per cent signs included', async () => {
+    for (const path of ['/v1/a.b/c%20d', '/v1/100%25', '/v1/.well/', '/v1/a%25zz']) {
+      const { statuses, urls } = await raw(
+        `GET /open${path} HTTP/1.1\r\nHost: HOST\r\nX-API-Key: <KEY>\r\nConnection: close\r\n\r\n`,
+      );
+      expect([statuses, urls]).toEqual([[200], [path]]);
+    }
   });
 
   test('override headers override nothing', async () => {
