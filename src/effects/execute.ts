@@ -47,24 +47,20 @@ export async function executeAttempt(
       params: governed.checked.call.params,
       proxied: governed.proxied,
       gate: () => gate(ports, attempt),
-      onLate: (late) => void recordLate(ports, attempt, late),
     });
     stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);
     return await recordResult(ports, attempt, result);
   } catch (error) {
     // A fault of ours in the middle of an attempt: what reached the upstream is not known.
-    return await recordUnknown(
-      ports,
-      attempt,
-      {
-        code: 'internal',
-        message: 'The gateway failed during the attempt.',
-        status: null,
-        startedAt: attempt.lease.admittedAt,
-        endedAt: null,
-      },
-      error,
-    );
+    ports.alert('attempt_fault', effect.id, error);
+    const evidence: Evidence = {
+      code: 'internal',
+      message: 'The gateway failed during the attempt.',
+      status: null,
+      startedAt: attempt.lease.admittedAt,
+      endedAt: null,
+    };
+    return unknownOutcome(attempt, await record(ports, attempt, { kind: 'unknown' }, evidence));
   }
 }
 
@@ -303,19 +299,21 @@ async function record(
   let settlement: Settlement;
   try {
     settlement = await ports.store.settle(request);
-  } catch {
+  } catch (cause) {
     try {
       await ports.spill(request);
-      ports.alert('settlement_spilled', effect.id);
-      return { kind: 'pending' };
-    } catch {
+    } catch (spillCause) {
+      ports.alert('settlement_lost', effect.id, new AggregateError([cause, spillCause], 'neither store nor journal'));
       return { kind: 'lost' };
     }
+    ports.alert('settlement_spilled', effect.id, cause);
+    return { kind: 'pending' };
   }
   switch (settlement.kind) {
     case 'settled':
       return { kind: 'done' };
     case 'absent':
+      ports.alert('settlement_lost', effect.id);
       return { kind: 'lost' };
     case 'refused':
       if (settlement.contradiction) ports.alert('contradiction', effect.id);
@@ -330,21 +328,6 @@ async function record(
 function mayBeOtherwise(ports: EffectPorts, { effect, lease, sentAt }: Attempt, recorded: Recorded): boolean {
   if (effect.mayHaveHappened) return true;
   return settlementOf(recorded) === 'pending' && ports.elapsed() - sentAt >= lease.leaseEnd - lease.admittedAt;
-}
-
-/** An answer that came after the time-out: it settles what it can. */
-async function recordLate(ports: EffectPorts, attempt: Attempt, late: UpstreamResult): Promise<void> {
-  const quiet: Attempt = { ...attempt, stages: [] };
-  if (late.kind === 'applied' || late.kind === 'not_applied') await recordResult(ports, quiet, late);
-}
-
-async function recordUnknown(
-  ports: EffectPorts,
-  attempt: Attempt,
-  evidence: Evidence,
-  _cause: unknown,
-): Promise<RunOutcome> {
-  return unknownOutcome(attempt, await record(ports, attempt, { kind: 'unknown' }, evidence));
 }
 
 function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {

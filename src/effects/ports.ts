@@ -132,8 +132,14 @@ export interface EffectPorts {
   readonly owner: string;
   readonly settings: () => CoreSettings;
   /** Told of what people have to look at. */
-  readonly alert: (what: 'contradiction' | 'foreign_key_reuse' | 'settlement_spilled', effectId: string) => void;
+  readonly alert: (what: Alert, effectId: string, cause?: unknown) => void;
 }
+
+/**
+ * What people have to look at. `attempt_fault`: a fault of ours in the middle of an attempt; `settlement_spilled`: the
+ * store did not take a settlement, the journal did; `settlement_lost`: neither did, the effect will be unknown.
+ */
+export type Alert = 'contradiction' | 'foreign_key_reuse' | 'attempt_fault' | 'settlement_spilled' | 'settlement_lost';
 
 export interface CoreSettings {
   readonly dispatchWindowMs: number;

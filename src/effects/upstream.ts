@@ -26,8 +26,6 @@ export interface Dispatch {
    * Anything but `go`: nothing is sent.
    */
   readonly gate: () => 'go' | 'late' | 'paused';
-  /** Told of an answer that comes after the time-out, where the protocol still lets one come. */
-  readonly onLate: (result: UpstreamResult) => void;
 }
 
 /** What is known of an attempt, by the one classification table. `response` is there when an answer was read. */

@@ -46,7 +46,7 @@ export function corePorts(parts: {
   readonly signer: ReceiptSigner;
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
-  readonly alert: (what: string, effectId: string) => void;
+  readonly alert: EffectPorts['alert'];
   /** Reads the files again, and takes on what they say. */
   readonly reload: () => Promise<void>;
 }): EffectPorts {
@@ -79,9 +79,9 @@ export function corePorts(parts: {
     elapsed: createElapsed(),
     owner: randomUUID(),
     settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: current().configuration.resolve.allowForce }),
-    alert: (what, effectId) => {
+    alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);
-      parts.alert(what, effectId);
+      parts.alert(what, effectId, cause);
     },
   };
 }

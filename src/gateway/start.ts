@@ -125,7 +125,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       signer,
       spill,
       metrics,
-      alert: (what, effectId) => logger.error({ alert: what, effect_id: effectId }, 'somebody has to look at this'),
+      alert: (what, effectId, err) =>
+        logger.error({ alert: what, effect_id: effectId, err }, 'somebody has to look at this'),
       reload: () => reloader.reload(),
     }),
   );

@@ -9,6 +9,10 @@ const { values } = parseArgs({
   options: { config: { type: 'string' }, port: { type: 'string' } },
 });
 
+/** Effects that the store, and the journal beside it, fail to take. */
+const unsettled = new Set();
+const unspilled = new Set();
+
 const FAILPOINTS = {
   // Frozen between admission and dispatch; goes on when somebody continues the process.
   freeze_before_send: async (send) => {
@@ -22,7 +26,16 @@ const FAILPOINTS = {
   },
   throw_after_send: async (send) => {
     await send();
-    throw new Error('a fault of the gateway in the middle of an attempt');
+    throw new Error('a fault of the gateway in the middle of an attempt ?api_key=canary-4711&');
+  },
+  settle_throws: (send, { effectId }) => {
+    unsettled.add(effectId);
+    return send();
+  },
+  settle_and_spill_throw: (send, { effectId }) => {
+    unsettled.add(effectId);
+    unspilled.add(effectId);
+    return send();
   },
 };
 
@@ -33,18 +46,26 @@ const gateway = await startGateway(
       ...ports,
       store: {
         ...ports.store,
+        async settle(request) {
+          if (unsettled.delete(request.effectId)) throw new Error('a fault of the store');
+          return ports.store.settle(request);
+        },
         async vote(request) {
           const voted = await ports.store.vote(request);
           if (request.comment === 'failpoint:die_after_vote') process.kill(process.pid, 'SIGKILL');
           return voted;
         },
       },
+      async spill(request) {
+        if (unspilled.delete(request.effectId)) throw new Error('a fault of the journal');
+        return ports.spill(request);
+      },
       upstream: {
         readState: (...args) => ports.upstream.readState(...args),
         send(dispatch) {
           const send = () => ports.upstream.send(dispatch);
           const name = /failpoint:(\w+)/.exec(JSON.stringify(dispatch.params))?.[1];
-          return name === undefined ? send() : FAILPOINTS[name](send);
+          return name === undefined ? send() : FAILPOINTS[name](send, dispatch);
         },
       },
     }),

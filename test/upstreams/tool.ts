@@ -40,7 +40,6 @@ export function makeDispatch(changes: Partial<Dispatch> = {}): Dispatch {
     params: { payment_id: 'p1', amount: 100 },
     proxied: null,
     gate: () => 'go',
-    onLate: () => {},
     ...changes,
   };
 }
