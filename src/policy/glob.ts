@@ -16,7 +16,7 @@ export type CompiledPattern =
   | { readonly ok: false; readonly message: string };
 
 /**
- * Compiles a glob or a regular expression (RE2 syntax). Both match in time linear in the text.
+ * Compiles a glob or a regular expression (RE2 syntax). Both match in time linear in the text, across lines.
  * Globs know the separators `.` `/` `:`; `*` stays within a segment, `**` is anything, `?` one character of a segment,
  * `{a,b}` alternatives, `\` takes the next character as it is; they match the whole text, case-sensitive.
  */
@@ -26,7 +26,8 @@ export function compilePattern(kind: PatternKind, pattern: string): CompiledPatt
   const expression = kind === 'glob' ? globExpression(pattern) : pattern;
   if (expression === null) return { ok: false, message: `'${pattern}' has braces or an escape that do not end` };
   try {
-    const compiled = RE2JS.compile(expression);
+    // A line break is a character like others: a rule that stopped at one could be left behind by sending one.
+    const compiled = RE2JS.compile(expression, RE2JS.DOTALL);
     if (compiled.programSize() > MAX_PROGRAM) return { ok: false, message: `'${pattern}' is too large when compiled` };
     if (kind === 'regex_find') return { ok: true, test: (text) => compiled.test(text) };
     return { ok: true, test: (text) => compiled.testExact(text) };
@@ -44,7 +45,7 @@ export function isGlob(text: string): boolean {
 const SEGMENT = '[^./:]';
 
 function globExpression(glob: string): string | null {
-  let expression = '(?s)';
+  let expression = '';
   let depth = 0;
   // By code points: half a character would not be a literal.
   const chars = Array.from(glob);

@@ -1,5 +1,6 @@
 import type { Json } from '../effects/json.ts';
 import { jsonEquals } from '../effects/state-fields.ts';
+import { type AddressKind, type CompiledAddresses, compileAddresses } from './addresses.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 
 /** Kleene's third value is `undefined`: it could not be judged. */
@@ -25,6 +26,8 @@ export const OPERATOR_NAMES = [
   'glob',
   'regex',
   'regex_find',
+  'email_in',
+  'domain_in',
   'contains',
   'contains_all',
   'exists',
@@ -50,6 +53,8 @@ export const SHORT_NAMES: ReadonlyMap<string, OperatorName> = new Map([
   ['glob', 'glob'],
   ['regex', 'regex'],
   ['regex_find', 'regex_find'],
+  ['email_in', 'email_in'],
+  ['domain_in', 'domain_in'],
   ['contains', 'contains'],
   ['contains_all', 'contains_all'],
   ['exists', 'exists'],
@@ -63,8 +68,6 @@ export const LATER_OPERATORS = [
   'older_than',
   'newer_than',
   'cidr_in',
-  'domain_in',
-  'email_in',
   'url_in',
   'path_in',
   'during',
@@ -85,7 +88,15 @@ export function seesAbsence(name: OperatorName): boolean {
   return name === 'exists' || name === 'type';
 }
 
-const LITERAL_ONLY: readonly OperatorName[] = ['glob', 'regex', 'regex_find', 'exists', 'type'];
+const LITERAL_ONLY: readonly OperatorName[] = [
+  'glob',
+  'regex',
+  'regex_find',
+  'email_in',
+  'domain_in',
+  'exists',
+  'type',
+];
 
 /** Whether the right side may come from a fact; patterns, type names and `exists` stand in the file. */
 export function takesFact(name: OperatorName): boolean {
@@ -120,6 +131,9 @@ export function rightSideFault(name: OperatorName, right: Json): string | null {
     case 'regex':
     case 'regex_find':
       return isTexts(right) ? patternFault(name, textsOf(right)) : 'needs a pattern or a list of patterns';
+    case 'email_in':
+    case 'domain_in':
+      return isTexts(right) ? addressFault(name, right) : 'needs a pattern or a list of patterns';
     case 'contains':
       return isScalar(right) ? null : 'needs a string, a number or true/false';
     case 'exists':
@@ -154,6 +168,8 @@ export function judgedType(name: OperatorName, right: Json): string | null {
     case 'glob':
     case 'regex':
     case 'regex_find':
+    case 'email_in':
+    case 'domain_in':
       return 'string';
     case 'contains':
     case 'contains_all':
@@ -170,6 +186,11 @@ function patternFault(kind: PatternKind, patterns: readonly string[]): string | 
     if (!compiled.ok) return `has a pattern that cannot be used: ${compiled.message}`;
   }
   return null;
+}
+
+function addressFault(kind: AddressKind, right: Json): string | null {
+  const compiled = addressTable(kind, right);
+  return compiled.ok ? null : `has a pattern that cannot be used: ${compiled.message}`;
 }
 
 /**
@@ -210,6 +231,9 @@ export function judgement(name: OperatorName, right: Json): Judge {
     case 'regex':
     case 'regex_find':
       return patterns(name, textsOf(right));
+    case 'email_in':
+    case 'domain_in':
+      return addresses(name, right);
     case 'contains':
       return (left) => (isList(left) ? hasElement(left, right) : undefined);
     case 'contains_all': {
@@ -285,6 +309,26 @@ function patterns(kind: PatternKind, texts: readonly string[]): Judge {
   }
   return (left) =>
     typeof left === 'string' && left.length <= MAX_SUBJECT ? tests.some((test) => test(left)) : undefined;
+}
+
+/** Tables of literal lists: rules that name one list share one. */
+const addressTables: Readonly<Record<AddressKind, WeakMap<readonly Json[], CompiledAddresses>>> = {
+  email_in: new WeakMap(),
+  domain_in: new WeakMap(),
+};
+
+function addressTable(kind: AddressKind, right: Json): CompiledAddresses {
+  const known = isList(right) ? addressTables[kind].get(right) : undefined;
+  if (known !== undefined) return known;
+  const compiled = compileAddresses(kind, textsOf(right));
+  if (isList(right)) addressTables[kind].set(right, compiled);
+  return compiled;
+}
+
+function addresses(kind: AddressKind, right: Json): Judge {
+  const compiled = addressTable(kind, right);
+  if (!compiled.ok) throw new Error(`patterns compiled at load and not now: ${compiled.message}`);
+  return (left) => (typeof left === 'string' ? compiled.test(left) : undefined);
 }
 
 function textsOf(right: Json): readonly string[] {

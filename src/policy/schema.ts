@@ -373,7 +373,9 @@ const CONDITION_SCHEMA = {
               ].map((name) => [name, anyRightSide]),
             ),
             ...Object.fromEntries(
-              ['glob', 'regex', 'regex_find', 'contains', 'contains_all', 'type'].map((name) => [name, anyRightSide]),
+              ['glob', 'regex', 'regex_find', 'email_in', 'domain_in', 'contains', 'contains_all', 'type'].map(
+                (name) => [name, anyRightSide],
+              ),
             ),
             exists: { type: 'boolean' },
             some: { $ref: '#/$defs/condition' },

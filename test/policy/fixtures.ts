@@ -78,9 +78,10 @@ export function compileAll(
   texts: readonly string[],
   tools: readonly Tool[] = TOOLS,
   lists: ReadonlyMap<string, string | null> = new Map(),
+  pools: ReadonlyMap<string, number> = SURROUNDINGS.pools,
 ): ReturnType<typeof compilePolicies> {
   const files = texts.map((text, index) => ({ file: `p${index}.yaml`, text, lists }));
-  return compilePolicies(files, { ...SURROUNDINGS, tools });
+  return compilePolicies(files, { ...SURROUNDINGS, tools, pools });
 }
 
 /** Rules in YAML flow style, one text for each. */

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { compileAll, HEAD, judgeParams, outcome } from './fixtures.ts';
+import type { JsonObject } from '../../src/effects/json.ts';
+import { compileAll, HEAD, judgeParams, outcome, rules } from './fixtures.ts';
 
 /** The YAML of the guide, block by block. */
 async function blocks(): Promise<readonly string[]> {
@@ -36,4 +37,42 @@ test('what the guide shows loads, and decides as it says', async () => {
     obligations: [{ kind: 'budget' }, { kind: 'rate_limit' }, { kind: 'claim' }, { kind: 'reserve' }],
     approvals: [{ quorum: 2, expiresMs: 14_400_000 }],
   });
+});
+
+test('what leaving a param out, or sending another type, does to a rule that denies: as the guide says', () => {
+  const judged = (rule: string, params: JsonObject) =>
+    outcome(judgeParams(rules('{ id: a, effect: allow }', `{ id: d, effect: deny, ${rule} }`), params));
+  const none: JsonObject = {};
+  const mistyped: JsonObject = { note: [7] };
+  for (const compared of [
+    'when: { params.note: bad }',
+    'when: { params.note: { regex: ".*bad.*" } }',
+    'when: { params.note: { equals: bad } }',
+  ]) {
+    expect(judged(compared, { note: 'bad' }), compared).toBe('denied_policy');
+    expect(judged(compared, none), compared).toBe('denied_policy');
+    expect(judged(compared, mistyped), compared).toBe('denied_policy');
+  }
+  for (const asked of [
+    'when: { params.note: { exists: true } }',
+    'when: { params.note: { type: string } }',
+    'when: { params.note: { eq: bad, if_absent: false } }',
+    'on_unknown: skip, when: { params.note: bad }',
+  ]) {
+    expect(judged(asked, { note: 'bad' }), asked).toBe('denied_policy');
+    expect(judged(asked, none), asked).toBe('permit');
+  }
+  const whole = 'when: { params.meta: { equals: { a: 1 } } }';
+  const part = 'when: { params.meta.a: 1 }';
+  expect([judged(whole, { meta: 'x' }), judged(part, { meta: 'x' })]).toEqual(['denied_policy', 'denied_policy']);
+  expect([judged(whole, { meta: { a: '1' } }), judged(part, { meta: { a: '1' } })]).toEqual([
+    'permit',
+    'denied_policy',
+  ]);
+  const demanded = 'unless: { params.amount: { type: integer } }';
+  expect([judged(demanded, {}), judged(demanded, { amount: '5' }), judged(demanded, { amount: 5 })]).toEqual([
+    'denied_policy',
+    'denied_policy',
+    'permit',
+  ]);
 });

@@ -42,6 +42,13 @@ const HOSTILE: readonly Json[] = [
   'constructor',
   '__proto__',
   '\u202eEUR',
+  'EUR\nUSD',
+  'ada@example.com',
+  'Ada+x@a.EXAMPLE.com',
+  'x@evil.com, ada@example.com',
+  'Ada <ada@example.com>',
+  'b.a.example.com',
+  'example.com.',
   2 ** 53,
   0.1 + 0.2,
   [],
@@ -84,11 +91,13 @@ const PATHS = [
 const ITEM_PATHS = ['item', 'item.sku', 'item.qty', 'params.amount', 'env'];
 const TEXTS = ['EUR', 'A-', 'a.b', 'b:c', '9', 'r'];
 const GLOBS = ['*', '**', 'a.*', 'a.**', 'EU?', '*-*', 'A-1', 'payment:*'];
-const REGEXES = ['EUR|USD', '[0-9]+', 'A-.*', '[a-z.:/]+', 'EUR$', '.{3}'];
+const EMAILS = ['*@example.com', 'ada@example.com', '*@**.example.com', 'ada@*.example.com'];
+const DOMAINS = ['example.com', '*.example.com', '**.example.com', 'a.example.com'];
+const REGEXES = ['EUR|USD', '[0-9]+', 'A-.*', '[a-z.:/]+', 'EUR$', '.{3}', 'EUR.*'];
 
 const USUAL: Readonly<Record<string, readonly Json[]>> = {
   amount: [1, 5, 499, 500, 501, 900],
-  currency: ['EUR', 'USD', 'CHF', 'A-1'],
+  currency: ['EUR', 'USD', 'CHF', 'A-1', 'ada@example.com', 'a.example.com'],
   tags: [['EUR'], ['EUR', 'USD'], [], [1, 2]],
   lines: [
     [
@@ -154,7 +163,7 @@ function randomTests(random: Random, depth: number): Json {
 }
 
 const OPERATORS =
-  'eq ne in nin gt gte lt lte equals starts_with ends_with substring glob regex regex_find contains contains_all some every exists type gt eq in some'.split(
+  'eq ne in nin gt gte lt lte equals starts_with ends_with substring glob regex regex_find email_in domain_in contains contains_all some every exists type gt eq in some'.split(
     ' ',
   );
 
@@ -205,6 +214,10 @@ function rightOf(random: Random, name: string, depth: number): Json {
     case 'regex':
     case 'regex_find':
       return random.chance(0.5) ? random.pick(REGEXES) : [random.pick(REGEXES), random.pick(REGEXES)];
+    case 'email_in':
+      return random.chance(0.5) ? random.pick(EMAILS) : [random.pick(EMAILS), random.pick(EMAILS)];
+    case 'domain_in':
+      return random.chance(0.5) ? random.pick(DOMAINS) : [random.pick(DOMAINS), random.pick(DOMAINS)];
     case 'contains':
       return random.pick(SCALARS);
     case 'exists':

@@ -152,9 +152,17 @@ function operatorTruth(name: string, left: Json | undefined, written: Json, cont
     case 'glob':
       return texts(left, right, globMatches);
     case 'regex':
-      return texts(left, right, (text, part) => new RegExp(`^(?:${part})$`, 'u').test(text));
+      return texts(left, right, (text, part) => new RegExp(`^(?:${part})$`, 'us').test(text));
     case 'regex_find':
-      return texts(left, right, (text, part) => new RegExp(part, 'u').test(text));
+      return texts(left, right, (text, part) => new RegExp(part, 'us').test(text));
+    case 'email_in':
+      return typeof left === 'string'
+        ? or3((isList(right) ? right : [right]).map((part) => mail(left, plain(part))))
+        : undefined;
+    case 'domain_in':
+      return typeof left === 'string'
+        ? or3((isList(right) ? right : [right]).map((part) => host(left, plain(part))))
+        : undefined;
     case 'contains':
       return isList(left) && left.length <= 10_000 ? or3(left.map((item) => same(item, right))) : undefined;
     case 'contains_all':
@@ -180,6 +188,26 @@ function globMatches(text: string, glob: string): boolean {
   if (glob.startsWith('?'))
     return text !== '' && !'./:'.includes(text.charAt(0)) && globMatches(text.slice(1), glob.slice(1));
   return text.startsWith(glob.charAt(0)) && globMatches(text.slice(1), glob.slice(1));
+}
+
+/** Plain addresses of small alphabets only; what else there is has its own tests. */
+function mail(text: string, pattern: string): Kleene {
+  const [name = '', domain = '', ...others] = text.split('@');
+  const [wanted = '', where = ''] = pattern.split('@');
+  if (others.length > 0 || !/^[a-z]+([+.][a-z]+)*$/i.test(name)) return undefined;
+  const found = host(domain, where);
+  if (found !== true || wanted === '*' || wanted === name) return found;
+  const [box] = name.toLowerCase().split('+');
+  return wanted.toLowerCase() === name.toLowerCase() || wanted.toLowerCase() === box ? undefined : false;
+}
+
+function host(text: string, pattern: string): Kleene {
+  if (!/^[a-z-]+([.][a-z-]+)+$/i.test(text)) return undefined;
+  const labels = text.toLowerCase().split('.');
+  const more = labels.length - pattern.replace(/^[*]+[.]/, '').split('.').length;
+  const ends = labels.slice(Math.max(0, more)).join('.') === pattern.replace(/^[*]+[.]/, '');
+  if (pattern.startsWith('**')) return ends && more >= 1;
+  return ends && more === (pattern.startsWith('*') ? 1 : 0);
 }
 
 function same(left: Json, right: Json): Kleene {

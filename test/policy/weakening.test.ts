@@ -12,6 +12,8 @@ const SETS = 800;
 const USUAL: Readonly<Record<string, readonly Json[]>> = {
   amount: [0, 1, 499, 500, 501, 900],
   currency: ['EUR', 'USD', 'CHF', 'A-1'],
+  to: ['x@example.com', 'ada@example.org', 'ADA@example.org', 'x@evil.com', 'x@evil.com, y@example.com'],
+  host: ['a.example.com', 'example.com', 'a.example.com.'],
   urgent: [true, false],
   tags: [['vip'], ['vip', 'new'], [], ['old']],
   lines: [
@@ -35,6 +37,8 @@ const CONDITIONS: readonly string[] = [
   '{ params.currency: EUR }',
   '{ params.currency: { regex: "[A-Z]{3}" } }',
   '{ params.currency: { glob: "A-*" } }',
+  '{ params.to: { email_in: ["*@example.com", ada@example.org] } }',
+  '{ params.host: { domain_in: ["**.example.com"] } }',
   '{ params.currency: { eq: { fact: agent.attributes.tenant } } }',
   '{ params.urgent: true }',
   '{ params.tags: { contains: vip } }',

@@ -1,0 +1,141 @@
+import { domainToASCII } from 'node:url';
+
+/** How a name is read: a mail address, or the name of a host. */
+export type AddressKind = 'email_in' | 'domain_in';
+
+/** Compiled patterns, or what is wrong with one of them. */
+export type CompiledAddresses =
+  | { readonly ok: true; readonly test: (text: string) => boolean | undefined }
+  | { readonly ok: false; readonly message: string };
+
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+/**
+ * The part before the @ as mail programs read it alike: no quotes, comments or spaces, and neither `%` nor `!`, by
+ * which older ones send on to another host.
+ */
+const LOCAL = /^[A-Za-z0-9_+'=~-]+(?:\.[A-Za-z0-9_+'=~-]+)*$/;
+const MAX_DOMAIN = 253;
+const MAX_LOCAL = 64;
+const MAX_ADDRESS = 254;
+
+/**
+ * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`). In a
+ * domain `*.` is one label more, `**.` one or several. Texts are parsed: what programs could read in different ways
+ * is `undefined`, neither in nor out.
+ */
+export function compileAddresses(kind: AddressKind, patterns: readonly string[]): CompiledAddresses {
+  return kind === 'domain_in' ? compileDomains(patterns) : compileEmails(patterns);
+}
+
+/** Domains found by their labels, however many there are. */
+interface DomainTable {
+  readonly whole: Set<string>;
+  /** What follows one label. */
+  readonly below: Set<string>;
+  /** What follows one label or more. */
+  readonly deepBelow: Set<string>;
+}
+
+function noDomains(): DomainTable {
+  return { whole: new Set(), below: new Set(), deepBelow: new Set() };
+}
+
+function compileDomains(patterns: readonly string[]): CompiledAddresses {
+  const table = noDomains();
+  for (const pattern of patterns) {
+    const fault = addDomain(table, pattern);
+    if (fault !== null) return { ok: false, message: fault };
+  }
+  return {
+    ok: true,
+    test: (text) => {
+      const domain = readDomain(text);
+      return domain === null ? undefined : hasDomain(table, domain);
+    },
+  };
+}
+
+function addDomain(table: DomainTable, pattern: string): string | null {
+  const found = /^(\*\*?\.)?(.*)$/s.exec(pattern);
+  // What stands in a policy file may be written in any script; calls are compared in its ASCII form.
+  const domain = readDomain(domainToASCII(found?.[2] ?? ''));
+  if (domain === null)
+    return `'${pattern}' is no domain; write example.com, *.example.com (one label more) or **.example.com`;
+  const place = found?.[1] === undefined ? table.whole : found[1] === '*.' ? table.below : table.deepBelow;
+  place.add(domain);
+  return null;
+}
+
+function hasDomain({ whole, below, deepBelow }: DomainTable, domain: string): boolean {
+  if (whole.has(domain)) return true;
+  let dot = domain.indexOf('.');
+  if (below.has(domain.slice(dot + 1))) return true;
+  for (; dot >= 0 && deepBelow.size > 0; dot = domain.indexOf('.', dot + 1))
+    if (deepBelow.has(domain.slice(dot + 1))) return true;
+  return false;
+}
+
+/**
+ * A domain in the one form it is compared in, or `null`: letters of other scripts, a trailing dot, a single label, an
+ * IP address, a port or anything else that is no plain name.
+ */
+function readDomain(text: string): string | null {
+  if (text.length > MAX_DOMAIN) return null;
+  // Only A to Z: other letters may become ASCII when their case is changed.
+  const domain = text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+  const labels = domain.split('.');
+  if (labels.length < 2 || !labels.every((label) => LABEL.test(label))) return null;
+  // Numbers, and encoded names that stand for something else.
+  return /^[0-9]+$/.test(labels.at(-1) ?? '') || domainToASCII(domain) !== domain ? null : domain;
+}
+
+/** Patterns with one spelling of a local part. */
+type Spellings = Map<string, DomainTable>;
+
+function compileEmails(patterns: readonly string[]): CompiledAddresses {
+  const anybody = noDomains();
+  const byLocal = new Map<string, Spellings>();
+  for (const pattern of patterns) {
+    const at = pattern.lastIndexOf('@');
+    const local = pattern.slice(0, Math.max(0, at));
+    if (at < 0 || (local !== '*' && !isLocal(local)))
+      return { ok: false, message: `'${pattern}' is no mail address; write *@example.com or ada@example.com` };
+    const fault = addDomain(local === '*' ? anybody : tableOf(byLocal, local), pattern.slice(at + 1));
+    if (fault !== null) return { ok: false, message: fault };
+  }
+  return {
+    ok: true,
+    test: (text) => {
+      const at = text.lastIndexOf('@');
+      if (at < 0 || text.length > MAX_ADDRESS) return undefined;
+      const local = text.slice(0, at);
+      const domain = readDomain(text.slice(at + 1));
+      if (domain === null || !isLocal(local)) return undefined;
+      return hasDomain(anybody, domain) || hasLocal(byLocal, local, domain);
+    },
+  };
+}
+
+function tableOf(byLocal: Map<string, Spellings>, local: string): DomainTable {
+  const lower = local.toLowerCase();
+  const spellings: Spellings = byLocal.get(lower) ?? new Map<string, DomainTable>();
+  byLocal.set(lower, spellings);
+  const table = spellings.get(local) ?? noDomains();
+  spellings.set(local, table);
+  return table;
+}
+
+/** Most mail servers take another case, and what follows a `+`, for the same mailbox; some do not: unknown. */
+function hasLocal(byLocal: ReadonlyMap<string, Spellings>, local: string, domain: string): boolean | undefined {
+  const lower = local.toLowerCase();
+  const plain = lower.slice(0, lower.includes('+') ? lower.indexOf('+') : undefined);
+  const exact = byLocal.get(lower)?.get(local);
+  if (exact !== undefined && hasDomain(exact, domain)) return true;
+  for (const name of [lower, plain])
+    for (const table of byLocal.get(name)?.values() ?? []) if (hasDomain(table, domain)) return undefined;
+  return false;
+}
+
+function isLocal(text: string): boolean {
+  return text.length <= MAX_LOCAL && LOCAL.test(text);
+}
