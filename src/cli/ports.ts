@@ -67,6 +67,8 @@ export interface RunningGateway extends RunningServer {
   hindrance(): { readonly code: string; readonly message: string } | null;
   /** Resolves when it takes work. */
   readonly ready: Promise<void>;
+  /** Resolves, with the reason, when this process can only end: the next one goes on from what is on the disk. */
+  readonly lost: Promise<string>;
 }
 
 export interface CreateKeyOptions extends StoreOptions {

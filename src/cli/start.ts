@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { CommandFailure } from './ports.ts';
 import { type CliContext, toPort, withExitCodes } from './command.ts';
 
 interface StartOptions {
@@ -6,7 +7,7 @@ interface StartOptions {
   readonly port?: number;
 }
 
-/** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM. */
+/** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM, or until the disk fails to sync. */
 export function addStart(program: Command, { ports, terminal }: CliContext): void {
   const command = program
     .command('start')
@@ -33,8 +34,9 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
       const hindrance = gateway.hindrance();
       if (hindrance !== null) terminal.out(JSON.stringify({ event: 'listening', url, problem: hindrance }));
       void gateway.ready.then(() => terminal.out(JSON.stringify({ event: 'ready', url })));
-      await stopped;
+      const lost = await Promise.race([stopped.then(() => null), gateway.lost]);
       await gateway.close();
+      if (lost !== null) throw new CommandFailure(lost);
     });
   withExitCodes(command, 'stopped by a signal', 'is not used', 'could not start; why stands on standard error');
 }

@@ -241,11 +241,14 @@ export interface SweepReport {
   readonly aged: number;
 }
 
+/** `store_sync_failed`: a sync failed, so the process has to end; the next start puts the store on the disk anew. */
+type StoreProblem = 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed';
+
 export interface StoreHealth {
   readonly ready: boolean;
   /** What is wrong, for `/readyz`; `null` when ready. */
   readonly problem: {
-    readonly code: 'store_unavailable' | 'store_rolled_back' | 'store_full';
+    readonly code: StoreProblem;
     readonly message: string;
   } | null;
   /** The durability in force, for `/readyz` and receipts: `fsync` on the embedded store. */

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { CommandFailure } from '../cli/ports.ts';
@@ -9,6 +8,7 @@ import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import { openEmbeddedStore } from '../stores/embedded/open.ts';
+import { makePrivateFolder } from '../stores/private-folder.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stores/redis/open.ts';
 
 /** How long a start waits for the gateway before it to let go of the journal, ms. */
@@ -54,7 +54,7 @@ export async function openOnRedis(
   retention: Configuration['retention'],
 ): Promise<RedisStore> {
   const { journal } = settings;
-  await mkdir(journal, { recursive: true, mode: 0o700 });
+  makePrivateFolder(journal);
   // Two gateways on one journal would answer for each other's steps.
   const lock = await acquireLock(journal, await loadDriver(), JOURNAL_WAIT_MS).catch((error: unknown) => {
     if (!(error instanceof StoreUnavailable)) throw error;

@@ -41,6 +41,7 @@ import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
 import { startSweeper } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
+import { watchStore } from './watch-store.ts';
 
 const SWEEP_EVERY_MS = 1000;
 const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
@@ -80,6 +81,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const secrets = await mendable(openSecrets(configuration.secrets));
   const folder = storeFolder(configuration.store);
   const { store, fleet } = await mendable(openStoreAndFleet(configuration));
+  const storeWatch = watchStore(store, logger);
+  opened.push(() => storeWatch.stop());
   opened.push(() => store.close());
   const signer = await mendable(
     openSigner({
@@ -283,6 +286,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     },
     hindrance: () => (takeUp.isDone() ? null : (store.health().problem ?? STARTING)),
     ready: takeUp.finished,
+    lost: storeWatch.lost,
     async close() {
       await drain.drain();
       await opened.close();

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 
 /** A file with a secret in it cannot be used. The message names the file and the remedy, never the content. */
 export class KeyFileFault extends Error {
@@ -40,7 +40,7 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
   const folder = dirname(file);
   const temporary = join(folder, `.${randomBytes(9).toString('hex')}.tmp`);
   try {
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await makeFolder(folder);
     const handle = await open(temporary, 'wx', 0o600);
     try {
       await handle.writeFile(text);
@@ -61,6 +61,16 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
     return true;
   } catch (error) {
     throw new KeyFileFault(`${file} cannot be made (${errorCode(error)}). The gateway needs to write in ${folder}.`);
+  }
+}
+
+/** Makes a folder whose name survives a power cut; one that is there is left as it is. */
+async function makeFolder(folder: string): Promise<void> {
+  const first = await mkdir(folder, { recursive: true, mode: 0o700 });
+  if (first === undefined) return;
+  for (let parent = dirname(resolve(folder)); ; parent = dirname(parent)) {
+    await syncFolder(parent);
+    if (parent === dirname(resolve(first))) return;
   }
 }
 

@@ -26,6 +26,12 @@ vi.mock('node:fs', async (original) => {
   };
 });
 
+const OPTIONS = {
+  lockWaitMs: 0,
+  retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  worker: 'never',
+} as const;
+
 let path = '';
 let store: EffectStore;
 
@@ -33,8 +39,7 @@ beforeEach(async () => {
   disk.held = null;
   disk.fault = null;
   path = storeFolder();
-  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, worker: 'never' });
+  store = await openEmbeddedStore({ ...OPTIONS, path });
 });
 afterEach(async () => {
   release();
@@ -112,24 +117,43 @@ describe('no answer leaves before the disk has it', () => {
   });
 });
 
+const EIO = Object.assign(new Error('input/output error'), { code: 'EIO' });
+
 describe('a disk that fails to sync', () => {
-  it('makes every step that waited for it fail, and is asked again as after a crash', async () => {
+  it('makes every step that waited for it fail, and nothing is admitted by this process any more', async () => {
     const { effect } = await dispatched(store, { idempotencyKey: 'early' });
     hold();
     const covered = store.admit(admitRequest({ idempotencyKey: 'covered' }));
     expect(await isAnswered(covered)).toBe(false);
     const behind = store.settle(settleRequest(effect, committed()));
     expect(await isAnswered(behind)).toBe(false);
-    disk.fault = Object.assign(new Error('input/output error'), { code: 'EIO' });
+    disk.fault = EIO;
     release();
     await expect(covered).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(behind).rejects.toThrow('cannot be used: input/output error');
-    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_unavailable' } });
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_sync_failed' } });
+    // The next sync would succeed, and prove nothing.
     disk.fault = null;
-    await vi.waitFor(() => expect(store.health().ready).toBe(true), { timeout: 10_000 });
-    // Whether it is on the disk nobody knew; it was never sent, and is never sent again by itself.
-    const again = await store.admit(admitRequest({ idempotencyKey: 'covered' }));
-    expect(again.kind === 'existing' ? again.effect.life.state : again.kind).toMatch(/^(?:unknown|dispatch)$/);
+    const before = disk.syncs;
+    await expect(store.admit(admitRequest())).rejects.toThrow('has to end');
+    await expect(store.effect(WORKSPACE, effect.id)).rejects.toThrow('has to end');
+    await store.close();
+    expect(disk.syncs).toBe(before);
+    // What this process has of the file in memory must not be gone on with.
+    await expect(openEmbeddedStore({ ...OPTIONS, path })).rejects.toThrow('Another gateway uses the store');
+  });
+
+  it('is heard of by a close that came in between: the sync under way is waited for', async () => {
+    hold();
+    const admission = dispatched(store);
+    expect(await isAnswered(admission)).toBe(false);
+    const closing = store.close();
+    expect(await isAnswered(closing)).toBe(false);
+    disk.fault = EIO;
+    release();
+    await expect(admission).rejects.toBeInstanceOf(StoreUnavailable);
+    await closing;
+    expect(store.health()).toMatchObject({ problem: { code: 'store_sync_failed' } });
   });
 });
 
@@ -137,6 +161,9 @@ it('closing waits for the disk', async () => {
   hold();
   const admission = dispatched(store);
   expect(await isAnswered(admission)).toBe(false);
-  await store.close();
+  const closing = store.close();
+  expect([await isAnswered(admission), await isAnswered(closing)]).toEqual([false, false]);
+  release();
+  await closing;
   expect((await admission).effect.life.state).toBe('executing');
 });

@@ -1,4 +1,4 @@
-import { closeSync, fdatasync, fdatasyncSync, openSync } from 'node:fs';
+import { closeSync, fdatasync, openSync, readSync } from 'node:fs';
 
 /** A transaction that is committed, and whose answers wait for the disk. */
 export interface Committed {
@@ -14,9 +14,11 @@ export interface SyncBehind {
   pending(): boolean;
   /** Takes a transaction right after its commit; its answers leave when it is durable. */
   add(transaction: Committed): void;
-  /** Waits, in this thread, until all that was taken is durable, and answers it; fails it where it cannot be synced. */
-  finish(): void;
-  /** Lets go of the file; to be called after `finish`. */
+  /** Resolves when all that was taken is durable and answered, or a sync has failed: the one under way is waited for. */
+  finish(): Promise<void>;
+  /** Whether the journal has at least so many frames that no checkpoint has made room of. */
+  hasFrames(count: number): boolean;
+  /** Lets go of the file; after `finish`. */
   close(): void;
 }
 
@@ -26,26 +28,34 @@ export interface SyncBehind {
  * answer leaves before a sync that began after its commit has returned. One sync is under way at a time; it covers all
  * that was committed before it began. Checkpoints, which overwrite, sync by themselves in both settings
  * (https://www.sqlite.org/pragma.html#pragma_synchronous).
+ *
+ * A sync that failed is the last one. The kernel tells an error once for each descriptor, and then takes what it could
+ * not write for written: a second sync would succeed and prove nothing.
  * @param file the journal; exists from the first write of the connection to its close
+ * @param pageBytes size of the database's pages
  * @param answered after the answers of a sync
- * @param faulted a sync failed, and all that waited for it
+ * @param faulted a sync failed, and all that waited for it; nothing more is taken
  */
-export function syncBehind(file: string, answered: () => void, faulted: (error: Error) => void): SyncBehind {
+export function syncBehind(
+  file: string,
+  pageBytes: number,
+  answered: () => void,
+  faulted: (error: Error) => void,
+): SyncBehind {
   const descriptor = openSync(file, 'r+');
   let waiting: Committed[] = [];
   let covered: Committed[] = [];
   let syncing = false;
-  let closed = false;
-
-  function take(): Committed[] {
-    const all = [...covered, ...waiting];
-    covered = [];
-    waiting = [];
-    return all;
-  }
+  let failure: Error | null = null;
+  let whenIdle: (() => void)[] = [];
 
   function begin(): void {
-    if (syncing || closed || waiting.length === 0) return;
+    if (waiting.length === 0) {
+      const finished = whenIdle;
+      whenIdle = [];
+      for (const done of finished) done();
+      return;
+    }
     syncing = true;
     covered = waiting;
     waiting = [];
@@ -54,43 +64,52 @@ export function syncBehind(file: string, answered: () => void, faulted: (error: 
 
   function ended(error: Error | null): void {
     syncing = false;
-    if (closed) {
-      closeSync(descriptor);
-      return;
-    }
-    if (error !== null) {
-      for (const transaction of take()) transaction.fail(error);
-      faulted(error);
-      return;
-    }
-    const durable = covered;
+    const taken = covered;
     covered = [];
+    if (error !== null) {
+      failure = error;
+      const all = [...taken, ...waiting];
+      waiting = [];
+      for (const transaction of all) transaction.fail(error);
+      faulted(error);
+      begin();
+      return;
+    }
     begin();
-    for (const transaction of durable) transaction.answer();
+    for (const transaction of taken) transaction.answer();
     answered();
   }
 
   return {
-    pending: () => covered.length > 0 || waiting.length > 0,
+    pending: () => syncing || waiting.length > 0,
     add(transaction) {
-      waiting.push(transaction);
-      begin();
-    },
-    finish() {
-      const all = take();
-      if (all.length === 0) return;
-      try {
-        fdatasyncSync(descriptor);
-      } catch (error) {
-        for (const transaction of all) transaction.fail(error);
+      if (failure !== null) {
+        transaction.fail(failure);
         return;
       }
-      for (const transaction of all) transaction.answer();
+      waiting.push(transaction);
+      if (!syncing) begin();
     },
-    close() {
-      if (closed) return;
-      closed = true;
-      if (!syncing) closeSync(descriptor);
-    },
+    finish: () =>
+      new Promise((resolve) => {
+        whenIdle.push(resolve);
+        if (!syncing) begin();
+      }),
+    hasFrames: (count) => isFrameInUse(descriptor, count, pageBytes),
+    close: () => closeSync(descriptor),
   };
+}
+
+/** Of the header of a journal, and of a frame in it, before its page (https://www.sqlite.org/fileformat2.html#walformat). */
+const HEADER_BYTES = 32;
+const FRAME_HEADER_BYTES = 24;
+const SALT_BYTES = 8;
+
+/** A frame is of the journal's present round when it has the two random numbers of the journal's header. */
+function isFrameInUse(descriptor: number, count: number, pageBytes: number): boolean {
+  const salts = Buffer.alloc(2 * SALT_BYTES);
+  const frame = HEADER_BYTES + (count - 1) * (FRAME_HEADER_BYTES + pageBytes);
+  const read =
+    readSync(descriptor, salts, 0, SALT_BYTES, 16) + readSync(descriptor, salts, SALT_BYTES, SALT_BYTES, frame + 8);
+  return read === salts.length && salts.compare(salts, 0, SALT_BYTES, SALT_BYTES) === 0;
 }

@@ -2,8 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { createStoreClock, type StoreClock, wrapClock } from './clock.ts';
 import type { OpenDatabase, SqlDatabase } from './driver.ts';
-import { makePrivateFile, makePrivateFolder } from './files.ts';
+import { makePrivateFolder, syncFolder } from '../private-folder.ts';
+import { makePrivateFile } from './files.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
+import { rewriteJournal, seeJournal } from './rewrite.ts';
 import { configureConnection, ensureSchema } from './schema.ts';
 import { openSession, type Session } from './session.ts';
 
@@ -55,16 +57,20 @@ export function rollback(database: SqlDatabase): void {
  * Opens the store's file, makes it where this is a new installation, and compares it with the mark beside it.
  * Throws the driver's error for a file that cannot be opened.
  * @param now the time at which a new store's clock begins, ms
+ * @param inUse a gateway runs on it: what is in the journal is that gateway's
  */
-export function openStoreFile(path: string, open: OpenDatabase, now: number): OpenStore | RolledBack {
+export function openStoreFile(path: string, open: OpenDatabase, now: number, inUse: boolean): OpenStore | RolledBack {
   makePrivateFolder(path);
   const beside = readInstallMark(path);
   const file = join(path, 'store.db');
   makePrivateFile(file);
+  const journal = inUse ? null : seeJournal(path);
   const database = open(file);
   try {
     configureConnection(database);
+    rewriteJournal(path, database, journal);
     ensureSchema(database);
+    syncFolder(path);
     const session = openSession(database);
     const found = session.meta.find();
     if (found === null && beside !== null) {
@@ -112,7 +118,7 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
  * @param clock the caller's clock, for tests; `null` takes the machine's
  */
 export function bootStore(path: string, open: OpenDatabase, clock: (() => number) | null): Booted {
-  const opened = openStoreFile(path, open, clock === null ? Date.now() : clock());
+  const opened = openStoreFile(path, open, clock === null ? Date.now() : clock(), false);
   if (opened.kind === 'rolled_back') return opened;
   const { database, session, mark } = opened;
   try {

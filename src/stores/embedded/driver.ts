@@ -57,11 +57,26 @@ const STORAGE_CODES: ReadonlySet<number> = new Set([
  * a damaged file, …); `null` for any other error, which is a fault of the step: a broken constraint, for example.
  */
 export function storageFailure(error: unknown): number | null {
-  if (typeof error !== 'object' || error === null) return null;
-  const extended = 'errcode' in error ? error.errcode : 'rawCode' in error ? error.rawCode : null;
-  if (typeof extended !== 'number') return null;
+  const extended = resultCode(error);
+  if (extended === null) return null;
   const primary = extended & 0xff;
   return STORAGE_CODES.has(primary) ? primary : null;
+}
+
+/** The extended result code of SQLite behind an error of either driver. */
+function resultCode(error: unknown): number | null {
+  if (typeof error !== 'object' || error === null) return null;
+  const extended = 'errcode' in error ? error.errcode : 'rawCode' in error ? error.rawCode : null;
+  return typeof extended === 'number' ? extended : null;
+}
+
+/** Primary code of an error of the file, and those of its kinds that say that a sync failed: of the file, of its folder. */
+const SYNC_CODES: ReadonlySet<number> = new Set([SQLITE_IOERR, SQLITE_IOERR | (4 << 8), SQLITE_IOERR | (5 << 8)]);
+
+/** Whether SQLite could not sync: what it wrote may be on the disk or not. */
+export function isSyncFailure(error: unknown): boolean {
+  const code = resultCode(error);
+  return code !== null && SYNC_CODES.has(code);
 }
 
 /** What is used of `node:sqlite`, which the types of Node 20 do not know. */

@@ -6,6 +6,7 @@ import type { StoreClock } from './clock.ts';
 import {
   loadDriver,
   type OpenDatabase,
+  isSyncFailure,
   SQLITE_CORRUPT,
   SQLITE_FULL,
   SQLITE_NOTADB,
@@ -13,9 +14,10 @@ import {
   type SqlStatement,
   storageFailure,
 } from './driver.ts';
-import { makePrivateFolder } from './files.ts';
+import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
+import { JOURNAL } from './rewrite.ts';
 import type { Session } from './session.ts';
 
 /** Operations that one transaction takes at most: bounds how long an answer waits for its neighbours. */
@@ -30,6 +32,9 @@ const WATCHES_PER_MARK = 20;
 /** Waits between attempts to open a store that failed, ms. */
 const REOPEN_FIRST_MS = 100;
 const REOPEN_MOST_MS = 5000;
+
+/** Pages in the journal from which on they are brought into the file of the store. */
+const CHECKPOINT_PAGES = 4000;
 
 /** One operation. Exactly one of `done` and `failed` is called, after the transaction has ended. */
 export interface Job {
@@ -61,7 +66,7 @@ export interface Engine {
   now(): number;
   health(): StoreHealth;
   submit(job: Job): void;
-  close(): void;
+  close(): Promise<void>;
 }
 
 interface OpenState {
@@ -71,6 +76,7 @@ interface OpenState {
   readonly clock: StoreClock;
   readonly dataVersion: SqlStatement;
   readonly journal: SyncBehind;
+  readonly checkpoint: SqlStatement;
   seenVersion: unknown;
   /** Commits that are durable, and those of the mark. */
   durableCommits: number;
@@ -79,8 +85,11 @@ interface OpenState {
 
 type State = OpenState | { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
 
-/** SQLite's journal beside the file of the store. */
-const JOURNAL = 'store.db-wal';
+/**
+ * Connections whose journal may not be on the disk. They are kept as they are until the process ends: ending one copies
+ * from its journal into the store's file, and the journal may be read back other than it was written.
+ */
+const unsynced: SqlDatabase[] = [];
 
 /** A step failed after it had written: the transaction cannot be kept. */
 class TornStep extends Error {}
@@ -129,6 +138,9 @@ function runEngine(
   let scheduled = false;
   let watches = 0;
   let reopenTimer: NodeJS.Timeout | null = null;
+  let isUnsynced = false;
+  /** A file that is being let go of. */
+  let ending = Promise.resolve();
   const watcher = setInterval(watch, WATCH_MS).unref();
 
   function enter(booted: Booted): State {
@@ -142,17 +154,21 @@ function runEngine(
     const seenVersion = dataVersion.get()?.['data_version'];
     const { commits } = session.meta.get();
     const journal = followJournal(database);
+    const checkpoint = database.prepare('PRAGMA wal_checkpoint(PASSIVE)');
     const marks = { durableCommits: commits, markedCommits: commits };
-    return { kind: 'open', database, session, clock, dataVersion, journal, seenVersion, ...marks };
+    return { kind: 'open', database, session, clock, dataVersion, journal, checkpoint, seenVersion, ...marks };
   }
 
   /** From here on commits do not wait for the disk, and answers do. */
   function followJournal(database: SqlDatabase): SyncBehind {
     try {
-      const journal = syncBehind(join(path, JOURNAL), listener.onBatch, (error) => {
-        if (state.kind === 'open' && state.journal === journal) breakDown(state, [], error);
-      });
+      const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
+      const journal = syncBehind(join(path, JOURNAL), pageBytes, listener.onBatch, (error) => giveUp(database, error));
+      // The journal was made by the first write: its name is to last as well.
+      syncFolder(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
+      // By itself SQLite tells nobody when a checkpoint cannot be synced.
+      database.prepare('PRAGMA wal_autocheckpoint = 0').all();
       return journal;
     } catch (error) {
       database.close();
@@ -198,6 +214,11 @@ function runEngine(
       return;
     }
     answerWhenDurable(store, commits, jobs, failures);
+    try {
+      if (store.journal.hasFrames(CHECKPOINT_PAGES)) store.checkpoint.all();
+    } catch (error) {
+      breakDown(store, [], error);
+    }
   }
 
   /** What changed nothing waits as well: it may have read what is not durable yet. */
@@ -296,18 +317,40 @@ function runEngine(
   /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
   function breakDown(store: OpenState, jobs: readonly Job[], error: unknown): void {
     const why = describe(path, error);
-    // What is committed stays so: it is answered by what its own sync says.
-    store.journal.finish();
-    store.journal.close();
+    if (isSyncFailure(error)) giveUp(store.database, error);
+    else fail(why, error);
+    for (const job of jobs) job.failed(new StoreUnavailable(why));
+    listener.onBatch();
+    ending = letGo(store).then(() => {
+      if (!isUnsynced && state.kind === 'failed') reopenAfter(REOPEN_FIRST_MS);
+    });
+  }
+
+  /** What is committed stays so: it is answered by what its own sync says. */
+  async function letGo({ database, journal }: OpenState): Promise<void> {
+    await journal.finish();
+    if (isUnsynced) return;
+    journal.close();
     try {
-      store.database.close();
+      database.close();
     } catch {
       // The connection is given up either way.
     }
-    fail(why, error);
-    for (const job of jobs) job.failed(new StoreUnavailable(why));
-    listener.onBatch();
-    reopenAfter(REOPEN_FIRST_MS);
+  }
+
+  /**
+   * The disk could not sync. What was committed since the last sync may be there, in part, or not at all, and nothing
+   * that this process can ask the system tells which. So it does no more with the store: the next one reads what there
+   * is, writes all of it anew, and syncs that before it admits anything.
+   */
+  function giveUp(database: SqlDatabase, error: unknown): void {
+    if (isUnsynced) return;
+    isUnsynced = true;
+    unsynced.push(database);
+    const why = `${describe(path, error)} It could not be synced, so nobody can tell what is on the disk: this process admits nothing more and has to end. The next start writes the journal of the store anew.`;
+    if (state.kind !== 'closed') state = { kind: 'failed', why };
+    health = { ...health, ready: false, problem: { code: 'store_sync_failed', message: why } };
+    listener.onHealth(health);
   }
 
   function fail(why: string, error: unknown): void {
@@ -361,27 +404,34 @@ function runEngine(
       queue.push(job);
       schedule();
     },
-    close() {
+    async close() {
       if (state.kind === 'closed') return;
       while (queue.length > 0) commitQueue();
       clearInterval(watcher);
       if (reopenTimer !== null) clearTimeout(reopenTimer);
-      if (state.kind === 'open') {
-        state.journal.finish();
-        state.journal.close();
-        try {
-          mark(state);
-          // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
-          state.database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
-        } catch {
-          // A disk without room: what was acknowledged is in the journal, and the next start takes it from there.
-        }
-        state.database.close();
-      }
+      const last = state;
       state = { kind: 'closed' };
-      lock.release();
+      await ending;
+      if (last.kind === 'open') await closeWhole(last);
+      // Whoever came now would go on with what this process has of the file in memory: its end lets go of the lock.
+      if (!isUnsynced) lock.release();
     },
   };
+
+  async function closeWhole(store: OpenState): Promise<void> {
+    const { database, journal } = store;
+    await journal.finish();
+    if (isUnsynced) return;
+    journal.close();
+    try {
+      mark(store);
+      // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
+      database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
+    } catch {
+      // A disk without room: what was acknowledged is in the journal, and the next start takes it from there.
+    }
+    database.close();
+  }
 }
 
 function asError(error: unknown): Error {

@@ -1,9 +1,4 @@
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
-
-/** Makes the store's folder, for this user only. One that is there is left as it is: it may be anybody's. */
-export function makePrivateFolder(path: string): void {
-  mkdirSync(path, { recursive: true, mode: 0o700 });
-}
+import { chmodSync, closeSync, existsSync, openSync } from 'node:fs';
 
 /**
  * Makes a file for this user only, and narrows one that is there. An existing file is not opened: closing it again

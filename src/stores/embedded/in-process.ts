@@ -36,6 +36,6 @@ export async function runInProcess(options: EngineOptions, listener: RunnerListe
           failed: reject,
         });
       }),
-    close: async () => engine.close(),
+    close: engine.close,
   };
 }

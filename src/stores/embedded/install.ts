@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { syncFolder } from '../private-folder.ts';
 
 /** What is remembered beside the store, so that a store that was emptied or set back is noticed. */
 export interface InstallMark {
@@ -58,4 +59,5 @@ export function writeInstallMark(path: string, { installId, epoch, commits }: In
     closeSync(descriptor);
   }
   renameSync(draft, file);
+  syncFolder(path);
 }

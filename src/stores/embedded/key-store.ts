@@ -6,6 +6,7 @@ import { type EffectStore, StoreUnavailable } from '../../effects/store.ts';
 import { inTransaction, openStoreFile } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { describe } from './engine.ts';
+import { makePrivateFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { endKey, putKey } from './key-operations.ts';
 import { isLocked } from './lock.ts';
@@ -25,7 +26,9 @@ export interface KeyStore {
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
 export async function openKeyStore(path: string): Promise<KeyStore> {
-  const opened = openOrSay(path, await loadDriver());
+  const open = await loadDriver();
+  makePrivateFolder(path);
+  const opened = openOrSay(path, open, isLocked(path, open));
   if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
   const { database, session, mark } = opened;
   if (opened.fresh) writeInstallMark(path, mark);
@@ -44,9 +47,9 @@ export async function openKeyStore(path: string): Promise<KeyStore> {
   };
 }
 
-function openOrSay(path: string, open: OpenDatabase): ReturnType<typeof openStoreFile> {
+function openOrSay(path: string, open: OpenDatabase, inUse: boolean): ReturnType<typeof openStoreFile> {
   try {
-    return openStoreFile(path, open, Date.now());
+    return openStoreFile(path, open, Date.now(), inUse);
   } catch (error) {
     throw new StoreUnavailable(describe(path, error));
   }
@@ -70,7 +73,7 @@ export async function glanceAtStore(path: string): Promise<StoreGlance> {
   const open = await loadDriver();
   const inUse = isLocked(path, open);
   try {
-    const opened = openOrSay(path, open);
+    const opened = openOrSay(path, open, inUse);
     if (opened.kind === 'rolled_back') return { state: 'broken', message: opened.message, inUse };
     const keys = opened.session.keys.list(null);
     opened.database.close();

@@ -118,9 +118,15 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
       case 'pauses':
         listener.onPausesChanged(message.workspace);
         return;
+      case 'closed':
+        // Its thread goes on then, see worker.ts.
+        if (health.problem?.code === 'store_sync_failed') {
+          worker?.unref();
+          closing?.();
+        }
+        return;
       case 'open':
       case 'refused':
-      case 'closed':
         return;
     }
   }

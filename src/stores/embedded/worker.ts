@@ -73,14 +73,19 @@ function run<Name extends OperationName>(session: Session, [, name, request]: Ca
 function serve(engine: Engine): void {
   parentPort?.on('message', (message: ToStore) => {
     if (message === null) {
-      engine.close();
-      postReplies(engine);
-      post({ kind: 'closed' });
-      parentPort?.close();
+      void close(engine);
       return;
     }
     decodeCalls(message, (operation, text) => submit(engine, operation, text));
   });
+}
+
+async function close(engine: Engine): Promise<void> {
+  await engine.close();
+  postReplies(engine);
+  post({ kind: 'closed' });
+  // The end of a thread ends its connections; one that could not be synced is to stay as it is until the process ends.
+  if (engine.health().problem?.code !== 'store_sync_failed') parentPort?.close();
 }
 
 try {

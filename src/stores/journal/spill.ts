@@ -1,5 +1,6 @@
-import { mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises';
+import { open, readdir, readFile, rename, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
 import { type EffectStore, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
 
 /**
@@ -21,7 +22,7 @@ const SUFFIX = '.settlement.json';
 
 /** Opens the journal in `folder`, which it makes with mode 0700. */
 export async function openSpillJournal(folder: string): Promise<SpillJournal> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+  makePrivateFolder(folder);
 
   async function write(request: SettleRequest): Promise<void> {
     const name = `${request.effectId}.${request.fence.n}.${request.outcome.kind}${SUFFIX}`;
@@ -40,7 +41,7 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
       await unlink(temporary).catch(() => undefined);
       throw error;
     }
-    await syncFolder(folder);
+    await syncFolderAside(folder);
   }
 
   async function drain(store: EffectStore): Promise<number> {
@@ -65,13 +66,4 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
   }
 
   return { write, drain };
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

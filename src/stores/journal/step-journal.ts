@@ -1,8 +1,9 @@
 import { constants, write as writeOnce } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, stat, unlink, type FileHandle } from 'node:fs/promises';
+import { open, readdir, readFile, rename, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
+import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway: enough to make it again. */
 export interface JournaledStep {
@@ -82,7 +83,7 @@ const SYNCED = process.platform === 'linux' ? constants.O_DSYNC : 0;
 
 /** Opens the journal in `folder`, which it makes with mode 0700. A torn end, from a crash, is left out. */
 export async function openStepJournal(folder: string): Promise<StepJournal> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+  makePrivateFolder(folder);
   const heads = new Map<string, JournalHead>();
   let { memory, remembered, around } = await readMemory(folder);
   const neighbours = new Map(around);
@@ -123,7 +124,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       await handle.close();
     }
     await rename(`${path}.new`, path);
-    await syncFolder(folder);
+    await syncFolderAside(folder);
   }
 
   async function nextSegment(): Promise<FileHandle> {
@@ -136,7 +137,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     number += 1;
     size = 0;
     file = made;
-    await syncFolder(folder);
+    await syncFolderAside(folder);
     await dropOldest();
     return made;
   }
@@ -340,13 +341,4 @@ async function readMemory(folder: string): Promise<{
     remembered: Object.entries(heads),
     around: Object.entries(neighbours),
   };
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

@@ -1,0 +1,53 @@
+import type { EffectStore, StoreHealth } from '../effects/store.ts';
+import type { createLogger } from '../telemetry/logger.ts';
+
+const LOOK_MS = 250;
+
+function endHard(): never {
+  process.kill(process.pid, 'SIGKILL');
+  // The first process of a container does not get that signal from itself.
+  process.abort();
+}
+
+export interface StoreWatch {
+  /** Resolves, with what to say, when the store can only be gone on with by another process. */
+  readonly lost: Promise<string>;
+  stop(): void;
+}
+
+/**
+ * Says in the log when the store ceases to be ready, why, and when it is again. After a failed sync the process ends
+ * without ending its connections, however it comes to its end: that would copy within the store what may not be on the
+ * disk.
+ */
+export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>): StoreWatch {
+  let said: StoreHealth['problem'] = null;
+  let tell: (message: string) => void = () => undefined;
+  const lost = new Promise<string>((resolve) => {
+    tell = resolve;
+  });
+
+  function look(): void {
+    const { problem } = store.health();
+    if (problem?.code === said?.code && problem?.message === said?.message) return;
+    said = problem;
+    if (problem === null) {
+      logger.info('the store is ready again');
+      return;
+    }
+    logger.error({ code: problem.code, reason: problem.message }, 'the store is not ready');
+    if (problem.code !== 'store_sync_failed') return;
+    process.once('exit', endHard);
+    tell(problem.message);
+  }
+
+  look();
+  const timer = setInterval(look, LOOK_MS).unref();
+  return {
+    lost,
+    stop() {
+      look();
+      clearInterval(timer);
+    },
+  };
+}
