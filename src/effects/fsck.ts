@@ -1,4 +1,4 @@
-import type { BudgetRow } from './controls.ts';
+import type { BudgetRow, KeyRecord } from './controls.ts';
 import type { EffectRecord, EffectState, Hold } from './effect.ts';
 import { isJsonObject, type Json } from './json.ts';
 import type { LedgerEvent, LedgerKind } from './ledger.ts';
@@ -6,8 +6,8 @@ import type { EffectStore } from './store.ts';
 
 /** Something that the store has otherwise than its ledger says. */
 export interface Difference {
-  readonly what: 'state' | 'holds' | 'held' | 'spent';
-  /** Id of an effect, or `budget bucket window` of a row. */
+  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'key' | 'secret';
+  /** Id of an effect or a key, `budget bucket window` of a row, or a file. */
   readonly where: string;
   readonly ledger: string;
   readonly store: string;
@@ -53,17 +53,28 @@ const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
   'budget.overdraft': { leaves: 'posted', held: 0, spends: true },
 };
 
-/** What a ledger says, event by event: states of effects and figures of budgets, computed anew. */
+/** What a ledger says, event by event: states of effects and keys, and figures of budgets, computed anew. */
 export interface Audit {
   add(event: LedgerEvent): void;
   /** @param now store time, for windows that are over */
   compare(effects: readonly EffectRecord[], rows: readonly BudgetRow[], now: number): Difference[];
+  /** @param keys all of them, those of other workspaces too */
+  compareKeys(keys: readonly KeyRecord[]): Difference[];
 }
+
+type KeyStanding = 'created' | 'revoked' | 'rotated';
+
+const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
+  'key.created': 'created',
+  'key.revoked': 'revoked',
+  'key.rotated': 'rotated',
+};
 
 export function createAudit(): Audit {
   const states = new Map<string, EffectState>();
   const holdings = new Map<string, EffectRecord['holdState']>();
   const rows = new Map<string, Row>();
+  const keyStandings = new Map<string, KeyStanding>();
 
   function addMoney({ kind, at, data }: LedgerEvent, effectId: string): void {
     const meaning = MONEY[kind];
@@ -122,12 +133,25 @@ export function createAudit(): Audit {
   return {
     add(event) {
       const { effectId } = event;
+      const standing = KEY_STANDINGS[event.kind];
+      const keyId = event.data['key_id'];
+      if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
       if (effectId === null) return;
       const state = stateAfter(states.get(effectId) ?? null, event);
       if (state !== null) states.set(effectId, state);
       addMoney(event, effectId);
     },
     compare: (effects, stored, now) => [...compareEffects(effects), ...compareRows(stored, now)],
+    compareKeys(keys) {
+      const byId = new Map(keys.map((key) => [key.id, key]));
+      return [...keyStandings].flatMap(([id, standing]): Difference[] => {
+        const key = byId.get(id);
+        const is = key === undefined ? 'nothing' : standingOf(key);
+        // A key that was rotated may be revoked before its overlap is over.
+        const fits = standing === is || (standing === 'rotated' && key !== undefined && key.replacedBy !== null);
+        return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
+      });
+    },
   };
 }
 
@@ -141,6 +165,11 @@ function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): Ef
   const said = data['recorded_as'];
   const isOutcome = kind.startsWith('execution.') && usual !== null;
   return isOutcome && (said === 'unknown' || said === 'failed' || said === 'committed') ? said : usual;
+}
+
+function standingOf(key: KeyRecord): KeyStanding {
+  if (key.revokedAt !== null) return 'revoked';
+  return key.replacedBy === null ? 'created' : 'rotated';
 }
 
 function holdsOf(data: Json | undefined): Hold[] {
@@ -203,7 +232,8 @@ export async function checkWorkspace(store: EffectStore, workspace: string): Pro
   for (let reads = 0; reads < MAX_READS; reads += 1) {
     const effects = await allEffects(store, workspace);
     const rows = await store.budgets(workspace);
-    if ((await follow()) === 0) return audit.compare(effects, rows, store.now());
+    const keys = await store.keys(null);
+    if ((await follow()) === 0) return [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys)];
   }
   return null;
 }

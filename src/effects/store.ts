@@ -372,6 +372,15 @@ export interface EffectStore {
   /** Called with the workspaces whose pauses have changed. */
   onPausesChanged(listener: (workspace: string) => void): void;
 
+  /** What tells of the master secret that the store is used with, see {@link bindSecret}; `null` before the first. */
+  secretMark(): Promise<string | null>;
+  /**
+   * Binds the store to a master secret by a mark that is derived from it. Where the store has none, or one of these,
+   * the first of them is its mark from now on.
+   * @returns whether it is; `false`: the store belongs to another secret, and nothing was changed
+   */
+  bindSecret(marks: readonly [string, ...string[]]): Promise<boolean>;
+
   putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
   workspaces(): Promise<readonly string[]>;
   putAgent(agent: Agent, actor: LedgerActor): Promise<void>;

@@ -7,18 +7,22 @@ import { KEY_KINDS } from '../effects/principal.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { createKeyRecord, keyState, keyToWire } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
-import { openSecrets } from '../secrets/vault.ts';
+import { KeyFileFault } from '../secrets/key-file.ts';
 import { glanceAtStore, openKeyStore } from '../stores/embedded/key-store.ts';
 import { inspectRedis, openBeside } from './beside-redis.ts';
+import { bindToStore, openSecretsFor } from './master-secret.ts';
 
 /** Makes a key directly in the store, also while a gateway runs on it; the gateway notices within a moment. */
 export const createKey: CliPorts['createKey'] = async (options) => {
   const { configuration } = await loadConfiguration(options.configFile, { environment: options.environment });
-  const secrets = await openSecrets(configuration.secrets);
   const shelf = await openShelf(configuration).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });
   try {
+    const secrets = await openSecretsFor(shelf, configuration.secrets).catch((error: unknown) => {
+      throw error instanceof KeyFileFault ? new CommandFailure(error.message) : error;
+    });
+    await bindToStore(shelf, secrets, configuration.secrets);
     const workspaces = configuration.workspaces.map(({ id }) => id);
     const needsWorkspace = options.kind === 'account' || options.kind === 'agent';
     const only = workspaces.length === 1 ? (workspaces[0] ?? null) : null;
@@ -54,6 +58,9 @@ export const createKey: CliPorts['createKey'] = async (options) => {
 
 /** Where a key is put. */
 interface Shelf {
+  secretMark(): string | null | Promise<string | null>;
+  bindSecret(marks: readonly [string, ...string[]]): boolean | Promise<boolean>;
+  keys(user: null): readonly KeyRecord[] | Promise<readonly KeyRecord[]>;
   putKey(key: KeyRecord, actor: LedgerActor): void | Promise<void>;
   close(): void | Promise<void>;
 }

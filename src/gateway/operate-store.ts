@@ -2,8 +2,11 @@ import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions 
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { checkWorkspace } from '../effects/fsck.ts';
+import { INSTALLATION } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { faultOfKey } from '../identity/authenticate.ts';
 import { openBeside } from './beside-redis.ts';
+import { faultOfSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
 
 /** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
@@ -25,14 +28,29 @@ export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => 
 /** Computes every workspace anew from its ledger. On Redis gateways may go on meanwhile. */
 export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
-  const { store: settings, retention, workspaces } = configuration;
+  const { store: settings, retention, workspaces, secrets } = configuration;
   const opening: Promise<EffectStore> =
     settings.kind === 'redis' ? openBeside(settings, retention) : openStore(configuration);
   return using(opening, async (store) => {
     const { ready, problem } = store.health();
     if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');
     const found: StoreDifference[] = [];
-    for (const workspace of new Set([...workspaces.map(({ id }) => id), ...(await store.workspaces())])) {
+    const secret = await faultOfSecret(store, secrets);
+    if (secret !== null)
+      found.push({
+        workspace: INSTALLATION,
+        what: 'secret',
+        where: secrets.masterFile,
+        ledger: 'the secret of this store',
+        store: secret,
+      });
+    for (const key of await store.keys(null)) {
+      const fault = faultOfKey(key);
+      if (fault !== null)
+        found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: fault });
+    }
+    const known = [INSTALLATION, ...workspaces.map(({ id }) => id), ...(await store.workspaces())];
+    for (const workspace of new Set(known)) {
       const differences = await checkWorkspace(store, workspace);
       if (differences === null)
         throw new CommandFailure(

@@ -22,7 +22,6 @@ import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
-import { openSecrets } from '../secrets/vault.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
@@ -35,6 +34,7 @@ import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { watchNeighbours } from './neighbours.ts';
+import { bindToStore, openSecretsFor } from './master-secret.ts';
 import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
@@ -78,12 +78,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const logger = createLogger({ level: options.log === 'none' ? 'silent' : configuration.telemetry.logLevel });
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
-  const secrets = await mendable(openSecrets(configuration.secrets));
   const folder = storeFolder(configuration.store);
   const { store, fleet } = await mendable(openStoreAndFleet(configuration));
   const storeWatch = watchStore(store, logger);
   opened.push(() => storeWatch.stop());
   opened.push(() => store.close());
+  const secrets = await mendable(openSecretsFor(store, configuration.secrets));
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
@@ -102,6 +102,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const takeUp = createTakeUp(
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
+      await bindToStore(store, secrets, configuration.secrets);
       await activate(store, inForce);
       agreement.announce(inForce);
       await directory.refresh();

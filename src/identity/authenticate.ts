@@ -25,6 +25,8 @@ const FRESH_MS = 1_000;
 /** From here on a key in use is read again beside the request, so that busy keys never wait. */
 const REFRESH_MS = 500;
 const MAX_ENTRIES = 50_000;
+/** Of HMAC-SHA-256. */
+const HASH_BYTES = 32;
 /** `last_used_at` is coarse: written at most this often. */
 const TOUCH_MS = 60_000;
 const TOUCH_BATCH_MS = 1_000;
@@ -138,10 +140,22 @@ function invalid(why: InvalidKey['why']): InvalidKey {
   return { failure: 'invalid_key', why };
 }
 
+/** Why a key's record lets nobody in, whatever secret is sent with its handle; `null` where it is sound. */
+export function faultOfKey(record: KeyRecord): string | null {
+  if (record.id !== `key_${record.handle}`) return 'its id is not that of its handle';
+  if (Buffer.from(record.hash, 'base64url').length !== HASH_BYTES) return 'its hash is none';
+  return principalOf(record) === null ? 'it lacks what its kind needs' : null;
+}
+
 function entryOf(record: KeyRecord, readAt: number): Entry {
   const hash = Buffer.from(record.hash, 'base64url');
   // `timingSafeEqual` wants equal lengths; a record whose hash is none of ours matches nothing.
-  return { record, hash: hash.length === 32 ? hash : Buffer.alloc(32), principal: principalOf(record), readAt };
+  return {
+    record,
+    hash: hash.length === HASH_BYTES ? hash : Buffer.alloc(HASH_BYTES),
+    principal: principalOf(record),
+    readAt,
+  };
 }
 
 /** @returns `null` for a record that lacks what its kind needs: such a key is not valid */

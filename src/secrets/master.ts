@@ -4,16 +4,22 @@ import { KeyFileFault, makeKeyFile, readKeyFile } from './key-file.ts';
 const MASTER_BYTES = 32;
 
 /** What keys are derived for. A purpose's name is part of the derivation: renaming one changes its keys. */
-type Purpose = 'key-pepper' | 'fingerprint' | 'seal' | 'seal-id' | 'links';
+type Purpose = 'key-pepper' | 'fingerprint' | 'seal' | 'seal-id' | 'links' | 'store-mark';
 
 /**
  * The master secret of an installation, made on first start.
  * @param file path; its text is 32 bytes as base64url or base64, its mode 0600
- * @throws KeyFileFault when the file is empty, of another length, guessable, or open to others
+ * @param mayMake asked where the file is absent: whether there is nothing yet that was made under another secret
+ * @throws KeyFileFault when the file is empty, of another length, guessable, or open to others; or absent, and may not
+ * be made
  */
-export async function openMaster(file: string): Promise<Buffer> {
+export async function openMaster(file: string, mayMake: () => Promise<boolean>): Promise<Buffer> {
   const found = await readKeyFile(file);
   if (found !== null) return parseMaster(file, found);
+  if (!(await mayMake()))
+    throw new KeyFileFault(
+      `The master secret ${file} is missing, and the store is in use already: with a new one no API key would be valid, and no call that waits for approval could be run. Restore the file from your backup, or copy it from another gateway of this store.`,
+    );
   const made = randomBytes(MASTER_BYTES);
   if (await makeKeyFile(file, `${made.toString('base64url')}\n`)) return made;
   return readMaster(file);

@@ -20,6 +20,11 @@ export interface Secrets {
   readonly keyPepper: KeyObject;
   /** Peppers of masters that are being rotated out: keys made under them stay valid. */
   readonly previousPeppers: readonly KeyObject[];
+  /**
+   * What tells this master secret from others without telling anything of it, then the marks of those that are being
+   * rotated out: a store remembers which one it is used with.
+   */
+  readonly marks: readonly [string, ...string[]];
   /** Key for signed, expiring links. */
   readonly linkKey: KeyObject;
   /**
@@ -50,17 +55,21 @@ interface SealKey {
   readonly key: KeyObject;
 }
 
+/** Where the secrets of an installation are. */
+export interface SecretFiles {
+  /** Made with mode 0600 where it is absent. */
+  readonly masterFile: string;
+  /** Masters that are being rotated out, newest first: they open seals and verify keys, and make none. */
+  readonly previous: readonly string[];
+}
+
 /**
  * Opens the secrets of an installation; makes the master on first start.
- * @param files.masterFile made with mode 0600 where it is absent
- * @param files.previous masters that are being rotated out, newest first: they open seals and verify keys, and make none
+ * @param mayMake asked where the master is absent: whether one may be made
  * @throws KeyFileFault (see `master.ts`)
  */
-export async function openSecrets(files: {
-  readonly masterFile: string;
-  readonly previous: readonly string[];
-}): Promise<Secrets> {
-  const master = await openMaster(files.masterFile);
+export async function openSecrets(files: SecretFiles, mayMake = () => Promise.resolve(true)): Promise<Secrets> {
+  const master = await openMaster(files.masterFile, mayMake);
   const previous = await Promise.all(files.previous.map(readMaster));
   return secretsOf(master, previous);
 }
@@ -75,6 +84,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
   return {
     keyPepper: deriveKey(master, 'key-pepper', ''),
     previousPeppers: previous.map((one) => deriveKey(one, 'key-pepper', '')),
+    marks: [markOf(master), ...previous.map(markOf)],
     linkKey: deriveKey(master, 'links', ''),
     fingerprintKey(workspace) {
       const known = fingerprintKeys.get(workspace);
@@ -89,6 +99,10 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
     toJSON: hidden,
     [inspect.custom]: hidden,
   };
+}
+
+function markOf(master: Buffer): string {
+  return deriveKey(master, 'store-mark', '').export().toString('base64url');
 }
 
 function sealKeyOf(master: Buffer): SealKey {

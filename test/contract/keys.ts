@@ -33,6 +33,19 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(await at.store.putFirstKey(keyRecord(), PERSON)).toBe(false);
     });
 
+    it('is bound to one master secret, or to its successor while both are known', async () => {
+      expect(await at.store.secretMark()).toBeNull();
+      expect(await at.store.bindSecret(['one'])).toBe(true);
+      expect(await at.store.bindSecret(['one'])).toBe(true);
+      expect(await at.store.bindSecret(['two'])).toBe(false);
+      expect(await at.store.bindSecret(['two', 'on'])).toBe(false);
+      expect(await at.store.secretMark()).toBe('one');
+      await at.reopen();
+      expect(await at.store.bindSecret(['two', 'zero', 'one'])).toBe(true);
+      expect(await at.store.secretMark()).toBe('two');
+      expect(await at.store.bindSecret(['one'])).toBe(false);
+    });
+
     it('revokes a key once, for good', async () => {
       const key = keyRecord();
       await at.store.putKey(key, PERSON);

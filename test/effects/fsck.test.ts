@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { createAudit } from '../../src/effects/fsck.ts';
 import type { JsonObject } from '../../src/effects/json.ts';
+import type { KeyRecord } from '../../src/effects/controls.ts';
+import { keyRecord } from '../contract/requests.ts';
 import type { LedgerEvent, LedgerKind } from '../../src/effects/ledger.ts';
 
 let seq = 0;
@@ -79,5 +81,33 @@ describe('states from the ledger', () => {
     ['unknown', [['effect.admitted'], ['execution.lost'], ['effect.denied']]],
   ] as const)('%s', (state, kinds) => {
     expect(stateOf(...kinds)).toBe(state);
+  });
+});
+
+describe('keys', () => {
+  const made = keyRecord({ id: 'key_a' });
+  const found = (events: readonly LedgerEvent[], keys: readonly KeyRecord[]) => {
+    const audit = createAudit();
+    for (const one of events) audit.add(one);
+    return audit.compareKeys(keys);
+  };
+  const created = event('key.created', '', { key_id: 'key_a' });
+
+  it('are as the ledger says: there, and ended where they were ended', () => {
+    expect(found([created], [made])).toEqual([]);
+    expect(found([created, event('key.revoked', '', { key_id: 'key_a' })], [{ ...made, revokedAt: 1 }])).toEqual([]);
+    const rotated = event('key.rotated', '', { key_id: 'key_a' });
+    expect(found([created, rotated], [{ ...made, replacedBy: 'key_b' }])).toEqual([]);
+    expect(found([created, rotated], [{ ...made, replacedBy: 'key_b', revokedAt: 5 }])).toEqual([]);
+  });
+
+  it('that the ledger ended and the store still takes, or lost, differ', () => {
+    const revoked = event('key.revoked', '', { key_id: 'key_a' });
+    expect(found([created, revoked], [made])).toEqual([
+      { what: 'key', where: 'key_a', ledger: 'revoked', store: 'created' },
+    ]);
+    expect(found([created], [])).toEqual([{ what: 'key', where: 'key_a', ledger: 'created', store: 'nothing' }]);
+    expect(found([created, event('key.rotated', '', { key_id: 'key_a' })], [made])).toHaveLength(1);
+    expect(found([created], [{ ...made, revokedAt: 1 }])).toHaveLength(1);
   });
 });

@@ -16,6 +16,9 @@ export interface ControlsTable {
   definition(budget: string): Pick<BudgetDefinition, 'unit' | 'window'> | null;
   define(definition: BudgetDefinition): void;
 
+  secretMark(): string | null;
+  putSecretMark(mark: string): void;
+
   /** Whether the workspace is new. */
   addWorkspace(id: string): boolean;
   workspaces(): readonly string[];
@@ -40,6 +43,8 @@ export function openControlsTable(database: SqlDatabase): ControlsTable {
   const sweepPauses = database.prepare('DELETE FROM pauses WHERE until <= ?');
   const definition = database.prepare('SELECT unit, window FROM budget_definitions WHERE budget = ?');
   const define = database.prepare('INSERT OR REPLACE INTO budget_definitions (budget, unit, window) VALUES (?, ?, ?)');
+  const secretMark = database.prepare('SELECT mark FROM secret');
+  const putSecretMark = database.prepare('INSERT OR REPLACE INTO secret (one, mark) VALUES (1, ?)');
   const workspace = database.prepare('SELECT 1 AS one FROM workspaces WHERE id = ?');
   const addWorkspace = database.prepare('INSERT INTO workspaces (id) VALUES (?)');
   const listWorkspaces = database.prepare('SELECT id FROM workspaces ORDER BY id');
@@ -81,6 +86,13 @@ export function openControlsTable(database: SqlDatabase): ControlsTable {
     },
     define({ budget, unit, window }) {
       define.run(columnText(budget), JSON.stringify(unit), JSON.stringify(window));
+    },
+    secretMark() {
+      const row = secretMark.get();
+      return row === undefined ? null : decode<string>(row['mark']);
+    },
+    putSecretMark(mark) {
+      putSecretMark.run(JSON.stringify(mark));
     },
     addWorkspace(id) {
       if (workspace.get(columnText(id)) !== undefined) return false;

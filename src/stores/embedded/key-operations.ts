@@ -58,3 +58,11 @@ export function touchKeys(
   }
   return null;
 }
+
+/** Binds the store to a master secret; see {@link EffectStore.bindSecret}. */
+export function bindSecret(session: Session, { marks }: { readonly marks: readonly [string, ...string[]] }): boolean {
+  const there = session.controls.secretMark();
+  if (there !== null && !marks.includes(there)) return false;
+  if (there !== marks[0]) session.controls.putSecretMark(marks[0]);
+  return true;
+}

@@ -8,12 +8,15 @@ import { loadDriver, type OpenDatabase } from './driver.ts';
 import { describe } from './engine.ts';
 import { makePrivateFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
-import { endKey, putKey } from './key-operations.ts';
+import { bindSecret, endKey, putKey } from './key-operations.ts';
 import { isLocked } from './lock.ts';
 
 /** Keys of a store, for a process beside the gateway. Each write is one short transaction; the gateway notices it. */
 export interface KeyStore {
   readonly installId: string;
+  /** See {@link EffectStore.bindSecret}. */
+  secretMark(): string | null;
+  bindSecret(marks: readonly [string, ...string[]]): boolean;
   putKey(key: KeyRecord, actor: LedgerActor): void;
   keys(user: string | null): readonly KeyRecord[];
   /** See {@link EffectStore.endKey}. */
@@ -38,6 +41,8 @@ export async function openKeyStore(path: string): Promise<KeyStore> {
   };
   return {
     installId: mark.installId,
+    secretMark: () => session.controls.secretMark(),
+    bindSecret: (marks) => write(() => bindSecret(session, { marks })),
     putKey(key, actor) {
       write(() => putKey(session, { key, actor }));
     },

@@ -110,6 +110,8 @@ function storeOver(
     onPausesChanged(listener) {
       pauseListeners.push(listener);
     },
+    secretMark: () => call('secretMark', null),
+    bindSecret: (marks) => call('bindSecret', { marks }),
     putWorkspace: (id, actor) => call('putWorkspace', { id, actor }),
     workspaces: () => call('workspaces', null),
     async putAgent(agent, actor) {

@@ -32,7 +32,7 @@ import type {
   VoteResult,
 } from '../../effects/store.ts';
 import { voteStep } from '../../effects/voting.ts';
-import { endKey, putFirstKey, putKey, touchKeys } from './key-operations.ts';
+import { bindSecret, endKey, putFirstKey, putKey, touchKeys } from './key-operations.ts';
 import type { Session } from './session.ts';
 import { type Retention, sweep } from './sweep.ts';
 
@@ -96,6 +96,8 @@ export interface Operations {
     reply: KeyRecord | null;
   };
   touchKeys: { request: { readonly ids: readonly string[]; readonly at: number }; reply: null };
+  secretMark: { request: null; reply: string | null };
+  bindSecret: { request: { readonly marks: readonly [string, ...string[]] }; reply: boolean };
   putWorkspace: { request: { readonly id: string; readonly actor: LedgerActor }; reply: boolean };
   workspaces: { request: null; reply: readonly string[] };
   putAgent: { request: { readonly agent: Agent; readonly actor: LedgerActor }; reply: null };
@@ -154,6 +156,8 @@ const OPERATIONS: {
   keys: (session, { user }) => session.keys.list(user),
   endKey,
   touchKeys,
+  secretMark: (session) => session.controls.secretMark(),
+  bindSecret,
   putWorkspace,
   workspaces: (session) => session.controls.workspaces(),
   putAgent,

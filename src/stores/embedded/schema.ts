@@ -141,6 +141,11 @@ CREATE TABLE workspaces (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE agents (workspace TEXT NOT NULL, id TEXT NOT NULL, doc TEXT NOT NULL, PRIMARY KEY (workspace, id)) WITHOUT ROWID;
 `;
 
+/** Tables that came later: made in a file that has not got them. */
+const ADDED = `
+CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), mark TEXT NOT NULL);
+`;
+
 /** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */
 export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA busy_timeout = 5000').all();
@@ -160,6 +165,7 @@ export function ensureSchema(database: SqlDatabase): boolean {
   const version = integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
   if (version === SCHEMA_VERSION) {
     requireTables(database);
+    addTables(database);
     return false;
   }
   if (version !== 0) {
@@ -174,10 +180,31 @@ export function ensureSchema(database: SqlDatabase): boolean {
     if (!raced) {
       if (definitionsIn(database).size > 0) throw new Error('store.db is a database of another program');
       database.exec(TABLES);
+      database.exec(ADDED);
       database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
     }
     database.exec('COMMIT');
     return !raced;
+  } catch (error) {
+    database.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+/** A file of an earlier version gets what it lacks; nothing that is there is changed. */
+function addTables(database: SqlDatabase): void {
+  const lacking = (): readonly string[] => {
+    const found = definitionsIn(database);
+    return ADDED.split(';')
+      .map(onOneLine)
+      .filter((definition) => definition !== '' && !found.has(definition));
+  };
+  if (lacking().length === 0) return;
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    // Another process may have been faster.
+    for (const definition of lacking()) database.exec(definition);
+    database.exec('COMMIT');
   } catch (error) {
     database.exec('ROLLBACK');
     throw error;

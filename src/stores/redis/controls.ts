@@ -22,6 +22,8 @@ type Controls = Pick<
   | 'keys'
   | 'endKey'
   | 'touchKeys'
+  | 'secretMark'
+  | 'bindSecret'
   | 'putWorkspace'
   | 'workspaces'
   | 'putAgent'
@@ -176,6 +178,14 @@ export function createControls(
         '',
         '',
       ]);
+    },
+    async secretMark() {
+      const [mark] = await frame.commands('', [['HGET', metaKey(''), 'secret']]);
+      return typeof mark === 'string' ? mark : null;
+    },
+    async bindSecret(marks) {
+      const [mark] = marks;
+      return (await administer('directory', ['secret', mark, `|${marks.join('|')}|`, ''])) !== 'other';
     },
     async putWorkspace(id, actor) {
       const event = outgoing(id, { kind: 'workspace.created', effectId: null, actor, data: { workspace: id } });

@@ -188,7 +188,8 @@ class PrimaryChanged extends StoreUnavailable {}
 
 /**
  * Looks at a server's settings.
- * @param atStart whether the store is being opened: what may come back by itself is refused only then
+ * @param atFirstStart whether the store is being opened for the first time: what may come back by itself is refused
+ * only then
  * @returns how it gives the durability asked for
  * @throws Error saying which setting is wrong, StoreUnavailable when it cannot be asked
  */
@@ -196,7 +197,7 @@ export async function checkServer(
   connection: RedisConnection,
   durability: Durability,
   weak: boolean,
-  atStart: boolean,
+  atFirstStart: boolean,
 ): Promise<BarrierMode> {
   const info = String(await connection.command('INFO'));
   const read = (name: string): string => infoField(info, name);
@@ -221,7 +222,7 @@ export async function checkServer(
       return 'none';
     case 'replica':
       // After a fail-over replicas come back one by one; until then nothing is confirmed.
-      if (atStart && Number(read('connected_slaves')) === 0 && !weak) {
+      if (atFirstStart && Number(read('connected_slaves')) === 0 && !weak) {
         throw new Error(
           'durability replica needs a replica, and the primary has none: add one, or choose durability fsync',
         );

@@ -105,15 +105,17 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
 
   const access = accessOf(options.url);
   let opening = true;
+  const journal = await openStepJournal(options.journalFolder);
+  // A gateway that has worked here before waits for what comes back by itself; where none has, settings are wrong.
+  const isRestart = journal.memory !== null;
   const settings: TopologySettings = {
     access,
     durability: options.durability,
     allowWeakDurability: options.allowWeakDurability,
     gatewayId,
     clock,
-    atStart: () => opening,
+    atFirstStart: () => opening && !isRestart,
   };
-  const journal = await openStepJournal(options.journalFolder);
   const target = targetOf(options);
   const topology: Topology =
     options.mode === 'cluster' ? openCluster(clusterNodes(options), settings) : openSinglePrimary(target, settings);
@@ -385,6 +387,8 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     keys: controls.keys,
     endKey: controls.endKey,
     touchKeys: controls.touchKeys,
+    secretMark: controls.secretMark,
+    bindSecret: controls.bindSecret,
     putWorkspace: controls.putWorkspace,
     workspaces: controls.workspaces,
     putAgent: controls.putAgent,

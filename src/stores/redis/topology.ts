@@ -45,8 +45,8 @@ export interface TopologySettings {
   readonly allowWeakDurability: boolean;
   readonly gatewayId: string;
   readonly clock: () => string;
-  /** Whether the store is still being opened. */
-  readonly atStart: () => boolean;
+  /** Whether the store is still being opened, by a gateway that has not worked on it before. */
+  readonly atFirstStart: () => boolean;
 }
 
 /** A server whose settings were not found good is looked at again after this long, ms. */
@@ -67,7 +67,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
 
   async function look(): Promise<void> {
     try {
-      const mode = await checkServer(steps, durability, allowWeakDurability, settings.atStart());
+      const mode = await checkServer(steps, durability, allowWeakDurability, settings.atFirstStart());
       await steps.pipeline(scriptNames().map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
       looked = { mode };
       fault = null;

@@ -1,9 +1,10 @@
 -- Workspaces and agents, in the installation's hash. Answers whether something is new; an event of another workspace
--- waits in the outbox until it is in that workspace's ledger. `settle` removes one from the outbox.
+-- waits in the outbox until it is in that workspace's ledger. `sent` removes one from the outbox; `secret` binds the
+-- store to a master secret, by its mark in `name`: where it has none, or one of those in `doc`.
 -- @include step
 -- @keys installation
 -- @args epoch gateway clock op name doc outgoing
--- @replies ok:new ok:known
+-- @replies ok:new ok:known ok:other
 
 local stop = begin(false)
 if stop then return stop end
@@ -18,6 +19,11 @@ elseif op == 'enter' then
 elseif op == 'agent' then
   if redis.call('HGET', P .. 'ag', name) == ARGV[6] then return finish({ 'known' }) end
   put_fields('ag', { [name] = document(6) })
+elseif op == 'secret' then
+  local there = redis.call('HGET', KEYS[1], 'secret')
+  if there == name then return finish({ 'known' }) end
+  if there and not string.find(ARGV[6], '|' .. there .. '|', 1, true) then return finish({ 'other' }) end
+  put('HSET', 'w', 'secret', name)
 elseif op == 'sent' then
   put('LREM', 'ob', '1', ARGV[7])
   return finish({ 'known' })

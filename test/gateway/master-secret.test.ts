@@ -1,0 +1,122 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { RunningGateway } from '../../src/cli/ports.ts';
+import { createKey } from '../../src/gateway/offline.ts';
+import { checkStore } from '../../src/gateway/operate-store.ts';
+import { startGateway } from '../../src/gateway/start.ts';
+import { openKeyStore } from '../../src/stores/embedded/key-store.ts';
+
+const closers: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+const newSecret = (): string => `${randomBytes(32).toString('base64url')}\n`;
+
+const configuration = (secrets: string): string => `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "\${DATA}" }
+secrets: ${secrets}
+workspaces: [ { id: demo } ]
+policies: { paths: [] }
+`;
+
+/** An installation whose gateway has run, and is stopped. */
+async function installation() {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-master-'));
+  closers.push(() => rm(folder, { recursive: true, force: true }));
+  const configFile = join(folder, 'gateway.yaml');
+  const data = join(folder, 'data');
+  const master = join(folder, 'master');
+  const configure = (secrets: string) => writeFile(configFile, configuration(secrets));
+  await mkdir(data);
+  await configure(`{ master: { file: "${master}" } }`);
+  const environment = { DATA: data };
+  const start = async (): Promise<RunningGateway> => {
+    const gateway = await startGateway({ configFile, environment, port: 0, log: 'none', firstKey: 'shown' });
+    closers.push(() => gateway.close());
+    return gateway;
+  };
+  const first = await start();
+  const administrative = first.administrativeKey;
+  if (administrative === null || !('key' in administrative)) throw new Error('no first key');
+  await first.close();
+  return {
+    data,
+    master,
+    configure,
+    start,
+    fsck: () => checkStore({ configFile, environment }),
+    makeKey: () =>
+      createKey({
+        configFile,
+        environment,
+        kind: 'administrative',
+        workspace: null,
+        agent: null,
+        user: null,
+        profile: null,
+        name: null,
+      }),
+    takesKey: async ({ url }: RunningGateway) => {
+      const headers = { 'x-api-key': administrative.key };
+      return (await fetch(`${url}/v1/workspaces`, { headers })).status === 200;
+    },
+  };
+}
+
+describe('the master secret of a store', () => {
+  it('that is missing is an error, and no new one is made; fsck names it', async () => {
+    const at = await installation();
+    expect(await at.fsck()).toEqual([]);
+    await rm(at.master);
+    await expect(at.start()).rejects.toThrow(/master secret .* is missing, and the store is in use/);
+    await expect(at.makeKey()).rejects.toThrow('is missing');
+    expect(await at.fsck()).toMatchObject([{ what: 'secret', where: at.master }]);
+    expect(existsSync(at.master)).toBe(false);
+  });
+
+  it('that is another, or is refused, is an error too; the right one works again', async () => {
+    const at = await installation();
+    await copyFile(at.master, `${at.master}.kept`);
+    await writeFile(at.master, newSecret());
+    await expect(at.start()).rejects.toThrow(/is used with another master secret than .*secrets\.previous/);
+    await expect(at.makeKey()).rejects.toThrow('another master secret');
+    expect(await at.fsck()).toMatchObject([{ what: 'secret', store: 'another secret' }]);
+    await copyFile(`${at.master}.kept`, at.master);
+    await chmod(at.master, 0o644);
+    expect(await at.fsck()).toMatchObject([{ what: 'secret', store: expect.stringContaining('chmod 600') }]);
+    await chmod(at.master, 0o600);
+    expect(await at.fsck()).toEqual([]);
+    expect(await at.takesKey(await at.start())).toBe(true);
+  });
+
+  it('is rotated by naming the old one; from then on the new one is the store’s', async () => {
+    const at = await installation();
+    const old = `${at.master}.old`;
+    await copyFile(at.master, old);
+    await writeFile(at.master, newSecret());
+    await at.configure(`{ master: { file: "${at.master}" }, previous: ["${old}"] }`);
+    const rotated = await at.start();
+    expect(await at.takesKey(rotated)).toBe(true);
+    await rotated.close();
+    await at.configure(`{ master: { file: "${at.master}" } }`);
+    expect(await at.fsck()).toEqual([]);
+    await copyFile(old, at.master);
+    expect(await at.fsck()).toMatchObject([{ what: 'secret' }]);
+  });
+
+  it('fsck names a key that lets nobody in', async () => {
+    const at = await installation();
+    const keys = await openKeyStore(at.data);
+    const [key] = keys.keys(null);
+    if (key === undefined) throw new Error('there is no key');
+    keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });
+    keys.close();
+    expect(await at.fsck()).toMatchObject([{ what: 'key', where: key.id, store: 'its hash is none' }]);
+  });
+});
