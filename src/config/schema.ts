@@ -440,7 +440,7 @@ const route = record('a route', "A part of the gateway's addresses that stands f
   prefix: Type.String({ description: "Agents' base URL is {gateway}{prefix}." }),
   undeclared: oneOf(
     ['deny', 'passthrough_reads'],
-    'What happens to requests that no rule names; passthrough_reads lets GET and HEAD through.',
+    'What happens to requests that no rule names. passthrough_reads has policy judge GET and HEAD, with the fact tool.declared: false.',
     'deny',
   ),
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),

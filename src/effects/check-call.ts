@@ -2,7 +2,7 @@ import type { ActionCall } from './action-call.ts';
 import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from './ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
-import type { EffectPorts, ToolCatalog } from './ports.ts';
+import type { EffectPorts } from './ports.ts';
 import type { Agent, Principal } from './principal.ts';
 import type { Problem, RequestFault, RunRequest } from './run-request.ts';
 import type { Tool } from './tool.ts';
@@ -14,6 +14,8 @@ export interface CheckedCall {
   readonly tool: Tool;
   readonly agent: Agent;
   readonly fingerprint: string;
+  /** Faults of the params, where policy only observes and the bytes go on as they came; else none. */
+  readonly faults: readonly RequestFault[];
 }
 
 /** A request after the checks that come before policy. */
@@ -72,9 +74,12 @@ export function checkCall(
       trace: { policyVersion, matched: [], shadow: [], observed: null },
     });
   }
-  const faults = faultsOf(catalog, tool, request);
+  const misfits = catalog.check(tool, request.params);
+  // What is made from params has to fit. What goes on as it came is only reported while policy observes.
+  const isReported = request.proxied !== null && ports.policyMode() === 'observe';
+  const faults = [...(isReported ? [] : misfits), ...otherFaults(tool, request)];
   if (faults.length > 0) return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, faults);
-  const target = catalog.target(tool, request.params) ?? request.target ?? tool.name;
+  const target = (misfits.length > 0 ? null : catalog.target(tool, request.params)) ?? request.target ?? tool.name;
   if (request.target !== null && request.target !== target && request.target !== tool.name) {
     const fault = {
       path: '/target',
@@ -110,11 +115,15 @@ export function checkCall(
     metadata: request.metadata,
     via: request.via,
   };
-  return { kind: 'call', checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action) } };
+  return {
+    kind: 'call',
+    checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action), faults: misfits },
+  };
 }
 
-function faultsOf(catalog: ToolCatalog, tool: Tool, request: RunRequest): readonly RequestFault[] {
-  const faults = [...catalog.check(tool, request.params)];
+/** Faults beside those of the params' shape. */
+function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
+  const faults: RequestFault[] = [];
   const { keyId } = request.principal;
   if (holdsOwnKey(request.params, keyId))
     faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });

@@ -143,6 +143,7 @@ export async function dispatchGranted(
     tool,
     agent,
     fingerprint: effect.fingerprint,
+    faults: [],
   };
   const outcome = await admitAndExecute(ports, {
     checked,

@@ -5,6 +5,7 @@ import type { EffectPorts } from './ports.ts';
 import type { KeyKind } from './principal.ts';
 import type { RunRequest } from './run-request.ts';
 import type { AdmitRequest } from './store.ts';
+import type { Verdict } from './verdict.ts';
 import type { ProxiedRequest } from './upstream.ts';
 
 /** A checked call with all that its admission needs. */
@@ -26,6 +27,7 @@ export interface GovernedCall {
 /** The governed call of a request that passed its checks. @param startedAt store time when the checks began */
 export function govern(ports: EffectPorts, request: RunRequest, checked: CheckedCall, startedAt: number): GovernedCall {
   const { principal } = request;
+  const [fault] = checked.faults;
   return {
     checked,
     actor: actorOf(principal, checked.call.agentId, checked.agent.owner, request.via),
@@ -40,7 +42,13 @@ export function govern(ports: EffectPorts, request: RunRequest, checked: Checked
     requestIp: request.requestIp,
     stages: [
       ...request.stages,
-      { stage: 'validate', status: 'passed', startedAt, durationMs: ports.store.now() - startedAt, detail: null },
+      {
+        stage: 'validate',
+        status: fault === undefined ? 'passed' : 'failed',
+        startedAt,
+        durationMs: ports.store.now() - startedAt,
+        detail: fault === undefined ? null : `${fault.path} ${fault.message}`.slice(0, 200),
+      },
     ],
   };
 }
@@ -51,7 +59,7 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
   const { call, tool, agent } = checked;
   const now = ports.store.now();
   const begun = ports.elapsed();
-  const verdict = ports.judge({
+  const judged = ports.judge({
     agent,
     key,
     tool,
@@ -61,6 +69,11 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
     requestIp,
     now,
   });
+  // Faulty params are refused before policy is asked, were it in force.
+  const verdict: Verdict =
+    checked.faults.length === 0
+      ? judged
+      : { ...judged, trace: { ...judged.trace, observed: { would: 'invalid_request', rule: null } } };
   const policy: Stage = {
     stage: 'policy',
     status: verdict.kind === 'permit' ? 'passed' : 'refused',

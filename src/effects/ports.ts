@@ -111,6 +111,8 @@ export interface EffectPorts {
   /** The active policy set's word; its version is `trace.policyVersion`. */
   readonly judge: (input: JudgeInput) => Verdict;
   readonly policyVersion: () => string;
+  /** Whether policy is in force or only observes. */
+  readonly policyMode: () => 'enforce' | 'observe';
   readonly pauses: PauseView;
   /** Brings policy and pauses up to what the store has in force. */
   readonly refresh: (workspace: string) => Promise<void>;

@@ -36,6 +36,8 @@ export interface Tool {
   /** Canonical name, `<upstream>.<tool>` by convention, whatever door a call comes through. */
   readonly name: string;
   readonly title: string;
+  /** `false` of what stands for the reads of a route that no rule names; absent of every declared tool. */
+  readonly declared?: false;
   readonly upstream: string;
   readonly kind: 'read' | 'write';
   readonly actionType: string;

@@ -63,7 +63,8 @@ export interface ApprovalRequirement {
 
 /** What policy would have said where it does not enforce. */
 export interface Observed {
-  readonly would: Decision;
+  /** `invalid_request`: the params do not fit the tool, and the call would not have been accepted. */
+  readonly would: Decision | 'invalid_request';
   readonly rule: string | null;
 }
 

@@ -66,6 +66,7 @@ export function corePorts(parts: {
       return evaluatePolicies(policies, { agent, key, tool, env, workspace, target, params, requestIp, now, mode });
     },
     policyVersion: () => current().policies.version,
+    policyMode: () => current().configuration.policies.mode,
     pauses,
     async refresh(workspace) {
       await pauses.refresh(workspace);

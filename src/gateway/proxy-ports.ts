@@ -25,6 +25,7 @@ export function proxyPorts(parts: {
   readonly upstreams: Upstreams;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly shadowed: (rules: readonly string[]) => void;
+  readonly observed: (would: string) => void;
   readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'> & {
     readonly allowedHosts: readonly string[];
   };
@@ -68,6 +69,8 @@ export function proxyPorts(parts: {
           changes: request.method !== 'GET' && request.method !== 'HEAD',
         },
       ),
+    policyMode: core.policyMode,
+    observed: parts.observed,
     settings: () => {
       const { publicUrl, queryKey, depthLimit } = parts.settings();
       return { publicUrl, queryKey, depthLimit, bodyLimit: current().configuration.limits.bodyBytes };

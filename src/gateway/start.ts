@@ -145,7 +145,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     takeUp.isDone() ? authenticator.authenticate(key) : Promise.reject(new StoreUnavailable('The store is not ready.'));
   const run = async (request: RunRequest): Promise<RunResult> => {
     const result = await drain.running(runEffect(ports, request));
-    if (result.kind === 'outcome') metrics.decided(result.outcome.decision, result.outcome.reason.code, request.via);
+    if (result.kind === 'outcome') {
+      const { decision, reason, observed, repeat } = result.outcome;
+      metrics.decided(decision, reason.code, request.via);
+      if (observed !== null && !repeat) metrics.observed(observed.would, request.via);
+    }
     return result;
   };
 
@@ -240,6 +244,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       upstreams,
       run,
       shadowed: metrics.shadowed,
+      observed: (would) => metrics.observed(would, 'proxy'),
       settings,
     }),
   });

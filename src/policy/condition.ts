@@ -312,7 +312,7 @@ function warnOfType(fact: FactPath, operator: string, judged: string | null, pat
     path,
     type === 'array'
       ? `'${fact.text}' is a list, of which '${operator}' knows nothing`
-      : `'${fact.text}' is a text, of which '${operator}' knows nothing with this right side`,
+      : `'${fact.text}' is a ${type === 'boolean' ? 'boolean' : 'text'}, of which '${operator}' knows nothing with this right side`,
     type === 'array' ? 'write { contains: … }' : null,
   );
 }

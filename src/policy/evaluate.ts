@@ -118,7 +118,11 @@ function grants(rule: CompiledRule, input: PolicyInput): boolean {
 
 function nothingAllows(input: PolicyInput, trace: VerdictTrace): Reason {
   const unknown = trace.matched.flatMap((rule) => (rule.effect === 'require_approval' ? rule.unknown : []));
-  const message = `No policy rule allows ${input.agent.id} to call ${input.tool.name} like this${because(unknown)}`;
+  const what =
+    input.tool.declared === false
+      ? `read what no tool of ${input.tool.upstream} declares`
+      : `call ${input.tool.name} like this`;
+  const message = `No policy rule allows ${input.agent.id} to ${what}${because(unknown)}`;
   return { code: 'no_rule_allows', message };
 }
 

@@ -29,7 +29,7 @@ export type ReadFact = (input: PolicyInput, item: Json | undefined) => Json | un
 const VOCABULARY: Readonly<Record<string, readonly string[]>> = {
   agent: ['id', 'team', 'roles', 'owner', 'attributes.*'],
   key: ['id', 'kind', 'profile', 'user'],
-  tool: ['name', 'upstream', 'kind', 'tags', 'risk'],
+  tool: ['name', 'upstream', 'kind', 'tags', 'risk', 'declared'],
   request: ['ip'],
 };
 const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request'];
@@ -155,7 +155,8 @@ function vocabularyFault(root: string, steps: readonly (string | number)[], text
 }
 
 /** The type of a fact where there is one; `null` where the caller, or who wrote the attribute, chooses it. */
-export function factType({ root, steps }: FactPath): 'string' | 'array' | null {
+export function factType({ root, steps }: FactPath): 'string' | 'array' | 'boolean' | null {
+  if (root === 'tool' && steps[0] === 'declared') return 'boolean';
   if (root === 'params' || root === 'item' || steps[0] === 'attributes') return null;
   return isListOfNames(steps[0]) && steps.length === 1 ? 'array' : 'string';
 }
@@ -246,6 +247,8 @@ function toolReader(name: string | number | undefined, rest: readonly (string | 
       return (input) => input.tool.risk;
     case 'tags':
       return (input) => follow(input.tool.tags, rest);
+    case 'declared':
+      return (input) => input.tool.declared !== false;
     case 'action_type':
       return (input) => input.tool.actionType;
     case 'param_names':

@@ -33,7 +33,7 @@ export interface ReadJudgeParts {
 export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
   return (call) => {
     const { principal, workspace, tool, upstream } = call;
-    const name = tool?.name ?? upstream;
+    const { name } = tool;
     const authorized = parts.authorize(principal, {
       endpoint: 'proxy.read',
       workspace,
@@ -57,33 +57,34 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     }
     const { agent } = authorized;
     const now = parts.now();
-    let rule: string | null = null;
-    let observed: string | null = null;
-    let shadow: readonly string[] = [];
-    if (tool !== null) {
-      const verdict = parts.judge({
-        agent,
-        key: {
-          id: principal.keyId,
-          kind: principal.kind,
-          profile: principal.kind === 'profile' ? principal.profile : null,
-          user: principal.user,
-        },
-        tool,
-        workspace,
-        target: call.target,
-        params: call.params,
-        requestIp: call.requestIp,
-        now,
-      });
-      if (verdict.kind === 'deny') {
-        return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
-      }
-      if (verdict.obligations.length > 0 || verdict.approvals.length > 0) return { kind: 'govern', denied: null };
-      rule = verdict.trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
-      observed = verdict.trace.observed?.would ?? null;
-      ({ shadow } = verdict.trace);
+    const verdict = parts.judge({
+      agent,
+      key: {
+        id: principal.keyId,
+        kind: principal.kind,
+        profile: principal.kind === 'profile' ? principal.profile : null,
+        user: principal.user,
+      },
+      tool,
+      workspace,
+      target: call.target,
+      params: call.params,
+      requestIp: call.requestIp,
+      now,
+    });
+    if (verdict.kind === 'deny') {
+      return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
     }
+    const { trace } = verdict;
+    let observed = trace.observed?.would ?? null;
+    if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
+      // The core knows declared tools only.
+      if (tool.declared !== false || verdict.mode === 'enforce') {
+        return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
+      }
+      observed ??= TOO_MUCH.decision;
+    }
+    const rule = trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
     const pause = parts.pauses.match(
       workspace,
       { tool: name, agentId: agent.id, upstream, keyId: principal.keyId },
@@ -95,7 +96,16 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
         denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
       };
     }
-    if (shadow.length > 0) parts.shadowed(shadow);
+    if (trace.shadow.length > 0) parts.shadowed(trace.shadow);
     return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed };
   };
 }
+
+const TOO_MUCH = {
+  decision: 'denied_policy',
+  reason: {
+    code: 'rule_denied',
+    message:
+      'A rule asks for more than a read that no tool declares can be held to (a budget, a claim, an approval): declare it.',
+  },
+} as const;

@@ -40,6 +40,10 @@ export interface ProxyPorts {
     problem: Problem,
     request: { readonly id: string; readonly method: string },
   ) => RenderedAnswer;
+  /** Whether policy is in force or only observes. */
+  readonly policyMode: () => 'enforce' | 'observe';
+  /** Told of a read that passed and would have been refused, were policy in force. */
+  readonly observed: (would: string) => void;
   readonly settings: () => ProxySettings;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
@@ -59,8 +63,8 @@ export interface ReadCall {
   readonly workspace: string;
   /** The agent that the request names; `null` when it names none. */
   readonly agentId: string | null;
-  /** `null`: no rule declares the route, and it passes reads through. Policy has nothing to say; pauses do. */
-  readonly tool: Tool | null;
+  /** The declared tool, or what undeclared reads of the route are judged as. */
+  readonly tool: Tool;
   readonly upstream: string;
   readonly target: string;
   readonly params: JsonObject;

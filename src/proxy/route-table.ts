@@ -1,4 +1,5 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
+import { undeclaredRead } from '../config/undeclared-read.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
@@ -17,6 +18,8 @@ export type RouteMatch =
   | {
       readonly kind: 'undeclared';
       readonly route: Route;
+      /** What its reads are judged as. */
+      readonly tool: Tool;
       /**
        * Some server may take the path for a declared one: a rule for GET or HEAD would match in other case or form of
        * Unicode, with another method of the two, or with a "/" more or less; or a segment is not read alike everywhere.
@@ -35,6 +38,7 @@ export interface RouteTable {
 
 export interface CompiledRoute {
   readonly route: Route;
+  readonly undeclared: Tool;
   readonly rules: ReadonlyMap<string, readonly CompiledRule[]>;
   /** Patterns of the rules for GET and HEAD, without a "/" at the end. */
   readonly reads: readonly (readonly PatternSegment[])[];
@@ -69,7 +73,8 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
         const read = find(compiledRoute, 'GET', segments);
         if (read?.kind === 'rule' && read.tool.kind === 'read') return read;
       }
-      return { kind: 'undeclared', route: compiledRoute.route, resembles: resembles(compiledRoute, segments) };
+      const { route, undeclared: tool } = compiledRoute;
+      return { kind: 'undeclared', route, tool, resembles: resembles(compiledRoute, segments) };
     },
   };
 }
@@ -119,5 +124,5 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
     if (same === undefined) rules.set(key, [{ rule, tool, pattern }]);
     else same.push({ rule, tool, pattern });
   }
-  return { route, rules, reads };
+  return { route, undeclared: undeclaredRead(route.upstream), rules, reads };
 }

@@ -39,16 +39,15 @@ export function judgeRead(
   read: Extract<ReadRequest, { kind: 'read' }>,
   cut: () => void,
 ): JudgedRead {
-  const tool = match.kind === 'rule' ? match.tool : null;
+  const { tool } = match;
+  const isDeclared = match.kind === 'rule';
   const catalog = ports.catalog();
-  if (tool !== null) {
-    const faults = catalog.check(tool, read.params);
-    if (faults.length > 0) {
-      return {
-        kind: 'problem',
-        problem: problemOf('invalid_request', `The call does not fit the tool ${tool.name}.`, faults),
-      };
-    }
+  const faults = isDeclared ? catalog.check(tool, read.params) : [];
+  if (faults.length > 0 && ports.policyMode() === 'enforce') {
+    return {
+      kind: 'problem',
+      problem: problemOf('invalid_request', `The call does not fit the tool ${tool.name}.`, faults),
+    };
   }
   const { principal, workspace } = arrived;
   if (holdsOwnKey(read.params, principal.keyId)) return { kind: 'problem', problem: keyGoesOn() };
@@ -59,7 +58,7 @@ export function judgeRead(
     agentId: arrived.agentId,
     tool,
     upstream: upstreamId,
-    target: tool === null ? upstreamId : (catalog.target(tool, read.params) ?? tool.name),
+    target: isDeclared && faults.length === 0 ? (catalog.target(tool, read.params) ?? tool.name) : tool.name,
     params: read.params,
     requestIp: arrived.address,
   };
@@ -67,9 +66,11 @@ export function judgeRead(
   if (verdict.kind !== 'stream') return verdict;
   const upstream = ports.upstream(upstreamId);
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
+  const observed = faults.length > 0 ? 'invalid_request' : verdict.observed;
+  if (observed !== null) ports.observed(observed);
   const headers = forwardedHeaders(
     request.headers,
-    tool === null ? [] : planOf(tool.request).headers,
+    planOf(tool.request).headers,
     true,
     authorizationFor(ports, arrived, upstreamId),
   );
@@ -82,18 +83,18 @@ export function judgeRead(
       pathAndQuery: pathAndQuery(arrived),
       headers,
       body: read.body,
-      timeoutMs: tool?.timeoutMs ?? null,
+      timeoutMs: isDeclared ? tool.timeoutMs : null,
       prefix: match.route.prefix,
       setCookie: match.route.setCookie,
       passed: {
         workspace,
         agentId: verdict.agentId,
         keyId: principal.keyId,
-        tool: tool?.name ?? null,
+        tool: isDeclared ? tool.name : null,
         upstream: upstreamId,
         rule: verdict.rule,
         policyVersion: verdict.policyVersion,
-        observed: verdict.observed,
+        observed,
       },
       live: { key: arrived.key, address: arrived.address, call, cut },
     },

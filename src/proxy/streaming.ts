@@ -35,6 +35,8 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
       const { statusCode } = reply;
       if (streamed !== null) reads.record(streamed.passed, statusCode);
       reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
+      const observed = streamed?.passed.observed ?? null;
+      if (observed !== null) reply.header('svc-observed', observed);
       if (statusCode === 304 && 'stream' in response) {
         // It has no body, whatever length it names: undici takes that length for a body that is missing.
         response.stream.on('error', () => {}).resume();
@@ -115,6 +117,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
           ? 'The upstream did not answer within the time-out.'
           : 'The upstream gave no answer that can be read.',
       };
+  const observed = streamed?.passed.observed ?? null;
   const body = {
     decision: 'failed',
     tool: streamed?.passed.tool ?? null,
@@ -131,6 +134,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
       'content-type': 'application/json; charset=utf-8',
       'svc-decision': 'failed',
       'x-should-retry': 'true',
+      ...(observed === null ? {} : { 'svc-observed': observed }),
     },
     body: JSON.stringify(body),
   };

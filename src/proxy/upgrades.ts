@@ -153,6 +153,8 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
         upstreamUrl: read?.upstream.url ?? '',
       });
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
+      const observed = read?.passed.observed ?? null;
+      if (observed !== null) kept['svc-observed'] = observed;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
       if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);
     };

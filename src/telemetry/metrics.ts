@@ -15,6 +15,8 @@ export interface Metrics {
   decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** Rules in shadow mode would have refused a call. */
   shadowed(rules: readonly string[]): void;
+  /** A call went through that policy would have stopped, were it in force. */
+  observed(would: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** A stage of a run took so long, ms. */
   stage(stage: string, durationMs: number): void;
   /** A step of the store took so long, ms; `failed` where it rejected. */
@@ -49,6 +51,12 @@ export function createMetrics(watched: {
     name: 'svc_shadow_refusals_total',
     help: 'Calls that a rule in shadow mode would have refused',
     labelNames: ['rule'] as const,
+    registers,
+  });
+  const observed = new Counter({
+    name: 'svc_observed_total',
+    help: 'Calls that policy would have stopped, were it in force, by the decision they would have got',
+    labelNames: ['would', 'via'] as const,
     registers,
   });
   const stages = createDurations({
@@ -111,6 +119,7 @@ export function createMetrics(watched: {
     shadowed: (rules) => {
       for (const rule of rules) shadows.inc({ rule });
     },
+    observed: (would, via) => observed.inc({ would, via }),
     stage: (stage, durationMs) => stages.observe(stage, durationMs),
     step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
     answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),

@@ -180,6 +180,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     authorize: (principal, request) => authorize(directory, principal, request),
     judge: (input) => evaluatePolicies(set, { ...input, env: directory.envOf(input.workspace), mode: 'enforce' }),
     policyVersion: () => set.version,
+    policyMode: () => 'enforce',
     pauses,
     refresh: (workspace) => pauses.refresh(workspace),
     secrets,

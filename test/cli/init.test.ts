@@ -4,7 +4,13 @@ import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
+import { undeclaredRead } from '../../src/config/undeclared-read.ts';
+import type { Tool } from '../../src/effects/tool.ts';
+import { evaluatePolicies } from '../../src/policy/evaluate.ts';
+import { loadPolicySets } from '../../src/policy/load.ts';
+import { inputOfTool } from '../../src/policy/rules-by-tool.ts';
 import { storeFolder } from '../../src/config/resolve-store.ts';
 import { svc } from './run.ts';
 
@@ -161,6 +167,31 @@ test('in front of an API without a document reads pass, and the files hold', asy
   expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
   const { configuration } = await loadConfiguration('gateway.yaml');
   expect(configuration.routes).toMatchObject([{ upstream: 'shop', prefix: '/shop', undeclared: 'passthrough_reads' }]);
+});
+
+test.each(['observe', 'enforce'] as const)('its policy on reads, in %s', async (mode) => {
+  const url = await api({ '/openapi.json': JSON.stringify({ paths: { '/users/{id}': { get: {} } } }) });
+  await svc('init', '--upstream', url, '--yes', '--name', 'shop');
+  const { configuration } = await loadConfiguration('gateway.yaml');
+  const { set } = await loadPolicySets(surroundingsOfPolicies(configuration));
+  const [declared] = configuration.tools;
+  if (declared === undefined) throw new Error('the document declares a read');
+  const judge = (tool: Tool) => evaluatePolicies(set, { ...inputOfTool(tool), mode });
+  expect(judge(declared)).toMatchObject({ kind: 'permit', trace: { observed: null } });
+  expect(judge(undeclaredRead('shop'))).toMatchObject(
+    mode === 'enforce'
+      ? { kind: 'deny', reason: { code: 'no_rule_allows' } }
+      : { kind: 'permit', trace: { observed: { would: 'denied_policy' } } },
+  );
+
+  const file = join('policies', 'first.yaml');
+  const text = readFileSync(file, 'utf8');
+  writeFileSync(
+    file,
+    text.replace(/^ {2}# (- id: undeclared-reads(?:\n {2}# .*)*)/m, (rule) => rule.replaceAll('  # ', '  ')),
+  );
+  const opened = await loadPolicySets(surroundingsOfPolicies(configuration));
+  expect(evaluatePolicies(opened.set, { ...inputOfTool(undeclaredRead('shop')), mode: 'enforce' }).kind).toBe('permit');
 });
 
 test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(

@@ -70,6 +70,8 @@ policies: { paths: ["${folder}/policies"] }
 upstreams:
   - { id: shop, url: "${upstream}", timeout: 20s, credentials: { header: x-upstream-token, value: "\${SHOP_TOKEN}" } }
   - { id: open, url: "${upstream}", timeout: 20s }
+  - { id: closed, url: "${upstream}" }
+  - { id: counted, url: "${upstream}" }
 tools:
   - name: orders.create
     title: Create
@@ -125,6 +127,8 @@ routes:
       - { match: "POST /v1/derived", tool: notes.derive, idempotency: derive }
       - { match: "POST /v1/free", tool: notes.free, idempotency: none }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
+  - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
+  - { upstream: counted, prefix: /counted, undeclared: passthrough_reads, rules: [] }
 limits: { body: 64KiB }
 `;
 
@@ -136,6 +140,8 @@ owner: team-test
 rules:
   - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
+  - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
+  - { id: counted-upstream, effect: constrain, match: { upstreams: [counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
 `;
 
@@ -218,6 +224,8 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     receiptView,
     renderProblem: (problem, { id }) =>
       renderProblem(problem, {}, { publicUrl: origin, requestId: id, run: true, changes: true }),
+    policyMode: () => configuration.policies.mode,
+    observed: () => {},
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes }),
     now: () => store.now(),
     newId: core.newId,

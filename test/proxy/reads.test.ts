@@ -104,9 +104,26 @@ describe('reads stream through', () => {
     const shop = await world.call('GET', '/shop/v1/orders/o1?mode=loud');
     expect(shop.headers.has('set-cookie')).toBe(false);
     expect(await arrived()).toBe(before + 3);
-    const lift = await world.pause('open');
+    const lift = await world.pause('open.**');
     expect((await world.call('GET', '/open/v1/any')).body.decision).toBe('denied_paused');
     await lift();
+  });
+
+  test('an undeclared read is judged by policy, which knows that it is undeclared', async () => {
+    const before = await arrived();
+    const closed = await world.call('GET', '/closed/v1/any');
+    expect(closed.status).toBe(403);
+    expect(closed.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'no_rule_allows' } });
+    const events = await world.store.ledger('demo', 0, 100_000);
+    expect(events.find(({ effectId }) => effectId === closed.body.effect_id)).toMatchObject({
+      kind: 'effect.denied',
+      data: { path: '/v1/any', upstream: 'closed', code: 'no_rule_allows' },
+    });
+    // What a rule asks of the store cannot be had of what the core does not know.
+    expect((await world.call('GET', '/counted/v1/any')).body).toMatchObject({ reason: { code: 'rule_denied' } });
+    // The rule that lets undeclared reads pass is none for what is declared there.
+    expect((await world.call('GET', '/open/v1/hidden/1')).body).toMatchObject({ reason: { code: 'no_rule_allows' } });
+    expect(await arrived()).toBe(before);
   });
 
   test('reads stand in the ledger, in batches', async () => {

@@ -10,7 +10,9 @@ beforeAll(async () => {
     files(url) {
       const { config, policies } = worldFiles(url);
       return {
-        config: config.replace('policies: { paths:', 'policies: { mode: observe, paths:'),
+        config: config
+          .replace('policies: { paths:', 'policies: { mode: observe, paths:')
+          .replace('prefix: /payments\n', 'prefix: /payments\n    undeclared: passthrough_reads\n'),
         policies: { ...policies, 'strict.yaml': STRICT },
       };
     },
@@ -28,6 +30,7 @@ rules:
   - { id: often, effect: constrain, match: { tools: [notes.add] }, obligations: [ { rate_limit: { by: [agent.id], limit: 2, per: hour } } ] }
   - { id: claimed, effect: constrain, match: { tools: [payments.charge] }, obligations: [ { claim: { on: "charges", hold: existing } } ] }
   - { id: halted, effect: pause, match: { tools: [payments.refund] }, when: { params.currency: USD }, reason: "Dollars are halted" }
+  - { id: forbidden, effect: deny, match: { tools: [payments.get] }, when: { target: "payment:forbidden" } }
   - { id: tried-write, mode: shadow, effect: deny, match: { tools: [payments.charge] }, when: { params.reason: { eq: tried, if_absent: false } } }
   - { id: tried-read, mode: shadow, effect: deny, match: { tools: [payments.get] }, when: { target: "payment:tried" } }
 `;
@@ -111,6 +114,48 @@ describe('what policy alone would stop runs, and says so', () => {
   });
 });
 
+describe('reads, and params that do not fit, are observed too', () => {
+  const proxied = (method: string, path: string, body?: unknown) =>
+    send(world.gateway.url, world.keys.bot, method, `/payments${path}`, body, { 'idempotency-key': freshKey() });
+  const counted = async (would: string): Promise<number> => {
+    const text = await (await fetch(`${world.gateway.url}/metrics`)).text();
+    const line = new RegExp(`^svc_observed_total\\{would="${would}",via="proxy"\\} (\\d+)$`, 'm');
+    return Number(line.exec(text)?.[1] ?? 0);
+  };
+
+  it.each([
+    ['a read that a rule denies', '/v1/payments/forbidden', 'denied_policy'],
+    ['a read that no tool declares and no rule allows', '/v1/undeclared', 'denied_policy'],
+    ['a read that does not fit its tool', '/v1/payments/pay_1?surprise=1', 'invalid_request'],
+  ])('%s', async (_, path, would) => {
+    const before = await counted(would);
+    const read = await proxied('GET', path);
+    expect([read.status, read.headers.get('svc-decision'), read.headers.get('svc-observed')]).toEqual([
+      200,
+      'committed',
+      would,
+    ]);
+    expect(await counted(would)).toBe(before + 1);
+  });
+
+  it('a read that policy allows has nothing to say', async () => {
+    const read = await proxied('GET', '/v1/payments/pay_1');
+    expect([read.status, read.headers.has('svc-observed')]).toEqual([200, false]);
+  });
+
+  it('a write whose params do not fit goes on as it came', async () => {
+    const before = await counted('invalid_request');
+    const write = await proxied('POST', '/v1/notes', { text: 'x', surprise: 1 });
+    expect([write.status, write.headers.get('svc-observed')]).toEqual([201, 'invalid_request']);
+    expect((await world.upstream.ledger()).requests.at(-1)?.body).toEqual({ text: 'x', surprise: 1 });
+    const { body } = await world.get(`/effects/${write.headers.get('svc-effect-id') ?? ''}`);
+    expect(body.effect).toMatchObject({ state: 'committed', observed: { would: 'invalid_request', rule: null } });
+    const run = await world.get(`/effects/${body.effect.effect_id}/run`);
+    expect(run.body.stages).toContainEqual(expect.objectContaining({ stage: 'validate', status: 'failed' }));
+    expect(await counted('invalid_request')).toBe(before + 1);
+  });
+});
+
 it('a rule in shadow mode counts what it would have refused, each call once, and decides nothing', async () => {
   const counted = async (rule: string): Promise<number> => {
     const text = await (await fetch(`${world.gateway.url}/metrics`)).text();
@@ -150,7 +195,7 @@ describe('what is no matter of policy stays in force', () => {
       reason: { code: 'tool_not_declared' },
     });
     expect((await call('notes.add', { txt: 'x' })).status).toBe(400);
-    const undeclared = await send(world.gateway.url, world.keys.bot, 'GET', '/payments/v1/undeclared');
+    const undeclared = await send(world.gateway.url, world.keys.bot, 'POST', '/payments/v1/undeclared');
     expect(undeclared.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'route_not_declared' } });
   });
 
@@ -213,5 +258,9 @@ it('is switched to enforcing while it runs', async () => {
     decision: 'denied_budget',
     reason: { code: 'rate_limited' },
   });
+  const undeclared = await send(world.gateway.url, world.keys.bot, 'GET', '/payments/v1/undeclared');
+  expect(undeclared.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'no_rule_allows' } });
+  const misfit = await send(world.gateway.url, world.keys.bot, 'GET', '/payments/v1/payments/pay_1?surprise=1');
+  expect(misfit.status).toBe(400);
   expect(await readFile(join(world.gateway.policyFolder, 'strict.yaml'), 'utf8')).toBe(STRICT);
 });

@@ -1,5 +1,5 @@
 import type { ApprovalRecord, Vote } from '../../effects/approval.ts';
-import type { DeniedDecision, Decision } from '../../effects/decision.ts';
+import type { DeniedDecision } from '../../effects/decision.ts';
 import type { EffectRecord, Evidence, KeptResult, Lease, Life, SettledBy, Tombstone } from '../../effects/effect.ts';
 import type { Mismatch } from '../../effects/action-call.ts';
 import type { Observed, VerdictTrace } from '../../effects/verdict.ts';
@@ -143,7 +143,7 @@ export function usesOf(text: string | undefined): EffectRecord['uses'] {
 /** What an obligation would have said, as scripts write it. */
 export function observedOf(would: string, rule: string): Observed | null {
   // Written by scripts from the words of the pure steps.
-  return would === '' ? null : { would: would as Decision, rule: rule === '' ? null : fromPlainText(rule) };
+  return would === '' ? null : { would: would as Observed['would'], rule: rule === '' ? null : fromPlainText(rule) };
 }
 
 function lifeOf(fields: Fields): Life {
