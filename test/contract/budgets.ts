@@ -235,6 +235,62 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       expect((await at.store.budgets(WORKSPACE)).filter(({ spent, held }) => spent + held > 0)).toEqual([]);
     });
 
+    it('begins a budget anew without what was spent, and keeps what is held', async () => {
+      const daily = { budget: 'payments/daily', unit: 'EUR-cent', window: 'rolling 86400000', reset: false };
+      await at.store.activatePolicy('v1', [daily]);
+      const seen = { policy: 'v1', pauses: 0 };
+      const spent = await dispatched(at.store, { ...spend(100, 60), seen });
+      await at.store.settle(settleRequest(spent.effect, committed()));
+      const held = await dispatched(at.store, { ...spend(100, 30), seen });
+      await at.store.activatePolicy('v2', [{ ...daily, unit: 'calls', reset: true }]);
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 0, held: 30 }]);
+      await at.reopen();
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 0, held: 30 }]);
+      await at.store.settle(settleRequest(held.effect, committed()));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 30, held: 0 }]);
+    });
+
+    at.timed('takes nothing off what is spent after a budget began anew for what was spent before', async () => {
+      const hourly = { budget: 'payments/daily', unit: 'EUR-cent', window: 'rolling 3600000', reset: false };
+      const window = { kind: 'rolling', ms: HOUR } as const;
+      await at.store.activatePolicy('v1', [hourly]);
+      const seen = { policy: 'v1', pauses: 0 };
+      const pay = async (amount: number, policy: string) => {
+        const { effect } = await dispatched(at.store, {
+          ...spend(100, amount, { window }),
+          seen: { ...seen, policy },
+        });
+        return () => at.store.settle(settleRequest(effect, committed()));
+      };
+      await (await pay(60, 'v1'))();
+      const open = await pay(10, 'v1');
+      await at.store.activatePolicy('v2', [{ ...hourly, unit: 'calls', reset: true }]);
+      at.advance(HOUR / 2);
+      await (await pay(40, 'v2'))();
+      await open();
+      at.advance(HOUR / 2 + HOUR / 1_000);
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 50, held: 0 }]);
+    });
+
+    it('has at most 10,000 rows: a value that has none is refused, those that have one go on', async () => {
+      const rows = (from: number, count: number) => ({
+        verdict: permit(Array.from({ length: count }, (_, n) => budgetOf(9, 1, { bucket: `["c${from + n}"]` }))),
+      });
+      for (let made = 0; made < 9_750; made += 250) await dispatched(at.store, rows(made, 250));
+      await dispatched(at.store, rows(9_750, 249));
+      await dispatched(at.store, rows(9_999, 1));
+      expect(await at.store.admit(admitRequest(rows(10_000, 1)))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_budget',
+        reason: {
+          code: 'too_many_rows',
+          message: expect.stringContaining('payments/daily has 10000 rows'),
+        },
+      });
+      await dispatched(at.store, rows(0, 1));
+      await dispatched(at.store, { verdict: permit([budgetOf(9, 1, { budget: 'payments/other', bucket: '["c"]' })]) });
+    });
+
     it('lets an unused budget change as it likes', async () => {
       const daily = { budget: 'payments/daily', unit: 'EUR-cent', window: 'day UTC', reset: false };
       await at.store.activatePolicy('v1', [daily]);

@@ -162,6 +162,49 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       await dispatched(at.store, { verdict });
     });
 
+    at.timed(
+      'takes a reservation that a call names while it is the agent’s, of the call’s pool and not over',
+      async () => {
+        const made = await at.store.makeReservation(reservationRequest({ units: 2, ttlMs: 1_000 }));
+        if (made.kind !== 'made') throw new Error(made.kind);
+        const reservationId = made.reservation.id;
+        const named = { verdict: permit([reserve(1)]), reservationId };
+        const invalid = { kind: 'refused', decision: 'denied_reservation', reason: { code: 'reservation_invalid' } };
+        await dispatched(at.store, named);
+        expect(await at.store.admit(admitRequest({ ...named, actor: OTHER }))).toMatchObject(invalid);
+        expect(await at.store.admit(admitRequest({ ...named, verdict: permit() }))).toMatchObject(invalid);
+        expect(await at.store.admit(admitRequest({ ...named, reservationId: 'rsv_none' }))).toMatchObject(invalid);
+        at.advance(999);
+        await dispatched(at.store, named);
+        at.advance(1);
+        expect(await at.store.admit(admitRequest(named))).toMatchObject(invalid);
+      },
+    );
+
+    it('counts what is set aside against a pool that has become smaller', async () => {
+      const smaller: Obligation = { kind: 'reserve', rule: 'ml/gpu', pool: 'gpu', units: 1, capacity: 2 };
+      const made = await at.store.makeReservation(reservationRequest({ units: 3 }));
+      if (made.kind !== 'made') throw new Error(made.kind);
+      expect(await at.store.admit(admitRequest({ verdict: permit([smaller]), actor: OTHER }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_reservation',
+        reason: { code: 'pool_exhausted', message: expect.stringContaining('0 of 2 are free') },
+      });
+      for (const agentId of ['other-bot', 'support-bot']) {
+        expect(await at.store.makeReservation(reservationRequest({ capacity: 2, agentId }))).toEqual({
+          kind: 'full',
+          free: 0,
+        });
+      }
+      // Who has set them aside may take what the pool still has, and no more.
+      const own = { verdict: permit([smaller]) };
+      await dispatched(at.store, own);
+      const { effect } = await dispatched(at.store, own);
+      expect(await at.store.admit(admitRequest(own))).toMatchObject({ decision: 'denied_reservation' });
+      await at.store.settle(settleRequest(effect, committed()));
+      await dispatched(at.store, own);
+    });
+
     at.timed('lends them to an unknown effect until that is quiet', async () => {
       const verdict = permit([reserve(4)]);
       const { effect } = await dispatched(at.store, { verdict });

@@ -39,6 +39,10 @@ export interface ProxiedWorld {
   readonly keys: { readonly bot: string; readonly account: string; readonly readonly: string };
   /** A key that a test may revoke. */
   freshBot(): Promise<{ readonly key: string; revoke(): Promise<void> }>;
+  /** Whether the gateway has heard of keys and pauses lately. */
+  heard(lately: boolean): void;
+  /** Does something between the admission of the next call and its dispatch. */
+  beforeSend(once: () => Promise<void>): void;
   /** Pauses a tool; gives what lifts the pause. */
   pause(tool: string): Promise<() => Promise<void>>;
   /** A request with `bot`'s key, unless it names another. */
@@ -177,9 +181,19 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   const pauses = createPauseView(store);
   await pauses.refresh('demo');
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
+  let fresh = true;
+  let between = (): Promise<void> => Promise.resolve();
   const core = corePorts({
     store,
-    upstream: upstreams,
+    upstream: {
+      ...upstreams,
+      send: async (dispatch) => {
+        const once = between;
+        between = () => Promise.resolve();
+        await once();
+        return upstreams.send(dispatch);
+      },
+    },
     current: () => inForce,
     directory,
     pauses,
@@ -213,7 +227,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       judge: core.judge,
       policyVersion: core.policyVersion,
       pauses,
-      isFresh: () => true,
+      isFresh: () => fresh,
       now: () => store.now(),
       shadowed: () => {},
     }),
@@ -281,6 +295,12 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
         key: made.key,
         revoke: async () => void (await store.endKey(made.record.id, { kind: 'revoked' }, actor)),
       };
+    },
+    beforeSend: (once) => {
+      between = once;
+    },
+    heard: (lately) => {
+      fresh = lately;
     },
     pause: async (tool) => {
       const by = { keyId: 'key_test', keyKind: 'account', user: null } as const;

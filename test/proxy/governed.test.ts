@@ -76,6 +76,30 @@ describe('a governed write', () => {
     expect(await arrived()).toBe(before);
   });
 
+  test('a pause that is heard after the admission holds the call back: nothing was sent, and the key runs later', async () => {
+    const before = await arrived();
+    const headers = key();
+    const create = () => world.call('POST', '/shop/v1/shops/s1/orders', { headers, body: '{"amount":5}' });
+    let lift = (): Promise<void> => Promise.resolve();
+    world.beforeSend(async () => {
+      lift = await world.pause('orders.create');
+    });
+    const answer = await create();
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([423, 'denied_paused']);
+    expect(answer.body).toMatchObject({
+      did_it_happen: 'no',
+      reason: { code: 'paused', message: 'Paused before anything was sent.' },
+    });
+    expect(await arrived()).toBe(before);
+    const id = String(answer.body.effect_id);
+    expect(await world.store.effect('demo', id)).toMatchObject({ life: { state: 'denied' } });
+    const events = (await world.store.ledger('demo', 0, 10_000)).filter(({ effectId }) => effectId === id);
+    expect(events.map(({ kind }) => kind)).toEqual(['effect.admitted', 'effect.denied']);
+    await lift();
+    expect((await create()).status).toBe(201);
+    expect(await arrived()).toBe(before + 1);
+  });
+
   test('on_duplicate: replay gives the stored answer', async () => {
     const first = await world.call('POST', '/shop/v1/notes', {
       headers: { 'idempotency-key': 'r1' },

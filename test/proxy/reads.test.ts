@@ -92,6 +92,18 @@ describe('reads stream through', () => {
     expect(await arrived()).toBe(before + 2);
   });
 
+  test('a gateway that has not heard of keys and pauses for too long lets nothing pass by them', async () => {
+    const before = await arrived();
+    world.heard(false);
+    for (const path of ['/shop/v1/orders/o1', '/open/v1/any/thing']) {
+      const answer = await world.call('GET', path);
+      expect([answer.status, answer.body.code, answer.headers.get('retry-after')]).toEqual([503, 'not_ready', '1']);
+    }
+    world.heard(true);
+    expect(await arrived()).toBe(before);
+    expect((await world.call('GET', '/shop/v1/orders/o1')).status).toBe(200);
+  });
+
   test('undeclared reads pass where the route says so, and only there', async () => {
     const before = await arrived();
     const answer = await world.call('GET', '/open/v1/any/thing?a=1&b[]=2');

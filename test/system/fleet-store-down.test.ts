@@ -23,6 +23,10 @@ async function server(): Promise<RedisServer> {
 
 const ready = (fleet: Fleet): Promise<Answer> => fleet.ask(0, 'GET', '/readyz');
 
+/** A declared read through the proxy: no effect, let in by what the gateway has heard of keys and pauses. */
+const read = (fleet: Fleet): Promise<Answer> =>
+  fleet.ask(0, 'GET', '/payments/v1/payments/p1', undefined, fleet.keys.bot);
+
 /** The gateway refuses, says when to come again, names what is missing, and sends nothing. */
 async function expectNothingLeaves(fleet: Fleet): Promise<void> {
   const before = await fleet.upstream.counts();
@@ -128,6 +132,7 @@ describe('durability: replica', () => {
     const fleet = await fleetOn(`url: "${primary.url}", durability: replica, max_freeze: 1s`);
     expect((await fleet.run(0, refund())).body.decision).toBe('committed');
     expect((await ready(fleet)).body.store.durability).toBe('replica');
+    expect((await read(fleet)).status).toBe(200);
     const before = await fleet.upstream.counts();
     replicas[0]!.signal('SIGSTOP');
     const calls = Array.from({ length: 5 }, () => refund());
@@ -136,6 +141,10 @@ describe('durability: replica', () => {
       expect(answer.status).toBe(503);
       expect(answer.headers.get('retry-after')).toMatch(/^\d+$/);
     }
+    // Keys can be read, but nobody knows whether what is heard of pauses is still so: reads do not pass either.
+    await until(async () => (await ready(fleet)).status === 503);
+    const refused = await read(fleet);
+    expect([refused.status, refused.body.code]).toEqual([503, 'not_ready']);
     // Nor later, for as long as nothing can be confirmed; `/readyz` says why.
     await expectNothingLeaves(fleet);
     expect(JSON.stringify((await ready(fleet)).body.parts)).toContain('replicas');

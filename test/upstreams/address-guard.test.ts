@@ -22,7 +22,12 @@ describe('never, whatever the network', () => {
     '[64:ff9b::169.254.169.254]',
     '[64:ff9b::a9fe:a9fe]',
     '[64:ff9b:1::a9fe:a9fe]',
-    '[64:ff9b:1:a9fe:00a9:fe00::]',
+    // RFC 8215 leaves the length of the prefix open: /48, /56, /64 and /96 (RFC 6052, section 2.2). What follows the
+    // address is a public one, so that nothing else refuses these.
+    '[64:ff9b:1:a9fe:0009:0901:101:101]',
+    '[64:ff9b:1:12a9:00fe:a9fe:101:101]',
+    '[64:ff9b:1:1234:00a9:fea9:fe01:101]',
+    '[64:ff9b:1:1234:5678:9abc:a9fe:a9fe]',
     '[::ffff:0:169.254.169.254]',
     '[2002:a9fe:a9fe::1]',
     '[2001:0:a9fe:a9fe::1]',
@@ -68,6 +73,9 @@ describe('only where the network is any', () => {
     '[::ffff:127.0.0.1]',
     '[::127.0.0.1]',
     '[64:ff9b::7f00:1]',
+    '[64:ff9b:1:7f09:0009:0901:101:101]',
+    '[64:ff9b:1:127f:0009:0909:101:101]',
+    '[64:ff9b:1:1234:007f:0909:0901:101]',
     '[2002:7f00:1::]',
     '10.0.0.1',
     '172.16.5.4',

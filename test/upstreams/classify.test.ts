@@ -66,6 +66,18 @@ describe('the one table', () => {
     expect(classify('write', NONE, answer(422, { body: 'cut' })).outcome).toBe('failed');
   });
 
+  test('a read whose body was cut is failed, whatever its status is declared to mean; a write is what it says', () => {
+    const map: OutcomeMap = { ...NONE, committed: [200, 404], unknown: [500] };
+    for (const status of [200, 404, 500]) {
+      expect(classify('read', map, answer(status, { body: 'cut' })).outcome, String(status)).toBe('failed');
+    }
+    expect(classify('read', map, answer(404)).outcome).toBe('committed');
+    expect(classify('write', map, answer(404, { body: 'cut' }))).toMatchObject({
+      outcome: 'committed',
+      truncated: true,
+    });
+  });
+
   test('a body that decides and cannot be read: the status alone does not', () => {
     const fails: OutcomeMap = { ...NONE, body: [{ path: 'ok', equals: false, outcome: 'failed' }] };
     const happens: OutcomeMap = { ...NONE, body: [{ path: 'code', equals: 'duplicate', outcome: 'committed' }] };

@@ -1,0 +1,45 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { readFiles } from '../../src/gateway/in-force.ts';
+import { evaluatePolicies } from '../../src/policy/evaluate.ts';
+import { call } from '../policy/fixtures.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-in-force-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const config = join(folder, 'gateway.yaml');
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: s
+owner: team-test
+rules:
+  - { id: r, effect: allow, match: { tools: [payments.refund] }, obligations: [ { reserve: { pool: slots, units: 1 } } ] }
+`;
+
+async function unitsInForce(units: number): Promise<readonly unknown[]> {
+  writeFileSync(
+    config,
+    `
+store: { kind: embedded, path: "${folder}/data" }
+policies: { paths: ["${folder}/policy.yaml"] }
+upstreams: [ { id: payments, url: "http://127.0.0.1:1" } ]
+tools: [ { name: payments.refund, title: Refund, upstream: payments, kind: write, request: { method: POST, path: /v1/refunds } } ]
+pools: [ { id: slots, units: ${units} } ]
+`,
+  );
+  const { policies, pools } = await readFiles(config, {});
+  const verdict = evaluatePolicies(policies, call());
+  const capacities = (verdict.kind === 'permit' ? verdict.obligations : []).map((it) =>
+    it.kind === 'reserve' ? it.capacity : null,
+  );
+  return [pools.get('slots'), capacities];
+}
+
+it('a pool made smaller in the configuration is smaller for the rules as well, though no policy file changed', async () => {
+  writeFileSync(join(folder, 'policy.yaml'), POLICY);
+  expect(await unitsInForce(4)).toEqual([4, [4]]);
+  expect(await unitsInForce(2)).toEqual([2, [2]]);
+});
