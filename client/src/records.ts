@@ -161,6 +161,31 @@ export interface Approval {
   readonly [more: string]: Json;
 }
 
+/** What became of the call by a vote. */
+export interface Became {
+  readonly what: 'waiting' | 'rejected' | 'dispatched' | 'stopped' | 'asked_anew' | 'ended';
+  /** For people. */
+  readonly message: string;
+  /** `dispatched`, `stopped`: the decision that the call got. */
+  readonly decision?: Decision;
+  readonly code?: string;
+  readonly rule?: string;
+  readonly effectId?: string;
+  readonly receiptId?: string;
+  /** `asked_anew`: the request that people are asked by now. */
+  readonly approvalId?: string;
+}
+
+/** The answer to a vote: the request as it is now, and what became of the call. */
+export interface Voted {
+  readonly id: string;
+  readonly status: Approval['status'];
+  readonly effect: { readonly effectId: string; readonly state: EffectState; readonly decision: Decision };
+  /** The same person had approved before: this vote changed nothing. */
+  readonly votedAlready: boolean;
+  readonly became: Became;
+}
+
 /** An exclusive right of an agent on a target, for a time. */
 export interface Claim {
   readonly id: string;
@@ -194,32 +219,4 @@ export interface Pause {
   readonly reason: string;
   readonly createdAt: string;
   readonly until: string | null;
-}
-
-/** Which keys are listed: those that fit all that is named. */
-export interface KeyFilter {
-  readonly kind?: ApiKey['kind'];
-  readonly workspace?: string;
-  readonly agentId?: string;
-  readonly userId?: string;
-}
-
-/** An API key without its secret. */
-export interface ApiKey {
-  readonly id: string;
-  readonly name: string;
-  readonly kind: 'account' | 'agent' | 'administrative' | 'profile';
-  readonly profile: string | null;
-  readonly workspace: string | null;
-  readonly agentId: string | null;
-  readonly userId: string | null;
-  readonly scopes: readonly string[];
-  readonly allowedTools: readonly string[] | null;
-  readonly readOnly: boolean;
-  readonly madeBy: string | null;
-  readonly createdAt: string;
-  readonly expiresAt: string | null;
-  readonly lastUsedAt: string | null;
-  readonly revokedAt: string | null;
-  readonly replacedBy: string | null;
 }

@@ -1,7 +1,6 @@
 import { SvcError } from './error.ts';
 import type { Json, JsonObject } from './json.ts';
 import type {
-  ApiKey,
   Approval,
   CallInput,
   CallOptions,
@@ -9,7 +8,6 @@ import type {
   EffectFilter,
   EffectPage,
   EffectWithLedger,
-  KeyFilter,
   Pause,
   PauseScope,
   Preview,
@@ -20,6 +18,7 @@ import type {
   Stage,
   StateVerdict,
   StateVerification,
+  Voted,
 } from './records.ts';
 import type { Budget, CallResult, Receipt } from './result.ts';
 import { type Connection, exchange, type Fetch, pause } from './transport.ts';
@@ -135,9 +134,9 @@ export class Svc {
       filter: { readonly status?: Approval['status'] } = {},
     ): Promise<{ readonly approvals: readonly Approval[] }> => this.#get('/approvals', filter),
     get: (id: string): Promise<Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
-    approve: (id: string, input: { readonly comment?: string } = {}): Promise<JsonObject> =>
+    approve: (id: string, input: { readonly comment?: string } = {}): Promise<Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
-    reject: (id: string, input: { readonly comment?: string } = {}): Promise<JsonObject> =>
+    reject: (id: string, input: { readonly comment?: string } = {}): Promise<Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/reject`, snake(input), false),
   };
 
@@ -170,19 +169,6 @@ export class Svc {
     lift: (id: string): Promise<void> => this.#delete(`/pauses/${encodeURIComponent(id)}`),
   };
 
-  /** Keys of agents, users and administrators. Needs an administrative key. */
-  readonly keys = {
-    list: (filter: KeyFilter = {}): Promise<{ readonly keys: readonly ApiKey[] }> =>
-      this.#installation('GET', `/keys${search(snake(filter) as Query)}`),
-    revoke: (id: string): Promise<ApiKey> => this.#installation('DELETE', `/keys/${encodeURIComponent(id)}`),
-    /** The answer holds the successor's `key`, this once; `overlap` is how long the old one stays valid, s. */
-    rotate: (
-      id: string,
-      input: { readonly overlap?: number } = {},
-    ): Promise<ApiKey & { readonly key: string; readonly replaces: string }> =>
-      this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
-  };
-
   readonly budgets = {
     list: (): Promise<{ readonly budgets: readonly Budget[] }> => this.#get('/budgets'),
   };
@@ -206,7 +192,10 @@ export class Svc {
   }
 
   async #get<T>(path: string, query: Query = {}): Promise<T> {
-    return camel(await this.#ask({ method: 'GET', path: path + search(query), repeatable: true })) as T;
+    const search = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
+    const suffix = search.size > 0 ? `?${search.toString()}` : '';
+    return camel(await this.#ask({ method: 'GET', path: path + suffix, repeatable: true })) as T;
   }
 
   async #post<T>(path: string, body: JsonObject, repeatable: boolean): Promise<T> {
@@ -221,21 +210,9 @@ export class Svc {
     return exchange(this.#to, { ...request, path: this.#base + request.path });
   }
 
-  /** What belongs to no workspace. */
-  async #installation<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: JsonObject): Promise<T> {
-    const request = { method, path: `/v1/beta${path}`, repeatable: method === 'GET', ...(body && { body }) };
-    return camel(await exchange(this.#to, request)) as T;
-  }
-
   #root(path: string, body: JsonObject): Promise<Json> {
     return exchange(this.#to, { method: 'POST', path, body, repeatable: true });
   }
-}
-
-function search(query: Query): string {
-  const named = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== undefined) named.set(name, String(value));
-  return named.size > 0 ? `?${named.toString()}` : '';
 }
 
 function actionToWire(input: CallInput): JsonObject {

@@ -1,13 +1,10 @@
 import { Type } from 'typebox';
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { JsonObject } from '../effects/json.ts';
-import { approvalToWire } from '../effects/render.ts';
 import type { ApiApp } from './app.ts';
+import { requestToWire, voteToWire } from './approval-wire.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import { decisionOf } from '../effects/effect-decision.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse } from './problem.ts';
-import { AnyObject, InWorkspace, NoQuery, WithId, answers, optionalTimeToWire, timeToWire } from './schema.ts';
+import { AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
@@ -44,7 +41,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
       return {
         approvals: approvals
           .filter(({ requester }) => mayBeSeen(caller, requester.agentId))
-          .map((approval) => recordToWire(approval, ports.settings().publicUrl)),
+          .map((approval) => requestToWire(approval, ports.settings().publicUrl)),
       };
     },
   );
@@ -66,7 +63,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
       const approval = await store.approval(request.params.ws, request.params.id);
       if (approval === null || !mayBeSeen(callerOf(request), approval.requester.agentId))
         throw refuse('not_found', 'There is no such request for approval here.');
-      return recordToWire(approval, ports.settings().publicUrl);
+      return requestToWire(approval, ports.settings().publicUrl);
     },
   );
 
@@ -84,7 +81,9 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
           params: WithId,
           querystring: NoQuery,
           body: VoteBody,
-          response: answers({ 200: Record }),
+          response: answers({
+            200: AnyObject('The request as it is now, the `effect`, and what `became` of the call by this vote.'),
+          }),
         },
       },
       async (request) => {
@@ -93,36 +92,8 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         const { comment = null } = request.body;
         const result = await ports.decideApproval({ principal, workspace: ws, approvalId: id, verdict, comment });
         if (result.kind === 'problem') throw new Refused(result.problem, {});
-        const { approval, effect } = result;
-        return {
-          ...recordToWire(approval, ports.settings().publicUrl),
-          ...(effect === null
-            ? {}
-            : { effect: { effect_id: effect.id, state: effect.life.state, decision: decisionOf(effect) } }),
-        };
+        return voteToWire(result, ports.settings().publicUrl);
       },
     );
   }
-}
-
-function recordToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
-  const { requester } = approval;
-  return {
-    ...approvalToWire(approval, publicUrl),
-    workspace: approval.workspace,
-    effect_id: approval.effectId,
-    tool: approval.tool,
-    target: approval.target,
-    summary: approval.requirements[0]?.summary ?? null,
-    requested_by: { agent_id: requester.agentId, user: requester.user, key_id: requester.keyId },
-    requirements: approval.requirements.map(({ rule, approvers, quorum, summary }) => ({
-      rule,
-      approvers: { roles: approvers.roles, users: approvers.users },
-      quorum,
-      summary,
-    })),
-    votes: approval.votes.map(({ user, verdict, at, comment }) => ({ user, verdict, at: timeToWire(at), comment })),
-    created_at: timeToWire(approval.createdAt),
-    decided_at: optionalTimeToWire(approval.decidedAt),
-  };
 }

@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Approval, Json } from '@svc-gateway/client';
+import { printable } from '../diagnostics/render.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { json, type Terminal, styled, table, wire } from './terminal.ts';
 
@@ -46,8 +47,9 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       .action(async (id: string, options: DecideOptions) => {
         const svc = await connect(options);
         const answer = await svc.approvals[verb](id, options.comment === undefined ? {} : { comment: options.comment });
-        const done = verb === 'approve' ? 'Approved' : 'Rejected';
-        terminal.out(options.json ? json(wire(answer)) : `${done}: ${id}${outcome(answer)}`);
+        if (options.json) return terminal.out(json(wire(answer)));
+        const { became, effect } = answer;
+        terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
       });
   }
 }
@@ -63,6 +65,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
     ['made', approval.createdAt],
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
+    ...stoppedLine(approval),
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
   const { requirements, votes } = approval;
@@ -88,11 +91,10 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   );
 }
 
-/** What came of a vote, where it decided. */
-function outcome(answer: Json): string {
-  const effect = member(answer, 'effect');
-  const id = words(member(effect, 'effectId'));
-  return id === '' ? '.' : `. The effect ${id} is ${words(member(effect, 'state'))}.`;
+/** What keeps a granted call from being sent, or why it was given up. */
+function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
+  const message = words(member(approval['stopped'], 'message'));
+  return message === '' ? [] : [['stopped', message]];
 }
 
 function mentioned(of: Json | undefined, names: readonly string[]): string {

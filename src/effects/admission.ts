@@ -3,12 +3,13 @@ import { isQuorate } from './approval.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import type { EffectRecord, Lease, Tombstone } from './effect.ts';
 import type { Json } from './json.ts';
-import type { LedgerActor, LedgerDraft } from './ledger.ts';
-import { advance, begin, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
+import type { LedgerDraft } from './ledger.ts';
+import { advance, begin, EXPIRED_GRANTED, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
-import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
+import { agentOf, conflict, denial, deniedData, event, freshEffect, refusedAs, type Terms } from './refusing.ts';
+import type { EffectWrite, Plan, StepView } from './plan.ts';
 import { holdsToWire } from './release.ts';
-import type { Admission, AdmitRequest } from './store.ts';
+import type { Admission, AdmitRequest, Refusal } from './store.ts';
 import { loseLeaseStep } from './sweep.ts';
 import type { Obligation, Permit } from './verdict.ts';
 import { expireApprovalStep } from './voting.ts';
@@ -30,6 +31,8 @@ export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission
     return denial(view, request, verdict.decision, verdict.reason);
   }
   const binding = view.binding(request.workspace, request.idempotencyKey);
+  if (request.dispatches !== null)
+    return dispatchGranted(view, request, request.dispatches, binding?.kind === 'effect' ? binding.effect : null);
   if (binding === null) return evaluateFresh(view, request, null, EMPTY);
   const bound = binding.kind === 'effect' ? binding.effect : binding.tombstone;
   if (bound.fingerprint !== request.fingerprint) return conflict(view, request, binding);
@@ -202,6 +205,62 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
   return evaluatePermit(view, request, verdict, effect, sameQuestion ? approval : null, EMPTY);
 }
 
+/**
+ * The gateway sends a call that was granted. Only what waits on this very request is sent; of anything else, and of what
+ * goes on waiting for the reason that is on record, nothing is written: it is asked again and again.
+ */
+function dispatchGranted(
+  view: StepView,
+  request: AdmitRequest,
+  approvalId: string,
+  effect: EffectRecord | null,
+): Plan<Admission> {
+  const approval = view.approval(request.workspace, approvalId);
+  if (effect === null || approval === null || approval.effectId !== effect.id)
+    return { reply: refusedAs(request.effectId, 'denied_policy', OVER, 0) };
+  const { life } = effect;
+  if (life.state !== 'pending_approval')
+    return { reply: { kind: 'existing', effect, safeToRetry: false, retryAfterMs: null } };
+  if (approval.status !== 'granted' || life.approvalId !== approvalId) {
+    const present = view.approval(request.workspace, life.approvalId);
+    return { reply: { kind: 'pending', effect, approval: present ?? approval, created: false } };
+  }
+  if (view.now >= approval.expiresAt)
+    return {
+      ...expireApprovalStep(view, effect, approval),
+      reply: refusedAs(effect.id, 'denied_policy', OVER, effect.attempt),
+    };
+  const plan = waiting(view, request, effect, approvalId);
+  return plan.reply.kind === 'refused' && plan.reply.decision !== 'idempotency_conflict'
+    ? stop(view, request, approval, plan.reply, plan.reply.decision)
+    : plan;
+}
+
+const OVER: Reason = { code: 'approval_expired', message: EXPIRED_GRANTED };
+
+/** What stops a granted call is said when it is new. */
+function stop(
+  view: StepView,
+  request: AdmitRequest,
+  approval: ApprovalRecord,
+  reply: Refusal,
+  decision: DeniedDecision,
+): Plan<Admission> {
+  const { reason } = reply;
+  const before = approval.stopped?.reason;
+  if (before?.code === reason.code && before.rule === reason.rule) return { reply };
+  return {
+    reply,
+    approvals: [{ ...approval, stopped: { at: view.now, decision, reason } }],
+    events: [
+      event('effect.denied', reply.effectId, agentOf(request), {
+        ...deniedData(request, decision, reason),
+        approval_id: approval.id,
+      }),
+    ],
+  };
+}
+
 /** Policy or pauses moved on, or a calendar window did: what was evaluated is not what is in force. */
 function staleness(view: StepView, request: AdmitRequest): Plan<Admission> | null {
   const versions = view.versions(request.workspace);
@@ -333,7 +392,7 @@ function dispatch(
     if (step.kind === 'refused') return denial(view, request, 'denied_policy', EXHAUSTED, earlier);
     effect = step.effect;
   }
-  const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used' };
+  const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used', stopped: null };
   // Policy asks nobody any more: what was asked before is open no longer.
   const moot =
     used === null && earlier?.life.state === 'pending_approval'
@@ -385,34 +444,6 @@ function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
   };
 }
 
-/** What an admission grants. */
-type Terms = Pick<EffectRecord, 'holds' | 'holdState' | 'claims' | 'uses' | 'trace'>;
-
-function freshEffect(view: StepView, request: AdmitRequest, terms: Terms | null = null): FreshEffect {
-  return {
-    id: request.effectId,
-    workspace: request.workspace,
-    idempotencyKey: request.idempotencyKey,
-    fingerprint: request.fingerprint,
-    action: request.action,
-    actor: request.actor,
-    createdAt: view.now,
-    attempt: 0,
-    generation: 1,
-    firstDispatchAt: null,
-    mayHaveHappened: false,
-    closed: false,
-    holds: terms?.holds ?? [],
-    holdState: terms?.holdState ?? 'none',
-    claims: terms?.claims ?? [],
-    uses: terms?.uses ?? [],
-    trace: terms?.trace ?? request.verdict.trace,
-    stages: request.stages,
-    metadata: request.metadata,
-    sealed: request.sealed,
-  };
-}
-
 function askForApproval(
   view: StepView,
   request: AdmitRequest,
@@ -454,6 +485,7 @@ function askForApproval(
     createdAt: view.now,
     expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
     decidedAt: null,
+    stopped: null,
   };
   const holds = met === null ? base.holds : met.holds;
   const fresh: FreshEffect = {
@@ -494,85 +526,4 @@ function askForApproval(
     rates: met?.rates ?? [],
     events,
   };
-}
-
-function conflict(view: StepView, request: AdmitRequest, binding: Binding): Plan<Admission> {
-  const owner = binding.kind === 'effect' ? binding.effect.actor.agentId : binding.tombstone.agentId;
-  const reason: Reason = {
-    code: 'key_reused',
-    message:
-      'This idempotency key belongs to another action. Use a new key for a new action; send the first action unchanged to repeat it.',
-  };
-  return {
-    reply: {
-      kind: 'refused',
-      effectId: request.effectId,
-      decision: 'idempotency_conflict',
-      reason,
-      attempt: 0,
-      budgets: [],
-      retryAfterMs: null,
-      foreign: owner !== request.actor.agentId,
-    },
-    effects: [
-      {
-        record: {
-          ...freshEffect(view, request),
-          life: { state: 'denied', at: view.now, decision: 'idempotency_conflict', reason, mismatches: [] },
-        },
-        binding: 'keep',
-      },
-    ],
-    events: [event('effect.conflict', request.effectId, agentOf(request), { tool: request.action.tool })],
-    throttle: `${request.workspace}\n${request.idempotencyKey}\nconflict`,
-  };
-}
-
-/** A refusal is an event, and an effect of its own; it binds no key and leaves an earlier effect as it is. */
-function denial(
-  view: StepView,
-  request: AdmitRequest,
-  decision: DeniedDecision,
-  reason: Reason,
-  earlier: EffectRecord | null = null,
-  retryAfterMs: number | null = null,
-): Plan<Admission> {
-  const id = earlier?.id ?? request.effectId;
-  const reply: Admission = {
-    kind: 'refused',
-    effectId: id,
-    decision,
-    reason,
-    attempt: earlier?.attempt ?? 0,
-    budgets: [],
-    retryAfterMs,
-    foreign: false,
-  };
-  const denied = event('effect.denied', id, agentOf(request), {
-    decision,
-    code: reason.code,
-    tool: request.action.tool,
-    ...(reason.rule === undefined ? {} : { rule: reason.rule }),
-    policy_version: request.verdict.trace.policyVersion,
-  });
-  const throttle = `${request.workspace}\n${request.idempotencyKey}\n${reason.code}`;
-  if (earlier !== null) return { reply, events: [denied], throttle };
-  const record: EffectRecord = {
-    ...freshEffect(view, request),
-    life: { state: 'denied', at: view.now, decision, reason, mismatches: [] },
-  };
-  return { reply, effects: [{ record, binding: 'keep' }], events: [denied], throttle };
-}
-
-function event(
-  kind: LedgerDraft['kind'],
-  effectId: string,
-  actor: LedgerActor,
-  data: Readonly<Record<string, Json>>,
-): LedgerDraft {
-  return { kind, effectId, actor, data };
-}
-
-function agentOf(request: AdmitRequest): LedgerActor {
-  return { type: 'agent', id: request.actor.agentId };
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from './canonical-json.ts';
 import type { CheckedCall, DeniedCall } from './check-call.ts';
 import type { EffectActor, Stage } from './effect.ts';
@@ -7,7 +7,8 @@ import type { EffectPorts, SealedParams } from './ports.ts';
 import type { Principal } from './principal.ts';
 import type { RunRequest } from './run-request.ts';
 import type { AdmitRequest } from './store.ts';
-import type { Obligation, Verdict } from './verdict.ts';
+import type { Tool } from './tool.ts';
+import type { Obligation, Permit, Verdict } from './verdict.ts';
 
 /** The parts of an admission that stay the same when policy or pauses have moved on and it is asked again. */
 export interface Proposal {
@@ -16,6 +17,8 @@ export interface Proposal {
   readonly nonce: string;
   readonly sealedParams: SealedParams;
   readonly sealed: string;
+  /** The granted request for approval whose call this is, where the gateway sends it by itself. */
+  readonly dispatches: string | null;
 }
 
 /** Ids, nonce and sealed params of what this request may become. */
@@ -23,17 +26,19 @@ export function propose(
   ports: EffectPorts,
   workspace: string,
   fingerprint: string,
-  call: Pick<RunRequest, 'params' | 'stateCheck' | 'claimId' | 'reservationId'>,
+  call: Pick<RunRequest, 'params' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>,
 ): Proposal {
   const effectId = ports.newId('eff');
-  const { params, stateCheck, claimId, reservationId } = call;
-  const sealedParams: SealedParams = { params, salts: ports.secrets.newSalts(), stateCheck, claimId, reservationId };
+  const { params, stateCheck, claimId, reservationId, requestIp } = call;
+  const salts = ports.secrets.newSalts();
+  const sealedParams: SealedParams = { params, salts, stateCheck, claimId, reservationId, requestIp };
   return {
     effectId,
     approvalId: ports.newId('apr'),
     nonce: ports.newNonce(),
     sealedParams,
     sealed: ports.secrets.seal(sealedParams, { workspace, effectId, fingerprint }),
+    dispatches: null,
   };
 }
 
@@ -67,7 +72,7 @@ export function admitRequest(
   const { call, tool, fingerprint } = checked;
   const { workspace } = call;
   // The params in the clear and their salts stay here: the store gets them sealed.
-  const { effectId, approvalId, nonce, sealed } = proposal;
+  const { effectId, approvalId, nonce, sealed, dispatches } = proposal;
   const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: actor.keyId };
   return {
     workspace,
@@ -89,8 +94,9 @@ export function admitRequest(
     verdict,
     approvalDigest:
       verdict.kind === 'permit' && verdict.approvals.length > 0
-        ? approvalDigest(checked, verdict.approvals, verdict.obligations)
+        ? approvalDigest(ports.secrets.fingerprintKey(workspace), checked, verdict)
         : '',
+    dispatches,
     pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
     times: {
@@ -130,6 +136,7 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
     actor: actorOf(request.principal, denied.agentId, null, request.via),
     verdict: denied.deny,
     approvalDigest: '',
+    dispatches: null,
     pausedBy: null,
     seen: { policy: denied.deny.trace.policyVersion, pauses: ports.pauses.version(workspace) },
     times: { dispatchWindowMs: 0, timeoutMs: 0, maxProcessingMs: 0, idempotentForMs: null },
@@ -141,25 +148,34 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
   };
 }
 
-/** What an approver's vote is bound to. Windows and snapshots are left out: time alone must not void a vote. */
-function approvalDigest(
-  checked: CheckedCall,
-  approvals: Extract<Verdict, { kind: 'permit' }>['approvals'],
-  obligations: readonly Obligation[],
+/**
+ * What an approver's vote is bound to: the action (the fingerprint covers agent, tool, target and params), the tool, the
+ * rules that ask with their conditions, and what the approver is shown of them. Windows and snapshots are left out: time
+ * alone must not void a vote. Under a key, because a summary can be guessed.
+ */
+export function approvalDigest(
+  key: KeyObject,
+  checked: Pick<CheckedCall, 'fingerprint'> & { readonly tool: Pick<Tool, 'digest'> },
+  { approvals, obligations }: Pick<Permit, 'approvals' | 'obligations'>,
 ): string {
   const asking = new Set(approvals.map((approval) => approval.rule));
   const bound: Json = {
     fingerprint: checked.fingerprint,
     tool: checked.tool.digest,
-    approvals: approvals.map(({ rule, approvers, quorum, hold }) => ({
+    approvals: approvals.map(({ rule, ruleDigest, approvers, quorum, expiresMs, summary, hold }) => ({
       rule,
+      ruleDigest,
       approvers: { roles: approvers.roles, users: approvers.users },
       quorum,
+      expiresMs,
+      summary,
       hold,
     })),
     obligations: obligations.filter((obligation) => asking.has(obligation.rule)).map(obligationTerms),
   };
-  return createHash('sha256').update(canonicalJson(bound)).digest('base64url');
+  return createHmac('sha256', key)
+    .update(`approval\n${canonicalJson(bound)}`)
+    .digest('base64url');
 }
 
 function obligationTerms(obligation: Obligation): Json {
@@ -168,6 +184,7 @@ function obligationTerms(obligation: Obligation): Json {
       return {
         kind: obligation.kind,
         budget: obligation.budget,
+        unit: obligation.unit,
         bucket: obligation.bucket,
         limit: obligation.limit,
         amount: obligation.amount,

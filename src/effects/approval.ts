@@ -1,3 +1,4 @@
+import type { DeniedDecision, Reason } from './decision.ts';
 import type { ApprovalRequirement } from './verdict.ts';
 
 /** One person's vote. `requirements` are the indices of the requirements that the voter's roles or name qualify for. */
@@ -10,12 +11,19 @@ export interface Vote {
   readonly requirements: readonly number[];
 }
 
+/** Why a call whose approval is granted was not sent when it was last tried. */
+export interface Stopped {
+  readonly at: number;
+  readonly decision: DeniedDecision;
+  readonly reason: Reason;
+}
+
 /** A request for approval. Bound to a digest over the action and the rules that ask. */
 export interface ApprovalRecord {
   readonly id: string;
   readonly workspace: string;
   readonly effectId: string;
-  /** SHA-256 over fingerprint, tool digest and the rules that ask for approval with their obligations. */
+  /** What a vote is for: the action, and the rules that ask with all that the approver is shown of them. */
   readonly digest: string;
   readonly tool: string;
   readonly target: string;
@@ -32,6 +40,8 @@ export interface ApprovalRecord {
   readonly createdAt: number;
   readonly expiresAt: number;
   readonly decidedAt: number | null;
+  /** What stops the call although it is granted: it is tried again until `expiresAt`. Also why it was given up. */
+  readonly stopped: Stopped | null;
 }
 
 /** Whether every requirement has its quorum of different people. */

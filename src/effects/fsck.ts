@@ -161,6 +161,8 @@ function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): Ef
     return data['outcome'] === 'happened' ? 'committed' : 'failed';
   // A further attempt that is refused leaves the effect as it is.
   if (kind === 'effect.denied' && (before === 'failed' || before === 'unknown' || before === 'committed')) return null;
+  // A call that waits for approval, or has it, goes on waiting.
+  if (kind === 'effect.denied' && before === 'pending_approval') return null;
   const usual = STATES[kind] ?? null;
   const said = data['recorded_as'];
   const isOutcome = kind.startsWith('execution.') && usual !== null;

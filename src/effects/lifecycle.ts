@@ -1,4 +1,5 @@
 import type { EffectRecord, Evidence, Fence, Lease, Life, SettledBy } from './effect.ts';
+import type { DeniedDecision, Reason } from './decision.ts';
 import type { SettleOutcome } from './store.ts';
 
 /**
@@ -11,8 +12,10 @@ export type LifeEvent =
   /** Permitted, held and leased: the next attempt. */
   | { readonly kind: 'admit'; readonly lease: Lease }
   | { readonly kind: 'reject'; readonly at: number; readonly until: number }
-  /** The request for approval expired. */
-  | { readonly kind: 'expire'; readonly at: number }
+  /** The request for approval expired; `granted`: people agreed, and the call could not be sent in time. */
+  | { readonly kind: 'expire'; readonly at: number; readonly granted: boolean }
+  /** People agreed, and the call cannot be made any more. */
+  | { readonly kind: 'give_up'; readonly at: number; readonly decision: DeniedDecision; readonly reason: Reason }
   /** The lease is over, or its owner is known to be dead (`ownerDead`). */
   | { readonly kind: 'lose'; readonly at: number; readonly ownerDead: boolean }
   | {
@@ -50,6 +53,12 @@ export type LifeRefusal =
 export type LifeStep =
   | { readonly kind: 'next'; readonly effect: EffectRecord }
   | { readonly kind: 'refused'; readonly why: LifeRefusal };
+
+/** Why a request for approval that is over came to nothing. */
+export const EXPIRED_UNDECIDED =
+  'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.';
+export const EXPIRED_GRANTED =
+  'It was approved, and could not be sent before the request for approval expired. The key is free: send the call again to ask anew.';
 
 /** At most this many attempts are made of one effect. */
 export const MAX_ATTEMPTS = 10;
@@ -114,11 +123,15 @@ export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
         decision: 'denied_policy',
         reason: {
           code: 'approval_expired',
-          message:
-            'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.',
+          message: event.granted ? EXPIRED_GRANTED : EXPIRED_UNDECIDED,
         },
         mismatches: [],
       });
+    case 'give_up': {
+      if (effect.life.state !== 'pending_approval') return refused('not_allowed');
+      const { at, decision, reason } = event;
+      return next(effect, { state: 'denied', at, decision, reason, mismatches: [] });
+    }
     case 'lose': {
       if (effect.life.state !== 'executing') return refused('not_allowed');
       const { lease } = effect.life;

@@ -58,6 +58,8 @@ export interface SealedParams {
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
   readonly reservationId: string | null;
+  /** Where the call came from: policy is asked again with it. Absent in seals of before. */
+  readonly requestIp?: string | null;
 }
 
 interface SealBinding {

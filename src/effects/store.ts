@@ -48,6 +48,11 @@ export interface AdmitRequest {
   readonly verdict: Verdict;
   /** Digest that a vote is bound to; see `ApprovalRecord.digest`. */
   readonly approvalDigest: string;
+  /**
+   * The granted request for approval whose call this sends, where the gateway sends it by itself: nothing else is
+   * admitted then, and what stops it is said once. `null` where a caller asks.
+   */
+  readonly dispatches: string | null;
   /** The pause that stops this call, by the gateway's view of pauses (`seen.pauses`). */
   readonly pausedBy: { readonly id: string; readonly reason: string; readonly until: number | null } | null;
   readonly seen: SeenVersions;
@@ -180,8 +185,8 @@ export interface VoteRequest {
   readonly verdict: 'approve' | 'reject';
   readonly user: string;
   readonly keyId: string;
-  /** When the key and the user were made; later than the request: refused. */
-  readonly keyCreatedAt: number;
+  /** Since when there have been both the key and the user; later than the request: refused. */
+  readonly voterSince: number;
   readonly comment: string | null;
   /** Requirements that the voter's roles or name qualify for. */
   readonly requirements: readonly number[];
@@ -191,10 +196,27 @@ export interface VoteRequest {
 export type VoteResult =
   /** `granted`: the quorum is complete; the caller dispatches through `admit`. */
   | { readonly kind: 'counted'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
+  /** The same person has approved before: one vote. */
+  | { readonly kind: 'voted_already'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   /** Key or user is younger than the request, or the voter asked for it. */
   | { readonly kind: 'own_request'; readonly approval: ApprovalRecord }
   | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }
+  | { readonly kind: 'absent' };
+
+/** Ends a granted request for approval whose call cannot be made any more. */
+export interface GiveUpRequest {
+  readonly workspace: string;
+  readonly approvalId: string;
+  readonly decision: DeniedDecision;
+  readonly reason: Reason;
+  readonly actor: LedgerActor;
+}
+
+export type GiveUpResult =
+  | { readonly kind: 'given_up'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
+  /** It is not granted, or not any more. */
+  | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   | { readonly kind: 'absent' };
 
 /** The definition of a budget that its rows depend on. */
@@ -286,6 +308,7 @@ export interface EffectStore {
   settle(request: SettleRequest): Promise<Settlement>;
   resolve(request: ResolveRequest): Promise<Resolution>;
   vote(request: VoteRequest): Promise<VoteResult>;
+  giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
   /** Declares what is over (leases, approvals, retention), at most `limit` of each. */
   sweep(limit: number): Promise<SweepReport>;
   /** Approvals that have their quorum and were not dispatched yet (a gateway died in between). */
@@ -381,6 +404,13 @@ export interface EffectStore {
    */
   bindSecret(marks: readonly [string, ...string[]]): Promise<boolean>;
 
+  /**
+   * Notes users that the configuration names, with the time when each was first named. Those that are noted first of all
+   * were there before anybody looked: since 0.
+   */
+  seeUsers(ids: readonly string[]): Promise<void>;
+  /** When a user was first named by a configuration in force, ms; `null` where none has been noted. */
+  userSince(id: string): Promise<number | null>;
   putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
   workspaces(): Promise<readonly string[]>;
   putAgent(agent: Agent, actor: LedgerActor): Promise<void>;

@@ -52,6 +52,8 @@ export type Obligation =
 /** Who has to agree before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
+  /** Digest of when the rule asks and whom: what it compares with included. */
+  readonly ruleDigest: string;
   readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
   readonly quorum: number;
   readonly expiresMs: number;

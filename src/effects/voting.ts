@@ -1,13 +1,15 @@
 import type { ApprovalRecord, Vote } from './approval.ts';
 import { isQuorate } from './approval.ts';
+import type { Code } from './codes.ts';
 import type { EffectRecord } from './effect.ts';
+import type { LedgerActor } from './ledger.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './release.ts';
-import type { VoteRequest, VoteResult } from './store.ts';
+import type { GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from './store.ts';
 
 /** A rejection refuses the same action under any key for this long, ms. */
-const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
+export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
 
 /** One person's vote on a request for approval. The last needed approval grants; one rejection rejects. */
 export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult> {
@@ -25,7 +27,7 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
   if (approval.status !== 'pending') return { reply: { kind: 'already_decided', approval } };
   const { requester } = approval;
   const tooClose = [requester.user, requester.agentOwner, requester.keyMadeBy].includes(request.user);
-  if (tooClose || request.keyId === requester.keyId || request.keyCreatedAt > approval.createdAt)
+  if (tooClose || request.keyId === requester.keyId || request.voterSince > approval.createdAt)
     return { reply: { kind: 'own_request', approval } };
   if (request.requirements.length === 0) return { reply: { kind: 'not_an_approver', approval } };
   const vote: Vote = {
@@ -49,7 +51,7 @@ function approve(
   vote: Vote,
 ): Plan<VoteResult> {
   if (approval.votes.some((earlier) => earlier.user === vote.user))
-    return { reply: { kind: 'counted', approval, effect } };
+    return { reply: { kind: 'voted_already', approval, effect } };
   const votes = [...approval.votes, vote];
   const granted = isQuorate(approval.requirements, votes);
   const next: ApprovalRecord = {
@@ -107,24 +109,44 @@ function reject(
   };
 }
 
-/** A request for approval that nobody decided: the effect is denied, its holds are void, its key is free. */
+/** A request for approval whose time is over: the effect is denied, its holds are void, its key is free. */
 export function expireApprovalStep(view: StepView, effect: EffectRecord, approval: ApprovalRecord): Plan<EffectRecord> {
   const expired: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now };
-  const step = advance(effect, { kind: 'expire', at: view.now });
+  const step = advance(effect, { kind: 'expire', at: view.now, granted: approval.status === 'granted' });
   if (step.kind === 'refused') return { reply: effect, approvals: [expired] };
-  const released = release(view, step.effect, 'void', null);
+  return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
+}
+
+/** A granted request whose call cannot be made any more ends like one whose time is over, and says why. */
+export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpResult> {
+  const { decision, reason, actor } = request;
+  const approval = view.approval(request.workspace, request.approvalId);
+  const effect = approval === null ? null : view.effect(request.workspace, approval.effectId);
+  if (approval === null || effect === null) return { reply: { kind: 'absent' } };
+  if (approval.status !== 'granted') return { reply: { kind: 'already_decided', approval } };
+  const step = advance(effect, { kind: 'give_up', at: view.now, decision, reason });
+  if (step.kind === 'refused') return { reply: { kind: 'already_decided', approval } };
+  const stopped = { at: view.now, decision, reason };
+  const over: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now, stopped };
+  const { reply, ...plan } = ended(view, step.effect, over, actor, reason.code);
+  return { ...plan, reply: { kind: 'given_up', approval: over, effect: reply } };
+}
+
+function ended(
+  view: StepView,
+  effect: EffectRecord,
+  approval: ApprovalRecord,
+  actor: LedgerActor,
+  code: Code,
+): Plan<EffectRecord> {
+  const released = release(view, effect, 'void', null);
   return {
     ...released.plan,
     reply: released.effect,
     effects: [{ record: released.effect, binding: 'release' }],
-    approvals: [expired],
+    approvals: [approval],
     events: [
-      {
-        kind: 'approval.expired',
-        effectId: effect.id,
-        actor: { type: 'gateway', id: 'sweeper' },
-        data: { approval_id: approval.id },
-      },
+      { kind: 'approval.expired', effectId: effect.id, actor, data: { approval_id: approval.id, code } },
       ...released.events,
     ],
   };

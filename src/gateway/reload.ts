@@ -53,6 +53,7 @@ export function createReloader(parts: {
       for (const name of unchangeable(before.configuration, next.configuration))
         logger.warn({ setting: name }, 'changes at the next start only');
       await activate(store, next);
+      await store.seeUsers(next.configuration.users.map(({ id }) => id));
       parts.adopt(next);
       isBehind = false;
       for (const warning of next.warnings) logger.warn({ warning }, 'configuration');

@@ -104,6 +104,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
       await bindToStore(store, secrets, configuration.secrets);
       await activate(store, inForce);
+      await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
       agreement.announce(inForce);
       await directory.refresh();
       // Nobody is there any more to whom a key that comes late could be shown.
@@ -314,11 +315,13 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
 function peopleOf(directory: Directory, store: EffectStore): People {
   return {
     rolesOf: (user) => directory.rolesOf(user),
+    // Of whom no configuration speaks, there is no more than the key.
+    since: async (user) => (directory.isUser(user) ? store.userSince(user) : 0),
     agent: (workspace, id) => directory.agent(workspace, id),
     async key(keyId) {
       const record = await store.key(keyId.slice('key_'.length));
-      // A key that was rotated or has expired since was good when it asked; one that was revoked may not act any more.
-      return record === null || keyState(record, store.now()) === 'revoked' ? null : { profile: record.profile };
+      // A key that could not ask now does not act any more either; while a rotation's overlap lasts, the old one can.
+      return record === null || keyState(record, store.now()) !== 'active' ? null : { profile: record.profile };
     },
   };
 }

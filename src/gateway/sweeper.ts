@@ -6,6 +6,10 @@ import type { SpillJournal } from '../stores/journal/spill.ts';
 /** Rows of each kind that one round declares. */
 const BATCH = 100;
 
+/** Granted calls that are looked at in a round, and rounds that one waits at most which is stopped again and again. */
+const MOST_GRANTED = 1000;
+const MOST_ROUNDS = 7;
+
 /** What the gateway does by itself, over and over. */
 export interface Sweeper {
   stop(): Promise<void>;
@@ -24,6 +28,8 @@ export function startSweeper(
 ): Sweeper {
   let stopped = false;
   let wake: () => void = () => undefined;
+  /** Granted calls that were stopped: rounds until they are tried again, and how many they waited last. */
+  const waits = new Map<string, { rounds: number; readonly waited: number }>();
 
   /** One part of a round: what goes wrong in it is told, and keeps no other part from its turn. */
   async function attempt(part: () => Promise<unknown>): Promise<void> {
@@ -42,13 +48,23 @@ export function startSweeper(
   }
 
   async function dispatchLeftBehind(): Promise<void> {
-    const granted = await ports.store.grantedApprovals(BATCH);
-    const dispatching = granted.map((approval) =>
+    const granted = await ports.store.grantedApprovals(MOST_GRANTED);
+    const ids = new Set(granted.map(({ id }) => id));
+    for (const id of waits.keys()) if (!ids.has(id)) waits.delete(id);
+    const due = granted.filter((approval) => {
+      // Whoever granted it dispatches it right away; what is older than that was left behind.
+      const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
+      return left && (waits.get(approval.id)?.rounds ?? 0) <= 0;
+    });
+    for (const wait of waits.values()) wait.rounds -= 1;
+    const dispatching = due.slice(0, BATCH).map((approval) =>
       attempt(async () => {
         const effect = await ports.store.effect(approval.workspace, approval.effectId);
-        // Whoever granted it dispatches it right away; what is older than that was left behind.
-        const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
-        if (left && effect?.life.state === 'pending_approval') await dispatchGranted(ports, people, approval, effect);
+        if (effect?.life.state !== 'pending_approval') return;
+        const became = await dispatchGranted(ports, people, approval, effect);
+        if (became.kind !== 'stopped') return;
+        const rounds = Math.min((waits.get(approval.id)?.waited ?? 0) * 2 + 1, MOST_ROUNDS);
+        waits.set(approval.id, { rounds, waited: rounds });
       }),
     );
     await Promise.all(dispatching);

@@ -16,6 +16,8 @@ export interface Directory {
   workspaces(): readonly string[];
   /** The fact `env` of a workspace; `prod` where nothing says otherwise. */
   envOf(workspace: string): string;
+  /** Whether the configuration names the user. */
+  isUser(user: string): boolean;
   rolesOf(user: string): readonly string[];
   /** Takes in what is in the store now. */
   refresh(): Promise<void>;
@@ -49,6 +51,7 @@ export function createDirectory(initial: DirectoryConfiguration, store: Registry
     workspaceExists: (id) => tables.envs.has(id),
     workspaces: () => [...tables.envs.keys()],
     envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
+    isUser: (user) => tables.roles.has(user),
     rolesOf: (user) => tables.roles.get(user) ?? [],
     async refresh() {
       const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);

@@ -222,7 +222,7 @@ export function compileApproval(
   source: ApprovalSource,
   path: DataPath,
   { report, surroundings }: SetContext,
-): CompiledApproval | null {
+): Omit<CompiledApproval, 'ruleDigest'> | null {
   const { roles = [], users = [] } = source.approvers;
   let sound = true;
   for (const [index, role] of roles.entries())

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
@@ -132,12 +133,25 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     rank: 0,
     unknownIs,
     ...bounds,
-    ...compiled,
+    conditions: compiled.conditions,
+    perTool: compiled.perTool,
+    perCall: compiled.perCall,
     reason,
     obligations: obligations.filter((obligation) => obligation !== null),
-    approval,
+    approval: approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds) },
     plainMatch: { rule: id, effect, unknown: [] },
   };
+}
+
+/** What an approval is bound to of the rule that asks: lists and named values by what they hold. */
+function digestOf(
+  { effect, approval }: RuleSource,
+  { conditions, tables }: Pick<CompiledExpression, 'conditions' | 'tables'>,
+  { from, until }: { readonly from: number; readonly until: number },
+): string {
+  const named = [...tables].map(([name, { by, of, otherwise }]) => [name, by.text, [...of], otherwise]);
+  const terms = [effect, conditions, named, String(from), String(until), approval];
+  return createHash('sha256').update(JSON.stringify(terms)).digest('base64url');
 }
 
 /** Fields that a rule of this effect cannot have, or has to have. */
@@ -226,6 +240,8 @@ interface CompiledExpression {
   readonly conditions: Extract<EngineCondition, { all: unknown }>;
   readonly perTool: Test;
   readonly perCall: Test;
+  /** Named values that the conditions compare with. */
+  readonly tables: Symbols['tables'];
 }
 
 /** Normal form for the rule's polarity, read by the engine's parser, split into what a tool fixes and the rest. */
@@ -245,6 +261,7 @@ function compileExpression(
     const [only] = perCall;
     return {
       conditions,
+      tables: symbols.tables,
       perTool: { kind: 'all', of: perTool, fixed: true },
       perCall: only !== undefined && perCall.length === 1 ? only : { kind: 'all', of: perCall, fixed: false },
     };

@@ -81,12 +81,12 @@ function unknownsOf(rule: CompiledRule, input: PolicyInput): readonly string[] {
 
 function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
   return rules
-    .filter((rule) => isShadow(rule) && REFUSING.has(rule.effect))
+    .filter((rule) => isShadow(rule) && (REFUSING.has(rule.effect) || rule.approval !== null))
     .slice(0, MAX_MATCHED)
     .map((rule) => rule.id);
 }
 
-/** Effects that keep a call from running at once. */
+/** Effects that keep a call from running at once; a rule of another effect does when it asks somebody. */
 const REFUSING: ReadonlySet<CompiledRule['effect']> = new Set(['pause', 'deny', 'require_approval']);
 
 /** The lattice. Rules come in the order of report, so that the first refusal is the one to name. */
@@ -156,6 +156,7 @@ function requirement(
 ): ApprovalRequirement {
   return {
     rule: rule.id,
+    ruleDigest: approval.ruleDigest,
     approvers: approval.approvers,
     quorum: approval.quorum,
     expiresMs: approval.expiresMs,

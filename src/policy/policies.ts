@@ -93,6 +93,8 @@ export type CompiledObligation =
     };
 
 export interface CompiledApproval {
+  /** Digest of the rule that asks: its conditions with all that they compare with, its bounds, and whom it asks. */
+  readonly ruleDigest: string;
   readonly approvers: ApprovalRequirement['approvers'];
   readonly quorum: number;
   readonly expiresMs: number;

@@ -11,7 +11,7 @@ import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
 import { createServer } from '../../src/api/server.ts';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
-import { decideApproval } from '../../src/effects/decide-approval.ts';
+import { decideApproval, type People } from '../../src/effects/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { previewEffect } from '../../src/effects/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/principal.ts';
@@ -21,7 +21,7 @@ import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize } from '../../src/identity/authorize.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
-import { createKeyRecord, successorOf } from '../../src/identity/key-record.ts';
+import { createKeyRecord, keyState, successorOf } from '../../src/identity/key-record.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
@@ -67,6 +67,8 @@ export type Keys = Readonly<
 export interface Rig {
   readonly app: ApiApp;
   readonly ports: ApiPorts;
+  readonly core: EffectPorts;
+  readonly people: People;
   readonly keys: Keys;
   readonly logs: () => string;
   readonly loseNextAnswer: () => void;
@@ -164,6 +166,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
   await store.activatePolicy(set.version, set.budgets);
   const directory = createDirectory(configuration, store);
   await directory.refresh();
+  await store.seeUsers(configuration.users.map(({ id }) => id));
   const catalog = createCatalog(configuration.tools);
   const upstreams = createUpstreams(configuration.upstreams, {
     responseBytes: 1_000_000,
@@ -193,10 +196,14 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     settings: () => ({ dispatchWindowMs: 2000, allowForce: false }),
     alert: () => undefined,
   };
-  const people = {
+  const people: People = {
     rolesOf: (user: string) => directory.rolesOf(user),
+    since: async (user: string) => (directory.isUser(user) ? store.userSince(user) : 0),
     agent: (workspace: string, id: string) => directory.agent(workspace, id),
-    key: async () => ({ profile: null }),
+    async key(keyId: string) {
+      const record = await store.key(keyId.slice('key_'.length));
+      return record === null || keyState(record, store.now()) !== 'active' ? null : { profile: record.profile };
+    },
   };
   const profiles = allProfiles(configuration.auth.profiles);
   const keyContext = () => ({
@@ -307,6 +314,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
   return {
     app,
     ports,
+    core,
+    people,
     keys,
     logs: () => written,
     loseNextAnswer: () => upstream.loseNextAnswer(),

@@ -61,7 +61,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       const { approval } = await pending({ verdict });
       await at.store.vote(voteRequest(approval.id, { user: 'maria' }));
       expect(await at.store.vote(voteRequest(approval.id, { user: 'maria', keyId: 'key_other' }))).toMatchObject({
-        kind: 'counted',
+        kind: 'voted_already',
         approval: { status: 'pending' },
       });
       expect(await at.store.vote(voteRequest(approval.id, { user: 'omar' }))).toMatchObject({
@@ -103,7 +103,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         { user: approval.requester.agentOwner ?? '' },
         { user: approval.requester.keyMadeBy ?? '' },
         { keyId: approval.requester.keyId },
-        { keyCreatedAt: approval.createdAt + 1 },
+        { voterSince: approval.createdAt + 1 },
       ]) {
         expect(await at.store.vote(voteRequest(approval.id, vote))).toMatchObject({ kind: 'own_request' });
       }

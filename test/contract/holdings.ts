@@ -16,7 +16,12 @@ import {
   WORKSPACE,
 } from './requests.ts';
 
-const CLAIM: Obligation = { kind: 'claim', rule: 'crm/one-at-a-time', target: 'customer:7', hold: 'call' };
+const CLAIM: Extract<Obligation, { kind: 'claim' }> = {
+  kind: 'claim',
+  rule: 'crm/one-at-a-time',
+  target: 'customer:7',
+  hold: 'call',
+};
 const OTHER = { agentId: 'other-bot' };
 
 export function describeHoldings(open: OpenStore, capabilities: Capabilities): void {
@@ -81,6 +86,20 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
         decision: 'denied_claim',
       });
       expect(await at.store.admit(admitRequest({ action }))).toMatchObject({ kind: 'dispatch' });
+    });
+
+    it('asks for a claim that is held already, where the rule says so: the call takes none by itself', async () => {
+      const verdict = permit([{ ...CLAIM, hold: 'existing' }]);
+      const without = await at.store.admit(admitRequest({ verdict }));
+      expect(without).toMatchObject({ decision: 'denied_claim', reason: { code: 'claim_required' } });
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      // One that lives by another call alone is no claim that is held.
+      const beside = await at.store.admit(admitRequest({ verdict }));
+      expect(beside).toMatchObject({ reason: { code: 'claim_required' } });
+      await at.store.settle(settleRequest(effect, committed()));
+      await at.store.takeClaim(claimRequest('customer:7'));
+      await dispatched(at.store, { verdict });
     });
 
     it('holds a target for a call from admission to settlement', async () => {

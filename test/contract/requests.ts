@@ -73,6 +73,7 @@ export function rateOf(limit: number, windowMs: number): Obligation {
 export function approvalBy(more: Partial<ApprovalRequirement> = {}): ApprovalRequirement {
   return {
     rule: 'payments/large',
+    ruleDigest: 'sha256:rule',
     approvers: { roles: ['finance-lead'], users: [] },
     quorum: 1,
     expiresMs: 3_600_000,
@@ -98,6 +99,7 @@ export function admitRequest(overrides: AdmitOverrides = {}): AdmitRequest {
     fingerprint: `fp:${key}`,
     verdict: permit(),
     approvalDigest: `digest:${key}`,
+    dispatches: null,
     pausedBy: null,
     seen: { policy: '', pauses: 0 },
     owner: 'boot_1',
@@ -227,7 +229,7 @@ export function voteRequest(approvalId: string, overrides: Partial<VoteRequest> 
     verdict: 'approve',
     user: 'maria',
     keyId: 'key_acct00000001',
-    keyCreatedAt: 0,
+    voterSince: 0,
     comment: null,
     requirements: [0],
     actor: PERSON,

@@ -79,6 +79,15 @@ function resolve(n: number, outcome: 'happened' | 'not_happened', at: number, fo
   };
 }
 
+function giveUp(at: number): LifeEvent {
+  return {
+    kind: 'give_up',
+    at,
+    decision: 'denied_permission',
+    reason: { code: 'key_ended', message: 'The key was revoked.' },
+  };
+}
+
 function play(...events: LifeEvent[]): EffectRecord {
   return events.reduce<EffectRecord>(
     (effect, event) => {
@@ -154,7 +163,10 @@ describe('the state table', () => {
       'next:pending_approval',
     ],
     ['pending_approval → rejected', pending, { kind: 'reject', at: 1, until: 2 }, 'next:rejected'],
-    ['pending_approval → denied by expiry', pending, { kind: 'expire', at: 1 }, 'next:denied'],
+    ['pending_approval → denied by expiry', pending, { kind: 'expire', at: 1, granted: false }, 'next:denied'],
+    ['pending_approval → denied where it cannot be sent any more', pending, giveUp(1), 'next:denied'],
+    ['executing: nothing is given up', executing, giveUp(1), 'not_allowed'],
+    ['committed: nothing is given up', committed, giveUp(1), 'not_allowed'],
     ['pending_approval: an attempt has to be the next one', pending, { kind: 'admit', lease: lease(2) }, 'not_allowed'],
   ] as const)('%s', (_name, effect, event, expected) => {
     expect(why(effect, event)).toBe(expected);
@@ -208,7 +220,8 @@ describe('any sequence of events', () => {
     fc.tuple(time, fc.boolean()).map(([at, ownerDead]): LifeEvent => ({ kind: 'lose', at, ownerDead })),
     fc.constant<LifeEvent>({ kind: 'ask', approvalId: 'apr_9' }),
     time.map((at): LifeEvent => ({ kind: 'reject', at, until: at + 1 })),
-    time.map((at): LifeEvent => ({ kind: 'expire', at })),
+    fc.tuple(time, fc.boolean()).map(([at, granted]): LifeEvent => ({ kind: 'expire', at, granted })),
+    time.map(giveUp),
   );
 
   it('never leaves committed, never exceeds the attempts, never calls an open unknown a failure', () => {

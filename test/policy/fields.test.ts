@@ -275,6 +275,18 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
     );
     expect(judgeParams(set, { x: 9 })).toMatchObject({ kind: 'permit', trace: { shadow: ['s/p', 's/d'] } });
     expect(judgeParams(set, { x: 5 }).trace.shadow).toEqual([]);
+    const asks = 'approval: { approvers: { roles: [finance-lead] } }';
+    const asking = rules(
+      '{ id: a, effect: allow }',
+      `{ id: r, mode: shadow, effect: require_approval, ${asks} }`,
+      `{ id: c, mode: shadow, effect: constrain, ${asks} }`,
+      '{ id: f, mode: shadow, effect: constrain, obligations: [ { rate_limit: { by: [], limit: 5, per: minute } } ] }',
+    );
+    expect(judgeParams(asking, { x: 5 })).toMatchObject({
+      kind: 'permit',
+      approvals: [],
+      trace: { shadow: ['s/r', 's/c'] },
+    });
     expect(outcome(judge(rules('{ id: a, mode: shadow, effect: allow }')))).toBe('denied_policy');
     expect(judge(rules('{ id: a, mode: shadow, effect: allow }')).trace).toMatchObject({ matched: [], shadow: [] });
   });

@@ -132,6 +132,7 @@ describe('a receipt', () => {
       createdAt: 0,
       expiresAt: 1,
       decidedAt: 1,
+      stopped: null,
     };
     const view = receiptView(signer.issue(receiptInput({ approval })).jws);
     const params = commit(SALTS['params']!, PARAMS);
@@ -210,6 +211,7 @@ describe('the signed text', () => {
               createdAt: 0,
               expiresAt: 1,
               decidedAt: 1,
+              stopped: null,
             },
             effect: {
               ...base.effect,

@@ -12,7 +12,7 @@ import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
 import type { AdmitRequest, EffectStore, SettleOutcome } from '../../src/effects/store.ts';
 import { loseLeaseStep } from '../../src/effects/sweep.ts';
 import type { Obligation, Verdict } from '../../src/effects/verdict.ts';
-import { expireApprovalStep, voteStep } from '../../src/effects/voting.ts';
+import { expireApprovalStep, giveUpStep, voteStep } from '../../src/effects/voting.ts';
 import { applyPlan, type MapState, viewOf } from '../contract/map-view.ts';
 import { admitRequest, approvalBy, newId, permit } from '../contract/requests.ts';
 
@@ -41,6 +41,8 @@ const ACTOR = { type: 'user', id: 'maria' } as const;
 export interface Seen {
   readonly attempts: { readonly effectId: string; readonly fence: Fence }[];
   readonly approvals: string[];
+  /** Requests that were granted, with the calls that they are about. */
+  readonly granted: { readonly approvalId: string; readonly key: string; readonly fingerprint: string }[];
   readonly claims: string[];
   readonly reservations: string[];
 }
@@ -286,7 +288,7 @@ function voting(random: Random, workspace: string, now: number, seen: Seen): Ran
     verdict: pick(random, ['approve', 'approve', 'approve', 'reject'] as const),
     user,
     keyId: random() < 0.9 ? `key_${user}` : 'key_agent0000001',
-    keyCreatedAt: random() < 0.9 ? 0 : now,
+    voterSince: random() < 0.9 ? 0 : now,
     comment: random() < 0.5 ? null : 'yes "indeed"',
     requirements: pick<readonly number[]>(random, [[0], [0, 1], [1], []]),
     actor: ACTOR,
@@ -346,7 +348,7 @@ export function sweepMap(state: MapState, now: number): null {
     if (plan !== null) applyPlan(state, plan, now);
   }
   const overdue = [...state.approvals.values()]
-    .filter(({ status, expiresAt }) => status === 'pending' && expiresAt <= now)
+    .filter(({ status, expiresAt }) => (status === 'pending' || status === 'granted') && expiresAt <= now)
     .sort((a, b) => a.expiresAt - b.expiresAt || (a.id < b.id ? -1 : 1));
   for (const approval of overdue) {
     const effect = state.effects.get(approval.effectId);
@@ -355,8 +357,16 @@ export function sweepMap(state: MapState, now: number): null {
   return null;
 }
 
+function givingUp(workspace: string, approvalId: string): RandomStep {
+  const reason = { code: 'key_ended', message: 'The key was revoked: “gone”.' } as const;
+  const request = { workspace, approvalId, decision: 'denied_permission', reason, actor: ACTOR } as const;
+  return { name: 'give up', onStore: (store) => store.giveUp(request), onMap: onMap(giveUpStep, request) };
+}
+
 /** The next step of a sequence. */
 export function randomStep(random: Random, workspace: string, now: number, seen: Seen): RandomStep {
+  const granted = seen.granted.at(-1);
+  if (granted !== undefined && random() < 0.08) return givingUp(workspace, granted.approvalId);
   const kind = random();
   if (kind < 0.35) return settling(random, workspace, now, seen) ?? holding(random, workspace, seen);
   if (kind < 0.45) return voting(random, workspace, now, seen) ?? holding(random, workspace, seen);
@@ -372,7 +382,17 @@ export function randomStep(random: Random, workspace: string, now: number, seen:
       onMap: sweepMap,
     };
   }
-  const request = randomAdmission(random, workspace, now, seen);
+  const asked = randomAdmission(random, workspace, now, seen);
+  // Mostly of the call that was granted last; at times of another key.
+  const request =
+    granted === undefined || random() > 0.4
+      ? asked
+      : {
+          ...asked,
+          dispatches: granted.approvalId,
+          ...(random() < 0.5 ? { verdict: permit([], [approvalBy()]), approvalDigest: 'd1' } : {}),
+          ...(random() < 0.9 ? { idempotencyKey: granted.key, fingerprint: granted.fingerprint } : {}),
+        };
   if (kind < 0.65) {
     return {
       name: 'preview',
@@ -380,5 +400,6 @@ export function randomStep(random: Random, workspace: string, now: number, seen:
       onMap: (state, at) => admitStep(storeLikeView(state, at), request).reply,
     };
   }
-  return { name: 'admit', onStore: (store) => store.admit(request), onMap: onMap(admitStep, request) };
+  const name = request.dispatches === null ? 'admit' : 'send granted';
+  return { name, onStore: (store) => store.admit(request), onMap: onMap(admitStep, request) };
 }

@@ -388,6 +388,7 @@ function admitRequest(key: string, scope: Scope, nonce: number): AdmitRequest {
       trace: { policyVersion: VERSIONS.policy, matched: [], shadow: [], observed: null },
     },
     approvalDigest: '',
+    dispatches: null,
     pausedBy: null,
     seen: VERSIONS,
     times: {

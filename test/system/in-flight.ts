@@ -109,6 +109,7 @@ async function admit(store: EffectStore, like: EffectRecord, key: string, id: st
     actor,
     verdict: { kind: 'permit', mode: 'enforce', obligations, approvals: [], trace },
     approvalDigest: '',
+    dispatches: null,
     pausedBy: null,
     seen: { policy: trace.policyVersion, pauses: 0 },
     times: { dispatchWindowMs: 2000, timeoutMs: 120_000, maxProcessingMs: 60_000, idempotentForMs: null },

@@ -37,7 +37,7 @@ describe('Redis decides what the pure steps decide', () => {
       const random = randomOf(seed);
       const state: MapState = emptyState({ policy: '', pauses: 0 });
       state.maxFreezeMs = 10_000;
-      const seen: Seen = { attempts: [], approvals: [], claims: [], reservations: [] };
+      const seen: Seen = { attempts: [], approvals: [], granted: [], claims: [], reservations: [] };
       for (let n = 0; n < STEPS; n += 1) {
         now += random() < 0.1 ? 45_000 : 200 + Math.floor(random() * 3000);
         const step = randomStep(random, workspace, now, seen);
@@ -61,6 +61,9 @@ describe('Redis decides what the pure steps decide', () => {
     }
     expect(counts.get('settle committed: refused')).toBeGreaterThan(3);
     expect(counts.get('vote approve: counted')).toBeGreaterThan(3);
+    expect(counts.get('give up: given_up')).toBeGreaterThan(1);
+    expect(counts.get('send granted: dispatch')).toBeGreaterThan(1);
+    expect(counts.get('send granted: refused')).toBeGreaterThan(3);
   });
 
   async function sameState(of: RedisStore, state: MapState, workspace: string, seed: number): Promise<void> {
@@ -99,8 +102,15 @@ function note(seen: Seen, reply: unknown): void {
     const fence = effect.life.lease?.fence;
     if (fence !== undefined) seen.attempts.push({ effectId: effect.id, fence });
   }
-  if ('approval' in reply && reply.approval !== null)
-    seen.approvals.push((reply as { approval: { id: string } }).approval.id);
+  if ('approval' in reply && reply.approval !== null) {
+    const { approval, effect } = reply as {
+      approval: { id: string; status: string };
+      effect?: { idempotencyKey: string; fingerprint: string };
+    };
+    seen.approvals.push(approval.id);
+    if (approval.status === 'granted' && effect !== undefined)
+      seen.granted.push({ approvalId: approval.id, key: effect.idempotencyKey, fingerprint: effect.fingerprint });
+  }
   if ('claim' in reply) seen.claims.push((reply as { claim: { id: string } }).claim.id);
   if ('reservation' in reply) seen.reservations.push((reply as { reservation: { id: string } }).reservation.id);
 }

@@ -1,5 +1,5 @@
 import type { ApprovalRecord } from '../../effects/approval.ts';
-import type { SqlDatabase } from './driver.ts';
+import type { SqlDatabase, SqlRow } from './driver.ts';
 import { columnText, decode, integer, text } from './document.ts';
 
 /** A fingerprint that an approver rejected. */
@@ -15,12 +15,18 @@ export interface ApprovalsTable {
   /** Newest first. */
   list(workspace: string, status: ApprovalRecord['status'] | null): readonly ApprovalRecord[];
   granted(limit: number): readonly ApprovalRecord[];
-  /** Pending requests that nobody decided in time. */
+  /** Requests whose time is over: nobody decided, or what was granted could not be sent. */
   overdue(now: number, limit: number): readonly ApprovalRecord[];
   removeOf(effectId: string): void;
   rejection(workspace: string, fingerprint: string, now: number): Rejection | null;
   reject(workspace: string, fingerprint: string, rejection: Rejection): void;
   sweepRejections(now: number): void;
+}
+
+/** Members that came later are absent in records of before. */
+function read(row: SqlRow): ApprovalRecord {
+  const found = decode<Omit<ApprovalRecord, 'stopped'> & Partial<ApprovalRecord>>(row['doc']);
+  return { ...found, stopped: found.stopped ?? null };
 }
 
 /** Requests for approval, and the fingerprints that were rejected. */
@@ -37,7 +43,7 @@ export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
   const listBy = database.prepare('SELECT doc FROM approvals WHERE workspace = ? AND status = ? ORDER BY n DESC');
   const granted = database.prepare("SELECT doc FROM approvals WHERE status = 'granted' ORDER BY expires LIMIT ?");
   const overdue = database.prepare(
-    "SELECT doc FROM approvals WHERE status = 'pending' AND expires <= ? ORDER BY expires LIMIT ?",
+    "SELECT doc FROM approvals INDEXED BY approvals_status WHERE status IN ('pending', 'granted') AND expires <= ? ORDER BY expires LIMIT ?",
   );
   const removeOf = database.prepare('DELETE FROM approvals WHERE effect = ?');
   const rejection = database.prepare(
@@ -47,10 +53,8 @@ export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
     'INSERT OR REPLACE INTO rejections (workspace, fingerprint, effect, until) VALUES (?, ?, ?, ?)',
   );
   const sweepRejections = database.prepare('DELETE FROM rejections WHERE until <= ?');
-  const one = (row: ReturnType<typeof get.get>): ApprovalRecord | null =>
-    row === undefined ? null : decode<ApprovalRecord>(row['doc']);
-  const many = (rows: ReturnType<typeof get.all>): readonly ApprovalRecord[] =>
-    rows.map((row) => decode<ApprovalRecord>(row['doc']));
+  const one = (row: ReturnType<typeof get.get>): ApprovalRecord | null => (row === undefined ? null : read(row));
+  const many = (rows: ReturnType<typeof get.all>): readonly ApprovalRecord[] => rows.map(read);
   return {
     get: (workspace, id) => one(get.get(columnText(workspace), columnText(id))),
     pendingOf: (workspace, agentId) => integer(pending.get(columnText(workspace), columnText(agentId))?.['rows']),

@@ -85,6 +85,7 @@ type AdmitTuple = readonly [
   claimId: string | null,
   reservationId: string | null,
   stages: readonly StageTuple[],
+  dispatches: string | null,
 ];
 
 /** What of a request to settle is not in the text of its outcome. */
@@ -133,6 +134,7 @@ function encodeAdmit(id: number, name: AdmitTuple[1], request: AdmitRequest): re
     claimId,
     reservationId,
     request.stages.map(stageTuple),
+    request.dispatches,
   ];
   const { effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
   const call = { id: effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed };
@@ -212,6 +214,7 @@ function admitRequest(message: AdmitTuple, text: string): AdmitRequest {
     actor,
     verdict: message[3],
     approvalDigest: message[4],
+    dispatches: message[17],
     pausedBy: message[5],
     seen: { policy: message[6], pauses: message[7] },
     times: {

@@ -18,6 +18,9 @@ export interface ControlsTable {
 
   secretMark(): string | null;
   putSecretMark(mark: string): void;
+  /** Notes users that were never seen; the first ones of all were there before anybody looked. */
+  seeUsers(ids: readonly string[], now: number): void;
+  userSince(id: string): number | null;
 
   /** Whether the workspace is new. */
   addWorkspace(id: string): boolean;
@@ -51,6 +54,9 @@ export function openControlsTable(database: SqlDatabase): ControlsTable {
   const agent = database.prepare('SELECT doc FROM agents WHERE workspace = ? AND id = ?');
   const putAgent = database.prepare('INSERT OR REPLACE INTO agents (workspace, id, doc) VALUES (?, ?, ?)');
   const listAgents = database.prepare('SELECT doc FROM agents ORDER BY workspace, id');
+  const anyUser = database.prepare('SELECT 1 AS one FROM users LIMIT 1');
+  const user = database.prepare('SELECT since FROM users WHERE id = ?');
+  const addUser = database.prepare('INSERT INTO users (id, since) VALUES (?, ?)');
   const versions = new Map<string, number>();
 
   return {
@@ -93,6 +99,17 @@ export function openControlsTable(database: SqlDatabase): ControlsTable {
     },
     putSecretMark(mark) {
       putSecretMark.run(JSON.stringify(mark));
+    },
+    seeUsers(ids, now) {
+      const first = anyUser.get() === undefined;
+      const since = first ? 0 : now;
+      // The empty name says that somebody has looked.
+      if (first) addUser.run('', 0);
+      for (const id of new Set(ids)) if (user.get(columnText(id)) === undefined) addUser.run(columnText(id), since);
+    },
+    userSince(id) {
+      const row = user.get(columnText(id));
+      return row === undefined ? null : integer(row['since']);
     },
     addWorkspace(id) {
       if (workspace.get(columnText(id)) !== undefined) return false;

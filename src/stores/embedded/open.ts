@@ -57,6 +57,7 @@ function storeOver(
     settle: (request) => call('settle', request),
     resolve: (request) => call('resolve', request),
     vote: (request) => call('vote', request),
+    giveUp: (request) => call('giveUp', request),
     async sweep(limit) {
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
       for (let left = limit; left > 0; left -= SWEEP_BATCH) {
@@ -112,6 +113,10 @@ function storeOver(
     },
     secretMark: () => call('secretMark', null),
     bindSecret: (marks) => call('bindSecret', { marks }),
+    async seeUsers(ids) {
+      await call('seeUsers', { ids });
+    },
+    userSince: (id) => call('userSince', { id }),
     putWorkspace: (id, actor) => call('putWorkspace', { id, actor }),
     workspaces: () => call('workspaces', null),
     async putAgent(agent, actor) {

@@ -19,6 +19,8 @@ import type {
   ClaimResult,
   EffectFilter,
   EffectStore,
+  GiveUpRequest,
+  GiveUpResult,
   Page,
   PauseLift,
   PolicyActivation,
@@ -31,7 +33,7 @@ import type {
   VoteRequest,
   VoteResult,
 } from '../../effects/store.ts';
-import { voteStep } from '../../effects/voting.ts';
+import { giveUpStep, voteStep } from '../../effects/voting.ts';
 import { bindSecret, endKey, putFirstKey, putKey, touchKeys } from './key-operations.ts';
 import type { Session } from './session.ts';
 import { type Retention, sweep } from './sweep.ts';
@@ -50,6 +52,7 @@ export interface Operations {
   settle: { request: SettleRequest; reply: Settlement };
   resolve: { request: ResolveRequest; reply: Resolution };
   vote: { request: VoteRequest; reply: VoteResult };
+  giveUp: { request: GiveUpRequest; reply: GiveUpResult };
   sweep: { request: { readonly limit: number; readonly retention: Retention }; reply: SweepReport };
   grantedApprovals: { request: { readonly limit: number }; reply: readonly ApprovalRecord[] };
   effect: { request: ById; reply: EffectRecord | null };
@@ -98,6 +101,8 @@ export interface Operations {
   touchKeys: { request: { readonly ids: readonly string[]; readonly at: number }; reply: null };
   secretMark: { request: null; reply: string | null };
   bindSecret: { request: { readonly marks: readonly [string, ...string[]] }; reply: boolean };
+  seeUsers: { request: { readonly ids: readonly string[] }; reply: null };
+  userSince: { request: { readonly id: string }; reply: number | null };
   putWorkspace: { request: { readonly id: string; readonly actor: LedgerActor }; reply: boolean };
   workspaces: { request: null; reply: readonly string[] };
   putAgent: { request: { readonly agent: Agent; readonly actor: LedgerActor }; reply: null };
@@ -117,6 +122,7 @@ const OPERATIONS: {
   settle: (session, request) => session.run(request.workspace, settleStep, request),
   resolve: (session, request) => session.run(request.workspace, resolveStep, request),
   vote: (session, request) => session.run(request.workspace, voteStep, request),
+  giveUp: (session, request) => session.run(request.workspace, giveUpStep, request),
   sweep: (session, request) => sweep(session, request.limit, request.retention),
   grantedApprovals: (session, { limit }) => session.approvals.granted(limit),
   effect: (session, { workspace, id }) => session.view.effect(workspace, id),
@@ -158,6 +164,11 @@ const OPERATIONS: {
   touchKeys,
   secretMark: (session) => session.controls.secretMark(),
   bindSecret,
+  seeUsers(session, { ids }) {
+    session.controls.seeUsers(ids, session.view.now);
+    return null;
+  },
+  userSince: (session, { id }) => session.controls.userSince(id),
   putWorkspace,
   workspaces: (session) => session.controls.workspaces(),
   putAgent,

@@ -144,6 +144,7 @@ CREATE TABLE agents (workspace TEXT NOT NULL, id TEXT NOT NULL, doc TEXT NOT NUL
 /** Tables that came later: made in a file that has not got them. */
 const ADDED = `
 CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), mark TEXT NOT NULL);
+CREATE TABLE users (id TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
 `;
 
 /** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */

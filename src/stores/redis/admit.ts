@@ -83,6 +83,7 @@ export function admitArguments(
     expires: String(Math.min(...asks.map(({ expiresMs }) => expiresMs), Number.MAX_SAFE_INTEGER)),
     quora: asks.length === 0 ? '' : JSON.stringify(asks.map(({ quorum }) => String(quorum))),
     digest: plainText(request.approvalDigest),
+    dispatches: plainText(request.dispatches ?? ''),
     ruser: optional(actor.user),
     rowner: optional(actor.agentOwner),
     rmade: optional(actor.keyMadeBy),

@@ -24,6 +24,8 @@ type Controls = Pick<
   | 'touchKeys'
   | 'secretMark'
   | 'bindSecret'
+  | 'seeUsers'
+  | 'userSince'
   | 'putWorkspace'
   | 'workspaces'
   | 'putAgent'
@@ -186,6 +188,13 @@ export function createControls(
     async bindSecret(marks) {
       const [mark] = marks;
       return (await administer('directory', ['secret', mark, `|${marks.join('|')}|`, ''])) !== 'other';
+    },
+    async seeUsers(ids) {
+      await frame.step('directory', '', ['users', JSON.stringify(ids.map(plainText)), '', '']);
+    },
+    async userSince(id) {
+      const [since] = await frame.commands('', [['HGET', keyOf('', 'us'), plainText(id)]]);
+      return typeof since === 'string' ? Number(since) : null;
     },
     async putWorkspace(id, actor) {
       const event = outgoing(id, { kind: 'workspace.created', effectId: null, actor, data: { workspace: id } });

@@ -1,4 +1,4 @@
-import type { ApprovalRecord, Vote } from '../../effects/approval.ts';
+import type { ApprovalRecord, Stopped, Vote } from '../../effects/approval.ts';
 import type { DeniedDecision } from '../../effects/decision.ts';
 import type { EffectRecord, Evidence, KeptResult, Lease, Life, SettledBy, Tombstone } from '../../effects/effect.ts';
 import type { Mismatch } from '../../effects/action-call.ts';
@@ -297,7 +297,16 @@ export function approvalOf(fields: Fields, known: ApprovalIdentity | null = null
     createdAt: integer(fields, 'created'),
     expiresAt: integer(fields, 'expires'),
     decidedAt: time(fields, 'decided'),
+    stopped: stoppedOf(fields.get('stop') ?? ''),
   };
+}
+
+/** What stops a granted call, as scripts write it. */
+function stoppedOf(text: string): Stopped | null {
+  if (text === '') return null;
+  const [at = '', decision = '', ...why] = texts(text);
+  // Written by scripts from the words of the pure steps.
+  return { at: Number(at), decision: decision as DeniedDecision, reason: reasonOf(why) };
 }
 
 /** Stages of an attempt with those of its settlements, a line each. */

@@ -24,6 +24,8 @@ import { notDispatched, watchLostAnswers } from './lost-answers.ts';
 import { type Answered, createKeyQueues } from './same-key.ts';
 import { createRecords } from './records.ts';
 import {
+  giveUpArguments,
+  giveUpResultOf,
   resolutionOf,
   resolveArguments,
   settleArguments,
@@ -330,6 +332,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       const args = resolveArguments(request);
       return resolutionOf(await frame.step('resolve', request.workspace, args), args);
     },
+    giveUp: async (request) => giveUpResultOf(await frame.step('giveup', request.workspace, giveUpArguments(request))),
     vote: async (request) => voteResultOf(await frame.step('vote', request.workspace, voteArguments(request))),
     async sweep(limit) {
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
@@ -389,6 +392,8 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     touchKeys: controls.touchKeys,
     secretMark: controls.secretMark,
     bindSecret: controls.bindSecret,
+    seeUsers: controls.seeUsers,
+    userSince: controls.userSince,
     putWorkspace: controls.putWorkspace,
     workspaces: controls.workspaces,
     putAgent: controls.putAgent,

@@ -1,5 +1,5 @@
 import type { Reason } from '../../effects/decision.ts';
-import { MAX_ATTEMPTS } from '../../effects/lifecycle.ts';
+import { EXPIRED_GRANTED, EXPIRED_UNDECIDED, MAX_ATTEMPTS } from '../../effects/lifecycle.ts';
 import { fromPlainText } from './names.ts';
 
 /**
@@ -33,8 +33,7 @@ export function reasonOf(why: readonly string[]): Reason {
     case 'approval_expired':
       return {
         code,
-        message:
-          'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.',
+        message: first === 'granted' ? EXPIRED_GRANTED : EXPIRED_UNDECIDED,
       };
     case 'too_many_pending':
       return {

@@ -11,6 +11,7 @@ export const SCRIPTS = {
   settle: ['request', 'out', 'failed', 'denied', 'evidence', 'stages', 'events', 'receipt'],
   resolve: ['request', 'out'],
   vote: ['request', 'vote'],
+  giveup: ['request'],
   claim: ['op', 'request'],
   reserve: ['op', 'request'],
   sweep: ['limit', 'effects-before', 'denials-before', 'keys-before'],

@@ -6,16 +6,16 @@ import type {
   Settlement,
   SettleOutcome,
   SettleRequest,
+  GiveUpRequest,
+  GiveUpResult,
   VoteRequest,
   VoteResult,
 } from '../../effects/store.ts';
+import { REJECTION_COOLDOWN_MS } from '../../effects/voting.ts';
 import { fieldsOf } from './connection.ts';
 import { approvalOf, effectOf } from './effect-record.ts';
 import type { StepReply } from './frame.ts';
 import { plainText } from './names.ts';
-
-/** A rejection refuses the same action under any key for this long, ms. */
-const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
 
 /**
  * Arguments of the settlement script, after `epoch gateway clock`: with the documents of the states that the outcome can
@@ -227,7 +227,7 @@ export function voteArguments(request: VoteRequest): readonly string[] {
       approval: plainText(request.approvalId),
       user: plainText(user),
       key: plainText(keyId),
-      made: String(request.keyCreatedAt),
+      made: String(request.voterSince),
       eligible: requirements.length > 0 ? '1' : '',
       verdict,
       cooldown: String(REJECTION_COOLDOWN_MS),
@@ -251,6 +251,7 @@ export function voteResultOf({ tag, values }: StepReply): VoteResult {
   const approval = approvalOf(fieldsOf(fields.slice(0, Number(count))));
   switch (tag) {
     case 'counted':
+    case 'voted_already':
       return { kind: tag, approval, effect: effectOf(fieldsOf(fields.slice(Number(count)))) };
     case 'already_decided':
     case 'own_request':
@@ -258,5 +259,34 @@ export function voteResultOf({ tag, values }: StepReply): VoteResult {
       return { kind: tag, approval };
     default:
       throw new TypeError(`the vote script answered ${tag}`);
+  }
+}
+
+/** Arguments of the script that ends a granted request, after `epoch gateway clock`. */
+export function giveUpArguments({ approvalId, decision, reason, actor }: GiveUpRequest): readonly string[] {
+  return [
+    JSON.stringify({
+      approval: plainText(approvalId),
+      decision,
+      code: reason.code,
+      reason: JSON.stringify(reason),
+      rule: plainText(reason.rule ?? ''),
+      atype: actor.type,
+      actor: plainText(actor.id),
+    }),
+  ];
+}
+
+export function giveUpResultOf({ tag, values }: StepReply): GiveUpResult {
+  if (tag === 'absent') return { kind: 'absent' };
+  const [count = '0', ...fields] = values;
+  const approval = approvalOf(fieldsOf(fields.slice(0, Number(count))));
+  switch (tag) {
+    case 'given_up':
+      return { kind: tag, approval, effect: effectOf(fieldsOf(fields.slice(Number(count)))) };
+    case 'already_decided':
+      return { kind: tag, approval };
+    default:
+      throw new TypeError(`the script that ends a request answered ${tag}`);
   }
 }

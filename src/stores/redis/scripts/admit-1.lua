@@ -35,12 +35,33 @@ local function fresh(state, decision)
   }
 end
 
+-- Code and rule of a reason, of which `at` strings stand before it.
+local function code_and_rule(why, at)
+  local code, rule = why[at + 1], why[at + 2] or ''
+  if code == '=' then code, rule = why[at + 2], why[at + 4] or '' end
+  if code == 'claim_named' then code = 'claim_required' end
+  return code, rule
+end
+
+-- The granted request whose call the gateway sends by itself, or nil. What stops the call is said when it is new.
+local dispatched = nil
+local function stop_dispatch(id, decision, why, code, rule)
+  local before_code, before_rule = code_and_rule(list(dispatched.stop), 2)
+  if before_code == code and before_rule == rule then return end
+  put('HSET', 'a:' .. dispatched.id, 'stop', cjson.encode({ int(now), decision, unpack(why) }))
+  local more = { 'decision', 's', decision, 'code', 's', code, 'approval_id', 's', dispatched.id }
+  if rule ~= '' then more[10], more[11], more[12] = 'rule', 's', rule end
+  event('effect.denied', id, 'agent', q.agent, q.ev_denied, unpack(more))
+end
+
 -- A refusal is an event, and an effect of its own; it binds no key and leaves an earlier effect as it is.
 local function denial(decision, why, earlier, retry, row)
-  local code = why[1] == '=' and why[2] or why[1]
-  if code == 'claim_named' then code = 'claim_required' end
-  local rule = why[1] == '=' and why[4] or why[2] or ''
+  local code, rule = code_and_rule(why, 0)
   local id = earlier and earlier.id or q.effect
+  if dispatched then
+    stop_dispatch(id, decision, why, code, rule)
+    return answer({ 'refused', id, decision, array(why), earlier.att or '0', retry or '', row and cjson.encode(row) or '', '' })
+  end
   local loud = not quiet(code)
   if loud then
     local more = { 'decision', 's', decision, 'code', 's', code }
@@ -120,7 +141,13 @@ local function dispatch(earlier, met, granted, already)
     end
     plan_effect(e, lease)
   end
-  if granted then plan_approval(granted, 'used', granted.decided) end
+  if granted then
+    plan_approval(granted, 'used', granted.decided)
+    if (granted.stop or '') ~= '' then
+      granted.stop = ''
+      put('HSET', 'a:' .. granted.id, 'stop', '')
+    end
+  end
   if moot then plan_approval(moot, 'expired', int(now)) end
   plan_met_money(met, already)
   for _, target in ipairs(met.targets) do put_claim(met.claims[target]) end
@@ -249,6 +276,13 @@ local function repeat_unknown(e)
   return dispatch(e, met, nil, {})
 end
 
+local function pending(e, a)
+  local reply = effect_reply(e)
+  local count = int(#reply)
+  for _, value in ipairs(approval_reply(a)) do reply[#reply + 1] = value end
+  return answer({ 'pending', '0', count }, reply)
+end
+
 local function waiting(e)
   local a = load_approval(e.ap)
   if not a then error('effect ' .. e.id .. ' waits for an approval that is not on record') end
@@ -257,18 +291,12 @@ local function waiting(e)
     carried = true
     return evaluate_fresh(nil)
   end
-  local function pending()
-    local reply = effect_reply(e)
-    local count = int(#reply)
-    for _, value in ipairs(approval_reply(a)) do reply[#reply + 1] = value end
-    return answer({ 'pending', '0', count }, reply)
-  end
   if q.vk == 'deny' then
     if a.status == 'granted' then return denial(q.vdec, { '=', q.vcode, q.vreason, q.vrule }, e) end
-    return pending()
+    return pending(e, a)
   end
   local same = a.digest == q.digest
-  if same and not is_quorate(a) then return pending() end
+  if same and not is_quorate(a) then return pending(e, a) end
   local moved = stale()
   if moved then return moved end
   if not same and q.asks == '1' then return ask_for_approval(e, nil, {}) end
@@ -285,6 +313,27 @@ local function admitted_before(e)
   local used = (e.ap or '') ~= '' and load_approval(e.ap) or nil
   for _, value in ipairs(used and used.status == 'used' and approval_reply(used) or {}) do reply[#reply + 1] = value end
   return answer({ 'dispatch', '', e.aseq, count }, reply)
+end
+
+-- The gateway sends a call that was granted. Only what waits on this very request is sent; of anything else, and of what
+-- goes on waiting for the reason that is on record, nothing is written: it is asked again and again.
+local function dispatch_granted(e)
+  local a = load_approval(q.dispatches)
+  local function over(id, attempt)
+    return answer({ 'refused', id, 'denied_policy', '["approval_expired","granted"]', attempt, '', '', '' })
+  end
+  if not e or e.st == 'tombstone' or not a or a.effect ~= e.id then return over(q.effect, '0') end
+  if e.st == 'executing' and e.nonce == q.nonce and e.owner == q.owner and now < number_of(e, 'lend') then
+    return admitted_before(e)
+  end
+  if e.st ~= 'pending_approval' then return existing(e, false, nil) end
+  if a.status ~= 'granted' or e.ap ~= a.id then return pending(e, e.ap ~= a.id and load_approval(e.ap) or a) end
+  if now >= tonumber(a.expires) then
+    plan_expiry(e, a)
+    return over(e.id, e.att or '0')
+  end
+  dispatched = a
+  return waiting(e)
 end
 
 -- The table "the same key again", for the same fingerprint.
@@ -318,6 +367,7 @@ if q.vk == 'deny' and (q.vdec == 'denied_permission' or q.vdec == 'denied_identi
 end
 local bound = redis.call('GET', P .. 'k:' .. q.key)
 local e = bound and load_effect(bound)
+if q.dispatches ~= '' then return dispatch_granted(e) end
 if not e then return evaluate_fresh(nil) end
 if e.fp ~= q.fp then
   local loud = not quiet('conflict')

@@ -1,4 +1,4 @@
--- Workspaces and agents, in the installation's hash. Answers whether something is new; an event of another workspace
+-- Workspaces, agents and when users were first seen, in the installation's hash. Answers whether something is new; an event of another workspace
 -- waits in the outbox until it is in that workspace's ledger. `sent` removes one from the outbox; `secret` binds the
 -- store to a master secret, by its mark in `name`: where it has none, or one of those in `doc`.
 -- @include step
@@ -24,6 +24,15 @@ elseif op == 'secret' then
   if there == name then return finish({ 'known' }) end
   if there and not string.find(ARGV[6], '|' .. there .. '|', 1, true) then return finish({ 'other' }) end
   put('HSET', 'w', 'secret', name)
+elseif op == 'users' then
+  -- Those that are noted first of all were there before anybody looked. The empty name says that somebody has looked.
+  local first = redis.call('HLEN', P .. 'us') == 0
+  local fields = first and { [''] = '0' } or {}
+  for _, id in ipairs(list(name)) do
+    if redis.call('HEXISTS', P .. 'us', id) == 0 then fields[id] = first and '0' or int(now) end
+  end
+  if not next(fields) then return finish({ 'known' }) end
+  put_fields('us', fields)
 elseif op == 'sent' then
   put('LREM', 'ob', '1', ARGV[7])
   return finish({ 'known' })

@@ -2,7 +2,7 @@
 -- @include step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock request vote
--- @replies ok:counted ok:already_decided ok:own_request ok:not_an_approver ok:absent
+-- @replies ok:counted ok:voted_already ok:already_decided ok:own_request ok:not_an_approver ok:absent
 
 local stop = begin(false)
 if stop then return stop end
@@ -14,11 +14,7 @@ if not e or e.st == 'tombstone' then return finish({ 'absent' }) end
 
 local function answer(tag)
   plan_tallies()
-  local reply = approval_reply(a)
-  table.insert(reply, 1, int(#reply))
-  table.insert(reply, 1, tag)
-  for _, value in ipairs(effect_reply(e)) do reply[#reply + 1] = value end
-  return finish(reply, 'a:' .. a.id)
+  return finish(approval_and_effect(tag, a, e), 'a:' .. a.id)
 end
 
 if a.status == 'pending' and now >= tonumber(a.expires) then
@@ -37,7 +33,7 @@ local vote = cjson.decode(ARGV[5])
 vote[4] = int(now)
 if q.verdict == 'approve' then
   for _, earlier in ipairs(votes) do
-    if earlier[1] == vote[1] then return answer('counted') end
+    if earlier[1] == vote[1] then return answer('voted_already') end
   end
   votes[#votes + 1] = vote
   a.votes = cjson.encode(votes)

@@ -1,6 +1,6 @@
 -- Requests for approval: hash `a:<id>` {doc, effect, digest, quora, votes, status, created, expires, decided, n, agent,
--- ruser, rowner, rmade, rkey}. `ao` all in order, `as:<status>` in order, `ax` pending ones by expiry, `ap:<agent>`
--- pending ones of an agent. A vote is an array {user, key, verdict, at, comment as JSON, requirement, …}.
+-- ruser, rowner, rmade, rkey, stop}. `ao` all in order, `as:<status>` in order, `ax` pending and granted ones by expiry,
+-- `ap:<agent>` pending ones of an agent. `stop` is why a granted call is not sent: {at, decision, reason, …}. A vote is an array {user, key, verdict, at, comment as JSON, requirement, …}.
 
 local function load_approval(id)
   local a = hash('a:' .. id)
@@ -12,10 +12,8 @@ end
 local function plan_approval(a, status, decided, votes)
   put('ZREM', 'as:' .. a.status, a.id)
   put('ZADD', 'as:' .. status, a.n, a.id)
-  if a.status == 'pending' and status ~= 'pending' then
-    put('ZREM', 'ax', a.id)
-    put('SREM', 'ap:' .. a.agent, a.id)
-  end
+  if status ~= 'pending' and status ~= 'granted' then put('ZREM', 'ax', a.id) end
+  if a.status == 'pending' and status ~= 'pending' then put('SREM', 'ap:' .. a.agent, a.id) end
   a.status, a.decided = status, decided
   if votes then a.votes = votes end
   put('HSET', 'a:' .. a.id, 'status', status, 'decided', decided, 'votes', a.votes)
@@ -53,14 +51,29 @@ local function approval_reply(a)
   return flat
 end
 
--- A request that nobody decided: the effect is denied, its holds are void, its key is free.
-local function plan_expiry(e, a)
+-- The request ends: the effect is denied, its holds are void, its key is free. why: an array of strings, as of refusals
+local function plan_end(e, a, decision, why, code, actor_type, actor)
   plan_approval(a, 'expired', int(now))
   if e.st ~= 'pending_approval' then return end
   local changes = plan_release(e, 'void', nil)
-  changes.st, changes.dec, changes.at, changes.why = 'denied', 'denied_policy', int(now), '["approval_expired"]'
+  changes.st, changes.dec, changes.at, changes.why = 'denied', decision, int(now), array(why)
   plan_effect(e, changes)
   plan_unbind(e)
-  event('approval.expired', e.id, 'gateway', 'sweeper', '', 'approval_id', 's', a.id)
+  event('approval.expired', e.id, actor_type, actor, '', 'approval_id', 's', a.id, 'code', 's', code)
   money_events()
+end
+
+-- A request whose time is over: nobody decided, or what was granted could not be sent.
+local function plan_expiry(e, a)
+  local why = a.status == 'granted' and { 'approval_expired', 'granted' } or { 'approval_expired' }
+  plan_end(e, a, 'denied_policy', why, 'approval_expired', 'gateway', 'sweeper')
+end
+
+-- The reply of a step about a request: the request and the effect.
+local function approval_and_effect(tag, a, e)
+  local reply = approval_reply(a)
+  table.insert(reply, 1, int(#reply))
+  table.insert(reply, 1, tag)
+  for _, value in ipairs(effect_reply(e)) do reply[#reply + 1] = value end
+  return reply
 end

@@ -1,0 +1,113 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { ApprovalResult, Became } from '../effects/decide-approval.ts';
+import { decisionOf } from '../effects/effect-decision.ts';
+import type { JsonObject } from '../effects/json.ts';
+import { approvalToWire } from '../effects/render.ts';
+import { optionalTimeToWire, timeToWire } from './schema.ts';
+
+/** A request for approval as `GET …/approvals` shows it. */
+export function requestToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
+  const { requester, stopped } = approval;
+  return {
+    ...approvalToWire(approval, publicUrl),
+    workspace: approval.workspace,
+    effect_id: approval.effectId,
+    tool: approval.tool,
+    target: approval.target,
+    summary: approval.requirements[0]?.summary ?? null,
+    requested_by: {
+      agent_id: requester.agentId,
+      agent_owner: requester.agentOwner,
+      user: requester.user,
+      key_id: requester.keyId,
+    },
+    requirements: approval.requirements.map(({ rule, approvers, quorum, summary }, index) => ({
+      rule,
+      approvers: { roles: approvers.roles, users: approvers.users },
+      quorum,
+      approvals: approvalsOf(approval, index),
+      summary,
+    })),
+    votes: approval.votes.map(({ user, verdict, at, comment }) => ({ user, verdict, at: timeToWire(at), comment })),
+    created_at: timeToWire(approval.createdAt),
+    decided_at: optionalTimeToWire(approval.decidedAt),
+    ...(stopped === null
+      ? {}
+      : {
+          stopped: {
+            at: timeToWire(stopped.at),
+            decision: stopped.decision,
+            code: stopped.reason.code,
+            message: stopped.reason.message,
+            ...(stopped.reason.rule === undefined ? {} : { rule: stopped.reason.rule }),
+          },
+        }),
+  };
+}
+
+/** The answer to a vote: the request as it is now, the call, and what became of it. */
+export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string): JsonObject {
+  const { approval, effect, became, votedAlready } = decided;
+  return {
+    ...requestToWire(approval, publicUrl),
+    effect: { effect_id: effect.id, state: effect.life.state, decision: decisionOf(effect) },
+    voted_already: votedAlready,
+    became: becameToWire(became, approval, votedAlready),
+  };
+}
+
+function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: boolean): JsonObject {
+  switch (became.kind) {
+    case 'waiting': {
+      const count = countToText(approval);
+      return {
+        what: 'waiting',
+        message: votedAlready ? `You voted already: ${count}.` : `Your vote counts: ${count}.`,
+      };
+    }
+    case 'rejected':
+      return { what: 'rejected', message: 'Rejected. Nothing is sent, and the same action is refused for 24 hours.' };
+    case 'dispatched': {
+      const { decision, reason, effectId } = became.outcome;
+      const receipt = became.outcome.decision === 'committed' ? { receipt_id: became.outcome.receipt.id } : {};
+      const message = `Approved, and sent: ${decision}. ${reason.message}`;
+      return { what: 'dispatched', decision, code: reason.code, effect_id: effectId, ...receipt, message };
+    }
+    case 'stopped': {
+      const { code, message, rule } = became.reason;
+      const until = `It is tried again by itself until ${timeToWire(approval.expiresAt)}.`;
+      return {
+        what: 'stopped',
+        decision: became.decision,
+        code,
+        ...(rule === undefined ? {} : { rule }),
+        message: `Approved, and stopped: ${message} ${until}`,
+      };
+    }
+    case 'asked_anew':
+      return {
+        what: 'asked_anew',
+        approval_id: became.approvalId,
+        message: `What would run now is not what was approved, so nothing was sent. People are asked anew: ${became.approvalId}.`,
+      };
+    case 'ended':
+      return { what: 'ended', code: became.reason.code, message: became.reason.message };
+  }
+}
+
+/** `1 of 2 approvals`; of several requirements each by its rule. */
+function countToText(approval: ApprovalRecord): string {
+  const counts = approval.requirements.map(({ rule, quorum }, index) => ({
+    rule,
+    text: `${approvalsOf(approval, index)} of ${quorum}`,
+  }));
+  const [only] = counts;
+  if (only !== undefined && counts.length === 1) return `${only.text} approvals`;
+  return counts.map(({ rule, text }) => `${text} for ${rule}`).join(', ');
+}
+
+/** People who have approved for a requirement. */
+function approvalsOf({ votes }: ApprovalRecord, requirement: number): number {
+  const counted = votes.filter((vote) => vote.verdict === 'approve' && vote.requirements.includes(requirement));
+  return new Set(counted.map(({ user }) => user)).size;
+}

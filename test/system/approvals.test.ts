@@ -1,0 +1,156 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { makeApiKey, send } from './gateway.ts';
+import { refund, startWorld, type World, worldFiles } from './world.ts';
+
+/** For what has to come, and how soon is not the question. */
+const PATIENT = { timeout: 30_000, interval: 50 } as const;
+
+const TWO = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: two
+owner: team-test
+rules:
+  - id: secret
+    effect: require_approval
+    match: { tools: [notes.secret] }
+    approval: { approvers: { roles: [finance] }, quorum: 2, summary: "Note \${params.text}" }
+`;
+
+let world: World;
+beforeAll(async () => {
+  world = await startWorld({
+    files: (url) => {
+      const files = worldFiles(url);
+      const policy = files.policies['world.yaml']?.replace('limit: 100000 }', 'limit: 10000000 }') ?? '';
+      return { ...files, policies: { 'world.yaml': policy, 'two.yaml': TWO } };
+    },
+  });
+});
+afterAll(() => world.close());
+
+/** A refund that waits. */
+async function waiting(key = world.keys.bot) {
+  const { body } = await world.run(refund({ amount: 60_000 }), key);
+  expect(body).toMatchObject({ decision: 'pending_approval' });
+  return { id: String(body.approval.id), effect: String(body.effect_id) };
+}
+const approve = (id: string, key = world.keys.approver) => world.post(`/approvals/${id}/approve`, {}, key);
+const denials = async (effect: string) =>
+  (await world.get(`/effects/${effect}`)).body.ledger
+    .filter(({ kind }: { kind: string }) => kind === 'effect.denied')
+    .map(({ data }: { data: { code: string } }) => data.code);
+
+/** Admissions that the gateway has asked its store for. */
+async function admissions(): Promise<number> {
+  const text = await (await fetch(`${world.gateway.url}/metrics`)).text();
+  return Number(/svc_store_step_seconds_count\{step="admit",result="done"\} (\d+)/.exec(text)?.[1] ?? 0);
+}
+
+it('the answer to a vote says how many of how many, and that one has voted already', async () => {
+  const { body } = await world.run({ ...refund(), tool: 'notes.secret', params: { text: 'x' } });
+  const { id } = body.approval;
+  expect((await approve(id, world.keys.account)).body).toMatchObject({
+    voted_already: false,
+    became: { what: 'waiting', message: 'Your vote counts: 1 of 2 approvals.' },
+    requirements: [{ approvals: 1, quorum: 2 }],
+  });
+  expect((await approve(id, world.keys.account)).body).toMatchObject({
+    voted_already: true,
+    became: { what: 'waiting', message: 'You voted already: 1 of 2 approvals.' },
+  });
+  const last = await approve(id);
+  expect(last.body).toMatchObject({ status: 'used', became: { what: 'dispatched', decision: 'committed' } });
+  expect(last.body.became.receipt_id).toMatch(/^rcp_/);
+});
+
+it('an approved call that a pause stops says so once, waits, and runs when the pause is lifted', async () => {
+  const { id, effect } = await waiting();
+  const pause = await world.post('/pauses', { scope: { tool: 'payments.refund' }, reason: 'incident' });
+  const stopped = await approve(id);
+  expect(stopped.body).toMatchObject({
+    status: 'granted',
+    stopped: { decision: 'denied_paused', code: 'paused' },
+    effect: { state: 'pending_approval' },
+    became: { what: 'stopped', code: 'paused', message: expect.stringContaining('incident') },
+  });
+  const before = await admissions();
+  await vi.waitFor(async () => expect(await admissions()).toBeGreaterThanOrEqual(before + 2), PATIENT);
+  expect(await denials(effect)).toEqual(['paused']);
+  expect((await approve(id)).body).toMatchObject({ code: 'conflict', detail: expect.stringContaining('incident') });
+  const lifted = await send(
+    world.gateway.url,
+    world.keys.account,
+    'DELETE',
+    `/v1/workspaces/demo/pauses/${pause.body.id}`,
+  );
+  expect(lifted.status).toBe(200);
+  await vi.waitFor(
+    async () => expect((await world.get(`/effects/${effect}`)).body.effect.state).toBe('committed'),
+    PATIENT,
+  );
+  expect((await world.get(`/approvals/${id}`)).body).toMatchObject({ status: 'used' });
+});
+
+it('an approved call of a key that was revoked, or has expired, ends; what it held is given back', async () => {
+  const demo = { kind: 'agent', agent_id: 'bot', workspace: 'demo' };
+  const revoked = await makeApiKey(world.gateway, 'olga', demo);
+  const expiring = await makeApiKey(world.gateway, 'olga', { ...demo, expires_in: 2 });
+  const held = async () =>
+    (await world.get('/budgets')).body.budgets.reduce((sum: number, row: { held: number }) => sum + row.held, 0);
+  const before = await held();
+  const [first, second] = [await waiting(revoked), await waiting(expiring)];
+  expect(await held()).toBeGreaterThan(before);
+  const keyId = `key_${revoked.split('_')[2]?.slice(0, 12)}`;
+  const keys = '/v1/beta/users/olga/keys';
+  await send(world.gateway.url, world.gateway.administrativeKey, 'DELETE', `${keys}/${keyId}`);
+  await vi.waitFor(async () => expect((await world.get('/effects', expiring)).status).toBe(401), PATIENT);
+  for (const { id, effect } of [first, second]) {
+    expect((await approve(id)).body).toMatchObject({
+      status: 'expired',
+      became: { what: 'ended', code: 'key_ended' },
+      effect: { state: 'denied', decision: 'denied_permission' },
+    });
+    const { body } = await world.get(`/effects/${effect}`);
+    expect(body.effect).toMatchObject({ hold_state: 'voided', reason: { code: 'key_ended' } });
+    expect(body.ledger.at(-2)).toMatchObject({ kind: 'approval.expired', data: { code: 'key_ended' } });
+  }
+  expect(await held()).toBe(before);
+});
+
+it('users that the configuration names after the request do not decide it, whatever their key', async () => {
+  const key = await makeApiKey(world.gateway, 'zoe', { kind: 'account', workspace: 'demo' });
+  const { id } = await waiting();
+  const { configFile } = world.gateway;
+  const config = await readFile(configFile, 'utf8');
+  await writeFile(configFile, config.replace('users: [', 'users: [ { id: zoe, roles: [finance-lead] },'));
+  await vi.waitFor(
+    async () =>
+      expect((await approve(id, key)).body).toMatchObject({
+        code: 'own_request',
+        detail: expect.stringContaining('after the request'),
+      }),
+    PATIENT,
+  );
+  const later = await waiting();
+  expect((await approve(later.id, key)).body).toMatchObject({ became: { what: 'dispatched' } });
+  expect((await approve(id)).body).toMatchObject({ became: { what: 'dispatched', decision: 'committed' } });
+});
+
+it('people are asked anew, and told so, where what they were shown has changed in between', async () => {
+  const { id } = await waiting();
+  const file = join(world.gateway.policyFolder, 'world.yaml');
+  const policy = await readFile(file, 'utf8');
+  const version = async () => (await world.get('/policies')).body.version;
+  const before = await version();
+  await writeFile(file, policy.replace('summary: "Refund', 'summary: "Pay back'));
+  await vi.waitFor(async () => expect(await version()).not.toBe(before), PATIENT);
+  const { body } = await approve(id);
+  expect(body).toMatchObject({ status: 'expired', became: { what: 'asked_anew' } });
+  const anew = body.became.approval_id;
+  expect(anew).not.toBe(id);
+  expect((await world.get(`/approvals/${anew}`)).body).toMatchObject({ status: 'pending', votes: [] });
+  expect((await approve(anew)).body).toMatchObject({ became: { what: 'dispatched', decision: 'committed' } });
+});
