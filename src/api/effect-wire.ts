@@ -1,7 +1,7 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/decision.ts';
 import { decisionOf } from '../effects/effect-decision.ts';
-import type { EffectRecord, Evidence, SettledBy, Stage } from '../effects/effect.ts';
+import type { EffectRecord, Evidence, SettledBy } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import { MAX_ATTEMPTS } from '../effects/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../effects/render.ts';
@@ -68,17 +68,6 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
       ...(life.state === 'committed' ? { receipt: `${self}/receipt` } : {}),
       ...(life.state === 'unknown' ? { resolve: `${self}/resolve` } : {}),
     },
-  };
-}
-
-/** A stage of a run. */
-export function stageToWire(stage: Stage): JsonObject {
-  return {
-    stage: stage.stage,
-    status: stage.status,
-    started_at: timeToWire(stage.startedAt),
-    duration_ms: stage.durationMs === null ? null : Math.round(stage.durationMs * 1000) / 1000,
-    detail: stage.detail,
   };
 }
 

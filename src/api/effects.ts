@@ -14,7 +14,8 @@ import type { EffectFilter } from '../effects/store.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import { effectToWire, stageToWire } from './effect-wire.ts';
+import { effectToWire } from './effect-wire.ts';
+import { runStages } from './run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import {
@@ -181,14 +182,14 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       const caller = callerOf(request);
       const call = runRequest(request, caller, request.body, request.body.idempotency_key);
       const first = await ports.run(call);
-      if (first.kind === 'problem') throw new Refused(first.problem, {});
+      if (first.kind === 'problem') throw new Refused(first.problem, neverHappens(ports, call));
       let outcome = first.outcome;
       const waitMs = preferredWaitMs(request);
       if (outcome.decision === 'in_progress' && waitMs > 0) {
         reply.header('preference-applied', `wait=${waitMs / 1000}`);
         if (await watch.settled(outcome.workspace, outcome.effectId, waitMs)) {
           const second = await ports.run(call);
-          if (second.kind === 'problem') throw new Refused(second.problem, {});
+          if (second.kind === 'problem') throw new Refused(second.problem, neverHappens(ports, call));
           outcome = second.outcome;
         }
       }
@@ -323,7 +324,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
         effect_id: effect.id,
         state: effect.life.state,
         attempt: effect.attempt,
-        stages: effect.stages.map(stageToWire),
+        stages: runStages(effect, ports.running),
       };
     },
   );
@@ -354,6 +355,11 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       return { effect: wireOf(result.effect, caller, ports) };
     },
   );
+}
+
+/** Of a read that was not accepted there is no earlier run that could have changed anything. */
+function neverHappens(ports: ApiPorts, { tool }: RunRequest): JsonObject {
+  return ports.catalog().tool(tool)?.kind === 'read' ? { did_it_happen: 'no', safe_to_retry: true } : {};
 }
 
 /** Who may see an effect that is not theirs is told that there is none. */

@@ -6,6 +6,7 @@ import type { PreviewResult } from '../effects/preview-effect.ts';
 import type { Principal } from '../effects/principal.ts';
 import type { ResolveCall, ResolveResult } from '../effects/resolve-effect.ts';
 import type { RunRequest } from '../effects/run-request.ts';
+import type { Running } from '../effects/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Directory } from '../identity/directory.ts';
@@ -27,6 +28,8 @@ export interface ApiPorts {
   readonly run: (request: RunRequest) => Promise<RunResult>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
+  /** What this gateway runs now. */
+  readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   readonly directory: Directory;

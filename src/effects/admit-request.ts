@@ -144,7 +144,7 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
     claimId: null,
     reservationId: null,
     metadata: request.metadata,
-    stages: request.stages,
+    stages: [...request.stages, ...denied.stages],
   };
 }
 

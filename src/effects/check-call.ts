@@ -2,7 +2,8 @@ import type { ActionCall } from './action-call.ts';
 import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from './ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
-import type { EffectPorts } from './ports.ts';
+import type { Stage } from './effect.ts';
+import type { Authorized, EffectPorts } from './ports.ts';
 import type { Agent, Principal } from './principal.ts';
 import type { Problem, RequestFault, RunRequest } from './run-request.ts';
 import type { Tool } from './tool.ts';
@@ -20,7 +21,7 @@ export interface CheckedCall {
 
 /** A request after the checks that come before policy. */
 export type Checked =
-  | { readonly kind: 'call'; readonly checked: CheckedCall }
+  | { readonly kind: 'call'; readonly checked: CheckedCall; readonly stages: readonly Stage[] }
   | { readonly kind: 'problem'; readonly problem: Problem }
   /** Refused by permission, identity, or because the tool is not declared; still recorded. */
   | { readonly kind: 'denied'; readonly denied: DeniedCall };
@@ -34,6 +35,8 @@ export interface DeniedCall {
   readonly target: string;
   readonly idempotencyKey: string;
   readonly fingerprint: string;
+  /** What was judged before it was refused, the refusal included. */
+  readonly stages: readonly Stage[];
 }
 
 const COMMON_ACTION_TYPES = ['mcp.tool_call', 'http.request'];
@@ -48,17 +51,17 @@ export function checkCall(
   endpoint: 'effects.run' | 'effects.preview',
 ): Checked {
   const { principal, workspace } = request;
+  const startedAt = ports.store.now();
+  const begun = ports.elapsed();
   const authorized = ports.authorize(principal, { endpoint, workspace, tool: request.tool, agentId: request.agentId });
   if (authorized.kind === 'invalid')
     return problem('invalid_request', 'The request does not say which agent acts.', [authorized.fault]);
+  const stages = authorizationStages(authorized, principal, startedAt, ports.elapsed() - begun);
   const policyVersion = ports.policyVersion();
   if (authorized.kind === 'denied') {
-    return denied(ports, request, {
-      kind: 'deny',
-      decision: authorized.decision,
-      reason: authorized.reason,
-      trace: { policyVersion, matched: [], shadow: [], observed: null },
-    });
+    const trace = { policyVersion, matched: [], shadow: [], observed: null };
+    const { decision, reason } = authorized;
+    return denied(ports, request, { kind: 'deny', decision, reason, trace }, stages);
   }
   const catalog = ports.catalog();
   const tool = catalog.tool(request.tool);
@@ -67,12 +70,9 @@ export function checkCall(
       code: 'tool_not_declared',
       message: `The tool ${request.tool} is not declared in the gateway’s configuration.`,
     } as const;
-    return denied(ports, request, {
-      kind: 'deny',
-      decision: 'denied_policy',
-      reason,
-      trace: { policyVersion, matched: [], shadow: [], observed: null },
-    });
+    const trace = { policyVersion, matched: [], shadow: [], observed: null };
+    const refused: Stage = { stage: 'validate', status: 'refused', startedAt, durationMs: null, detail: reason.code };
+    return denied(ports, request, { kind: 'deny', decision: 'denied_policy', reason, trace }, [...stages, refused]);
   }
   const misfits = catalog.check(tool, request.params);
   // What is made from params has to fit. What goes on as it came is only reported while policy observes.
@@ -118,6 +118,7 @@ export function checkCall(
   return {
     kind: 'call',
     checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action), faults: misfits },
+    stages,
   };
 }
 
@@ -158,7 +159,26 @@ function problem(code: Problem['code'], detail: string, errors: readonly Request
   return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
 }
 
-function denied(ports: EffectPorts, request: RunRequest, deny: Deny): Checked {
+/** Permission and identity are judged together: the time of both stands with the first. */
+function authorizationStages(
+  authorized: Exclude<Authorized, { kind: 'invalid' }>,
+  { keyId }: Principal,
+  startedAt: number,
+  tookMs: number,
+): readonly Stage[] {
+  const durationMs = Math.round(tookMs * 1000) / 1000;
+  const refusal = authorized.kind === 'denied' ? authorized : null;
+  if (refusal?.decision === 'denied_permission')
+    return [{ stage: 'permission', status: 'refused', startedAt, durationMs, detail: refusal.reason.code }];
+  return [
+    { stage: 'permission', status: 'passed', startedAt, durationMs, detail: keyId },
+    authorized.kind === 'agent'
+      ? { stage: 'identity', status: 'passed', startedAt, durationMs: null, detail: authorized.agent.id }
+      : { stage: 'identity', status: 'refused', startedAt, durationMs: null, detail: authorized.reason.code },
+  ];
+}
+
+function denied(ports: EffectPorts, request: RunRequest, deny: Deny, stages: readonly Stage[]): Checked {
   const workspace = workspaceOf(request.principal) ?? INSTALLATION;
   // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too.
   const agentId = agentOf(request.principal) ?? request.agentId ?? '';
@@ -180,6 +200,7 @@ function denied(ports: EffectPorts, request: RunRequest, deny: Deny): Checked {
       workspace,
       agentId,
       target,
+      stages,
       fingerprint: fingerprint(key, action),
       idempotencyKey:
         typeof idempotencyKey === 'string'

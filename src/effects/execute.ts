@@ -4,6 +4,7 @@ import type { Reason } from './decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from './effect.ts';
 import type { RunOutcome } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
+import type { RunningAttempt } from './running.ts';
 import type { GovernedCall } from './governed-call.ts';
 import { MAX_ATTEMPTS } from './lifecycle.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
@@ -17,9 +18,11 @@ interface Attempt {
   readonly admission: Dispatched;
   readonly effect: EffectRecord;
   readonly lease: Lease;
-  readonly stages: Stage[];
+  readonly running: RunningAttempt;
   /** ms elapsed when the admission was asked for; everything is counted from before it. */
   readonly sentAt: number;
+  /** The gate was open: from then on something may have reached the upstream. */
+  maySend: boolean;
 }
 
 /**
@@ -34,12 +37,14 @@ export async function executeAttempt(
 ): Promise<RunOutcome> {
   const { effect } = admission;
   if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
-  const attempt: Attempt = { governed, admission, effect, lease: effect.life.lease, stages: [], sentAt };
+  const running = ports.running.begin(effect.id);
+  const attempt: Attempt = { governed, admission, effect, lease: effect.life.lease, running, sentAt, maySend: false };
   stage(ports, attempt, 'admission', 'passed', sentAt, `attempt ${effect.attempt}`);
   try {
     const drifted = await checkState(ports, attempt);
     if (drifted !== null) return await refuseBeforeSend(ports, attempt, drifted.reason, drifted.mismatches);
     const begun = ports.elapsed();
+    running.now = { stage: 'execute', startedAt: ports.store.now() };
     const result = await ports.upstream.send({
       effectId: effect.id,
       upstreamKey: `${effect.id}.${effect.generation}`,
@@ -53,6 +58,7 @@ export async function executeAttempt(
   } catch (error) {
     // A fault of ours in the middle of an attempt: what reached the upstream is not known.
     ports.alert('attempt_fault', effect.id, error);
+    if (!attempt.maySend) return await recordUnsent(ports, attempt, FAULT_BEFORE, FAULT_BEFORE.message);
     const evidence: Evidence = {
       code: 'internal',
       message: 'The gateway failed during the attempt.',
@@ -61,8 +67,15 @@ export async function executeAttempt(
       endedAt: null,
     };
     return unknownOutcome(attempt, await record(ports, attempt, { kind: 'unknown' }, evidence));
+  } finally {
+    running.end();
   }
 }
+
+const FAULT_BEFORE: Reason = {
+  code: 'not_dispatched',
+  message: 'The gateway failed before anything was sent. Send the same call with the same key again.',
+};
 
 /** Asked immediately before the first byte: the time since before the admission, and pauses heard since. */
 function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
@@ -70,7 +83,9 @@ function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
   if (ports.elapsed() - sentAt >= lease.dispatchBy - lease.admittedAt) return 'late';
   const { call, tool } = governed.checked;
   const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: governed.actor.keyId };
-  return ports.pauses.match(call.workspace, subject, ports.store.now()) === null ? 'go' : 'paused';
+  if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';
+  attempt.maySend = true;
+  return 'go';
 }
 
 interface Drift {
@@ -83,6 +98,7 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
   const { stateCheck } = call;
   if (stateCheck === null) return null;
   const begun = ports.elapsed();
+  attempt.running.now = { stage: 'state_check', startedAt: ports.store.now() };
   const reading = await ports.upstream.readState(tool, call.params);
   if (reading.kind === 'unreadable') {
     stage(ports, attempt, 'state_check', 'refused', begun, reading.message);
@@ -161,27 +177,40 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
     case 'held_back': {
       if (result.by === 'paused')
         return refuseBeforeSend(ports, attempt, { code: 'paused', message: 'Paused before anything was sent.' }, []);
-      const recorded = await record(
-        ports,
-        attempt,
-        { kind: 'failed', result: null },
-        { ...result.evidence, code: 'not_dispatched' },
-      );
-      if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-      if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
-      const reason: Reason = {
-        code: 'not_dispatched',
-        message: 'The time to send had passed, so nothing was sent. Send the same call with the same key again.',
-      };
-      return {
-        ...baseOf(effect, reason, false),
-        decision: 'failed',
-        response: null,
-        result: null,
-        settlement: settlementOf(recorded),
-      };
+      return recordUnsent(ports, attempt, LATE, result.evidence.message);
     }
   }
+}
+
+const LATE: Reason = {
+  code: 'not_dispatched',
+  message: 'The time to send had passed, so nothing was sent. Send the same call with the same key again.',
+};
+
+/** Nothing was sent, and no rule refused it. */
+async function recordUnsent(
+  ports: EffectPorts,
+  attempt: Attempt,
+  reason: Reason,
+  message: string,
+): Promise<RunOutcome> {
+  const evidence: Evidence = {
+    code: 'not_dispatched',
+    message,
+    status: null,
+    startedAt: null,
+    endedAt: ports.store.now(),
+  };
+  const recorded = await record(ports, attempt, { kind: 'failed', result: null }, evidence);
+  if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
+  if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
+  return {
+    ...baseOf(attempt.effect, reason, false),
+    decision: 'failed',
+    response: null,
+    result: null,
+    settlement: settlementOf(recorded),
+  };
 }
 
 const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
@@ -279,7 +308,8 @@ async function record(
   outcome: SettleOutcome,
   evidence: Evidence,
 ): Promise<Recorded> {
-  const { effect, lease, stages } = attempt;
+  const { effect, lease, running } = attempt;
+  const stages = running.over;
   stages.push({
     stage: 'settle',
     status: 'passed',
@@ -374,7 +404,8 @@ function stage(
   detail: string | null,
 ): void {
   const durationMs = Math.round((ports.elapsed() - begun) * 1000) / 1000;
-  attempt.stages.push({
+  attempt.running.now = null;
+  attempt.running.over.push({
     stage: name,
     status,
     startedAt: Math.round(ports.store.now() - durationMs),

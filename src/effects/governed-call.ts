@@ -1,5 +1,5 @@
 import { actorOf, admitRequest, type Proposal, propose } from './admit-request.ts';
-import type { CheckedCall } from './check-call.ts';
+import type { Checked, CheckedCall } from './check-call.ts';
 import type { EffectActor, Stage } from './effect.ts';
 import type { EffectPorts } from './ports.ts';
 import type { KeyKind } from './principal.ts';
@@ -25,7 +25,12 @@ export interface GovernedCall {
 }
 
 /** The governed call of a request that passed its checks. @param startedAt store time when the checks began */
-export function govern(ports: EffectPorts, request: RunRequest, checked: CheckedCall, startedAt: number): GovernedCall {
+export function govern(
+  ports: EffectPorts,
+  request: RunRequest,
+  { checked, stages }: Extract<Checked, { kind: 'call' }>,
+  startedAt: number,
+): GovernedCall {
   const { principal } = request;
   const [fault] = checked.faults;
   return {
@@ -42,6 +47,7 @@ export function govern(ports: EffectPorts, request: RunRequest, checked: Checked
     requestIp: request.requestIp,
     stages: [
       ...request.stages,
+      ...stages,
       {
         stage: 'validate',
         status: fault === undefined ? 'passed' : 'failed',

@@ -73,10 +73,14 @@ export interface LedgerEvent extends LedgerDraft {
 /** The wire form of a ledger event. */
 export function ledgerEventToWire(event: LedgerEvent): JsonObject {
   const actor: Json = { type: event.actor.type, id: event.actor.id };
+  const recordedAt = new Date(event.at).toISOString();
+  // That it began is put on record when it has ended.
+  const began = event.kind === 'execution.started' ? event.data['at'] : undefined;
   return {
     seq: event.seq,
     id: event.id,
-    at: new Date(event.at).toISOString(),
+    at: began ?? recordedAt,
+    ...(began === undefined ? {} : { recorded_at: recordedAt }),
     kind: event.kind,
     effect_id: event.effectId,
     actor,

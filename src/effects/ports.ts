@@ -6,6 +6,7 @@ import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './effect.
 import type { JsonObject } from './json.ts';
 import type { Agent, KeyKind, Principal } from './principal.ts';
 import type { RequestFault } from './run-request.ts';
+import type { Running } from './running.ts';
 import type { EffectStore, SettleRequest } from './store.ts';
 import type { Tool } from './tool.ts';
 import type { UpstreamPort, UpstreamResponse } from './upstream.ts';
@@ -134,6 +135,8 @@ export interface EffectPorts {
   readonly elapsed: () => number;
   /** Boot id of this process. */
   readonly owner: string;
+  /** What this process runs now. */
+  readonly running: Running;
   readonly settings: () => CoreSettings;
   /** Told of what people have to look at. */
   readonly alert: (what: Alert, effectId: string, cause?: unknown) => void;

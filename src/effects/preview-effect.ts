@@ -52,7 +52,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
     const admit =
       checked.kind === 'denied'
         ? denialRequest(ports, request, checked.denied)
-        : evaluate(ports, govern(ports, request, checked.checked, ports.store.now()));
+        : evaluate(ports, govern(ports, request, checked, ports.store.now()));
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a window moved on: all of it is looked at again.

@@ -28,7 +28,7 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
       const outcome =
         checked.kind === 'denied'
           ? await recordRefusal(ports, request, checked.denied)
-          : await admitAndExecute(ports, govern(ports, request, checked.checked, startedAt));
+          : await admitAndExecute(ports, govern(ports, request, checked, startedAt));
       if (outcome !== null) return { kind: 'outcome', outcome };
       // What the routes of before made of a proxied request is not what those of now would.
       if (request.proxied !== null) break;

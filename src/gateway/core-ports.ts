@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EffectPorts } from '../effects/ports.ts';
 import { newId, randomPooled } from '../effects/random.ts';
+import { createRunning } from '../effects/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { UpstreamPort } from '../effects/upstream.ts';
 import { authorize } from '../identity/authorize.ts';
@@ -79,6 +80,7 @@ export function corePorts(parts: {
     newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),
     owner: randomUUID(),
+    running: createRunning(),
     settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: current().configuration.resolve.allowForce }),
     alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);

@@ -58,17 +58,12 @@ export function proxyPorts(parts: {
     stream: (id) => upstreams.stream(id),
     upstream: (id) => upstreams.settings(id),
     receiptView,
-    renderProblem: (problem, request) =>
-      renderProblem(
-        problem,
-        {},
-        {
-          publicUrl: parts.settings().publicUrl,
-          requestId: request.id,
-          run: true,
-          changes: request.method !== 'GET' && request.method !== 'HEAD',
-        },
-      ),
+    renderProblem: (problem, { id, method, keyed }) => {
+      const changes = method !== 'GET' && method !== 'HEAD';
+      const { publicUrl } = parts.settings();
+      // A read without a key has no earlier run that could have happened.
+      return renderProblem(problem, {}, { publicUrl, requestId: id, run: changes || keyed, changes });
+    },
     policyMode: core.policyMode,
     observed: parts.observed,
     settings: () => {

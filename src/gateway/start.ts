@@ -216,6 +216,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       invalidKeys: limiter,
       run,
       preview: (request) => previewEffect(ports, request),
+      running: ports.running,
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
       directory,

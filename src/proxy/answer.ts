@@ -14,9 +14,17 @@ export interface ProxyAnswer {
   readonly body: Buffer | string;
 }
 
+/** What an answer says of its request. */
+export interface AnsweredRequest {
+  readonly id: string;
+  readonly method: string;
+  /** It carries an idempotency key, so that an earlier one may have run. */
+  readonly keyed: boolean;
+}
+
 /** Where an answer comes from and to whom it goes. */
 export interface AnswerContext {
-  readonly request: { readonly id: string; readonly method: string };
+  readonly request: AnsweredRequest;
   readonly principal: Principal;
   readonly prefix: string;
   readonly upstream: string;
@@ -27,7 +35,7 @@ export interface AnswerContext {
 type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
 /** A problem as an answer. */
-export function problemAnswer(ports: Ports, problem: Problem, request: AnswerContext['request']): ProxyAnswer {
+export function problemAnswer(ports: Ports, problem: Problem, request: AnsweredRequest): ProxyAnswer {
   const { status, headers, body } = ports.renderProblem(problem, request);
   return { status, headers, body: JSON.stringify(body) };
 }

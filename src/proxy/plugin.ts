@@ -1,7 +1,7 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { RunResult } from '../effects/outcome.ts';
-import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
+import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { createIdentities } from './identities.ts';
@@ -67,7 +67,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const contextOf = (request: FastifyRequest, arrived: Arrived): AnswerContext => {
     const { match } = arrived;
     return {
-      request: { id: request.id, method: request.method },
+      request: answered(request),
       principal: arrived.principal,
       prefix: match.kind === 'none' ? '' : match.route.prefix,
       upstream: match.kind === 'none' ? '' : match.route.upstream,
@@ -94,11 +94,11 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     if (read.kind === 'problem') {
       // Part of the body may be unread: the connection cannot carry another request.
       if (!request.raw.complete) reply.header('connection', 'close');
-      send(reply, problemAnswer(ports, read.problem, request));
+      send(reply, problemAnswer(ports, read.problem, answered(request)));
       return;
     }
     const run = runRequestOf(ports, arrived, match, request.raw, read);
-    if ('kind' in run) send(reply, problemAnswer(ports, run.problem, request));
+    if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request)));
     else sendResult(request, reply, arrived, await ports.run(run));
   };
 
@@ -118,7 +118,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         passOn(request, reply, judged.read, streaming);
         return null;
       case 'problem':
-        send(reply, problemAnswer(ports, judged.problem, request));
+        send(reply, problemAnswer(ports, judged.problem, answered(request)));
         return null;
       case 'govern':
         if (match.kind === 'rule') return runGoverned(request, reply, arrived, match, read);
@@ -142,7 +142,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
     if (arrival.viaQuery) reply.header('deprecation', QUERY_KEY_DEPRECATED);
     if (arrival.kind === 'problem') {
-      send(reply, problemAnswer(ports, arrival.problem, request));
+      send(reply, problemAnswer(ports, arrival.problem, answered(request)));
       return null;
     }
     const { match } = arrival;
@@ -198,6 +198,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       throw new Error('a request that was not let through reached the proxy’s own handler');
     },
   });
+}
+
+function answered({ id, method, headers }: FastifyRequest): AnsweredRequest {
+  return { id, method, keyed: headers['idempotency-key'] !== undefined };
 }
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;

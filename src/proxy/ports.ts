@@ -38,7 +38,7 @@ export interface ProxyPorts {
   /** A problem as an answer. */
   readonly renderProblem: (
     problem: Problem,
-    request: { readonly id: string; readonly method: string },
+    request: { readonly id: string; readonly method: string; readonly keyed: boolean },
   ) => RenderedAnswer;
   /** Whether policy is in force or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';

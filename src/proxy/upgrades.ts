@@ -60,7 +60,7 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
 /** Judges an upgrade. Answers on the socket and gives `null` where it may not pass. */
 async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
   const { ports, identities, table, refusals } = parts;
-  const context = { id: 'upgrade', method: request.method ?? 'GET' };
+  const context = { id: 'upgrade', method: request.method ?? 'GET', keyed: false };
   const fault = ports.doorFault(request);
   if (fault !== null) return answer(socket, problemAnswer(ports, fault, context));
   const address = request.socket.remoteAddress ?? '';

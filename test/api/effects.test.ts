@@ -209,7 +209,17 @@ describe('reading effects', () => {
     expect(bare.headers['content-type']).toContain('application/jose');
     expect(bare.text).toBe(receipt.json['jws']);
     const stages = (await rig.send('GET', `${EFFECTS}/${id}/run`)).json['stages'] as unknown as { stage: string }[];
-    expect(stages.map(({ stage }) => stage)).toEqual(expect.arrayContaining(['authenticate', 'policy', 'execute']));
+    expect(stages.map(({ stage }) => stage)).toEqual([
+      'authenticate',
+      'permission',
+      'identity',
+      'validate',
+      'policy',
+      'admission',
+      'execute',
+      'receipt',
+      'settle',
+    ]);
   });
 
   it('hides the effects of other agents and workspaces as if there were none', async () => {

@@ -13,6 +13,7 @@ import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { decideApproval, type People } from '../../src/effects/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
+import { createRunning } from '../../src/effects/running.ts';
 import { previewEffect } from '../../src/effects/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/principal.ts';
 import { resolveEffect } from '../../src/effects/resolve-effect.ts';
@@ -193,6 +194,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     newNonce: () => ulid(),
     elapsed,
     owner: 'rig',
+    running: createRunning(),
     settings: () => ({ dispatchWindowMs: 2000, allowForce: false }),
     alert: () => undefined,
   };
@@ -226,6 +228,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
     run: (request) => runEffect(core, request),
+    running: core.running,
     preview: (request) => previewEffect(core, request),
     resolve: (call) => resolveEffect(core, call),
     decideApproval: (call) => decideApproval(core, people, call),

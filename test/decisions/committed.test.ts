@@ -45,8 +45,16 @@ describe('committed', () => {
     const receipt = await world.get(`/effects/${answer.body.effect_id}/receipt`);
     expect(receipt.body).toEqual(answer.body.receipt);
     const run = await world.get(`/effects/${answer.body.effect_id}/run`);
-    expect(run.body.stages.map((stage: { stage: string }) => stage.stage)).toEqual(
-      expect.arrayContaining(['policy', 'admission', 'execute', 'receipt', 'settle']),
-    );
+    expect(run.body.stages.map((stage: { stage: string }) => stage.stage)).toEqual([
+      'authenticate',
+      'permission',
+      'identity',
+      'validate',
+      'policy',
+      'admission',
+      'execute',
+      'receipt',
+      'settle',
+    ]);
   });
 });

@@ -61,7 +61,10 @@ const gateway = await startGateway(
         return ports.spill(request);
       },
       upstream: {
-        readState: (...args) => ports.upstream.readState(...args),
+        readState(tool, params) {
+          if (JSON.stringify(params).includes('failpoint:state_throws')) throw new Error('a fault before the call');
+          return ports.upstream.readState(tool, params);
+        },
         send(dispatch) {
           const send = () => ports.upstream.send(dispatch);
           const name = /failpoint:(\w+)/.exec(JSON.stringify(dispatch.params))?.[1];

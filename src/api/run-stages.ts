@@ -1,0 +1,39 @@
+import type { EffectRecord, Stage } from '../effects/effect.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { Running } from '../effects/running.ts';
+import { timeToWire } from './schema.ts';
+
+/**
+ * The stages of an effect: those on record, and of one that is executing those that are over and the one that runs now.
+ * Another gateway's are not known here, but for the admission.
+ */
+export function runStages(effect: EffectRecord, running: Pick<Running, 'stagesOf'>): readonly JsonObject[] {
+  const recorded = effect.stages.map(stageToWire);
+  if (effect.life.state !== 'executing') return recorded;
+  const { lease } = effect.life;
+  const here = running.stagesOf(effect.id);
+  if (here === null) {
+    const admission = { startedAt: lease.admittedAt, durationMs: null, detail: `attempt ${effect.attempt}` };
+    return [
+      ...recorded,
+      stageToWire({ stage: 'admission', status: 'passed', ...admission }),
+      begun('execute', lease.admittedAt),
+    ];
+  }
+  const { over, now } = here;
+  return [...recorded, ...over.map(stageToWire), ...(now === null ? [] : [begun(now.stage, now.startedAt)])];
+}
+
+function begun(stage: Stage['stage'], startedAt: number): JsonObject {
+  return { stage, status: 'running', started_at: timeToWire(startedAt), duration_ms: null, detail: null };
+}
+
+function stageToWire(stage: Stage): JsonObject {
+  return {
+    stage: stage.stage,
+    status: stage.status,
+    started_at: timeToWire(stage.startedAt),
+    duration_ms: stage.durationMs === null ? null : Math.round(stage.durationMs * 1000) / 1000,
+    detail: stage.detail,
+  };
+}
