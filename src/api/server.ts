@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { STATUS_CODES, type ServerResponse } from 'node:http';
-import underPressure from '@fastify/under-pressure';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -16,29 +15,35 @@ import { newId } from '../effects/random.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
+import { capConnections } from './connection-cap.ts';
 import { createDoorCheck } from './host-check.ts';
+import { measureOverload } from './overload.ts';
 import type { ApiSettings } from './ports.ts';
 import { Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
-/** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
-const MAX_EVENT_LOOP_DELAY_MS = 750;
-/** What was measured earlier than this is the work of the start, and no load: two samples of a second, ms. */
-const MEASURED_AFTER_MS = 2_000;
 /** A request that has not arrived whole by then is given up, ms. */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** The same for its headers, from the connection's beginning on or from the first byte: so long a caller may say nothing. */
+const HEADERS_TIMEOUT_MS = 10_000;
+/** A connection is closed when no other request came on it for this long, ms. Longer than load balancers keep theirs. */
+const KEEP_ALIVE_MS = 72_000;
+/** How often all of these are looked at, ms. */
+const TIMEOUTS_EVERY_MS = 5_000;
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
   readonly settings: () => ApiSettings;
   /** Bytes of a request body. */
   readonly bodyLimit: number;
-  /** Told of each answer: the route's pattern (`''` where none matched), method, status and ms. */
+  /** Connections of callers at once. */
+  readonly connections: number;
   /** Told of each request, health checks apart. */
   readonly arrived?: () => void;
   /** The gateway is about to stop: each answer closes its connection. */
   readonly isStopping?: () => boolean;
+  /** Told of each answer: the route's pattern (`''` where none matched), method, status and ms. */
   readonly answered?: (route: string, method: string, status: number, durationMs: number) => void;
 }
 
@@ -61,6 +66,7 @@ export function createServer(options: ServerOptions): ApiApp {
     // Its answer would lack what every answer has; see the hook below.
     return503OnClosing: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512, caseSensitive: true },
     ajv: {
@@ -74,7 +80,12 @@ export function createServer(options: ServerOptions): ApiApp {
       },
     },
     // A request without Host, or with two, is refused below, in the form that all refusals have.
-    http: { requireHostHeader: false, joinDuplicateHeaders: true },
+    http: {
+      requireHostHeader: false,
+      joinDuplicateHeaders: true,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: TIMEOUTS_EVERY_MS,
+    },
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (_error, request, reply) => {
       answer(
@@ -90,17 +101,10 @@ export function createServer(options: ServerOptions): ApiApp {
   app.decorateRequest('caller', null);
   const allowed = allowedMethods(app);
 
-  let readyAt = 0;
-  app.addHook('onReady', async () => {
-    readyAt = performance.now();
-  });
-  app.register(underPressure, {
-    maxEventLoopDelay: MAX_EVENT_LOOP_DELAY_MS,
-    pressureHandler: (request) => {
-      if (!isProbe(request) && performance.now() - readyAt > MEASURED_AFTER_MS)
-        throw refuse('not_ready', 'The gateway is overloaded. Nothing was done.', { retryAfterMs: 1_000 });
-    },
-  });
+  capConnections(app.server, options.connections);
+  const overload = measureOverload();
+  app.addHook('onReady', async () => overload.started());
+  app.addHook('onClose', async () => overload.close());
 
   const doorFault = createDoorCheck(settings);
   let isClosing = false;
@@ -117,6 +121,8 @@ export function createServer(options: ServerOptions): ApiApp {
     } else if (isClosing && !isProbe(request)) {
       reply.header('connection', 'close');
       done(refuse('not_ready', 'The gateway is shutting down. Nothing was done.', { retryAfterMs: 1_000 }));
+    } else if (overload.isOverloaded() && !isProbe(request)) {
+      done(refuse('not_ready', 'The gateway is overloaded. Nothing was done.', { retryAfterMs: 1_000 }));
     } else {
       if (!isProbe(request)) options.arrived?.();
       done();

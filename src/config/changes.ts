@@ -11,6 +11,7 @@ const FIXED: readonly { readonly name: string; readonly of: (configuration: Conf
   { name: 'receipts', of: ({ receipts }) => receipts },
   { name: 'retention', of: ({ retention }) => retention },
   { name: 'limits.body', of: ({ limits }) => limits.bodyBytes },
+  { name: 'limits.connections', of: ({ limits }) => limits.connections },
 ];
 
 /** Names of settings that differ and cannot change while the gateway runs: they stay as they were, and the log says so. */

@@ -182,6 +182,8 @@ interface ConfiguredLimits {
   readonly responseKeptBytes: number;
   /** Answer of an upstream that is read at all, bytes. */
   readonly responseBytes: number;
+  /** Connections of callers at once. */
+  readonly connections: number;
 }
 
 interface TelemetrySettings {

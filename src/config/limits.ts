@@ -39,6 +39,30 @@ export const LIMITS = {
     beyond: 'a success stays `committed`, with `response_truncated`',
     source: 'configuration',
   },
+  connections: {
+    what: 'Connections of callers at once; fewer where the process may open few files (`ulimit -n`)',
+    value: 10_000,
+    beyond: 'the longest idle one is closed; where none is idle, the new one',
+    source: 'configuration',
+  },
+  headers_time: {
+    what: 'Time in which the headers of a request have to arrive, from the connection or the first byte on',
+    value: '10s',
+    beyond: '408; the connection is closed',
+    source: 'src/api/server.ts#HEADERS_TIMEOUT_MS',
+  },
+  request_time: {
+    what: 'Time in which a request has to arrive whole',
+    value: '60s',
+    beyond: '408; the connection is closed',
+    source: 'src/api/server.ts#REQUEST_TIMEOUT_MS',
+  },
+  idle_time: {
+    what: 'Time that a connection may be idle between two requests',
+    value: '72s',
+    beyond: 'it is closed',
+    source: 'src/api/server.ts#KEEP_ALIVE_MS',
+  },
   idempotency_key: {
     what: 'Length of an idempotency key, visible ASCII characters',
     value: 255,
@@ -85,7 +109,7 @@ export const LIMITS = {
     what: 'Delay of the event loop',
     value: '750ms',
     beyond: '503 `not_ready` with `Retry-After`, until it is below again',
-    source: 'src/api/server.ts#MAX_EVENT_LOOP_DELAY_MS',
+    source: 'src/api/overload.ts#MAX_EVENT_LOOP_DELAY_MS',
   },
   dispatch_window: {
     what: 'Time between the admission of a call and its first byte to the upstream',

@@ -232,6 +232,7 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
     paramsDepth: limits.params_depth,
     responseKeptBytes: parseSize(limits.response_kept) ?? 0,
     responseBytes: parseSize(limits.response) ?? 0,
+    connections: limits.connections,
   };
   if (resolved.responseKeptBytes > resolved.responseBytes)
     judge.error(

@@ -457,6 +457,7 @@ const limits = section('limits', 'Limits that can be set; all others are in limi
   params_depth: integer(`${LIMITS.params_depth.what}.`, 1, 64, LIMITS.params_depth.value),
   response_kept: size(`${LIMITS.response_kept.what}.`, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
   response: size(`${LIMITS.response.what}.`, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
+  connections: integer(`${LIMITS.connections.what}.`, 16, 1_000_000, LIMITS.connections.value),
 });
 
 const telemetry = section('telemetry', 'Logs.', {

@@ -35,6 +35,7 @@ import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { watchNeighbours } from './neighbours.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
+import { connectionsOf, openFilesLimit } from './open-files.ts';
 import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
@@ -44,6 +45,8 @@ import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
 
 const SWEEP_EVERY_MS = 1000;
+/** Connections of the admin port at once: those who scrape and probe. */
+const ADMIN_CONNECTIONS = 16;
 const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
@@ -204,6 +207,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger,
     settings,
     bodyLimit: configuration.limits.bodyBytes,
+    connections: connectionsOf(configuration.limits.connections, openFilesLimit()),
     arrived: drain.arrived,
     isStopping: drain.isDraining,
     answered: metrics.answered,
@@ -258,7 +262,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => sweeper.stop());
   opened.push(() => drain.finished());
   if (adminPort !== null) {
-    const admin = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+    const admin = createServer({
+      logger,
+      settings,
+      bodyLimit: configuration.limits.bodyBytes,
+      connections: ADMIN_CONNECTIONS,
+    });
     opened.push(() => admin.close());
     await addHealth(admin, { store, ...health });
     await listen(admin, host, adminPort);

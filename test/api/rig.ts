@@ -260,6 +260,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     logger: createLogger({ level: 'debug', sink }),
     settings: () => settings,
     bodyLimit: 256 * 1024,
+    connections: 1000,
   });
   await addControlPlane(app, ports, '0.0.0-test');
   await app.ready();

@@ -209,7 +209,12 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   const settings = () => ({ publicUrl: origin, allowedHosts: [], queryKey: 'allow' as const, depthLimit: 64 });
   const log: string[] = [];
   const logger = createLogger({ level: 'trace', sink: { write: (line) => void log.push(line) } });
-  const server = createServer({ logger, settings, bodyLimit: configuration.limits.bodyBytes });
+  const server = createServer({
+    logger,
+    settings,
+    bodyLimit: configuration.limits.bodyBytes,
+    connections: configuration.limits.connections,
+  });
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,

@@ -36,11 +36,15 @@ export interface TestGateway {
   dispose(): Promise<void>;
 }
 
+interface BootOptions {
+  readonly env?: Record<string, string>;
+  readonly entry?: string;
+  /** How many files the process may have open (`ulimit -n`). */
+  readonly openFiles?: number;
+}
+
 /** Starts the real gateway from `dist/` as a process of its own, on a free port, with a folder of its own. */
-export async function startGateway(
-  files: TestFiles,
-  options: { readonly env?: Record<string, string>; readonly entry?: string } = {},
-): Promise<TestGateway> {
+export async function startGateway(files: TestFiles, options: BootOptions = {}): Promise<TestGateway> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-gw-'));
   await mkdir(join(folder, 'policies'));
   await writeFile(join(folder, 'gateway.yaml'), files.config);
@@ -54,12 +58,16 @@ async function boot(
   folder: string,
   administrativeKey: string,
   port: string,
-  options: { readonly env?: Record<string, string>; readonly entry?: string },
+  options: BootOptions,
 ): Promise<TestGateway> {
   const configFile = join(folder, 'gateway.yaml');
   const dataFolder = join(folder, 'data');
   const policyFolder = join(folder, 'policies');
-  const child = spawn(process.execPath, [options.entry ?? launcher, 'start', '--config', configFile, '--port', port], {
+  const { openFiles = null } = options;
+  const command = [process.execPath, options.entry ?? launcher, 'start', '--config', configFile, '--port', port];
+  const limited = openFiles === null ? [] : ['sh', '-c', `ulimit -n ${openFiles}; exec "$@"`, 'sh'];
+  const [program = '', ...words] = [...limited, ...command];
+  const child = spawn(program, words, {
     cwd: folder,
     env: {
       ...process.env,

@@ -145,6 +145,7 @@ export async function startWorld(
     readonly dedupe?: string;
     readonly env?: Record<string, string>;
     readonly entry?: string;
+    readonly openFiles?: number;
   } = {},
 ): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-up-'));

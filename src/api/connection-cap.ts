@@ -1,0 +1,56 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** So long a caller who was told the last word may take to close its side, ms. */
+const LINGER_MS = 1_000;
+
+/**
+ * Holds the connections of callers to a number that the process can have open, and lets none stay that is over.
+ *
+ * One connection too many takes the place of the one that has been idle for longest; where every other one has a request
+ * under way, it is closed itself. A connection on which the gateway has said its last word (a refusal of what is no
+ * request, of an upgrade) is closed soon, whether its caller closes it or not.
+ */
+export function capConnections(server: Server, most: number): void {
+  const open = new Set<Socket>();
+  /** Those without a request under way, the longest idle first. */
+  const idle = new Set<Socket>();
+  /** Requests under way, of connections that have any. */
+  const underWay = new Map<Socket, number>();
+
+  server.on('connection', (socket: Socket) => {
+    // A request that is read a second time (see ignored-upgrade.ts) comes with a connection that is known.
+    if (open.has(socket)) return;
+    if (open.size >= most) {
+      const [longest] = idle;
+      (longest ?? socket).destroy();
+      if (longest === undefined) return;
+      idle.delete(longest);
+    }
+    open.add(socket);
+    idle.add(socket);
+    socket.once('finish', () => {
+      socket.resume();
+      setTimeout(() => socket.destroy(), LINGER_MS).unref();
+    });
+    socket.once('close', () => {
+      open.delete(socket);
+      idle.delete(socket);
+      underWay.delete(socket);
+    });
+  });
+  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+    idle.delete(socket);
+    underWay.set(socket, (underWay.get(socket) ?? 0) + 1);
+    response.once('close', () => {
+      const left = (underWay.get(socket) ?? 1) - 1;
+      if (left > 0) underWay.set(socket, left);
+      else {
+        underWay.delete(socket);
+        if (open.has(socket)) idle.add(socket);
+      }
+    });
+  });
+  // A tunnel is under way until its connection closes.
+  server.on('upgrade', ({ socket }: IncomingMessage) => void idle.delete(socket));
+}

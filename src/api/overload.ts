@@ -1,0 +1,40 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+
+/** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
+const MAX_EVENT_LOOP_DELAY_MS = 750;
+/** What was measured earlier than this is the work of the start, and no load: two samples of a second, ms. */
+const MEASURED_AFTER_MS = 2_000;
+const SAMPLE_MS = 1_000;
+const RESOLUTION_MS = 10;
+
+/** Whether the process has more to do than it can. */
+export interface Overload {
+  isOverloaded(): boolean;
+  /** What came before was the start. */
+  started(): void;
+  close(): void;
+}
+
+/** Measures how late the event loop runs. Opens nothing: it works where the process may open no file any more. */
+export function measureOverload(): Overload {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  histogram.enable();
+  let delay = 0;
+  let startedAt = performance.now();
+  const timer = setInterval(() => {
+    const { mean } = histogram;
+    // Without a sample in a second the loop stood still for all of it.
+    delay = Number.isNaN(mean) ? Number.POSITIVE_INFINITY : mean / 1e6 - RESOLUTION_MS;
+    histogram.reset();
+  }, SAMPLE_MS).unref();
+  return {
+    isOverloaded: () => delay > MAX_EVENT_LOOP_DELAY_MS && performance.now() - startedAt > MEASURED_AFTER_MS,
+    started: () => {
+      startedAt = performance.now();
+    },
+    close: () => {
+      clearInterval(timer);
+      histogram.disable();
+    },
+  };
+}
