@@ -30,6 +30,8 @@ export interface Mismatch {
   readonly field: string;
   readonly assumed: Json;
   readonly current: Json;
+  /** A value is too long to be shown: it is a text with its beginning, or null. */
+  readonly truncated?: true;
 }
 
 /** A budget as the agent may see it: numbers and a level for its own, only the level for those that it shares. */

@@ -1,11 +1,13 @@
 import { type Static, Type } from 'typebox';
-import { type Json, isJsonObject } from '../effects/json.ts';
-import { conditionFaults } from '../effects/conditions.ts';
+import { mismatchToWire } from '../effects/action-call.ts';
+import { type Json, isJsonArray, isJsonObject } from '../effects/json.ts';
+import { conditionFaults, requiredFieldFaults } from '../effects/conditions.ts';
 import { reconcile } from '../effects/reconcile.ts';
+import { CHECK_LIMITS } from '../effects/state-fields.ts';
 import { verifyState } from '../effects/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
-import { refuse, refuseFaults } from './problem.ts';
+import { type Refused, refuse, refuseFaults } from './problem.ts';
 import { AnyObject, AnyValue, NoQuery, answers } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
@@ -13,12 +15,16 @@ const Conditions = AnyObject(
   'Field values that must hold: a value, or operators ($eq $ne $gt $gte $lt $lte $in $nin $exists $regex), all of which must hold. Fields may be paths (`order.lines.0.sku`).',
 );
 
+/** Of names of what is looked up: longer paths are refused with the conditions, by their own words. */
+const Fields = Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), {
+  maxItems: CHECK_LIMITS.fields,
+  description: 'Fields that must match between assumed and current state.',
+});
+
 const VerifyBody = Type.Object(
   {
     intent: Type.String({ description: 'Human-readable label for the action.' }),
-    required_fields: Type.Array(Type.String(), {
-      description: 'Fields that must match between assumed and current state.',
-    }),
+    required_fields: Fields,
     assumed_state: AnyObject('State that the agent resolved at plan time.'),
     current_state: AnyObject('Live state fetched immediately before the call.'),
     conditions: Conditions,
@@ -35,6 +41,11 @@ const VerifyAnswer = Type.Object({
       field: Type.String(),
       assumed: AnyValue('The assumed value.'),
       current: AnyValue('The live value.'),
+      truncated: Type.Optional(
+        Type.Literal(true, {
+          description: 'A value is too long to be shown: it is a text with its beginning, or null.',
+        }),
+      ),
     }),
   ),
 });
@@ -81,7 +92,7 @@ export function addCheckRoutes(app: ApiApp): void {
     async (request) => {
       refuseFaulty(request);
       const body: Static<typeof VerifyBody> = request.body;
-      const { status, decision, mismatches } = verifyState({
+      const result = verifyState({
         intent: body.intent,
         requiredFields: body.required_fields,
         assumedState: body.assumed_state,
@@ -89,11 +100,9 @@ export function addCheckRoutes(app: ApiApp): void {
         conditions: body.conditions,
         onMismatch: body.on_mismatch,
       });
-      return {
-        status,
-        decision,
-        mismatches: mismatches.map(({ field, assumed, current }) => ({ field, assumed, current })),
-      };
+      if (result === null) throw tooManySteps();
+      const { status, decision, mismatches } = result;
+      return { status, decision, mismatches: mismatches.map(mismatchToWire) };
     },
   );
 
@@ -114,13 +123,22 @@ export function addCheckRoutes(app: ApiApp): void {
     async (request) => {
       refuseFaulty(request);
       const body: Static<typeof ReconcileBody> = request.body;
-      const { decision, reason, status } = reconcile({
+      const result = reconcile({
         action: body.action,
         currentState: body.current_state,
         conditions: body.conditions,
       });
+      if (result === null) throw tooManySteps();
+      const { decision, reason, status } = result;
       return { decision, reason, status };
     },
+  );
+}
+
+function tooManySteps(): Refused {
+  return refuse(
+    'invalid_request',
+    `The fields and conditions take more than ${CHECK_LIMITS.effort} steps on these states: ask for fewer, or for smaller parts, and mind names with dots, which can be read in many ways.`,
   );
 }
 
@@ -129,9 +147,11 @@ function refuseFaulty(request: FastifyRequest): void {
   const body = request.body as Json | undefined;
   const conditions = isJsonObject(body) ? body['conditions'] : undefined;
   const ofConditions = isJsonObject(conditions) ? conditionFaults(conditions, '/conditions') : [];
+  const required = isJsonObject(body) ? body['required_fields'] : undefined;
+  const ofFields = isJsonArray(required) ? requiredFieldFaults(required, '/required_fields') : [];
   const error = request.validationError;
   const ofShape = error === undefined ? [] : validationFaults(error.validation, error.validationContext ?? 'body');
-  const faults = [...ofShape, ...ofConditions];
+  const faults = [...ofShape, ...ofFields, ...ofConditions];
   if (faults.length === 0) return;
   const onlyOutcome = faults.every(({ path }) => path === '/outcome');
   if (onlyOutcome && isJsonObject(body) && body['outcome'] !== undefined)

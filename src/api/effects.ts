@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { StateCheck } from '../effects/action-call.ts';
-import { conditionFaults } from '../effects/conditions.ts';
+import { conditionFaults, requiredFieldFaults } from '../effects/conditions.ts';
 import { DECISIONS } from '../effects/decision.ts';
 import type { EffectRecord } from '../effects/effect.ts';
 import { readIdempotencyKey } from '../effects/idempotency-key.ts';
@@ -10,7 +10,9 @@ import { ledgerEventToWire } from '../effects/ledger.ts';
 import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/render.ts';
 import type { Preview } from '../effects/preview-effect.ts';
 import type { RequestFault, RunRequest } from '../effects/run-request.ts';
+import { CHECK_LIMITS } from '../effects/state-fields.ts';
 import type { EffectFilter } from '../effects/store.ts';
+import { MAX_TARGET } from '../effects/tool.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
@@ -44,7 +46,7 @@ const MAX_WAIT_S = 30;
 const StateCheckBody = Type.Object(
   {
     intent: Type.String({ maxLength: 1000 }),
-    required_fields: Type.Array(Type.String({ maxLength: 1000 }), { maxItems: 1000 }),
+    required_fields: Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), { maxItems: CHECK_LIMITS.fields }),
     assumed_state: AnyObject('State that the agent resolved at plan time.'),
     conditions: AnyObject('Field values that must hold in the live state.'),
     on_mismatch: Type.Enum(['replan', 'block']),
@@ -61,7 +63,7 @@ const IdempotencyKey = Type.String({
 const CALL_FIELDS = {
   action_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp.tool_call'] })),
   tool: Tool,
-  target: Type.Optional(Type.String({ minLength: 1, maxLength: 1024 })),
+  target: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_TARGET })),
   params: Type.Optional(AnyObject('Parameters of the tool.')),
   agent_id: Type.Optional(AgentId),
   state_check: Type.Optional(StateCheckBody),
@@ -424,7 +426,10 @@ function runRequest(
 ): RunRequest {
   const faults: RequestFault[] = [];
   if (body.state_check !== undefined)
-    faults.push(...conditionFaults(body.state_check.conditions, '/state_check/conditions'));
+    faults.push(
+      ...requiredFieldFaults(body.state_check.required_fields, '/state_check/required_fields'),
+      ...conditionFaults(body.state_check.conditions, '/state_check/conditions'),
+    );
   if (body.metadata !== undefined && Buffer.byteLength(JSON.stringify(body.metadata)) > METADATA_BYTES)
     faults.push({ path: '/metadata', message: `must not be longer than ${METADATA_BYTES} bytes` });
   if (faults.length > 0 && caller.refusal === null) throw refuseFaults(faults);

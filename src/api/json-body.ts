@@ -2,6 +2,9 @@ import { parseStrictJson } from '../effects/strict-json.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
 
+/** After reading a body of so many bytes others have their turn before it is judged. */
+const LARGE_BODY = 65_536;
+
 /**
  * Bodies of the control plane: `application/json`, UTF-8, strict I-JSON, and nothing else. An empty body is none.
  * Fastify's own parsers, which forgive, are removed.
@@ -26,7 +29,8 @@ export function acceptStrictJson(app: ApiApp, depthLimit: () => number): void {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     const parsed = parseStrictJson(bytes, { depth: depthLimit() });
     if (parsed.ok) {
-      done(null, parsed.value);
+      if (bytes.length < LARGE_BODY) done(null, parsed.value);
+      else setImmediate(done, null, parsed.value);
       return;
     }
     const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;

@@ -1,10 +1,13 @@
+import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { CODES, type Code } from '../effects/codes.ts';
 import type { NextStep } from '../effects/decision.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { Problem, RequestFault } from '../effects/run-request.ts';
 
 /** At most this many faults are listed in one answer. */
-const MAX_LISTED = 100;
+const MAX_LISTED = MOST_FAULTS;
+/** Characters of a fault's path, and of its message, that are listed. */
+const MAX_FAULT_TEXT = 400;
 
 /** Thrown by a handler to answer with a problem document; the error handler of the server renders it. */
 export class Refused extends Error {
@@ -47,10 +50,17 @@ export function refuseFaults(errors: readonly RequestFault[]): Refused {
 export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
-  const place = first.path === '' ? 'the body' : first.path;
-  return errors.length === 1
-    ? `${place}: ${first.message}.`
-    : `${errors.length} faults; the first: ${place}: ${first.message}.`;
+  const place = first.path === '' ? 'the body' : shortened(first.path);
+  const said = `${place}: ${shortened(first.message)}.`;
+  if (errors.length === 1) return said;
+  return errors.length < MAX_LISTED
+    ? `${errors.length} faults; the first: ${said}`
+    : `${MAX_LISTED} faults or more; the first: ${said}`;
+}
+
+/** Names and values of a request may be as long as its body; what is said of them is not. */
+function shortened(text: string): string {
+  return text.length <= MAX_FAULT_TEXT ? text : `${text.slice(0, MAX_FAULT_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
 
 /** What the request was about, as far as a problem document needs it. */
@@ -98,7 +108,10 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
     next: nextStep(problem.code, status),
   };
   if (problem.errors.length > 0) {
-    body['errors'] = problem.errors.slice(0, MAX_LISTED).map(({ path, message }) => ({ path, message }));
+    body['errors'] = problem.errors.slice(0, MAX_LISTED).map(({ path, message }) => ({
+      path: shortened(path),
+      message: shortened(message),
+    }));
     if (problem.errors.length > MAX_LISTED) body['errors_left_out'] = problem.errors.length - MAX_LISTED;
   }
   if (problem.retryAfterMs !== null) body['retry_after_ms'] = problem.retryAfterMs;

@@ -9,6 +9,7 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { CODES } from '../effects/codes.ts';
 import type { JsonObject } from '../effects/json.ts';
 import { newId } from '../effects/random.ts';
@@ -49,8 +50,8 @@ export interface ServerOptions {
 
 /**
  * The HTTP server that all doors share: request ids, Host and Origin checks, shedding, one form of errors, and
- * `x-should-retry` on whatever is not 2xx. Nothing is coerced, filled in or dropped by validation, all faults are
- * found, and no proxy header is trusted. Routes are added by the doors.
+ * `x-should-retry` on whatever is not 2xx. Nothing is coerced, filled in or dropped by validation, faults are
+ * found together (the first {@link MOST_FAULTS}), and no proxy header is trusted. Routes are added by the doors.
  */
 export function createServer(options: ServerOptions): ApiApp {
   const { settings } = options;
@@ -75,6 +76,8 @@ export function createServer(options: ServerOptions): ApiApp {
         removeAdditional: false,
         useDefaults: false,
         allErrors: true,
+        // None of our own schemas has a branch that an early end could misjudge.
+        code: { process: stopAt(MOST_FAULTS) },
         verbose: true,
         allowUnionTypes: true,
       },

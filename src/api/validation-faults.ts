@@ -1,5 +1,6 @@
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js';
 import { didYouMean } from '../diagnostics/nearest.ts';
+import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { escapePointer } from '../effects/conditions.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 
@@ -15,15 +16,16 @@ export function validationFaults(
 ): readonly RequestFault[] {
   const faults = new Map<string, RequestFault>();
   for (const error of errors) {
+    if (faults.size >= MOST_FAULTS) break;
     const fault = faultOf(error, part);
     const same = `${fault.path}\n${fault.message}`;
-    if (!faults.has(same)) faults.set(same, faults.size < MAX_HINTED ? withHint(fault, error) : fault);
+    if (!faults.has(same)) faults.set(same, withHint(fault, error));
   }
   return [...faults.values()];
 }
 
-/** Faults beyond these are counted, not listed: a hint costs time, and a body can have a hundred thousand of them. */
-const MAX_HINTED = 100;
+/** Characters of a name that a path shows. */
+const MOST_SHOWN = 300;
 
 function withHint(fault: RequestFault, error: FastifySchemaValidationError): RequestFault {
   if (error.keyword !== 'additionalProperties') return fault;
@@ -37,7 +39,10 @@ function faultOf(error: FastifySchemaValidationError, part: string): RequestFaul
   switch (error.keyword) {
     case 'additionalProperties': {
       const name = text(params['additionalProperty']);
-      return { path: `${at}/${escapePointer(name)}`, message: `unknown field "${name.slice(0, 100)}"` };
+      return {
+        path: `${at}/${escapePointer(name.slice(0, MOST_SHOWN))}`,
+        message: `unknown field "${name.slice(0, 100)}"`,
+      };
     }
     case 'required':
       return { path: `${at}/${escapePointer(text(params['missingProperty']))}`, message: 'is required' };

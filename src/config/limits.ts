@@ -27,6 +27,18 @@ export const LIMITS = {
     beyond: '400 `invalid_json`; nothing ran',
     source: 'configuration',
   },
+  params_values: {
+    what: 'Values in a JSON body: members, elements and what holds them',
+    value: 5_000,
+    beyond: '400 `invalid_json`; nothing ran',
+    source: 'src/effects/strict-json.ts#MAX_VALUES',
+  },
+  params_name: {
+    what: 'Length of a name in a JSON body, characters',
+    value: 1024,
+    beyond: '400 `invalid_json`; nothing ran',
+    source: 'src/effects/strict-json.ts#MAX_NAME',
+  },
   response_kept: {
     what: "Part of an upstream's answer that is kept for duplicates",
     value: '64KiB',
@@ -70,10 +82,22 @@ export const LIMITS = {
     source: null,
   },
   target: {
-    what: 'Length of a target, characters',
+    what: 'Length of a target, sent or computed from params, characters',
     value: 1024,
     beyond: '400 `invalid_request`',
-    source: null,
+    source: 'src/effects/tool.ts#MAX_TARGET',
+  },
+  placed_param: {
+    what: 'Length of a param that goes into the path, the query or a header, characters',
+    value: 4096,
+    beyond: '400 `invalid_request`',
+    source: 'src/upstreams/request-template.ts#MAX_PLACED',
+  },
+  schema_steps: {
+    what: 'Steps of the patterns and formats of a `params_schema` on one call: the size of the pattern (of a format: 16) for each character',
+    value: 500_000,
+    beyond: '400 `invalid_request`',
+    source: 'src/upstreams/params-schema.ts#TEXT_STEPS.most',
   },
   metadata: {
     what: '`metadata` of a call, as JSON',
@@ -96,8 +120,8 @@ export const LIMITS = {
   faults: {
     what: 'Faults listed in one answer',
     value: 100,
-    beyond: 'the rest is left out',
-    source: 'src/api/problem.ts#MAX_LISTED',
+    beyond: 'no more are looked for',
+    source: 'src/diagnostics/stop-at.ts#MOST_FAULTS',
   },
   invalid_keys: {
     what: 'Invalid keys that one address may show at once; 10 a second come back',
@@ -165,11 +189,59 @@ export const LIMITS = {
     beyond: '`denied_budget`, `amount_invalid`',
     source: null,
   },
+  check_fields: {
+    what: 'Required fields of one request to `/state/verify` or of one `state_check`',
+    value: 1000,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/state-fields.ts#CHECK_LIMITS.fields',
+  },
+  check_conditions: {
+    what: 'Conditions of one request to `/state/verify` or `/outcomes/reconcile`, or of one `state_check`',
+    value: 1000,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/state-fields.ts#CHECK_LIMITS.conditions',
+  },
+  check_field: {
+    what: 'Length of the name or path of a field of a state, characters',
+    value: 1000,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/state-fields.ts#CHECK_LIMITS.field',
+  },
+  check_segments: {
+    what: 'Segments of the path of a field of a state',
+    value: 100,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/state-fields.ts#CHECK_LIMITS.segments',
+  },
+  check_effort: {
+    what: 'Steps of all look-ups and comparisons of one check',
+    value: 100_000,
+    beyond: '400 `invalid_request`; as `state_check`: `denied_claim`, `state_unreadable`, nothing ran',
+    source: 'src/effects/state-fields.ts#CHECK_LIMITS.effort',
+  },
+  check_shown: {
+    what: 'Value of a mismatch that is shown, characters of JSON; 32,768 for all mismatches of one answer',
+    value: 1024,
+    beyond: 'its beginning as a text, or null, and `truncated: true`',
+    source: 'src/effects/mismatches.ts#SHOWN_VALUES.one',
+  },
   check_expressions: {
     what: '`$regex` conditions in one request to `/state/verify` or `/outcomes/reconcile`',
     value: 16,
     beyond: '400 `invalid_request`',
     source: 'src/effects/conditions.ts#REGEX_LIMITS.perRequest',
+  },
+  check_programs: {
+    what: 'Size of all compiled `$regex` of one request together',
+    value: 500,
+    beyond: '400 `invalid_request`',
+    source: 'src/effects/conditions.ts#REGEX_LIMITS.programSize',
+  },
+  check_regex_steps: {
+    what: 'Steps of all `$regex` of one request: the size of each for each character of its text',
+    value: 100_000,
+    beyond: 'the condition does not hold',
+    source: 'src/effects/conditions.ts#REGEX_LIMITS.steps',
   },
   check_subject: {
     what: 'Text that a `$regex` condition looks at, characters',
@@ -188,6 +260,12 @@ export const LIMITS = {
     value: 65_536,
     beyond: 'the condition is unknown',
     source: 'src/policy/glob.ts#MAX_SUBJECT',
+  },
+  policy_steps: {
+    what: 'Steps of all patterns of policy on one call: the size of each compiled pattern for each character of its text',
+    value: 1_000_000,
+    beyond: 'the condition is unknown',
+    source: 'src/policy/pattern-steps.ts#PATTERN_STEPS',
   },
   policy_elements: {
     what: 'Elements of a list that a policy looks at',

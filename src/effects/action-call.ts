@@ -36,4 +36,11 @@ export interface Mismatch {
   readonly field: string;
   readonly assumed: Json;
   readonly current: Json;
+  /** A value is not shown whole. */
+  readonly truncated?: true;
+}
+
+/** A mismatch as answers carry it. */
+export function mismatchToWire({ field, assumed, current, truncated }: Mismatch): JsonObject {
+  return { field, assumed, current, ...(truncated === undefined ? null : { truncated }) };
 }

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from './json.ts';
+import { type Json, type JsonObject, isJsonArray, isJsonObject } from './json.ts';
 
 /**
  * The canonical form of a JSON value (RFC 8785, JCS): names sorted by UTF-16 code units, no white space, numbers and
@@ -12,8 +12,8 @@ export function canonicalJson(value: Json): string {
     // `+ 0` turns -0 into 0, as the standard demands.
     return String(value + 0);
   }
-  if (typeof value !== 'object' || value === null) return String(value);
-  return isArray(value) ? canonicalArray(value) : canonicalObject(value);
+  if (isJsonArray(value)) return canonicalArray(value);
+  return isJsonObject(value) ? canonicalObject(value) : String(value);
 }
 
 function canonicalArray(items: readonly Json[]): string {
@@ -63,9 +63,4 @@ function quote(text: string): string {
   if (PLAIN.test(text)) return `"${text}"`;
   if (!text.isWellFormed()) throw new TypeError('a text with a lone surrogate has no JSON form');
   return JSON.stringify(text);
-}
-
-/** `Array.isArray` does not narrow a readonly array away from the union; this does. */
-function isArray(value: readonly Json[] | JsonObject): value is readonly Json[] {
-  return Array.isArray(value);
 }

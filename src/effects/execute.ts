@@ -7,6 +7,7 @@ import type { EffectPorts } from './ports.ts';
 import type { RunningAttempt } from './running.ts';
 import type { GovernedCall } from './governed-call.ts';
 import { MAX_ATTEMPTS } from './lifecycle.ts';
+import { fieldList } from './mismatches.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
 import type { UpstreamResult } from './upstream.ts';
 import { compareState } from './verify-state.ts';
@@ -117,9 +118,13 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
     current: reading.state,
     conditions: stateCheck.conditions,
   });
-  stage(ports, attempt, 'state_check', mismatches.length === 0 ? 'passed' : 'refused', begun, null);
+  stage(ports, attempt, 'state_check', mismatches?.length === 0 ? 'passed' : 'refused', begun, null);
+  if (mismatches === null) {
+    const message = 'The live state could not be compared: the fields and conditions take too many steps on it.';
+    return { reason: { code: 'state_unreadable', message, next: stateCheck.onMismatch }, mismatches: [] };
+  }
   if (mismatches.length === 0) return null;
-  const fields = mismatches.map(({ field }) => field).join(', ');
+  const fields = fieldList(mismatches.map(({ field }) => field));
   return {
     reason: {
       code: 'state_drift',

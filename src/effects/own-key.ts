@@ -1,4 +1,4 @@
-import type { Json } from './json.ts';
+import { type Json, isJsonArray, isJsonObject } from './json.ts';
 
 /**
  * Whether some text in a value holds the key that a call was made with. It must not go on to an upstream, nor be kept.
@@ -11,8 +11,13 @@ export function holdsOwnKey(value: Json, keyId: string): boolean {
 
 function holds(value: Json, mark: string): boolean {
   if (typeof value === 'string') return textHolds(value, mark);
-  if (typeof value !== 'object' || value === null) return false;
-  for (const [name, member] of Object.entries(value)) {
+  if (isJsonArray(value)) {
+    for (const element of value) if (holds(element, mark)) return true;
+    return false;
+  }
+  if (!isJsonObject(value)) return false;
+  for (const name of Object.keys(value)) {
+    const member = value[name];
     if (textHolds(name, mark) || (member !== undefined && holds(member, mark))) return true;
   }
   return false;

@@ -1,6 +1,7 @@
-import { judgeCondition, type Standing } from './conditions.ts';
+import { judgeCondition, newConditionJudge, type Standing } from './conditions.ts';
 import { type JsonObject, isJsonObject } from './json.ts';
-import { jsonEquals } from './state-fields.ts';
+import { fieldList } from './mismatches.ts';
+import { CHECK_LIMITS, type Effort, EffortSpent, jsonEquals, newEffort } from './state-fields.ts';
 
 /** A reconciliation as asked for (interface specification, 2.7); `outcome` is always `UNKNOWN` and left out. */
 export interface ReconcileRequest {
@@ -20,11 +21,22 @@ export interface ReconcileResult {
  * Says from the live state whether an action of unknown outcome may be tried again. All conditions hold: it happened.
  * Every one is refuted by a field that is there, and nothing else contradicts the action: it did not. Everything else
  * is neither what success nor what the untouched start would look like. Pure.
+ * @returns `null` where it would take more steps than one request may take
  */
-export function reconcile(request: ReconcileRequest): ReconcileResult {
+export function reconcile(request: ReconcileRequest): ReconcileResult | null {
+  try {
+    return reconcileWithin(request, newEffort());
+  } catch (error) {
+    if (error instanceof EffortSpent) return null;
+    throw error;
+  }
+}
+
+function reconcileWithin(request: ReconcileRequest, effort: Effort): ReconcileResult {
   const fields: Record<Standing, string[]> = { holds: [], refuted: [], absent: [], undecidable: [] };
+  const judge = newConditionJudge(effort);
   for (const [field, condition] of Object.entries(request.conditions))
-    fields[judgeCondition(request.currentState, field, condition)].push(field);
+    fields[judgeCondition(request.currentState, field, condition, judge)].push(field);
   const { holds, refuted, absent, undecidable } = fields;
 
   if (holds.length + refuted.length + absent.length + undecidable.length === 0)
@@ -46,6 +58,7 @@ export function reconcile(request: ReconcileRequest): ReconcileResult {
     request.action.params,
     request.currentState,
     new Set(Object.keys(request.conditions)),
+    effort,
   );
   if (contradicted.length > 0)
     return answer('replan', `The live state has drifted: ${list(contradicted)} is not what the action was sent with.`);
@@ -56,19 +69,30 @@ export function reconcile(request: ReconcileRequest): ReconcileResult {
 }
 
 /** Fields that the params and the live state both carry, with different values; objects are compared member by member. */
-function contradictions(params: JsonObject, state: JsonObject, judged: ReadonlySet<string>): readonly string[] {
+function contradictions(
+  params: JsonObject,
+  state: JsonObject,
+  judged: ReadonlySet<string>,
+  effort: Effort,
+): readonly string[] {
   const found: string[] = [];
   const visit = (part: JsonObject, live: JsonObject, prefix: string) => {
     for (const [name, sent] of Object.entries(part)) {
-      const path = prefix === '' ? name : `${prefix}.${name}`;
+      // A path longer than a condition's field may be is not made: it would be made anew for each member below it.
+      const path = cutPath(prefix === '' ? name : `${prefix}.${name}`);
       const current = Object.hasOwn(live, name) ? live[name] : undefined;
       if (current === undefined || judged.has(path)) continue;
       if (isJsonObject(sent) && isJsonObject(current)) visit(sent, current, path);
-      else if (!jsonEquals(sent, current)) found.push(path);
+      else if (!jsonEquals(sent, current, effort)) found.push(path);
     }
   };
   visit(params, state, '');
   return found;
+}
+
+/** One character more than a field may have, so that it is no condition's field. */
+function cutPath(path: string): string {
+  return path.length <= CHECK_LIMITS.field ? path : path.slice(0, CHECK_LIMITS.field + 1);
 }
 
 function answer(decision: ReconcileResult['decision'], reason: string): ReconcileResult {
@@ -79,10 +103,7 @@ function hold(fields: readonly string[]): string {
   return fields.length === 1 ? 'holds' : 'hold';
 }
 
-/** At most ten names, so that an answer stays short. */
+/** Names of fields in quotes. */
 function list(fields: readonly string[]): string {
-  const shown = fields.slice(0, 10).map((field) => `"${field}"`);
-  return fields.length > shown.length
-    ? `${shown.join(', ')} and ${fields.length - shown.length} more`
-    : shown.join(', ');
+  return fieldList(fields, (field) => `"${field}"`);
 }

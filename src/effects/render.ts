@@ -1,3 +1,4 @@
+import { mismatchToWire } from './action-call.ts';
 import { DECISION_TABLE, nextOf, statusOf, type NextStep } from './decision.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { KeptResult } from './effect.ts';
@@ -105,9 +106,7 @@ function specifics(outcome: RunOutcome, context: RenderContext): JsonObject {
     case 'denied_claim':
     case 'denied_reservation':
     case 'denied_paused':
-      return outcome.mismatches.length === 0
-        ? {}
-        : { mismatches: outcome.mismatches.map(({ field, assumed, current }) => ({ field, assumed, current })) };
+      return outcome.mismatches.length === 0 ? {} : { mismatches: outcome.mismatches.map(mismatchToWire) };
   }
 }
 

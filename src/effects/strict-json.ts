@@ -32,11 +32,24 @@ const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
 const SHORT_NUMBER = 15;
 
+/**
+ * Values that one text may hold, members and elements included. What is done with a body takes time with their number
+ * far more than with its bytes: a body of 1 MiB that is nothing but `[]` would keep everybody else waiting for seconds.
+ */
+export const MAX_VALUES = 5_000;
+/** Longest name of a member, UTF-16 code units: what is said of a value names all that it is in. */
+export const MAX_NAME = 1_024;
+/** Characters of a name that are shown in a message. */
+const SHOWN_NAME = 100;
+
 /** What the scan has come to. A fault ends it. */
 interface Scan {
   readonly text: string;
   readonly maxDepth: number;
+  readonly maxValues: number;
+  readonly maxName: number;
   at: number;
+  values: number;
 }
 
 class Fault extends Error {
@@ -50,12 +63,17 @@ class Fault extends Error {
 /**
  * Reads strict I-JSON (RFC 7493, and narrower): UTF-8 without a byte order mark; no name twice in one object, nor two
  * that are equal but for case; no `__proto__`; numbers that a double holds: finite, integers within ±(2^53−1), none
- * whose fraction or whole value would be rounded away; no lone surrogates; nesting up to `limits.depth`. What passes
- * is read alike by every parser, so that what policy sees is what the upstream sees.
+ * whose fraction or whole value would be rounded away; no lone surrogates; nesting up to `limits.depth`, at most
+ * `limits.values` values and names of at most `limits.name` characters ({@link MAX_VALUES} and {@link MAX_NAME} where
+ * they are left out). What passes is read alike by every parser, so that
+ * what policy sees is what the upstream sees.
  *
  * `JSON.parse` makes the value; one scan beside it judges the text.
  */
-export function parseStrictJson(bytes: Buffer | string, limits: { readonly depth: number }): StrictJson {
+export function parseStrictJson(
+  bytes: Buffer | string,
+  limits: { readonly depth: number; readonly values?: number; readonly name?: number },
+): StrictJson {
   let text: string;
   if (typeof bytes === 'string') {
     text = bytes;
@@ -66,7 +84,14 @@ export function parseStrictJson(bytes: Buffer | string, limits: { readonly depth
     text = bytes.toString('utf8');
   }
   if (text.charCodeAt(0) === 0xfeff) return refuse(text, 'the text begins with a byte order mark', 0);
-  const scan: Scan = { text, maxDepth: limits.depth, at: 0 };
+  const scan: Scan = {
+    text,
+    maxDepth: limits.depth,
+    maxValues: limits.values ?? MAX_VALUES,
+    maxName: limits.name ?? MAX_NAME,
+    at: 0,
+    values: 0,
+  };
   try {
     skipSpace(scan);
     scanValue(scan, 0);
@@ -90,6 +115,8 @@ function refuse(text: string, message: string, offset: number): StrictJson {
 }
 
 function scanValue(scan: Scan, depth: number): void {
+  scan.values += 1;
+  if (scan.values > scan.maxValues) throw new Fault(`more than ${scan.maxValues} values`, scan.at);
   const code = scan.text.charCodeAt(scan.at);
   if (code === QUOTE) {
     scanString(scan);
@@ -119,11 +146,12 @@ function scanObject(scan: Scan, depth: number): void {
     const start = scan.at;
     if (text.charCodeAt(start) !== QUOTE) throw new Fault(`${named(scan)} where a name in quotes is expected`, start);
     const name = scanName(scan);
+    if (name.length > scan.maxName) throw new Fault(`a name of more than ${scan.maxName} characters`, start);
     if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
     const folded = fold(name);
     if (many === null ? names.includes(folded) : many.has(folded)) {
       throw new Fault(
-        `the name ${JSON.stringify(name)} stands twice in one object (names that differ only in case count as equal)`,
+        `the name ${shownName(name)} stands twice in one object (names that differ only in case count as equal)`,
         start,
       );
     }
@@ -144,6 +172,10 @@ function scanObject(scan: Scan, depth: number): void {
     scan.at += 1;
     skipSpace(scan);
   }
+}
+
+function shownName(name: string): string {
+  return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
 }
 
 function scanArray(scan: Scan, depth: number): void {
@@ -195,7 +227,7 @@ function scanString(scan: Scan): boolean {
       escaped = true;
       const kind = text[at + 1] ?? '';
       if (kind === 'u') {
-        if (!/^[0-9a-fA-F]{4}$/.test(text.slice(at + 2, at + 6))) {
+        if (!isHex(text, at + 2) || !isHex(text, at + 3) || !isHex(text, at + 4) || !isHex(text, at + 5)) {
           throw new Fault('"\\u" without four hexadecimal digits', at);
         }
         unicode = true;
@@ -218,6 +250,12 @@ function scanString(scan: Scan): boolean {
     throw new Fault('a lone surrogate is not a character', start);
   }
   return escaped;
+}
+
+function isHex(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  // Letters differ in one bit from their capitals.
+  return (code >= ZERO && code <= NINE) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x66);
 }
 
 function scanNumber(scan: Scan): void {

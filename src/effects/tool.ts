@@ -1,5 +1,8 @@
 import type { JsonObject } from './json.ts';
 
+/** Longest target of a call, sent or computed, characters. */
+export const MAX_TARGET = 1_024;
+
 /** How params become a request to the upstream. Each name stands for one param. */
 export interface RequestTemplate {
   readonly method: string;

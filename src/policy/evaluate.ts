@@ -3,6 +3,7 @@ import type { ApprovalRequirement, Deny, MatchedRule, Permit, Verdict, VerdictTr
 import { holds, unknownFacts } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
 import { obligationsOf } from './obligations.ts';
+import { withPatternSteps } from './pattern-steps.ts';
 import type { CompiledPolicies, CompiledRule } from './policies.ts';
 import { renderForPeople } from './template.ts';
 import { matchingRules } from './tool-index.ts';
@@ -19,6 +20,10 @@ const MAX_MATCHED = 64;
  * could change an answer, and does not throw, whatever the params are.
  */
 export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Verdict {
+  return withPatternSteps(() => evaluateWithin(set, input));
+}
+
+function evaluateWithin(set: CompiledPolicies, input: PolicyInput): Verdict {
   const index = set.byTool.get(input.tool.name);
   let matched: readonly CompiledRule[] = index === undefined ? NO_RULES : inOrder(matchingRules(index, input));
   let shadow = NO_NAMES;

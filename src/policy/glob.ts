@@ -12,7 +12,12 @@ export type PatternKind = 'glob' | 'regex' | 'regex_find';
 
 /** A compiled pattern, or what is wrong with it. */
 export type CompiledPattern =
-  | { readonly ok: true; readonly test: (text: string) => boolean }
+  | {
+      readonly ok: true;
+      readonly test: (text: string) => boolean;
+      /** Of the compiled program. */
+      readonly size: number;
+    }
   | { readonly ok: false; readonly message: string };
 
 /**
@@ -28,9 +33,10 @@ export function compilePattern(kind: PatternKind, pattern: string): CompiledPatt
   try {
     // A line break is a character like others: a rule that stopped at one could be left behind by sending one.
     const compiled = RE2JS.compile(expression, RE2JS.DOTALL);
-    if (compiled.programSize() > MAX_PROGRAM) return { ok: false, message: `'${pattern}' is too large when compiled` };
-    if (kind === 'regex_find') return { ok: true, test: (text) => compiled.test(text) };
-    return { ok: true, test: (text) => compiled.testExact(text) };
+    const size = compiled.programSize();
+    if (size > MAX_PROGRAM) return { ok: false, message: `'${pattern}' is too large when compiled` };
+    if (kind === 'regex_find') return { ok: true, test: (text) => compiled.test(text), size };
+    return { ok: true, test: (text) => compiled.testExact(text), size };
   } catch (error) {
     const reason = error instanceof Error ? error.message.replace(/^error parsing regexp: /, '') : 'it does not parse';
     return { ok: false, message: `'${pattern}' is not an RE2 expression: ${reason}` };

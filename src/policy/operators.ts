@@ -2,6 +2,7 @@ import type { Json } from '../effects/json.ts';
 import { jsonEquals } from '../effects/state-fields.ts';
 import { type AddressKind, type CompiledAddresses, compileAddresses } from './addresses.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
+import { takePatternSteps } from './pattern-steps.ts';
 
 /** Kleene's third value is `undefined`: it could not be judged. */
 export type Truth = boolean | undefined;
@@ -302,13 +303,17 @@ function someText(right: Json, test: (text: string, part: string) => boolean): J
 
 function patterns(kind: PatternKind, texts: readonly string[]): Judge {
   const tests: ((text: string) => boolean)[] = [];
+  let size = 0;
   for (const text of texts) {
     const compiled = compilePattern(kind, text);
     if (!compiled.ok) throw new Error(`pattern compiled at load and not now: ${text}`);
     tests.push(compiled.test);
+    size += compiled.size;
   }
   return (left) =>
-    typeof left === 'string' && left.length <= MAX_SUBJECT ? tests.some((test) => test(left)) : undefined;
+    typeof left === 'string' && left.length <= MAX_SUBJECT && takePatternSteps(size * left.length)
+      ? tests.some((test) => test(left))
+      : undefined;
 }
 
 /** Tables of literal lists: rules that name one list share one. */

@@ -20,6 +20,8 @@ interface Slot {
 /** Of one value in a text for people, and of the whole text. */
 const MAX_VALUE = 120;
 const MAX_TEXT = 1_000;
+/** Of one value that is read for a text for people. */
+const MAX_LOOKED_AT = 10_000;
 /** Of a name that a template makes. */
 const MAX_NAME = 512;
 
@@ -68,7 +70,9 @@ function shown(slot: Slot, input: PolicyInput): string {
   const value = slot.read(input, undefined);
   if (value === undefined || value === null) return '(absent)';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  const text = capped((typeof value === 'string' ? value : jsonText(value)).replace(UNSAFE, ''), MAX_VALUE);
+  // Of what is far too long only the beginning is looked at: characters may go from it, but not all of them.
+  const whole = (typeof value === 'string' ? value : jsonText(value)).slice(0, MAX_LOOKED_AT);
+  const text = capped(whole.replace(UNSAFE, ''), MAX_VALUE);
   return slot.quoted ? JSON.stringify(text) : text;
 }
 

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 import { parseStrictJson } from '../effects/strict-json.ts';
@@ -55,6 +56,7 @@ export function collectParams(
         const place = plan.places.get(name);
         if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
         else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });
+        if (faults.length >= MOST_FAULTS) break;
       }
     }
   }

@@ -53,11 +53,31 @@ export async function readRequest(
         problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
       };
     case 'body':
-      // What the routes of before made of the request is not what those of now would.
-      if (ports.catalog().tool(match.tool.name) !== match.tool) return { kind: 'problem', problem: CHANGED };
+      if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
       if (read.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
-      return paramsOf(ports, arrived, match, request, read.bytes);
+      return readParams(ports, arrived, match, request, read.bytes);
   }
+}
+
+/** After reading a body of so many bytes others have their turn before it is judged. */
+const LARGE_BODY = 65_536;
+
+async function readParams(
+  ports: ProxyPorts,
+  arrived: Arrived,
+  match: RuleMatch,
+  request: IncomingMessage,
+  body: Buffer,
+): Promise<ReadRequest> {
+  const read = paramsOf(ports, arrived, match, request, body);
+  if (body.byteLength < LARGE_BODY) return read;
+  await new Promise((resolve) => setImmediate(resolve));
+  return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
+}
+
+/** Whether what the routes made of a request is what they would make of it now. */
+function isInForce(ports: ProxyPorts, match: RuleMatch): boolean {
+  return ports.catalog().tool(match.tool.name) === match.tool;
 }
 
 /** The same for a request without a body, at once. */

@@ -51,6 +51,6 @@ function unusable(detail: string): VerifyReport {
 }
 
 function readObject(text: string): JsonObject | null {
-  const parsed = parseStrictJson(text.trim(), { depth: 64 });
+  const parsed = parseStrictJson(text.trim(), { depth: 64, values: 1_000_000, name: 1_000_000 });
   return parsed.ok && isJsonObject(parsed.value) ? parsed.value : null;
 }

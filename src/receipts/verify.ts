@@ -22,7 +22,7 @@ export interface Verification {
 }
 
 const HEADER_NAMES = ['alg', 'kid', 'typ'];
-const LIMITS = { depth: 64 };
+const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
 
 /** Where each committed field stands in the payload. */
 const COMMITMENTS: Readonly<Record<string, readonly [string, ...string[]]>> = {

@@ -1,9 +1,8 @@
-import { Ajv2020, type AnySchema, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import ajvFormats from 'ajv-formats';
-import { RE2JS } from 're2js';
+import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
-import type { Tool } from '../effects/tool.ts';
+import { MAX_TARGET, type Tool } from '../effects/tool.ts';
+import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { misfit, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
 
 /** The tools of a configuration, with what follows from their declarations. */
@@ -11,7 +10,7 @@ export interface Catalog {
   tool(name: string): Tool | null;
   tools(): readonly Tool[];
   /**
-   * All faults of params, empty when they may be evaluated and sent: schema, params without a use, params that do not
+   * The faults of params (at most {@link MOST_FAULTS}), empty when they may be evaluated and sent: schema, params without a use, params that do not
    * fit their place, what the target needs. Nothing is filled in or coerced. Paths are JSON Pointers, `/params/…`.
    */
   check(tool: Tool, params: JsonObject): readonly RequestFault[];
@@ -28,7 +27,7 @@ export interface Catalog {
 
 interface CompiledTool {
   readonly plan: RequestPlan;
-  readonly validate: ValidateFunction | null;
+  readonly checkSchema: ParamsCheck | null;
   readonly target: readonly TargetPart[] | null;
   /** Types of params whose text is not a string. */
   readonly textTypes: ReadonlyMap<string, 'integer' | 'number' | 'boolean'>;
@@ -43,12 +42,12 @@ type TargetPart =
  * @throws Error naming the tool whose schema or request cannot be used
  */
 export function createCatalog(tools: readonly Tool[]): Catalog {
-  const ajv = createAjv();
+  const schemas = createParamsSchemas();
   const byName = new Map<string, Tool>();
   const compiled = new Map<string, CompiledTool>();
   for (const tool of tools) {
     byName.set(tool.name, tool);
-    compiled.set(tool.name, compileTool(ajv, tool));
+    compiled.set(tool.name, compileTool(schemas, tool));
   }
   const of = (tool: Tool): CompiledTool => {
     const found = compiled.get(tool.name);
@@ -65,39 +64,13 @@ export function createCatalog(tools: readonly Tool[]): Catalog {
   };
 }
 
-function createAjv(): Ajv2020 {
-  const linear = Object.assign((pattern: string) => linearRegex(pattern), { code: 'linearRegex' });
-  const ajv = new Ajv2020({
-    strict: true,
-    // Schemas of params are written by hand; these would refuse sound ones.
-    strictRequired: false,
-    strictTypes: false,
-    strictTuples: false,
-    allErrors: true,
-    useDefaults: false,
-    coerceTypes: false,
-    removeAdditional: false,
-    ownProperties: true,
-    // Patterns are matched in linear time: they meet what agents write.
-    code: { regExp: linear },
-  });
-  ajvFormats.default(ajv);
-  return ajv;
-}
-
-/** A pattern as Ajv wants it: found anywhere in the text. */
-function linearRegex(pattern: string): { test(text: string): boolean; toString(): string } {
-  const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
-  return { test: (text) => compiled.matcher(text).find(), toString: () => pattern };
-}
-
-function compileTool(ajv: Ajv2020, tool: Tool): CompiledTool {
+function compileTool(schemas: ParamsSchemas, tool: Tool): CompiledTool {
   try {
     const plan = planOf(tool.request);
     if (tool.state !== null) planOf(tool.state);
     return {
       plan,
-      validate: tool.paramsSchema === null ? null : ajv.compile(tool.paramsSchema as AnySchema),
+      checkSchema: tool.paramsSchema === null ? null : schemas(tool.paramsSchema),
       target: tool.target === null ? null : readTarget(tool.target),
       textTypes: textTypes(tool.paramsSchema),
     };
@@ -111,10 +84,9 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   const add = (path: string, message: string): void => {
     if (!faults.has(path)) faults.set(path, { path, message });
   };
-  if (tool.validate !== null && !tool.validate(params)) {
-    for (const error of tool.validate.errors ?? []) add(...schemaFault(error));
-  }
+  for (const { path, message } of tool.checkSchema?.(params) ?? []) add(path, message);
   for (const [name, value] of Object.entries(params)) {
+    if (faults.size >= MOST_FAULTS) break;
     const place = placeOf(tool.plan, name);
     const message = place === null ? 'is a param that no part of the request uses' : misfit(place, value);
     if (message !== null) add(pathOf(name), message);
@@ -122,35 +94,26 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   for (const [name, place] of tool.plan.places) {
     if (place.in === 'path' && !Object.hasOwn(params, name)) add(pathOf(name), 'is required: the path needs it');
   }
-  for (const part of tool.target ?? []) {
+  const target = tool.target ?? [];
+  for (const part of target) {
     if (part.kind === 'param' && !isTargetValue(params[part.name])) {
       add(pathOf(part.name), 'names the target: it must be a string that is not empty, or an integer');
+    }
+  }
+  if (faults.size === 0 && (renderTarget(tool.target, params)?.length ?? 0) > MAX_TARGET) {
+    for (const part of target) {
+      if (part.kind === 'param')
+        add(pathOf(part.name), `names the target, which may have at most ${MAX_TARGET} characters`);
     }
   }
   return [...faults.values()];
 }
 
-function schemaFault(error: ErrorObject): [string, string] {
-  const base = `/params${error.instancePath}`;
-  const named = (name: unknown): string => `${base}/${pointer(String(name))}`;
-  switch (error.keyword) {
-    case 'required':
-      return [named(error.params['missingProperty']), 'is required'];
-    case 'additionalProperties':
-      return [named(error.params['additionalProperty']), 'is not a param of this tool'];
-    case 'unevaluatedProperties':
-      return [named(error.params['unevaluatedProperty']), 'is not a param of this tool'];
-    case 'enum':
-      return [base, `must be one of ${JSON.stringify(error.params['allowedValues'])}`];
-    case 'const':
-      return [base, `must be ${JSON.stringify(error.params['allowedValue'])}`];
-    default:
-      return [base, error.message ?? `breaks the rule ${error.keyword}`];
-  }
-}
+/** Characters of a name that a path shows. */
+const MOST_SHOWN = 300;
 
 function pathOf(name: string): string {
-  return `/params/${pointer(name)}`;
+  return `/params/${pointer(name.slice(0, MOST_SHOWN))}`;
 }
 
 /** A name as a token of a JSON Pointer (RFC 6901). */

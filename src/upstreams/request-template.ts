@@ -29,6 +29,9 @@ export interface RenderedRequest {
   readonly body: Buffer | null;
 }
 
+/** Longest param that goes into a path, a query or a header, characters: no server takes a longer one. */
+const MAX_PLACED = 4_096;
+
 const PLAIN_WORD = /^[A-Za-z0-9_-]+$/;
 
 const plans = new WeakMap<RequestTemplate, RequestPlan>();
@@ -69,6 +72,8 @@ export function placeOf(plan: RequestPlan, name: string): Place | null {
 
 /** What keeps a param from its place; `null` where it fits. */
 export function misfit(place: Place, value: Json): string | null {
+  if (place.in !== 'body' && typeof value === 'string' && value.length > MAX_PLACED)
+    return `goes into the ${place.in}: it must not have more than ${MAX_PLACED} characters`;
   switch (place.in) {
     case 'body':
       return null;

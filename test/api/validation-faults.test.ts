@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest';
 import { validationFaults } from '../../src/api/validation-faults.ts';
+import { MOST_FAULTS } from '../../src/diagnostics/stop-at.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { shortest } from '../shortest.ts';
 import { makeTool } from '../upstreams/tool.ts';
 
 const COUNT = 60_000;
 
-test('very many unknown fields are judged in linear time, and all are counted', async () => {
+test('of very many unknown fields the first hundred are named, in no time', async () => {
   const errors = Array.from({ length: COUNT }, (_, n) => ({
     keyword: 'additionalProperties',
     instancePath: '',
@@ -21,11 +22,11 @@ test('very many unknown fields are judged in linear time, and all are counted', 
     return performance.now() - began;
   };
   expect(await shortest(1000, judge)).toBeLessThan(1000);
-  expect(faults).toHaveLength(COUNT);
+  expect(faults).toHaveLength(MOST_FAULTS);
   expect(faults[0]).toEqual({ path: '/tool_0', message: `unknown field "tool_0"; did you mean 'tool'?` });
 });
 
-test('very many unknown params are judged in linear time, and all are found', async () => {
+test('of very many unknown params the first hundred are named', async () => {
   const tool = makeTool({ target: null, request: { method: 'POST', path: '/x', query: [], headers: {}, body: [] } });
   const catalog = createCatalog([tool]);
   const params = Object.fromEntries(Array.from({ length: COUNT }, (_, n) => [`z${n}`, 1]));
@@ -36,5 +37,5 @@ test('very many unknown params are judged in linear time, and all are found', as
     return performance.now() - began;
   };
   expect(await shortest(1000, judge)).toBeLessThan(1000);
-  expect(faults).toHaveLength(COUNT);
+  expect(faults).toHaveLength(MOST_FAULTS);
 });

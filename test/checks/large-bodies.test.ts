@@ -1,6 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { conditionFaults, judgeCondition } from '../../src/effects/conditions.ts';
+import {
+  conditionFaults,
+  judgeCondition,
+  newConditionJudge,
+  requiredFieldFaults,
+} from '../../src/effects/conditions.ts';
 import type { Json, JsonObject } from '../../src/effects/json.ts';
+import { reconcile } from '../../src/effects/reconcile.ts';
+import { newEffort } from '../../src/effects/state-fields.ts';
 import { compareState } from '../../src/effects/verify-state.ts';
 
 /** Anybody with a key may send a body of this length: it must not keep the gateway from everybody else. */
@@ -37,7 +44,12 @@ describe('checks of a body as long as one may be', () => {
     expect(ms).toBeLessThan(MOST_MS / 8);
   });
 
-  it('look up a field of very many segments', () => {
+  it('compile no expressions that are too large together', () => {
+    const conditions = fields(16, 'f', { $regex: '[^a]{100}' });
+    expect(conditionFaults(conditions, '/conditions')).toHaveLength(12);
+  });
+
+  it('refuse a field of very many segments, and do not look it up', () => {
     const field = 'a.'.repeat(BODY_BYTES / 2);
     const state = { a: { a: 1 }, 'a.a.a': { b: 1 } };
     const { result, ms } = timed(() =>
@@ -45,27 +57,88 @@ describe('checks of a body as long as one may be', () => {
     );
     expect(result).toEqual([{ field, assumed: null, current: null }]);
     expect(ms).toBeLessThan(MOST_MS);
+    expect(requiredFieldFaults(['a.'.repeat(99), 'a.'.repeat(100)], '/f')).toEqual([
+      { path: '/f/1', message: 'a path has at most 100 segments' },
+    ]);
+    expect(conditionFaults({ ['a.'.repeat(100)]: 1 }, '/c')).toHaveLength(1);
+    expect(conditionFaults({ ['a'.repeat(1001)]: 1 }, '/c')).toHaveLength(1);
   });
 
-  it('compare very many fields and conditions', () => {
-    const conditions = fields(BODY_BYTES / 26, 'f', 1);
-    const names = Object.keys(conditions);
+  it('give up where names with dots give each field very many readings', () => {
+    const state = ambiguous(15);
+    const names = Array.from({ length: 1000 }, (_, index) => `${'a.'.repeat(15)}b${index}`);
+    const conditions = Object.fromEntries(names.map((name) => [name, 1]));
+    const { result, ms } = timed(() => [
+      compareState({ requiredFields: names, assumed: state, current: state, conditions: {} }),
+      compareState({ requiredFields: [], assumed: {}, current: state, conditions }),
+      reconcile({ action: { intent: '', tool: '', params: {} }, currentState: state, conditions }),
+    ]);
+    expect(result).toEqual([null, null, null]);
+    expect(ms).toBeLessThan(MOST_MS / 8);
+    // One such field alone is looked up.
+    const one = names.slice(0, 1);
+    expect(compareState({ requiredFields: one, assumed: state, current: state, conditions: {} })).toHaveLength(1);
+  });
+
+  it('give up where fields within one another are compared again and again', () => {
+    let state: JsonObject = fields(4000, 'k', 1);
+    for (let depth = 0; depth < 60; depth += 1) state = { d: state };
+    const names = Array.from({ length: 60 }, (_, depth) => 'd.'.repeat(depth) + 'd');
+    const other = JSON.parse(JSON.stringify(state)) as JsonObject;
+    expect(compareState({ requiredFields: names, assumed: state, current: other, conditions: {} })).toBeNull();
+    const conditions = Object.fromEntries(names.map((name) => [name, { $in: [{}] }]));
     const { result, ms } = timed(() =>
-      compareState({ requiredFields: names, assumed: conditions, current: {}, conditions }),
+      reconcile({ action: { intent: '', tool: '', params: {} }, currentState: state, conditions }),
     );
+    expect(result).toBeNull();
+    expect(ms).toBeLessThan(MOST_MS / 8);
+  });
+
+  it('make no path of a long name anew for each member below it', () => {
+    const large = { ['n'.repeat(BODY_BYTES / 2)]: fields(5000, 'k', 1) };
+    const live = { ['n'.repeat(BODY_BYTES / 2)]: fields(5000, 'k', 2) };
+    const { result, ms } = timed(() =>
+      reconcile({
+        action: { intent: '', tool: '', params: large },
+        currentState: { ...live, c: 1 },
+        conditions: { c: 2 },
+      }),
+    );
+    expect(result?.decision).toBe('replan');
+    expect(result?.reason.length).toBeLessThan(2000);
+    expect(ms).toBeLessThan(MOST_MS / 8);
+  });
+
+  it('compare as many fields and conditions as may be', () => {
+    const conditions = fields(1000, 'f', 1);
+    const names = Object.keys(conditions);
+    const result = compareState({ requiredFields: names, assumed: conditions, current: {}, conditions });
     expect(result).toEqual(names.map((field) => ({ field, assumed: 1, current: null })));
-    expect(ms).toBeLessThan(MOST_MS);
+    expect(conditionFaults(conditions, '/c')).toEqual([]);
+    expect(conditionFaults(fields(1001, 'f', 1), '/c')).toHaveLength(1);
   });
 
   it('look for a large value in a long list', () => {
-    const state = { large: fields(BODY_BYTES / 24, 'k', 1) };
-    const list = Array.from({ length: BODY_BYTES / 8 }, () => ({}));
+    const state = { large: fields(2000, 'k', 1) };
+    const list = Array.from({ length: 2000 }, () => ({}));
+    const judged = (condition: Json) => judgeCondition(state, 'large', condition, newConditionJudge(newEffort()));
     const { result, ms } = timed(() => [
-      judgeCondition(state, 'large', { $in: list }),
-      judgeCondition(state, 'large', { $nin: list }),
-      judgeCondition(state, 'large', { $in: [...list, state.large] }),
+      judged({ $in: list }),
+      judged({ $nin: list }),
+      judged({ $in: [...list, state.large] }),
     ]);
     expect(result).toEqual(['refuted', 'holds', 'holds']);
-    expect(ms).toBeLessThan(MOST_MS);
+    expect(ms).toBeLessThan(MOST_MS / 8);
   });
 });
+
+/** A state in which `a.a.a.….` leads to as many places as there are ways to write the dots into names. */
+function ambiguous(depth: number): JsonObject {
+  const made = new Map<number, JsonObject>();
+  for (let level = 0; level <= depth; level += 1)
+    made.set(level, {
+      ...(level >= 1 ? { a: made.get(level - 1) ?? {} } : {}),
+      ...(level >= 2 ? { 'a.a': made.get(level - 2) ?? {} } : {}),
+    });
+  return made.get(depth) ?? {};
+}

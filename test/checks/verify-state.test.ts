@@ -4,7 +4,7 @@ import type { JsonObject } from '../../src/effects/json.ts';
 import { type VerifyStateRequest, verifyState } from '../../src/effects/verify-state.ts';
 
 function verify(change: Partial<VerifyStateRequest>) {
-  return verifyState({
+  const result = verifyState({
     intent: 'refund',
     requiredFields: [],
     assumedState: {},
@@ -13,6 +13,8 @@ function verify(change: Partial<VerifyStateRequest>) {
     onMismatch: 'replan',
     ...change,
   });
+  if (result === null) throw new Error('it took too many steps');
+  return result;
 }
 
 describe('verifyState', () => {
@@ -66,6 +68,32 @@ describe('verifyState', () => {
     const state = { requiredFields: ['a', 'a'], assumedState: { a: 1 }, currentState: { a: 2 } };
     expect(verify({ ...state, conditions: { a: 1 } }).mismatches).toHaveLength(1);
     expect(verify({ ...state, conditions: { a: 3 } }).mismatches).toHaveLength(2);
+  });
+
+  it('cuts what is long, each value and all of them together, and names every field', () => {
+    const large = { text: 'x'.repeat(500_000), list: Array.from({ length: 500 }, (_, index) => `item ${index}`) };
+    const fields = Array.from({ length: 1000 }, (_, index) => `f${index}`);
+    const of = (value: JsonObject) => Object.fromEntries(fields.map((field) => [field, value]));
+    const { mismatches } = verify({ requiredFields: fields, assumedState: of(large), currentState: of({ small: 1 }) });
+    expect(mismatches.map(({ field }) => field)).toEqual(fields);
+    expect(mismatches[0]).toEqual({
+      field: 'f0',
+      assumed: expect.stringMatching(/^\{"text":"x{1000,1024}…$/),
+      current: { small: 1 },
+      truncated: true,
+    });
+    expect(mismatches.at(-1)).toEqual({ field: 'f999', assumed: null, current: null, truncated: true });
+    expect(JSON.stringify(mismatches).length).toBeLessThan(32_768 * 1.2 + 1000 * 80);
+  });
+
+  it('shows a value of up to 1,024 characters of JSON whole', () => {
+    const fits = { a: 'x'.repeat(1024 - 8) };
+    const over = { a: 'x'.repeat(1024 - 7) };
+    const shown = (assumedState: JsonObject) =>
+      verify({ requiredFields: ['v'], assumedState: { v: assumedState }, currentState: {} }).mismatches[0];
+    expect(JSON.stringify(fits)).toHaveLength(1024);
+    expect(shown(fits)).toEqual({ field: 'v', assumed: fits, current: null });
+    expect(shown(over)).toMatchObject({ truncated: true });
   });
 
   it('a condition that cannot be judged does not hold', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseStrictJson } from '../../src/effects/strict-json.ts';
+import { MAX_VALUES, parseStrictJson } from '../../src/effects/strict-json.ts';
 import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64 };
@@ -168,5 +168,25 @@ describe('strict JSON', () => {
       }),
       { numRuns: 40_000 },
     );
+  });
+});
+
+describe('how much one text may hold', () => {
+  const judge = (text: string) => parseStrictJson(text, LIMITS);
+
+  test('5,000 values, lists and maps among them', () => {
+    const list = (count: number) => `[${Array.from({ length: count }, () => '0').join(',')}]`;
+    expect(judge(list(MAX_VALUES - 1)).ok).toBe(true);
+    expect(judge(list(MAX_VALUES))).toMatchObject({ ok: false, message: 'more than 5000 values' });
+    expect(judge(`[${Array.from({ length: MAX_VALUES / 2 }, () => '{"a":0}').join(',')}]`).ok).toBe(false);
+    expect(parseStrictJson(list(MAX_VALUES), { depth: 64, values: MAX_VALUES + 1 }).ok).toBe(true);
+  });
+
+  test('names of 1,024 characters, which no message shows whole', () => {
+    const name = (length: number) => JSON.stringify('n'.repeat(length));
+    expect(judge(`{${name(1024)}:0}`).ok).toBe(true);
+    expect(judge(`{${name(1025)}:0}`)).toMatchObject({ ok: false, message: 'a name of more than 1024 characters' });
+    const twice = judge(`{${name(1024)}:0,${name(1024)}:0}`);
+    expect(twice.ok ? '' : twice.message).toMatch(/^the name "n{100}"… stands twice/);
   });
 });

@@ -335,3 +335,20 @@ rules:
       }
   });
 });
+
+describe('patterns over very much text', () => {
+  const lines = (count: number): JsonObject => ({ list: Array.from({ length: count }, () => 'a'.repeat(1_000)) });
+
+  test('have so many steps on one call, and what is beyond them is unknown: an allow does not hold, a deny does', () => {
+    const condition = '{ params.list: { some: { item: { regex: "[a-z]*secret[0-9]" } } } }';
+    expect(denied(condition, lines(10))).toBe(false);
+    expect(denied(condition, lines(900))).toBe(true);
+    expect(allowed('{ params.list: { every: { item: { regex: "[a-z]*" } } } }', lines(10))).toBe(true);
+    expect(allowed('{ params.list: { every: { item: { regex: "[a-z]*" } } } }', lines(900))).toBe(false);
+  });
+
+  test('each call has all of them again', () => {
+    const condition = '{ params.list: { some: { item: { regex: "[a-z]*secret[0-9]" } } } }';
+    for (let times = 0; times < 20; times += 1) expect(denied(condition, lines(40))).toBe(false);
+  });
+});

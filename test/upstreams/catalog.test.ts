@@ -55,6 +55,32 @@ describe('params', () => {
     expect(faults({ payment_id: 'p', amount: 1 })).toEqual([]);
   });
 
+  test('a computed target holds the length limit, with what is encoded in it', () => {
+    const tool = makeTool({
+      name: 'body',
+      target: 'x:{a}:{b}',
+      request: { method: 'PUT', path: '/x', query: [], headers: {}, body: '*' },
+    });
+    const bodies = createCatalog([tool]);
+    const check = (a: string, b: string) =>
+      bodies.check(tool, { a, b }).map(({ path, message }) => `${path} ${message}`);
+    expect(check('a'.repeat(500), 'b'.repeat(521))).toEqual([]);
+    expect(check('a'.repeat(500), 'b'.repeat(522))).toEqual([
+      '/params/a names the target, which may have at most 1024 characters',
+      '/params/b names the target, which may have at most 1024 characters',
+    ]);
+    expect(check('/'.repeat(341), 'b')).toHaveLength(2);
+  });
+
+  test('a param in the path, the query or a header has at most 4,096 characters', () => {
+    const long = 'a'.repeat(4097);
+    expect(faults({ payment_id: 'p', amount: 1, tenant: long })).toEqual([
+      '/params/tenant goes into the header: it must not have more than 4096 characters',
+    ]);
+    expect(faults({ payment_id: long, amount: 1 })[0]).toContain('goes into the path');
+    expect(faults({ payment_id: 'p', amount: 1, note: long, tenant: long.slice(1) })).toEqual([]);
+  });
+
   test('members of the prototype are not params', () => {
     const tool = makeTool({
       name: 'proto',
