@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
@@ -11,11 +11,13 @@ export interface CompiledStore {
   file(source: string): string;
   /** The store's opener, whose thread can run (threads do not run TypeScript on every Node). */
   openEmbeddedStore(): Promise<typeof openEmbeddedStore>;
+  /** Changes what was compiled: each text is there once. */
+  alter(source: string, from: string, to: string): void;
   remove(): void;
 }
 
-/** Compiles the store, and the programs of these tests, within the repository so that packages are found. */
-export function compileStore(): CompiledStore {
+/** Compiles the store, and programs of tests, within the repository so that packages are found. */
+export function compileStore(programs: readonly string[] = ['test/stores/load.ts']): CompiledStore {
   const cache = join(ROOT, 'node_modules/.cache');
   mkdirSync(cache, { recursive: true });
   const folder = mkdtempSync(join(cache, 'store-test-'));
@@ -23,7 +25,7 @@ export function compileStore(): CompiledStore {
   const files = [
     join(ROOT, 'src/stores/embedded/open.ts'),
     join(ROOT, 'src/stores/embedded/worker.ts'),
-    fileURLToPath(new URL('./load.ts', import.meta.url)),
+    ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(
     settings,
@@ -49,6 +51,11 @@ export function compileStore(): CompiledStore {
         pathToFileURL(file('src/stores/embedded/open.ts')).href
       );
       return module.openEmbeddedStore;
+    },
+    alter(source, from, to) {
+      const parts = readFileSync(file(source), 'utf8').split(from);
+      if (parts.length !== 2) throw new Error(`${source} has ${from} ${parts.length - 1} times`);
+      writeFileSync(file(source), parts.join(to));
     },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };

@@ -351,6 +351,7 @@ function runEngine(
     if (state.kind !== 'closed') state = { kind: 'failed', why };
     health = { ...health, ready: false, problem: { code: 'store_sync_failed', message: why } };
     listener.onHealth(health);
+    listener.onBatch();
   }
 
   function fail(why: string, error: unknown): void {
