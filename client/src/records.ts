@@ -161,6 +161,12 @@ export interface Approval {
   readonly [more: string]: Json;
 }
 
+/** A page of requests, newest first. It may be short though others follow: `nextCursor` says so. */
+export interface ApprovalPage {
+  readonly approvals: readonly Approval[];
+  readonly nextCursor: string | null;
+}
+
 /** What became of the call by a vote. */
 export interface Became {
   readonly what: 'waiting' | 'rejected' | 'dispatched' | 'stopped' | 'asked_anew' | 'ended';

@@ -2,6 +2,7 @@ import { SvcError } from './error.ts';
 import type { Json, JsonObject } from './json.ts';
 import type {
   Approval,
+  ApprovalPage,
   CallInput,
   CallOptions,
   Claim,
@@ -131,8 +132,8 @@ export class Svc {
 
   readonly approvals = {
     list: (
-      filter: { readonly status?: Approval['status'] } = {},
-    ): Promise<{ readonly approvals: readonly Approval[] }> => this.#get('/approvals', filter),
+      filter: { readonly status?: Approval['status']; readonly limit?: number; readonly cursor?: string } = {},
+    ): Promise<ApprovalPage> => this.#get('/approvals', filter),
     get: (id: string): Promise<Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
     approve: (id: string, input: { readonly comment?: string } = {}): Promise<Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),

@@ -1,9 +1,11 @@
 import { Type } from 'typebox';
+import type { RequestFault } from '../effects/run-request.ts';
 import type { ApiApp } from './app.ts';
 import { requestToWire, voteToWire } from './approval-wire.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
+import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
-import { Refused, refuse } from './problem.ts';
+import { Refused, refuse, refuseFaults } from './problem.ts';
 import { AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
@@ -29,19 +31,29 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['approvals'],
         params: InWorkspace,
         querystring: Type.Object(
-          { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])) },
+          { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
           { additionalProperties: false },
         ),
-        response: answers({ 200: AnyObject('`approvals`.') }),
+        response: answers({
+          200: AnyObject(
+            '`approvals`, newest first, and `next_cursor` for the next page. A page may be short though others follow.',
+          ),
+        }),
       },
     },
     async (request) => {
-      const caller = callerOf(request);
-      const approvals = await store.approvals(request.params.ws, request.query.status ?? null);
+      const { view } = callerOf(request);
+      const faults: RequestFault[] = [];
+      const page = pageOf(request.query, faults);
+      if (faults.length > 0) throw refuseFaults(faults);
+      const { items, next } = await store.approvals(request.params.ws, {
+        status: request.query.status ?? null,
+        agentId: view.kind === 'own' ? view.agentId : null,
+        ...page,
+      });
       return {
-        approvals: approvals
-          .filter(({ requester }) => mayBeSeen(caller, requester.agentId))
-          .map((approval) => requestToWire(approval, ports.settings().publicUrl)),
+        approvals: items.map((approval) => requestToWire(approval, ports.settings().publicUrl)),
+        next_cursor: next,
       };
     },
   );

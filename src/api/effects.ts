@@ -17,6 +17,7 @@ import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from './effect-wire.ts';
+import { PAGE_QUERY, pageOf } from './paging.ts';
 import { runStages } from './run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
@@ -36,10 +37,6 @@ import { createEffectWatch } from './effect-watch.ts';
 
 const WS = '/v1/workspaces/:ws';
 const METADATA_BYTES = 4096;
-const MAX_PAGE = 200;
-const DEFAULT_PAGE = 50;
-/** Form of the cursors that stores make. */
-const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z]{1,11})?$/;
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
 const MAX_WAIT_S = 30;
 
@@ -88,14 +85,7 @@ const ListQuery = Type.Object(
     agent_id: Type.Optional(AgentId),
     since: Type.Optional(Time),
     until: Type.Optional(Time),
-    limit: Type.Optional(
-      Type.String({
-        pattern: '^[0-9]{1,3}$',
-        description: `1 to ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.`,
-        examples: ['20'],
-      }),
-    ),
-    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+    ...PAGE_QUERY,
   },
   { additionalProperties: false },
 );
@@ -492,11 +482,7 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
   };
   const since = time('since');
   const until = time('until');
-  const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
-  if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
-  // A text that no store makes would begin at the start again: whoever pages would never come to the end.
-  if (query.cursor !== undefined && !CURSOR.test(query.cursor))
-    faults.push({ path: '/query/cursor', message: 'is no cursor; send next_cursor of the page before' });
+  const { limit, cursor } = pageOf(query, faults);
   if (faults.length > 0) throw refuseFaults(faults);
   const own = caller.view.kind === 'own' ? caller.view.agentId : null;
   if (own !== null && query.agent_id !== undefined && query.agent_id !== own) return null;
@@ -508,7 +494,7 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
     since,
     until,
     limit,
-    cursor: query.cursor ?? null,
+    cursor,
   };
 }
 

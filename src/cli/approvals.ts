@@ -1,11 +1,13 @@
 import { type Command, Option } from 'commander';
 import type { Approval, Json } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
-import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { json, type Terminal, styled, table, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly status: Approval['status'];
+  readonly limit: number;
+  readonly cursor?: string;
 }
 
 interface DecideOptions extends GatewayAccess {
@@ -22,13 +24,18 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
         .choices(['pending', 'granted', 'rejected', 'expired', 'used'])
         .default('pending'),
     )
+    .option('--limit <n>', 'at most so many', toCount(200), 50)
+    .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: ListOptions) => {
+      const { status, limit, cursor } = options;
       const svc = await connect(options);
-      const { approvals: found } = await svc.approvals.list({ status: options.status });
-      if (options.json) return terminal.out(json(wire({ approvals: found })));
-      if (found.length === 0) return terminal.out('None.');
+      const page = await svc.approvals.list({ status, limit, ...(cursor && { cursor }) });
+      if (options.json) return terminal.out(json(wire(page)));
+      const { approvals: found, nextCursor } = page;
+      if (found.length === 0) terminal.out(nextCursor === null ? 'None.' : 'None here.');
       const rows = found.map((one) => [one.id, one.tool, one.target, one.status, one.expiresAt, words(one['summary'])]);
-      terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
+      if (found.length > 0) terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
+      if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
     });
 
   talksToGateway(approvals.command('show').description('one request: what is asked, by whom, who may decide'))

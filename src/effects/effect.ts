@@ -76,7 +76,9 @@ export interface KeptResult {
   readonly body:
     | { readonly kind: 'json'; readonly value: Json }
     | { readonly kind: 'text'; readonly value: string }
-    | { readonly kind: 'base64'; readonly value: string };
+    | { readonly kind: 'base64'; readonly value: string }
+    /** At rest: headers and body, sealed. Where it is seen elsewhere it was not opened. */
+    | { readonly kind: 'sealed'; readonly value: string };
   /** The body was longer than what is kept. */
   readonly truncated: boolean;
 }

@@ -120,6 +120,8 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
  */
 export function resultMembers(result: KeptResult | null): JsonObject {
   if (result === null) return {};
+  // Too much for a list, or sealed by a secret that is gone.
+  if (result.body.kind === 'sealed') return { upstream_status: result.status, result_omitted: true };
   return {
     result: result.body.value,
     upstream_status: result.status,

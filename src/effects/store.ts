@@ -255,6 +255,13 @@ export interface EffectFilter {
   readonly cursor: string | null;
 }
 
+export interface ApprovalFilter {
+  readonly status: ApprovalRecord['status'] | null;
+  readonly agentId: string | null;
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+
 export interface SweepReport {
   /** Executing effects whose lease was over: now unknown. */
   readonly lost: number;
@@ -325,7 +332,8 @@ export interface EffectStore {
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 
   approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
-  approvals(workspace: string, status: ApprovalRecord['status'] | null): Promise<readonly ApprovalRecord[]>;
+  /** Newest first. A page may have fewer than `limit` though others follow. */
+  approvals(workspace: string, filter: ApprovalFilter): Promise<Page<ApprovalRecord>>;
 
   /** `ttlMs` counts from the store's now. */
   takeClaim(request: {

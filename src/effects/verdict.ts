@@ -59,6 +59,8 @@ export interface ApprovalRequirement {
   readonly expiresMs: number;
   /** What will happen, in plain words: interpolated, capped, control characters removed. */
   readonly summary: string;
+  /** At rest the summary stands here, sealed. */
+  readonly sealedSummary?: string;
   /** Which budgets a waiting effect holds: the agent's own, or all. */
   readonly hold: 'own' | 'all';
 }

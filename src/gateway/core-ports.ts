@@ -14,6 +14,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import { followPolicy } from './policy-in-store.ts';
+import { sealedSettlement } from './sealed-store.ts';
 
 /** How long after its admission a call may still be sent, ms (effects.md, A1). */
 const DISPATCH_WINDOW_MS = 2000;
@@ -75,7 +76,7 @@ export function corePorts(parts: {
     },
     secrets,
     issueReceipt: (facts) => signer.issue(facts),
-    spill: (request) => parts.spill.write(request),
+    spill: (request) => parts.spill.write(sealedSettlement(request, secrets)),
     newId,
     newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),

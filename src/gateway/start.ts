@@ -40,6 +40,7 @@ import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
+import { sealedStore } from './sealed-store.ts';
 import { startSweeper } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
@@ -82,11 +83,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
-  const { store, fleet } = await mendable(openStoreAndFleet(configuration));
-  const storeWatch = watchStore(store, logger);
+  const { store: unsealed, fleet } = await mendable(openStoreAndFleet(configuration));
+  const storeWatch = watchStore(unsealed, logger);
   opened.push(() => storeWatch.stop());
-  opened.push(() => store.close());
-  const secrets = await mendable(openSecretsFor(store, configuration.secrets));
+  opened.push(() => unsealed.close());
+  const secrets = await mendable(openSecretsFor(unsealed, configuration.secrets));
+  const store = sealedStore(unsealed, secrets);
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },

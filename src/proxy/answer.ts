@@ -124,5 +124,7 @@ function replay(result: KeptResult): ProxyAnswer | null {
       return { status: result.status, headers: result.headers, body: body.value };
     case 'base64':
       return { status: result.status, headers: result.headers, body: Buffer.from(body.value, 'base64') };
+    case 'sealed':
+      return null;
   }
 }

@@ -14,6 +14,15 @@ interface SealBinding {
   readonly fingerprint: string;
 }
 
+/** What a sealed text belongs to; it opens for nothing else. */
+interface TextBinding {
+  readonly what: 'summary' | 'result';
+  readonly workspace: string;
+  /** Id of the record that the text is of, and which of its texts it is. */
+  readonly of: string;
+  readonly part: number;
+}
+
 /** The secrets of an installation. Printing or serialising it shows nothing. */
 export interface Secrets {
   /** Key of the HMAC under which API keys are stored. */
@@ -36,6 +45,10 @@ export interface Secrets {
   seal(plain: SealedParams, bound: SealBinding): string;
   /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
   open(sealed: string, bound: SealBinding): SealedParams | null;
+  /** Encrypts a text in the same way. */
+  sealText(text: string, bound: TextBinding): string;
+  /** @returns `null` as for {@link open} */
+  openText(sealed: string, bound: TextBinding): string | null;
   /** One salt for each field that a receipt commits to: 16 random bytes, base64url. */
   newSalts(): Readonly<Record<string, string>>;
   toJSON(): string;
@@ -76,6 +89,7 @@ export async function openSecrets(files: SecretFiles, mayMake = () => Promise.re
 
 function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
   const current = sealKeyOf(master);
+  const seal = createSealer(current);
   const sealKeys = [current, ...previous.map(sealKeyOf)];
   const oldest = previous.at(-1) ?? master;
   const fingerprintKeys = new Map<string, KeyObject>();
@@ -93,8 +107,14 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
       fingerprintKeys.set(workspace, made);
       return made;
     },
-    seal: createSealer(current),
-    open: (sealed, bound) => open(sealKeys, sealed, bound),
+    seal: (plain, bound) => seal(JSON.stringify(plain), associated(bound)),
+    open(sealed, bound) {
+      const text = open(sealKeys, sealed, associated(bound));
+      // What the tag has authenticated was written by `seal`.
+      return text === null ? null : (JSON.parse(text) as SealedParams);
+    },
+    sealText: (text, bound) => seal(text, associatedText(bound)),
+    openText: (sealed, bound) => open(sealKeys, sealed, associatedText(bound)),
     newSalts,
     toJSON: hidden,
     [inspect.custom]: hidden,
@@ -124,11 +144,16 @@ function associated(bound: SealBinding): Buffer {
   return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
 }
 
+/** Has other members than what params are bound to: neither opens as the other. */
+function associatedText({ what, workspace, of, part }: TextBinding): Buffer {
+  return Buffer.from(JSON.stringify([FORMAT, 'text', what, workspace, of, part]));
+}
+
 /**
  * Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each process
  * takes a key of its own, derived from a random nonce, and counts the seals under it.
  */
-function createSealer(current: SealKey): (plain: SealedParams, bound: SealBinding) => string {
+function createSealer(current: SealKey): (plain: string, bound: Buffer) => string {
   const head = Buffer.alloc(HEAD_BYTES);
   head[0] = FORMAT;
   current.id.copy(head, 1);
@@ -145,14 +170,14 @@ function createSealer(current: SealKey): (plain: SealedParams, bound: SealBindin
     iv.writeUInt32BE(seals, IV_BYTES - 4);
     seals += 1;
     const cipher = createCipheriv('aes-256-gcm', key, iv);
-    cipher.setAAD(associated(bound));
-    const text = cipher.update(JSON.stringify(plain), 'utf8');
+    cipher.setAAD(bound);
+    const text = cipher.update(plain, 'utf8');
     const rest = cipher.final();
     return Buffer.concat([head, text, rest, cipher.getAuthTag()]).toString('base64url');
   };
 }
 
-function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): SealedParams | null {
+function open(keys: readonly SealKey[], sealed: string, bound: Buffer): string | null {
   const bytes = Buffer.from(sealed, 'base64url');
   if (bytes.length < HEAD_BYTES + TAG_BYTES || bytes[0] !== FORMAT) return null;
   const keyId = bytes.subarray(1, 1 + KEY_ID_BYTES);
@@ -165,12 +190,11 @@ function open(keys: readonly SealKey[], sealed: string, bound: SealBinding): Sea
     bytes.subarray(ivAt, HEAD_BYTES),
     { authTagLength: TAG_BYTES },
   );
-  decipher.setAAD(associated(bound));
+  decipher.setAAD(bound);
   decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
   try {
     const text = Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES, -TAG_BYTES)), decipher.final()]);
-    // What the tag has authenticated was written by `seal`.
-    return JSON.parse(text.toString('utf8')) as SealedParams;
+    return text.toString('utf8');
   } catch {
     return null;
   }

@@ -104,13 +104,13 @@ export function createMetrics(watched: {
   });
   new Gauge({
     name: 'svc_approvals_pending',
-    help: 'Requests for approval that nobody has decided',
+    help: `Requests for approval that nobody has decided (counted up to ${MAX_COUNTED} a workspace)`,
     labelNames: ['workspace'] as const,
     registers,
     async collect() {
       this.reset();
       for (const workspace of watched.workspaces())
-        this.set({ workspace }, (await watched.store.approvals(workspace, 'pending')).length);
+        this.set({ workspace }, await countPending(watched.store, workspace));
     },
   });
 
@@ -201,6 +201,22 @@ async function countUnknown(store: Pick<EffectStore, 'effects'>, workspace: stri
       agentId: null,
       since: null,
       until: null,
+      limit: COUNT_PAGE,
+      cursor,
+    });
+    count += page.items.length;
+    cursor = page.next;
+  } while (cursor !== null && count < MAX_COUNTED);
+  return count;
+}
+
+async function countPending(store: Pick<EffectStore, 'approvals'>, workspace: string): Promise<number> {
+  let count = 0;
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<EffectStore['approvals']>> = await store.approvals(workspace, {
+      status: 'pending',
+      agentId: null,
       limit: COUNT_PAGE,
       cursor,
     });

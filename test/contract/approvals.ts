@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/approval.ts';
+import type { ApprovalFilter, Page } from '../../src/effects/store.ts';
 import type { ApprovalRequirement } from '../../src/effects/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
@@ -20,6 +22,10 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     const at = useStore(open, capabilities);
     const asking = (requirement: Partial<ApprovalRequirement> = {}) => permit([], [approvalBy(requirement)]);
 
+    const ALL = { status: null, agentId: null, limit: 50, cursor: null } as const;
+    const list = async (status: ApprovalRecord['status'] | null) =>
+      (await at.store.approvals(WORKSPACE, { ...ALL, status })).items;
+
     async function pending(overrides: AdmitOverrides = {}) {
       const admission = await at.store.admit(admitRequest({ verdict: asking(), ...overrides }));
       if (admission.kind !== 'pending') throw new Error(`expected pending, was ${JSON.stringify(admission)}`);
@@ -32,15 +38,15 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(effect.life).toEqual({ state: 'pending_approval', approvalId: approval.id });
       expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
       expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
-      expect(await at.store.approvals(WORKSPACE, 'pending')).toEqual([approval]);
-      expect(await at.store.approvals('other', null)).toEqual([]);
+      expect(await list('pending')).toEqual([approval]);
+      expect(await at.store.approvals('other', ALL)).toEqual({ items: [], next: null });
     });
 
     it('asks once, however often the call is sent', async () => {
       const first = await pending({ idempotencyKey: 'k' });
       const again = await pending({ idempotencyKey: 'k' });
       expect(again).toMatchObject({ created: false, approval: { id: first.approval.id } });
-      expect(await at.store.approvals(WORKSPACE, null)).toHaveLength(1);
+      expect(await list(null)).toHaveLength(1);
     });
 
     it('runs the call once its approval is granted, and uses the approval up', async () => {
@@ -152,7 +158,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       const { effect, approval } = await dispatched(at.store, unasked);
       expect([effect.id, approval]).toEqual([first.effect.id, null]);
       expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
-      expect(await at.store.approvals(WORKSPACE, 'pending')).toEqual([]);
+      expect(await list('pending')).toEqual([]);
       expect(await at.store.vote(voteRequest(first.approval.id))).toMatchObject({ kind: 'already_decided' });
       expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
     });
@@ -166,6 +172,37 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.admit(admitRequest({ verdict: asking(), actor: { agentId: 'other-bot' } }))).toMatchObject({
         kind: 'pending',
       });
+    });
+
+    it('lists in pages, newest first, by status and by agent', async () => {
+      const made: string[] = [];
+      for (let n = 0; n < 9; n += 1) {
+        const actor = { agentId: n % 3 === 0 ? 'other-bot' : 'support-bot' };
+        made.push((await pending({ actor })).approval.id);
+      }
+      await at.store.vote(voteRequest(made[4] ?? '', { verdict: 'reject' }));
+      const paged = async (filter: Partial<ApprovalFilter>) => {
+        const ids: string[] = [];
+        let cursor: string | null = null;
+        do {
+          const page: Page<ApprovalRecord> = await at.store.approvals(WORKSPACE, {
+            ...ALL,
+            limit: 2,
+            ...filter,
+            cursor,
+          });
+          expect(page.items.length).toBeLessThanOrEqual(2);
+          ids.push(...page.items.map(({ id }) => id));
+          cursor = page.next;
+        } while (cursor !== null);
+        return ids;
+      };
+      const newest = made.toReversed();
+      expect(await paged({})).toEqual(newest);
+      expect(await paged({ status: 'pending' })).toEqual(newest.filter((id) => id !== made[4]));
+      expect(await paged({ agentId: 'other-bot' })).toEqual([made[6], made[3], made[0]]);
+      expect(await paged({ agentId: 'other-bot', status: 'rejected' })).toEqual([]);
+      expect(await paged({ agentId: 'nobody' })).toEqual([]);
     });
 
     it('keeps what waits, and the votes so far, over a restart', async () => {

@@ -1,5 +1,6 @@
 import type { ApprovalRecord } from '../../effects/approval.ts';
-import type { SqlDatabase, SqlRow } from './driver.ts';
+import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
+import type { ApprovalFilter, Page } from '../../effects/store.ts';
 import { columnText, decode, integer, text } from './document.ts';
 
 /** A fingerprint that an approver rejected. */
@@ -13,7 +14,7 @@ export interface ApprovalsTable {
   pendingOf(workspace: string, agentId: string): number;
   put(approval: ApprovalRecord): void;
   /** Newest first. */
-  list(workspace: string, status: ApprovalRecord['status'] | null): readonly ApprovalRecord[];
+  page(workspace: string, filter: ApprovalFilter): Page<ApprovalRecord>;
   granted(limit: number): readonly ApprovalRecord[];
   /** Requests whose time is over: nobody decided, or what was granted could not be sent. */
   overdue(now: number, limit: number): readonly ApprovalRecord[];
@@ -39,8 +40,6 @@ export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
     `INSERT INTO approvals (id, workspace, effect, agent, status, expires, doc) VALUES (?, ?, ?, ?, ?, ?, ?)
      ON CONFLICT (workspace, id) DO UPDATE SET status = excluded.status, expires = excluded.expires, doc = excluded.doc`,
   );
-  const listAll = database.prepare('SELECT doc FROM approvals WHERE workspace = ? ORDER BY n DESC');
-  const listBy = database.prepare('SELECT doc FROM approvals WHERE workspace = ? AND status = ? ORDER BY n DESC');
   const granted = database.prepare("SELECT doc FROM approvals WHERE status = 'granted' ORDER BY expires LIMIT ?");
   const overdue = database.prepare(
     "SELECT doc FROM approvals INDEXED BY approvals_status WHERE status IN ('pending', 'granted') AND expires <= ? ORDER BY expires LIMIT ?",
@@ -69,8 +68,7 @@ export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
         JSON.stringify(approval),
       );
     },
-    list: (workspace, status) =>
-      many(status === null ? listAll.all(columnText(workspace)) : listBy.all(columnText(workspace), status)),
+    page: (workspace, filter) => readPage(database, workspace, filter),
     granted: (limit) => many(granted.all(limit)),
     overdue: (now, limit) => many(overdue.all(now, limit)),
     removeOf(effectId) {
@@ -86,5 +84,32 @@ export function openApprovalsTable(database: SqlDatabase): ApprovalsTable {
     sweepRejections(now) {
       sweepRejections.run(now);
     },
+  };
+}
+
+/** Few are pending or granted at a time: those are found by status. The others are looked for along the list. */
+function readPage(
+  database: SqlDatabase,
+  workspace: string,
+  { status, agentId, limit, cursor }: ApprovalFilter,
+): Page<ApprovalRecord> {
+  const where = ['workspace = ?'];
+  const values: SqlValue[] = [columnText(workspace)];
+  const ask = (condition: string, value: SqlValue): void => {
+    where.push(condition);
+    values.push(value);
+  };
+  if (status !== null) ask('status = ?', status);
+  if (agentId !== null) ask('agent = ?', columnText(agentId));
+  if (cursor !== null && /^[0-9a-z]{1,11}$/.test(cursor)) ask('n < ?', Number.parseInt(cursor, 36));
+  const index = status === 'pending' || status === 'granted' ? 'INDEXED BY approvals_status' : 'NOT INDEXED';
+  const rows = database
+    .prepare(`SELECT n, doc FROM approvals ${index} WHERE ${where.join(' AND ')} ORDER BY n DESC LIMIT ?`)
+    .all(...values, limit + 1);
+  const shown = rows.slice(0, limit);
+  const last = shown.at(-1);
+  return {
+    items: shown.map(read),
+    next: rows.length > limit && last !== undefined ? integer(last['n']).toString(36) : null,
   };
 }

@@ -80,7 +80,7 @@ function storeOver(
       await call('append', { workspace, events });
     },
     approval: (workspace, id) => call('approval', { workspace, id }),
-    approvals: (workspace, status) => call('approvals', { workspace, status }),
+    approvals: (workspace, filter) => call('approvals', { workspace, filter }),
     takeClaim: (request) => call('takeClaim', request),
     renewClaim: (workspace, id, ttlMs, actor) => call('renewClaim', { workspace, id, ttlMs, actor }),
     releaseClaim: (workspace, id, actor) => call('releaseClaim', { workspace, id, actor }),

@@ -15,6 +15,7 @@ import { resolveStep, settleStep } from '../../effects/settlement.ts';
 import type {
   Admission,
   AdmitRequest,
+  ApprovalFilter,
   BudgetDefinition,
   ClaimResult,
   EffectFilter,
@@ -66,8 +67,8 @@ export interface Operations {
   append: { request: InWorkspace & { readonly events: readonly LedgerDraft[] }; reply: null };
   approval: { request: ById; reply: ApprovalRecord | null };
   approvals: {
-    request: InWorkspace & { readonly status: ApprovalRecord['status'] | null };
-    reply: readonly ApprovalRecord[];
+    request: InWorkspace & { readonly filter: ApprovalFilter };
+    reply: Page<ApprovalRecord>;
   };
   takeClaim: { request: Parameters<EffectStore['takeClaim']>[0]; reply: ClaimResult };
   renewClaim: { request: Parameters<typeof renewClaimStep>[1]; reply: ClaimRecord | null };
@@ -138,7 +139,7 @@ const OPERATIONS: {
     return null;
   },
   approval: (session, { workspace, id }) => session.approvals.get(workspace, id),
-  approvals: (session, { workspace, status }) => session.approvals.list(workspace, status),
+  approvals: (session, { workspace, filter }) => session.approvals.page(workspace, filter),
   takeClaim: (session, request) => session.run(request.workspace, takeClaimStep, request),
   renewClaim: (session, request) => session.run(request.workspace, renewClaimStep, request),
   releaseClaim: (session, request) => session.run(request.workspace, releaseClaimStep, request),

@@ -115,10 +115,32 @@ export function createRecords(frame: Frame, lost: LostEffects): Records {
       const [found] = await approvalsOf(workspace, [plainText(id)]);
       return found ?? null;
     },
-    async approvals(workspace, status) {
-      const index = status === null ? 'ao' : `as:${status}`;
-      const [reply] = await frame.commands(workspace, [['ZREVRANGE', keyOf(workspace, index), 0, -1]]);
-      return approvalsOf(workspace, textsOf(reply));
+    async approvals(workspace, { status, agentId, limit, cursor }) {
+      const index = keyOf(workspace, status === null ? 'ao' : `as:${status}`);
+      const from = parseCursor(cursor);
+      const most = agentId === null ? limit + 1 : SCANNED;
+      const [reply] = await frame.commands(workspace, [
+        ['ZREVRANGEBYSCORE', index, from === '' ? '+inf' : `(${from}`, '-inf', 'WITHSCORES', 'LIMIT', 0, most],
+      ]);
+      const flat = textsOf(reply);
+      const places = flat.flatMap((id, at) => (at % 2 === 0 ? [{ id, place: flat[at + 1] ?? '' }] : []));
+      const agents =
+        agentId === null
+          ? null
+          : await frame.commands(
+              workspace,
+              places.map(({ id }) => ['HGET', keyOf(workspace, `a:${id}`), 'agent'] as const),
+            );
+      const fitting = places.filter((_, at) => agents === null || agents[at] === plainText(agentId ?? ''));
+      const shown = fitting.slice(0, limit);
+      const lastShown = fitting.length > limit ? shown.at(-1) : places.length === most ? places.at(-1) : undefined;
+      return {
+        items: await approvalsOf(
+          workspace,
+          shown.map(({ id }) => id),
+        ),
+        next: lastShown === undefined ? null : BigInt(lastShown.place).toString(36),
+      };
     },
     async granted(workspace, limit) {
       const [reply] = await frame.commands(workspace, [['ZRANGE', keyOf(workspace, 'as:granted'), 0, limit - 1]]);

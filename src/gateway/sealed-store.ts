@@ -1,0 +1,148 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { EffectRecord, KeptResult } from '../effects/effect.ts';
+import type { Admission, AdmitRequest, EffectStore, SettleRequest } from '../effects/store.ts';
+import type { ApprovalRequirement } from '../effects/verdict.ts';
+import type { Secrets } from '../secrets/vault.ts';
+
+/*
+ * Summaries of requests for approval and kept answers hold what params hold, so at rest they are sealed like them. It is
+ * done here, around the store: so it is the same for every store, and for the journals beside them.
+ */
+
+type Seals = Pick<Secrets, 'sealText' | 'openText'>;
+
+/** Characters of sealed answers that one list opens; the others of it are left sealed. */
+const OPENED_IN_LIST = 1024 * 1024;
+
+const UNREADABLE = '(the summary cannot be read)';
+
+/** The store with what is sealed at rest: sealed on the way in, opened on the way out. Records of before are read as they are. */
+export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
+  const openApproval = (approval: ApprovalRecord): ApprovalRecord => withSummaries(approval, seals);
+  const openEffect = (effect: EffectRecord): EffectRecord => withResult(effect, seals);
+
+  function openAdmission(admission: Admission): Admission {
+    switch (admission.kind) {
+      case 'pending':
+        return { ...admission, approval: openApproval(admission.approval) };
+      case 'existing':
+        return { ...admission, effect: openEffect(admission.effect) };
+      case 'dispatch':
+        return admission.approval === null ? admission : { ...admission, approval: openApproval(admission.approval) };
+      case 'expired':
+      case 'refused':
+      case 'stale':
+        return admission;
+    }
+  }
+
+  return {
+    ...store,
+    get installId() {
+      return store.installId;
+    },
+    async admit(request) {
+      return openAdmission(await store.admit(withSealedSummaries(request, seals)));
+    },
+    async preview(request) {
+      return openAdmission(await store.preview(request));
+    },
+    async settle(request) {
+      const settlement = await store.settle(sealedSettlement(request, seals));
+      // Nobody looks at the record of what was settled as it was asked, and to read it would make it.
+      return settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement;
+    },
+    async resolve(request) {
+      const resolution = await store.resolve(request);
+      return resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) };
+    },
+    async vote(request) {
+      const voted = await store.vote(request);
+      return voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) };
+    },
+    async giveUp(request) {
+      const given = await store.giveUp(request);
+      return given.kind === 'absent' ? given : { ...given, approval: openApproval(given.approval) };
+    },
+    async grantedApprovals(limit) {
+      return (await store.grantedApprovals(limit)).map(openApproval);
+    },
+    async effect(workspace, id) {
+      const effect = await store.effect(workspace, id);
+      return effect === null ? null : openEffect(effect);
+    },
+    async effects(workspace, filter) {
+      const page = await store.effects(workspace, filter);
+      let left = OPENED_IN_LIST;
+      const items = page.items.map((effect) => {
+        const size = sealedSize(effect);
+        if (size > left) return effect;
+        left -= size;
+        return openEffect(effect);
+      });
+      return { ...page, items };
+    },
+    async approval(workspace, id) {
+      const approval = await store.approval(workspace, id);
+      return approval === null ? null : openApproval(approval);
+    },
+    async approvals(workspace, filter) {
+      const page = await store.approvals(workspace, filter);
+      return { ...page, items: page.items.map(openApproval) };
+    },
+  };
+}
+
+/** A settlement with its kept answer sealed, for the store and for the journal of what the store did not take. */
+export function sealedSettlement(request: SettleRequest, seals: Pick<Seals, 'sealText'>): SettleRequest {
+  const { outcome, workspace, effectId } = request;
+  if (outcome.kind !== 'committed' && outcome.kind !== 'failed') return request;
+  const { result } = outcome;
+  if (result === null || result.body.kind === 'sealed') return request;
+  const { headers, body, status, truncated } = result;
+  const value = seals.sealText(JSON.stringify({ headers, body }), bindingOfResult(workspace, effectId));
+  const sealed: KeptResult = { status, headers: {}, body: { kind: 'sealed', value }, truncated };
+  return { ...request, outcome: { ...outcome, result: sealed } };
+}
+
+function bindingOfResult(workspace: string, effectId: string) {
+  return { what: 'result', workspace, of: effectId, part: 0 } as const;
+}
+
+function sealedSize({ life }: EffectRecord): number {
+  if (life.state !== 'committed' && life.state !== 'failed') return 0;
+  return life.result?.body.kind === 'sealed' ? life.result.body.value.length : 0;
+}
+
+/** What cannot be opened stays sealed, and is shown as left out. */
+function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
+  const { life } = effect;
+  if ((life.state !== 'committed' && life.state !== 'failed') || life.result?.body.kind !== 'sealed') return effect;
+  const { status, truncated, body } = life.result;
+  const text = seals.openText(body.value, bindingOfResult(effect.workspace, effect.id));
+  if (text === null) return effect;
+  // What was sealed was written by `sealedSettlement`.
+  const opened = JSON.parse(text) as Pick<KeptResult, 'headers' | 'body'>;
+  return { ...effect, life: { ...life, result: { status, truncated, ...opened } } };
+}
+
+function withSealedSummaries(request: AdmitRequest, seals: Seals): AdmitRequest {
+  const { verdict, workspace, approvalId } = request;
+  if (verdict.kind !== 'permit' || verdict.approvals.length === 0) return request;
+  const approvals = verdict.approvals.map((requirement, part): ApprovalRequirement => {
+    const bound = { what: 'summary', workspace, of: approvalId, part } as const;
+    return { ...requirement, summary: '', sealedSummary: seals.sealText(requirement.summary, bound) };
+  });
+  return { ...request, verdict: { ...verdict, approvals } };
+}
+
+function withSummaries(approval: ApprovalRecord, seals: Seals): ApprovalRecord {
+  const { workspace, id } = approval;
+  const requirements = approval.requirements.map((requirement, part): ApprovalRequirement => {
+    const { sealedSummary, ...rest } = requirement;
+    if (sealedSummary === undefined) return requirement;
+    const bound = { what: 'summary', workspace, of: id, part } as const;
+    return { ...rest, summary: seals.openText(sealedSummary, bound) ?? UNREADABLE };
+  });
+  return { ...approval, requirements };
+}

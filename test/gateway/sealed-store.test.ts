@@ -1,0 +1,130 @@
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
+import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import {
+  admitRequest,
+  ANY,
+  approvalBy,
+  committed,
+  dispatched,
+  permit,
+  settleRequest,
+  voteRequest,
+  WORKSPACE,
+} from '../contract/requests.ts';
+
+const SUMMARY = 'Refund canary-of-the-summary to customer 42';
+const RESULT = 'canary-of-the-result';
+
+let folder = '';
+let plain: EffectStore;
+let secrets: Secrets;
+let store: EffectStore;
+beforeEach(async () => {
+  folder = storeFolder();
+  secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
+  plain = await openEmbeddedStore({
+    path: join(folder, 'store'),
+    lockWaitMs: 0,
+    worker: 'never',
+    retention: { keysMs: null, effectsMs: 1e9, denialsMs: 1e9 },
+  });
+  store = sealedStore(plain, secrets);
+});
+afterEach(async () => {
+  await plain.close();
+  rmSync(folder, { recursive: true });
+});
+
+function result(text = RESULT) {
+  return { status: 201, headers: { 'x-of': text }, body: { kind: 'json', value: { text } }, truncated: false } as const;
+}
+const outcome = (text?: string) => ({ ...committed(), result: result(text) }) as ReturnType<typeof committed>;
+const ALL = { status: null, agentId: null, limit: 50, cursor: null } as const;
+
+/** All bytes of the store's files. */
+function onDisk(): string {
+  return readdirSync(join(folder, 'store'))
+    .map((name) => readFileSync(join(folder, 'store', name), 'latin1'))
+    .join('');
+}
+
+it('neither summaries nor kept answers stand in the files of the store, and readers get them as they were', async () => {
+  const verdict = permit(
+    [],
+    [approvalBy({ summary: SUMMARY }), approvalBy({ rule: 'payments/b', summary: `${SUMMARY} b` })],
+  );
+  const waiting = await store.admit(admitRequest({ idempotencyKey: 'k', verdict }));
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  const { approval } = waiting;
+  expect(approval.requirements.map(({ summary }) => summary)).toEqual([SUMMARY, `${SUMMARY} b`]);
+  expect(await store.approval(WORKSPACE, approval.id)).toEqual(approval);
+  expect((await store.approvals(WORKSPACE, ALL)).items).toEqual([approval]);
+  expect(await store.vote(voteRequest(approval.id, { requirements: [0, 1] }))).toMatchObject({
+    approval: { requirements: approval.requirements },
+  });
+  expect(await store.grantedApprovals(10)).toMatchObject([{ requirements: approval.requirements }]);
+
+  const { effect } = await dispatched(store);
+  await store.settle(settleRequest(effect, outcome()));
+  expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'committed', result: result() } });
+  expect((await store.effects(WORKSPACE, ANY)).items).toContainEqual(
+    expect.objectContaining({ life: expect.objectContaining({ result: result() }) }),
+  );
+  const { idempotencyKey, fingerprint } = effect;
+  expect(await store.admit(admitRequest({ idempotencyKey, fingerprint }))).toMatchObject({
+    kind: 'existing',
+    effect: { life: { result: result() } },
+  });
+  expect(onDisk()).not.toContain('canary');
+  const settlement = sealedSettlement(settleRequest(effect, outcome()), secrets);
+  expect(JSON.stringify(settlement)).not.toContain('canary');
+  expect(sealedSettlement(settlement, secrets)).toBe(settlement);
+});
+
+it('records of before are read as they are', async () => {
+  const verdict = permit([], [approvalBy({ summary: SUMMARY })]);
+  const waiting = await plain.admit(admitRequest({ verdict }));
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  expect(await store.approval(WORKSPACE, waiting.approval.id)).toEqual(waiting.approval);
+  const { effect } = await dispatched(plain);
+  await plain.settle(settleRequest(effect, outcome()));
+  expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result: result() } });
+  expect(onDisk()).toContain(RESULT);
+});
+
+it('what another secret sealed, or what was moved to another record, is not shown', async () => {
+  const { effect } = await dispatched(store);
+  await store.settle(settleRequest(effect, outcome()));
+  const other = sealedStore(plain, await openSecrets({ masterFile: join(folder, 'other'), previous: [] }));
+  const seen = await other.effect(WORKSPACE, effect.id);
+  expect(seen).toMatchObject({ life: { state: 'committed', result: { status: 201, body: { kind: 'sealed' } } } });
+  const bound = { what: 'summary', workspace: WORKSPACE, of: 'apr_1', part: 0 } as const;
+  const sealed = secrets.sealText('a', bound);
+  expect(secrets.openText(sealed, bound)).toBe('a');
+  for (const elsewhere of [
+    { ...bound, what: 'result' as const },
+    { ...bound, workspace: 'w' },
+    { ...bound, of: 'apr_2' },
+    { ...bound, part: 1 },
+  ])
+    expect(secrets.openText(sealed, elsewhere)).toBeNull();
+});
+
+it('a list opens no more than a bounded part of what is kept', async () => {
+  const long = 'x'.repeat(600_000);
+  for (let n = 0; n < 3; n += 1) {
+    const { effect } = await dispatched(store);
+    await store.settle(settleRequest(effect, outcome(long)));
+  }
+  const kinds = (await store.effects(WORKSPACE, ANY)).items.map(({ life }) =>
+    life.state === 'committed' ? life.result?.body.kind : null,
+  );
+  expect(kinds.filter((kind) => kind === 'json').length).toBeLessThan(3);
+  expect(kinds.filter((kind) => kind === 'sealed').length).toBeGreaterThan(0);
+});
