@@ -25,6 +25,7 @@ const LONG = [
 const TIMED = [
   'test/system/fleet-control.test.ts',
   'test/system/lifecycle.test.ts',
+  'test/system/sentinel-store.test.ts',
   'test/system/sentinel.test.ts',
   'test/system/unconfirmed.test.ts',
   'test/torture/contention.test.ts',

@@ -270,8 +270,7 @@ describe('what goes wrong inside', () => {
 
   it('an exception shows neither stack nor message', async () => {
     const broken = await startRig();
-    const { app, ports } = broken;
-    Object.assign(ports.store, {
+    Object.assign(broken.ports.store, {
       claims: () => {
         throw new Error('secret detail of http://10.0.0.1/');
       },
@@ -281,7 +280,8 @@ describe('what goes wrong inside', () => {
     expect(answer.text).not.toContain('secret detail');
     expect(answer.text).not.toContain('at ');
     expect(broken.logs()).toContain('secret detail');
-    expect(app).toBeDefined();
+    // It is the one request that failed, and not the server.
+    expect((await broken.send('GET', '/v1/workspaces/demo/reservations')).status).toBe(200);
     await broken.close();
   });
 });

@@ -34,6 +34,7 @@ describe('denied_budget', () => {
       const answer = await world.run(refund({ amount }));
       expect(answer.status).toBe(402);
       expect(answer.body).toMatchObject({ decision: 'denied_budget', reason: { code: 'amount_invalid' } });
+      expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
     }
     expect((await world.get('/budgets')).body.budgets).toEqual(budgets);
   });

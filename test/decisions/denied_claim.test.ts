@@ -22,6 +22,7 @@ describe('denied_claim', () => {
       reason: { code: 'claim_held' },
     });
     expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
     expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
     const released = await fetch(`${world.gateway.url}/v1/workspaces/demo/claims/${claim.body.id}`, {
       method: 'DELETE',

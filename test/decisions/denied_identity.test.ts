@@ -19,11 +19,13 @@ describe('denied_identity', () => {
     });
     // It is the refusal of the agent whose key it was, and nothing that the one it named gets to see.
     expect(other.body.agent_id).toBe('bot');
+    expect(await world.kinds(other.body.effect_id)).toEqual(['effect.denied']);
     const own = await world.get(`/effects/${other.body.effect_id}`, world.keys.bot);
     expect(own.body.effect).toMatchObject({ state: 'denied', agent_id: 'bot' });
     expect(own.body.ledger[0].actor).toEqual({ type: 'agent', id: 'bot' });
     expect((await world.get(`/effects/${other.body.effect_id}`, world.keys.otherBot)).status).toBe(404);
     const unknown = await world.run({ ...refund(), agent_id: 'nobody' }, world.keys.account);
+    expect(unknown.status).toBe(403);
     expect(unknown.body).toMatchObject({ decision: 'denied_identity', reason: { code: 'unknown_agent' } });
     expect(await world.kinds(unknown.body.effect_id)).toEqual(['effect.denied']);
     expect((await world.get(`/effects/${unknown.body.effect_id}`)).body.effect.state).toBe('denied');

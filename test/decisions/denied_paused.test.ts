@@ -19,6 +19,7 @@ describe('denied_paused', () => {
       expect(answer.body).toMatchObject({ decision: 'denied_paused', did_it_happen: 'no', reason: { code: 'paused' } });
       expect(answer.body.reason.message).toContain('incident 7');
       expect((await world.upstream.counts()).requests).toBe(before.requests);
+      expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
       expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
       const lifted = await fetch(`${world.gateway.url}/v1/workspaces/demo/pauses/${pause.body.id}`, {
         method: 'DELETE',

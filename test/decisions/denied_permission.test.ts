@@ -19,9 +19,14 @@ describe('denied_permission', () => {
     expect(answer.status).toBe(403);
     expect(answer.body).toMatchObject({ decision: 'denied_permission', did_it_happen: 'no', reason: { code } });
     expect((await world.upstream.counts()).requests).toBe(before.requests);
-    expect((await world.get(`/effects/${answer.body.effect_id}`)).status).toBe(
-      code === 'insufficient_scope' ? 200 : 404,
-    );
+    if (code === 'insufficient_scope') {
+      const { body } = await world.get(`/effects/${answer.body.effect_id}`);
+      expect(body.effect).toMatchObject({ state: 'denied', decision: 'denied_permission', reason: { code } });
+      expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
+    } else {
+      // Who is of no workspace, or of another, leaves nothing in this one.
+      expect((await world.get(`/effects/${answer.body.effect_id}`)).status).toBe(404);
+    }
     expect((await world.run(call)).body.decision).toBe('committed');
   });
 });

@@ -30,14 +30,18 @@ describe('denied_policy', () => {
 
   it('403 where no rule allows, and for a tool that is not declared', async () => {
     const call = { tool: 'notes.secret', params: { text: 'x' }, idempotency_key: 'secret-1' };
-    expect((await world.run(call)).body).toMatchObject({
-      decision: 'denied_policy',
-      reason: { code: 'no_rule_allows' },
-    });
-    expect((await world.run({ ...call, tool: 'notes.burn' })).body).toMatchObject({
-      decision: 'denied_policy',
-      reason: { code: 'tool_not_declared' },
-    });
+    const before = await world.upstream.counts();
+    for (const [tool, code] of [
+      ['notes.secret', 'no_rule_allows'],
+      ['notes.burn', 'tool_not_declared'],
+    ]) {
+      const answer = await world.run({ ...call, tool });
+      expect(answer.status).toBe(403);
+      expect(answer.body).toMatchObject({ decision: 'denied_policy', did_it_happen: 'no', reason: { code } });
+      expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
+      expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
+    }
+    expect(await world.upstream.counts()).toEqual(before);
   });
 
   it('a rejection binds the key, and the action under another key', async () => {
@@ -46,16 +50,21 @@ describe('denied_policy', () => {
     expect(
       (await world.post(`/approvals/${body.approval.id}/reject`, { comment: 'no' }, world.keys.approver)).status,
     ).toBe(200);
-    expect((await world.run(call)).body).toMatchObject({
-      decision: 'denied_policy',
-      reason: { code: 'approval_rejected' },
-    });
-    expect((await world.run({ ...call, idempotency_key: 'another' })).body).toMatchObject({
-      decision: 'denied_policy',
-      reason: { code: 'approval_rejected' },
-    });
-    expect(await world.kinds(body.effect_id)).toEqual(
-      expect.arrayContaining(['approval.requested', 'approval.rejected', 'budget.voided']),
-    );
+    for (const again of [call, { ...call, idempotency_key: 'another' }]) {
+      const answer = await world.run(again);
+      expect(answer.status).toBe(403);
+      expect(answer.body).toMatchObject({
+        decision: 'denied_policy',
+        did_it_happen: 'no',
+        reason: { code: 'approval_rejected' },
+      });
+    }
+    expect(await world.kinds(body.effect_id)).toEqual([
+      'approval.requested',
+      'budget.held',
+      'approval.rejected',
+      'budget.voided',
+      'effect.denied',
+    ]);
   });
 });

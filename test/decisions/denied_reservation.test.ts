@@ -26,6 +26,7 @@ describe('denied_reservation', () => {
       reason: { code: 'pool_exhausted' },
     });
     expect((await world.upstream.counts()).requests).toBe(before.requests);
+    expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('denied');
     expect(await world.kinds(answer.body.effect_id)).toEqual(['effect.denied']);
     expect((await world.run(deploy('api'), world.keys.otherBot)).status).toBe(200);
     await fetch(`${world.gateway.url}/v1/workspaces/demo/reservations/${reserved.body.id}`, {

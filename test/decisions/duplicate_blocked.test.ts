@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { refund, startWorld, type World } from '../system/world.ts';
 
@@ -26,15 +28,27 @@ describe('duplicate_blocked', () => {
     expect(await world.kinds(first.body.effect_id)).toContain('effect.duplicate_blocked');
 
     await world.gateway.stop();
+    // From now on policy refuses what it permitted then.
+    const policy = join(world.gateway.policyFolder, 'world.yaml');
+    const text = await readFile(policy, 'utf8');
+    await writeFile(
+      policy,
+      `${text}  - { id: stopped, effect: deny, match: { tools: [payments.refund] }, reason: "No more refunds" }\n`,
+    );
     const restarted = await world.gateway.restart();
     world = { ...world, gateway: restarted };
-    const third = await fetch(`${restarted.url}/v1/workspaces/demo/effects`, {
-      method: 'POST',
-      headers: { 'x-api-key': world.keys.bot, 'content-type': 'application/json' },
-      body: JSON.stringify(call),
-    });
+    const fresh = await world.run(refund());
+    expect(fresh.body).toMatchObject({ decision: 'denied_policy', reason: { rule: 'world/stopped' } });
+    const third = await world.run(call);
     expect(third.status).toBe(409);
-    expect(((await third.json()) as { receipt: unknown }).receipt).toEqual(first.body.receipt);
+    expect(third.body).toMatchObject({ decision: 'duplicate_blocked', did_it_happen: 'yes' });
+    expect(third.body.receipt).toEqual(first.body.receipt);
+    // Who may not make the call any more gets the proof that it happened, and not what the upstream answered.
+    expect(third.body).not.toHaveProperty('result');
+    expect((await world.get(`/effects/${first.body.effect_id}`)).body.effect).toMatchObject({
+      state: 'committed',
+      attempt: 1,
+    });
     expect((await world.upstream.counts()).effects).toBe(before.effects);
   });
 });

@@ -29,7 +29,9 @@ describe('idempotency_conflict', () => {
     expect(JSON.stringify(other.body)).not.toContain(first.body.effect_id);
     expect(await alerts()).toBe(0);
     const foreign = await world.run(call, world.keys.otherBot);
+    expect(foreign.status).toBe(409);
     expect(foreign.body.decision).toBe('idempotency_conflict');
+    expect(await world.kinds(foreign.body.effect_id)).toEqual(['effect.conflict']);
     // Somebody has to look only where two agents use one key.
     expect(await alerts()).toBe(1);
     expect((await world.upstream.counts()).requests).toBe(before.requests);

@@ -39,8 +39,17 @@ describe('pending_approval', () => {
       decision: 'duplicate_blocked',
       receipt: { id: body.effect.receipt_id },
     });
-    expect(await world.kinds(answer.body.effect_id)).toEqual(
-      expect.arrayContaining(['approval.granted', 'effect.admitted', 'receipt.issued', 'budget.posted']),
-    );
+    expect(await world.kinds(answer.body.effect_id)).toEqual([
+      'approval.requested',
+      'budget.held',
+      'approval.granted',
+      'effect.admitted',
+      'budget.held',
+      'execution.started',
+      'execution.succeeded',
+      'receipt.issued',
+      'budget.posted',
+      'effect.duplicate_blocked',
+    ]);
   });
 });

@@ -53,9 +53,15 @@ describe('unknown_effect', () => {
     expect((await world.post(path, { outcome: 'happened' })).status).toBe(200);
     expect((await world.post(path, { outcome: 'not_happened' })).body.code).toBe('already_resolved');
     expect((await world.get(`/effects/${body.effect_id}/receipt`)).status).toBe(200);
-    expect(await world.kinds(body.effect_id)).toEqual(
-      expect.arrayContaining(['effect.resolved', 'receipt.issued', 'budget.posted']),
-    );
+    expect(await world.kinds(body.effect_id)).toEqual([
+      'effect.admitted',
+      'budget.held',
+      'execution.started',
+      'execution.lost',
+      'effect.resolved',
+      'receipt.issued',
+      'budget.posted',
+    ]);
   });
 
   it('a tool that the upstream deduplicates runs again under the same upstream key', async () => {

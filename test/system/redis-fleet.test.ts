@@ -13,15 +13,7 @@ import {
   WORKSPACE,
 } from '../contract/requests.ts';
 import { redisOptions } from '../redis/contract.ts';
-import {
-  type RedisServer,
-  routeTo,
-  startCluster,
-  startRedis,
-  startReplicated,
-  startSentinels,
-  until,
-} from '../redis/servers.ts';
+import { type RedisServer, routeTo, startCluster, startRedis, until } from '../redis/servers.ts';
 
 const WEAK = { durability: 'local', allowWeakDurability: true } as const;
 
@@ -390,68 +382,6 @@ describe('a store that is not the one that was left', () => {
   });
 });
 
-/** After a kill: for twice its `failover-timeout` Sentinel begins no other fail-over, ms. */
-const SENTINEL_RESTS_MS = 9500;
-
-describe('a fail-over by Sentinel', () => {
-  it('keeps every acknowledged admission, with durability replica, over two kills of the primary', async () => {
-    const replicated = await startReplicated(2, ['--appendfsync', 'everysec', '--repl-timeout', '5']);
-    closers.push(() => replicated.stop());
-    const sentinel = await startSentinels(replicated.primary);
-    closers.push(() => sentinel.stop());
-    const store = await open(replicated.primary, {
-      mode: 'sentinel',
-      url: 'redis://svc',
-      nodes: sentinel.addresses,
-      durability: 'replica',
-    });
-    const servers = [replicated.primary, ...replicated.replicas];
-    const acknowledged = new Map<string, string>();
-    const pauses: number[] = [];
-    let stop = false;
-    const load = (async () => {
-      while (!stop) {
-        const request = admitRequest();
-        const admission = await store.admit(request).catch(() => null);
-        if (admission?.kind === 'dispatch') acknowledged.set(request.idempotencyKey, admission.effect.id);
-        await new Promise((resolve) => setTimeout(resolve, 5));
-      }
-    })();
-    for (let kill = 0; kill < 2; kill += 1) {
-      const count = acknowledged.size;
-      await until(() => acknowledged.size > count + 50);
-      const primary = await primaryOf(servers);
-      await primary.kill();
-      const before = acknowledged.size;
-      const killed = performance.now();
-      await until(() => acknowledged.size > before);
-      pauses.push(performance.now() - killed);
-      await until(() => acknowledged.size > before + 10);
-      await primary.start();
-      // Sentinel would make it a replica as well, ten seconds later.
-      const next = await primaryOf(servers.filter((one) => one !== primary));
-      await primary.client.call('REPLICAOF', '127.0.0.1', String(next.port));
-      await until(async () => (await primary.client.info('replication')).includes('master_link_status:up'));
-      if (kill === 0) await until(() => performance.now() - killed > SENTINEL_RESTS_MS);
-    }
-    stop = true;
-    await load;
-    expect(acknowledged.size).toBeGreaterThan(100);
-    // Of two, because a hiccup of the machine makes one long; files that run alone measure this as well.
-    expect(Math.min(...pauses)).toBeLessThan(5000);
-    const isKept = async ([idempotencyKey, id]: readonly [string, string]): Promise<void> => {
-      // Sentinel may still be moving connections about.
-      let answer: unknown = null;
-      await until(async () => {
-        answer = await store.admit(admitRequest({ idempotencyKey }));
-        return true;
-      });
-      expect(answer).toMatchObject({ kind: 'existing', effect: { id } });
-    };
-    await Promise.all([...acknowledged].map(isKept));
-  }, 240_000);
-});
-
 describe('a fail-over within a cluster', () => {
   it('moves a workspace to the replica that was elected, and nothing acknowledged is lost', async () => {
     const cluster = await startCluster(1);
@@ -476,11 +406,3 @@ describe('a fail-over within a cluster', () => {
     }
   }, 240_000);
 });
-
-async function primaryOf(servers: readonly RedisServer[]): Promise<RedisServer> {
-  for (const one of servers) {
-    const info = await one.client.info('replication').catch(() => '');
-    if (info.includes('role:master')) return one;
-  }
-  throw new Error('no server is a primary');
-}
