@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { plantFaults } from './test/planted-faults.ts';
 
 /** `unit` needs no service and no build; `system` starts real processes from `dist/`. Two cores: two workers. */
 const SYSTEM = [
@@ -54,11 +55,13 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
+        plugins: [plantFaults()],
         // The command line's tests take the client from its sources: they need no build.
         resolve: { alias },
       },
       {
         test: { name: 'long', include: LONG, setupFiles: SEED, testTimeout: PATIENCE_MS, hookTimeout: 60_000 },
+        plugins: [plantFaults()],
         resolve: { alias },
       },
       {

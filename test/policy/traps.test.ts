@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Engine } from 'json-rules-engine';
 import { describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/effects/json.ts';
@@ -32,23 +33,42 @@ function fault(condition: string): string {
 }
 
 describe('1: rules lost under concurrency', () => {
-  test('128,000 overlapping evaluations lose no denial and make none up', async () => {
-    const set = rules(ALLOW, '{ id: no, effect: deny, when: { params.amount: { gt: 500 } } }');
+  // An evaluation is synchronous: two never overlap. What does is the use of their verdicts, and a reload in between.
+  test('64 callers keep their verdicts over waits while others evaluate and policies are replaced: each stays its own', async () => {
+    const limited = (limit: number) =>
+      rules(ALLOW, `{ id: no, effect: deny, when: { params.amount: { gt: ${limit} } }, reason: "over ${limit}" }`);
+    const limits = [500, 5] as const;
+    let inForce = { limit: limits[0] as number, set: limited(limits[0]) };
+    let reloads = 0;
     let wrong = 0;
-    let judged = 0;
+    let kept = 0;
+    const amounts = [5, 6, 500, 501];
+    // As each call alone is judged, by a set that nobody else uses; copies, which nobody can change.
+    const alone = new Map(
+      limits.map((limit) => [
+        limit as number,
+        amounts.map((amount) => structuredClone(evaluatePolicies(limited(limit), call({ params: { amount } })))),
+      ]),
+    );
     const caller = async (id: number): Promise<void> => {
-      for (let turn = 0; turn < 2_000; turn += 1) {
-        const amount = (turn + id) % 2 === 0 ? 501 : 500;
-        const verdict = evaluatePolicies(set, call({ params: { amount } }));
-        // Others run between the verdict and its use.
-        await Promise.resolve();
-        judged += 1;
-        if ((verdict.kind === 'deny') !== (amount === 501)) wrong += 1;
-        if (turn % 97 === id) await new Promise((resolve) => setImmediate(resolve));
+      for (let turn = 0; turn < 200; turn += 1) {
+        const { limit, set } = inForce;
+        const which = (turn + id) % amounts.length;
+        const verdict = evaluatePolicies(set, call({ params: { amount: amounts[which] ?? 0 } }));
+        for (let wait = 0; wait < id % 5; wait += 1) await Promise.resolve();
+        if (turn % 50 === id % 50) {
+          await new Promise((resolve) => setImmediate(resolve));
+          const next = inForce.limit === limits[0] ? limits[1] : limits[0];
+          inForce = { limit: next, set: limited(next) };
+          reloads += 1;
+        }
+        kept += 1;
+        if (!isDeepStrictEqual(verdict, alone.get(limit)?.[which])) wrong += 1;
       }
     };
     await Promise.all(Array.from({ length: 64 }, (_, id) => caller(id)));
-    expect({ judged, wrong }).toEqual({ judged: 128_000, wrong: 0 });
+    expect({ kept, wrong }).toEqual({ kept: 12_800, wrong: 0 });
+    expect(reloads).toBeGreaterThan(100);
   });
 
   test('the engine itself does lose them: why its run() is never shared', async () => {

@@ -1,8 +1,12 @@
-import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
+import * as settlement from '../../src/effects/settlement.ts';
 import { admitStep } from '../../src/effects/admission.ts';
 import type { EffectRecord } from '../../src/effects/effect.ts';
 import type { StepView } from '../../src/effects/plan.ts';
+import * as classification from '../../src/upstreams/classify.ts';
+import { planted } from '../planted-faults.ts';
 import { PRODUCTION, type Rules } from './world.ts';
+
+const { resolveStep, settleStep } = settlement;
 
 function withEffect(view: StepView, change: (effect: EffectRecord) => EffectRecord): StepView {
   return {
@@ -18,7 +22,15 @@ function withEffect(view: StepView, change: (effect: EffectRecord) => EffectReco
   };
 }
 
-/** Rules that somebody might write instead of ours. Each breaks the promise; simulator or model must show how. */
+function classifiedBy({ classify }: typeof classification): Rules {
+  const nothing = { committed: [], failed: [], unknown: [], body: [] } as const;
+  return { ...PRODUCTION, classify: (seen) => classify('write', nothing, seen) };
+}
+
+/**
+ * Rules that somebody might write instead of ours. Each breaks the promise; simulator or model must show how.
+ * Where it can be, it is the product's own code with one line changed (`planted-faults.ts`).
+ */
 export const MUTANTS: Readonly<Record<string, Rules>> = {
   'drop the compare-and-set': {
     ...PRODUCTION,
@@ -53,9 +65,8 @@ export const MUTANTS: Readonly<Record<string, Rules>> = {
         request,
       ),
   },
-  'delete on error': { ...PRODUCTION, forgetsErrors: true },
-  'synchronous=NORMAL': { ...PRODUCTION, syncs: false },
-  'follow a redirect': { ...PRODUCTION, followsRedirects: true },
+  'delete on error': { ...PRODUCTION, settle: (await planted(settlement, 'delete-on-error')).settleStep },
   'send without looking at the time': { ...PRODUCTION, maySend: () => true },
-  'call a 500 a failure': { ...PRODUCTION, errorOutcome: 'failed' },
+  'take a redirect for a refusal': classifiedBy(await planted(classification, 'redirect-is-a-refusal')),
+  'call a 500 a failure': classifiedBy(await planted(classification, 'error-is-a-failure')),
 };

@@ -69,8 +69,7 @@ describe('planted mutants are caught', () => {
         'resolve early',
         'take over a lease',
         'delete on error',
-        'synchronous=NORMAL',
-        'follow a redirect',
+        'take a redirect for a refusal',
       ]),
     );
   });

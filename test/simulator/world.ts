@@ -12,6 +12,7 @@ import type {
   SettleRequest,
 } from '../../src/effects/store.ts';
 import { loseLeaseStep } from '../../src/effects/sweep.ts';
+import { type Classified, classify, type Seen } from '../../src/upstreams/classify.ts';
 import { applyPlan, copyState, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
 
 /**
@@ -21,8 +22,6 @@ import { applyPlan, copyState, emptyState, type MapState, viewOf } from '../cont
 export interface World {
   now: number;
   state: MapState;
-  /** What the store would come back with after a power loss; equal to `state` while every step is durable. */
-  durable: MapState;
   gateways: Gateway[];
   /** Requests on their way to the upstream. */
   wire: Message[];
@@ -66,15 +65,11 @@ export interface Rules {
   lose(view: StepView, effect: EffectRecord): Plan<EffectRecord> | null;
   /** Asked immediately before the first byte. */
   maySend(now: number, dispatchBy: number): boolean;
-  /** What the owner records of an upstream that answered an error after it may have acted. */
-  errorOutcome: SettleOutcome['kind'];
-  /** Whether a redirect is followed: the same request again. */
-  followsRedirects: boolean;
-  /** Whether each step is durable before it is answered. */
-  syncs: boolean;
-  /** Whether an outcome other than committed frees the key. */
-  forgetsErrors: boolean;
+  /** What the owner makes of the upstream's answer. */
+  classify(seen: Seen): Classified;
 }
+
+const NOTHING_DECLARED = { committed: [], failed: [], unknown: [], body: [] } as const;
 
 export const PRODUCTION: Rules = {
   admit: admitStep,
@@ -82,10 +77,7 @@ export const PRODUCTION: Rules = {
   resolve: resolveStep,
   lose: (view, effect) => loseLeaseStep(view, effect, false),
   maySend: (now, dispatchBy) => now < dispatchBy,
-  errorOutcome: 'unknown',
-  followsRedirects: false,
-  syncs: true,
-  forgetsErrors: false,
+  classify: (seen) => classify('write', NOTHING_DECLARED, seen),
 };
 
 export interface Scope {
@@ -112,7 +104,6 @@ export function newWorld(scope: Scope): World {
   return {
     now: 0,
     state,
-    durable: state,
     gateways: Array.from({ length: scope.gateways }, () => ({ kind: 'idle' })),
     wire: [],
     happened: Object.fromEntries(scope.keys.map((key) => [key, 0])),
@@ -139,12 +130,10 @@ export function actions(world: World, scope: Scope, rules: Rules): readonly Acti
   const all: Action[] = [];
   const add = (name: string, apply: (world: World) => void): void => void all.push({ name, apply });
   const commit = (target: World, mutate: (state: MapState) => void): void => {
-    const before = target.state;
-    target.state = copyState(before);
+    target.state = copyState(target.state);
     mutate(target.state);
     // Replies and the ledger are not looked at here, and would keep equal states apart.
     target.state.ledger = [];
-    target.durable = rules.syncs ? target.state : before;
   };
   const step = <Reply>(target: World, plan: Plan<Reply>): Reply => {
     commit(target, (state) => void applyPlan(state, plan, target.now));
@@ -189,8 +178,6 @@ export function actions(world: World, scope: Scope, rules: Rules): readonly Acti
         stages: [],
       }),
     );
-    if (rules.forgetsErrors && outcome.kind !== 'committed')
-      commit(target, (state) => void state.bindings.delete(attempt.key));
   };
 
   for (const [index, gateway] of world.gateways.entries()) {
@@ -241,51 +228,41 @@ export function actions(world: World, scope: Scope, rules: Rules): readonly Acti
     if (world.crashesLeft > 0) {
       add(`gateway ${index} crashes`, (target) => {
         target.crashesLeft -= 1;
+        // What was committed stays: that the stores answer nothing before it is durable is tested with them.
         target.gateways[index] = { kind: 'idle' };
-        // Where steps are not synced, the store comes back without its last one.
-        target.state = target.durable;
       });
     }
   }
 
   for (const [index, one] of world.wire.entries()) {
     if (world.now > one.until) continue;
-    const answer = (target: World, outcome: SettleOutcome | null): void => {
+    const answer = (target: World, status: number): void => {
       target.wire.splice(index, 1);
       const gateway = target.gateways[one.gateway];
       if (gateway?.kind !== 'sent' || gateway.attempt.fence.nonce !== one.from.nonce) return;
       target.gateways[one.gateway] = { kind: 'idle' };
-      settle(target, gateway.attempt, outcome ?? { kind: 'unknown' });
+      settle(target, gateway.attempt, recorded(rules.classify({ kind: 'answer', status, body: 'whole', json: {} })));
     };
     const act = (target: World): void => {
       const isKnown = scope.idempotentUpstream && target.happened[one.upstreamKey] !== undefined;
       if (scope.idempotentUpstream) target.happened[one.upstreamKey] = 1;
       if (!isKnown) target.happened[one.key] = (target.happened[one.key] ?? 0) + 1;
     };
-    add(`upstream acts on ${one.key} and answers`, (target) => {
-      act(target);
-      answer(target, {
-        kind: 'committed',
-        receipt: { id: 'r', jws: 'j' },
-        result: null,
-        accepted: false,
-        responseTruncated: false,
+    for (const status of [200, 500]) {
+      add(`upstream acts on ${one.key} and answers ${status}`, (target) => {
+        act(target);
+        answer(target, status);
       });
-    });
-    add(`upstream acts on ${one.key} and answers 500`, (target) => {
-      act(target);
-      answer(target, rules.errorOutcome === 'failed' ? { kind: 'failed', result: null } : null);
-    });
+    }
     add(`upstream acts on ${one.key}; the answer is lost`, (target) => {
       act(target);
       target.wire.splice(index, 1);
     });
     add(`upstream redirects ${one.key} after it acted`, (target) => {
       act(target);
-      if (rules.followsRedirects) act(target);
-      answer(target, null);
+      answer(target, 303);
     });
-    add(`upstream refuses ${one.key}`, (target) => answer(target, { kind: 'failed', result: null }));
+    add(`upstream refuses ${one.key}`, (target) => answer(target, 422));
     add(`the request of ${one.key} is lost`, (target) => void target.wire.splice(index, 1));
   }
 
@@ -320,6 +297,24 @@ export function actions(world: World, scope: Scope, rules: Rules): readonly Acti
   const next = nextInstant(world);
   if (next !== null) add(`time passes to ${next}`, (target) => passTime(target, next));
   return all;
+}
+
+/** What the owner settles for what it made of an answer. */
+function recorded({ outcome }: Classified): SettleOutcome {
+  switch (outcome) {
+    case 'committed':
+      return {
+        kind: 'committed',
+        receipt: { id: 'r', jws: 'j' },
+        result: null,
+        accepted: false,
+        responseTruncated: false,
+      };
+    case 'failed':
+      return { kind: 'failed', result: null };
+    case 'unknown':
+      return { kind: 'unknown' };
+  }
 }
 
 /** The next moment at which something becomes possible or impossible. */
