@@ -13,6 +13,10 @@ const SYSTEM = [
 
 /** What needs no service either, and takes its time: exhaustive and random searches, builds. Not part of `npm run verify`. */
 const LONG = [
+  'client/test/package.test.ts',
+  'test/config/damaged-files.test.ts',
+  'test/policy/index.test.ts',
+  'test/policy/windows.test.ts',
   'test/policy/property.test.ts',
   'test/policy/weakening.test.ts',
   'test/simulator/*.test.ts',
