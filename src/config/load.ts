@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
 import { inReadingOrder, InvalidFiles, type Finding, type Position } from '../diagnostics/finding.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
@@ -36,8 +36,9 @@ export interface LoadOptions {
 export async function loadConfiguration(
   file: string,
   { environment }: LoadOptions = { environment: {} },
+  reading: FileReading = createReading(),
 ): Promise<LoadedConfiguration> {
-  const read = await readText(file);
+  const read = await readText(file, reading);
   if (typeof read !== 'string') throw new InvalidFiles([read], new Map());
   const source = readYamlSource(file, read);
   const findings: Finding[] = [...source.findings];
@@ -88,12 +89,12 @@ export async function checkConfiguration(
   }
 }
 
-async function readText(file: string): Promise<string | Finding> {
+async function readText(file: string, reading: FileReading): Promise<string | Finding> {
   const unreadable = (message: string, hint: string | null): Finding => {
     return { code: 'file_unreadable', severity: 'error', message, hint, at: null };
   };
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(await readFile(file));
+    return new TextDecoder('utf-8', { fatal: true }).decode(await reading.bytes(file));
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
     switch (code) {
@@ -211,7 +212,8 @@ function digestOf(data: object): string {
   return createHash('sha256').update(canonicalJson(plain)).digest('base64url');
 }
 
-function deepFreeze<Value>(value: Value): Value {
+/** Freezes a value with all that it holds. */
+export function deepFreeze<Value>(value: Value): Value {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
   Object.freeze(value);
   for (const item of Object.values(value)) deepFreeze(item);

@@ -1,5 +1,4 @@
-import { createHash, type Hash } from 'node:crypto';
-import { readdirSync, readFileSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
+import { readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 
 /** A change is told when nothing has moved for so long: writers that write in pieces are waited for. */
@@ -12,18 +11,18 @@ const LOOK_MS = 10_000;
 const MAX_DEPTH = 8;
 
 export interface FileWatch {
-  /** What was read and is in force now; a look that finds anything else tells of a change. */
-  adopted(content: string): void;
+  /** How the files looked when they were read last; a look that finds anything else tells of a change. */
+  adopted(stamp: string): void;
   /** Nothing is told from here on. */
   close(): Promise<void>;
 }
 
 /**
- * Calls `onChange` after the content of files changed, not merely their times: writes, renames over them, files that
- * come and go in watched folders, and swaps of a symbolic link above them (as a mounted ConfigMap does it). What is
+ * Calls `onChange` after files were written, renamed over, came or went in watched folders, or a symbolic link above
+ * them was swapped (as a mounted ConfigMap does it). Whether they say anything new is for the caller to see. What is
  * there when it is called counts as known.
  * @param paths files and folders; asked again after each change, because a new configuration may name others
- * @param read what was there when they were read, if that was earlier: what has changed since is told
+ * @param read how they looked when they were read, if that was earlier: what has changed since is told
  */
 export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string): FileWatch {
   const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
@@ -38,7 +37,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   };
   const look = (): void => {
     settling = null;
-    const found = contentOf(paths());
+    const found = stampOf(paths());
     const isChanged = found !== known;
     known = found;
     if (isChanged) onChange();
@@ -67,15 +66,15 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   };
 
   follow();
-  let known = read ?? contentOf(paths());
+  let known = read ?? stampOf(paths());
   if (read !== undefined) wait();
   const looking = setInterval(() => {
     if (settling === null) look();
   }, LOOK_MS).unref();
 
   return {
-    adopted(content) {
-      known = content;
+    adopted(stamp) {
+      known = stamp;
     },
     close: async () => {
       clearInterval(looking);
@@ -111,23 +110,27 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
     if (entry.isDirectory()) addTree(join(folder, entry.name), folders, depth + 1);
 }
 
-/** One digest over names and contents; what cannot be read counts as such. */
-export function contentOf(paths: readonly string[]): string {
-  const hash = createHash('sha256');
-  for (const path of paths) addContent(hash, path, 0);
-  return hash.digest('base64url');
+/**
+ * How files look: which they are, how large, when they were written; and which YAML files stand in folders. Nothing is
+ * read: this is asked often, on the thread that answers calls.
+ */
+export function stampOf(paths: readonly string[]): string {
+  const lines: string[] = [];
+  for (const path of paths) addStamp(lines, path, 0);
+  return lines.join('\n');
 }
 
-function addContent(hash: Hash, path: string, depth: number): void {
-  const names = attempt(() => (statSync(path).isDirectory() ? readdirSync(path).toSorted() : null));
-  if (names !== null && depth < MAX_DEPTH) {
-    hash.update(`folder ${path} ${names.length}\n`);
-    for (const name of names) addContent(hash, join(path, name), depth + 1);
-    return;
+function addStamp(lines: string[], path: string, depth: number): void {
+  const found = attempt(() => statSync(path, { bigint: true }));
+  if (found === null) {
+    lines.push(`missing ${path}`);
+  } else if (found.isDirectory() && depth < MAX_DEPTH) {
+    lines.push(`folder ${path}`);
+    const names = attempt(() => readdirSync(path)) ?? [];
+    for (const name of names.toSorted()) if (!name.startsWith('.')) addStamp(lines, join(path, name), depth + 1);
+  } else if (depth === 0 || /\.ya?ml$/.test(path)) {
+    lines.push(`file ${path} ${found.dev} ${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`);
   }
-  const content = attempt(() => readFileSync(path));
-  hash.update(content === null ? `missing ${path}\n` : `file ${path} ${content.length}\n`);
-  if (content !== null) hash.update(content);
 }
 
 /** Files come and go while they are looked at: what fails is not there. */

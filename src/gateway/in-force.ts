@@ -1,14 +1,14 @@
-import { isDeepStrictEqual } from 'node:util';
-import { InvalidFiles } from '../diagnostics/finding.ts';
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
-import { loadConfiguration } from '../config/load.ts';
-import { contentOf } from '../config/watch.ts';
+import { InvalidFiles } from '../diagnostics/finding.ts';
 import type { EffectStore } from '../effects/store.ts';
-import { loadPolicySets } from '../policy/load.ts';
+import { type PackedPolicies, unpackPolicies } from '../policy/packed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
-import { proveDenial } from '../policy/self-test.ts';
-import { type Catalog, createCatalog } from '../upstreams/catalog.ts';
+import { proveUndeclaredDenied } from '../policy/self-test.ts';
+import { type Catalog, catalogInSteps, createCatalog } from '../upstreams/catalog.ts';
+import type { FileReader } from './file-reader.ts';
+import { type CheckedBefore, type ReadAnswer, readAndCheck, unpackConfiguration } from './read-files.ts';
+import { inSlices } from './slices.ts';
 
 /** What the files say, checked and compiled: swapped in as a whole, or not at all. */
 export interface InForce {
@@ -21,37 +21,14 @@ export interface InForce {
   readonly upstreamEnv: ReadonlyMap<string, string>;
   /** Everything that has to be watched. */
   readonly files: readonly string[];
-  /** What was in the files when they were read. */
+  /** Digest of what was in the files when they were read. */
   readonly content: string;
+  /** How the files looked then. */
+  readonly stamp: string;
+  /** The policy files as they were checked, so that those which stay as they are need not be checked again. */
+  readonly checked: CheckedBefore;
   /** Findings that leave the files usable, for the log. */
   readonly warnings: readonly string[];
-}
-
-/** How often files are read again that change while they are read. */
-const MAX_READS = 5;
-
-/**
- * Reads files that belong together, all as of one moment: what changed while it was read is read again, so that no
- * policy of one version is put beside a configuration of another.
- * @param known the files that are known so far
- * @throws InvalidFiles
- */
-export async function readTogether(
-  configFile: string,
-  environment: Readonly<Record<string, string>>,
-  known: readonly string[],
-): Promise<InForce> {
-  let files = known;
-  for (let reads = 1; ; reads += 1) {
-    const before = contentOf(files);
-    const read = await readFiles(configFile, environment).catch((error: unknown) => ({ error }));
-    const after = 'error' in read ? files : read.files;
-    if (reads === MAX_READS || (isDeepStrictEqual(after, files) && contentOf(files) === before)) {
-      if ('error' in read) throw read.error;
-      return read;
-    }
-    files = after;
-  }
 }
 
 /**
@@ -60,24 +37,73 @@ export async function readTogether(
  * @throws InvalidFiles with every fault of the configuration, or of the policies
  */
 export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
-  const { configuration, warnings, files } = await loadConfiguration(configFile, { environment });
-  const surroundings = surroundingsOfPolicies(configuration);
-  const loaded = await loadPolicySets(surroundings);
-  proveDenial(loaded.set);
-  const all = [...files, ...loaded.files];
+  const { configuration, policies, seen, warnings } = await readAndCheck(configFile, environment);
+  const catalog = createCatalog(configuration.tools);
+  return { ...following(configuration), configuration, policies, catalog, ...seen, checked: new Map(), warnings };
+}
+
+function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstreamEnv'> {
   return {
-    configuration,
-    policies: loaded.set,
-    catalog: createCatalog(configuration.tools),
-    pools: surroundings.pools,
+    pools: surroundingsOfPolicies(configuration).pools,
     upstreamEnv: new Map(configuration.upstreams.flatMap(({ id, env }) => (env === null ? [] : [[id, env] as const]))),
-    files: all,
-    content: contentOf(all),
-    warnings: [...warnings, ...loaded.warnings].map(({ at, message }) =>
-      at === null ? message : `${at.file}:${at.line}:${at.column} ${message}`,
-    ),
   };
 }
+
+/** What a reload found. */
+export type Reread =
+  /** Nothing that decides anything is new; the files may look otherwise than they did. */
+  { readonly kind: 'same'; readonly inForce: InForce } | { readonly kind: 'new'; readonly inForce: InForce };
+
+/**
+ * Reads the files again, beside the thread that answers calls, and takes up what they say a little at a time: this
+ * thread is never held for long.
+ * @throws FilesRefused, FilesNotRead
+ */
+export async function rereadFiles(
+  reader: FileReader,
+  configFile: string,
+  environment: Readonly<Record<string, string>>,
+  before: InForce,
+  slices: typeof inSlices = inSlices,
+): Promise<Reread> {
+  const { files, content, checked } = before;
+  const known = {
+    files,
+    content,
+    checked,
+    configurationDigest: before.configuration.digest,
+    policyVersion: before.policies.version,
+  };
+  const answer = await reader.read({ configFile, environment, known });
+  switch (answer.kind) {
+    case 'invalid':
+      throw new FilesRefused(answer.message);
+    case 'unchanged':
+      return { kind: 'same', inForce: { ...before, stamp: answer.stamp } };
+    case 'read': {
+      const seen = { ...answer.seen, checked: answer.checked, warnings: answer.warnings };
+      if (answer.policies === null) return { kind: 'same', inForce: { ...before, ...seen } };
+      return { kind: 'new', inForce: await slices(takeUp(answer.configuration, answer.policies, before, seen)) };
+    }
+  }
+}
+
+function* takeUp(
+  packed: Extract<ReadAnswer, { kind: 'read' }>['configuration'],
+  policies: PackedPolicies,
+  before: InForce,
+  seen: Pick<InForce, 'files' | 'content' | 'stamp' | 'checked' | 'warnings'>,
+): Generator<void, InForce> {
+  const configuration = packed === null ? before.configuration : yield* unpackConfiguration(packed);
+  const catalog = packed === null ? before.catalog : yield* catalogInSteps(configuration.tools);
+  const rest = following(configuration);
+  const set = yield* unpackPolicies(policies, surroundingsOfPolicies(configuration).tools, rest.pools);
+  proveUndeclaredDenied(set);
+  return { ...rest, configuration, policies: set, catalog, ...seen };
+}
+
+/** What the files say cannot be used. */
+export class FilesRefused extends Error {}
 
 /**
  * Makes the policies the ones that admissions must have seen.

@@ -5,7 +5,8 @@ import type { JsonObject } from '../effects/json.ts';
 import { INSTALLATION, type LedgerKind } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { activate, type InForce, readTogether } from './in-force.ts';
+import { type FileReader, FilesNotRead } from './file-reader.ts';
+import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 
 /** What could not be taken on because the store was away is tried again after this long. */
 const RETRY_MS = 1_000;
@@ -27,6 +28,9 @@ export function createReloader(parts: {
   readonly store: EffectStore;
   readonly current: () => InForce;
   readonly adopt: (next: InForce) => void;
+  /** Told where the files are and how they look now, when they say what is in force. */
+  readonly noted: (same: InForce) => void;
+  readonly reader: FileReader;
   readonly owner: string;
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -34,19 +38,20 @@ export function createReloader(parts: {
   const { store, current, logger } = parts;
   let running = Promise.resolve();
   let isBehind = false;
+  let isStopping = false;
   let retry: NodeJS.Timeout | null = null;
 
   const record = (kind: LedgerKind, data: JsonObject): Promise<void> =>
     store.append(INSTALLATION, [{ kind, effectId: null, actor: { type: 'gateway', id: parts.owner }, data }]);
 
   async function reload(): Promise<void> {
+    if (isStopping) return;
     try {
       const before = current();
-      const next = await readTogether(parts.configFile, parts.environment, before.files);
-      if (
-        next.configuration.digest === before.configuration.digest &&
-        next.policies.version === before.policies.version
-      ) {
+      const found = await rereadFiles(parts.reader, parts.configFile, parts.environment, before);
+      const next = found.inForce;
+      if (found.kind === 'same') {
+        parts.noted(next);
         isBehind = false;
         return;
       }
@@ -63,9 +68,15 @@ export function createReloader(parts: {
       );
       await record('policy.loaded', { version: next.policies.version });
     } catch (error) {
+      if (isStopping) return;
       isBehind = true;
       const detail =
-        error instanceof InvalidFiles || error instanceof StoreUnavailable ? error.message : 'it could not be read';
+        error instanceof FilesRefused ||
+        error instanceof FilesNotRead ||
+        error instanceof InvalidFiles ||
+        error instanceof StoreUnavailable
+          ? error.message
+          : 'it could not be read';
       logger.error({ detail }, 'the new configuration is not in force; the last good one is');
       parts.metrics.alerted('configuration_rejected');
       await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
@@ -84,6 +95,8 @@ export function createReloader(parts: {
     reload: reloadNext,
     isBehind: () => isBehind,
     async settled() {
+      isStopping = true;
+      await parts.reader.close();
       await running;
       if (retry !== null) clearTimeout(retry);
     },

@@ -30,6 +30,7 @@ import { VERSION } from '../version.ts';
 import { createAgreement } from './agreement.ts';
 import { corePorts } from './core-ports.ts';
 import { createDrain } from './drain.ts';
+import { createFileReader } from './file-reader.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
@@ -178,7 +179,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     workspaces: directory.workspaces(),
     defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
   });
-  let tellWatch: (content: string) => void = () => undefined;
+  let tellWatch: (stamp: string) => void = () => undefined;
   const reloader = createReloader({
     ...options,
     store,
@@ -186,10 +187,15 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     adopt(next) {
       inForce = next;
       agreement.announce(next);
-      tellWatch(next.content);
+      tellWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
     },
+    noted(same) {
+      inForce = same;
+      tellWatch(same.stamp);
+    },
+    reader: createFileReader(),
     owner: ports.owner,
     logger,
     metrics,
@@ -283,10 +289,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const watch = watchFiles(
     () => inForce.files,
     () => void reloader.reload(),
-    inForce.content,
+    inForce.stamp,
   );
   // A reload may read what came after the change that it was told of.
-  tellWatch = (content) => watch.adopted(content);
+  tellWatch = (stamp) => watch.adopted(stamp);
   opened.push(() => reloader.settled());
   opened.push(() => watch.close());
   logger.info(

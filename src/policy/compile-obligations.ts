@@ -2,17 +2,15 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../effects/json.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
-import { valueReader } from './compiled-condition.ts';
 import type { SetContext } from './compile-set.ts';
 import type { Names } from './condition.ts';
-import { factType, isPathFault, parseFactPath, readerOf } from './fact-path.ts';
-import type { PolicyInput } from './input.ts';
+import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';
-import type { Bucketing, CompiledApproval, CompiledBudget, CompiledObligation, CountOf } from './policies.ts';
 import type { Reporter } from './reporter.ts';
+import type { AmountPlan, ApprovalPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan } from './rule-plan.ts';
 import type { ApprovalSource, BudgetSource, ObligationSource } from './schema.ts';
 import { constantText, parseTemplate } from './template.ts';
-import { calendarWindow, readDuration, rollingWindow } from './windows.ts';
+import { readDuration } from './windows.ts';
 
 const DEFAULT_EXPIRES = '24h';
 const DEFAULT_SUMMARY = '${agent.id} asks to call ${tool.name} on ${target}';
@@ -25,7 +23,7 @@ export function compileBudget(options: {
   readonly zone: string;
   readonly names: Names;
   readonly report: Reporter;
-}): { readonly budget: CompiledBudget; readonly definition: BudgetDefinition } | null {
+}): { readonly budget: BudgetPlan; readonly definition: BudgetDefinition } | null {
   const { set, name, source, zone, names, report } = options;
   const path: DataPath = ['budgets', name];
   if (!/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(name))
@@ -46,17 +44,17 @@ export function compileBudget(options: {
   const ms = rolling === undefined ? 0 : readDuration(rolling, [...path, 'rolling'], report);
   if (by === null || limit === null || ms === null) return null;
   const id = `${set}/${name}`;
-  const windowAt = per === undefined ? rollingWindow(ms) : calendarWindow(per, zone);
-  const window = per === undefined ? `rolling ${ms}` : `${per} ${zone}`;
+  const window = per === undefined ? ({ kind: 'rolling', ms } as const) : ({ kind: 'calendar', per, zone } as const);
+  const counted = per === undefined ? `rolling ${ms}` : `${per} ${zone}`;
   return {
-    budget: { id, unit: source.unit, by, windowAt, limit, warnAt: source.warn_at ?? null },
-    definition: { budget: id, unit: source.unit, window, reset: source.reset ?? false },
+    budget: { id, unit: source.unit, by, window, limit, warnAt: source.warn_at ?? null },
+    definition: { budget: id, unit: source.unit, window: counted, reset: source.reset ?? false },
   };
 }
 
 /** Paths of `by`. Lists have no row of their own and are refused where they can be known. */
-function bucketing(texts: readonly string[], path: DataPath, report: Reporter): Bucketing | null {
-  const facts: Bucketing['facts'][number][] = [];
+function bucketing(texts: readonly string[], path: DataPath, report: Reporter): BucketingPlan | null {
+  const facts: FactPath[] = [];
   let sound = true;
   const fault = (index: number, code: string, message: string, hint: string | null = null): void => {
     sound = false;
@@ -69,7 +67,7 @@ function bucketing(texts: readonly string[], path: DataPath, report: Reporter): 
       fault(index, 'wrong_value', `'${parsed.text}' is a list and cannot name a row`);
     else if (facts.some((fact) => fact.text === parsed.text))
       fault(index, 'wrong_value', `'${parsed.text}' stands twice`);
-    else facts.push({ text: parsed.text, read: readerOf(parsed) });
+    else facts.push(parsed);
   }
   const sharing = facts.some((fact) => fact.text === 'agent.id') ? 'own' : 'shared';
   return sound ? { facts, sharing } : null;
@@ -82,8 +80,8 @@ function countOf(
   path: DataPath,
   names: Names,
   report: Reporter,
-): CountOf | null {
-  if (typeof source === 'number') return () => source;
+): CountPlan | null {
+  if (typeof source === 'number') return { kind: 'fixed', count: source };
   const right = names.right(source.slice(1));
   if (right === null) {
     report.error('unknown_name', path, `There is no value '${source}'`, nearName(source.slice(1), names));
@@ -99,11 +97,8 @@ function countOf(
     );
     return null;
   }
-  const read: (input: PolicyInput) => Json = right.kind === 'literal' ? () => right.value : valueReader(right.table);
-  return (input) => {
-    const value = read(input);
-    return typeof value === 'number' ? value : null;
-  };
+  if (right.kind === 'value') return { kind: 'value', table: right.table };
+  return { kind: 'fixed', count: typeof right.value === 'number' ? right.value : null };
 }
 
 function isCount(value: Json, minimum: number): boolean {
@@ -120,7 +115,7 @@ export function compileObligation(
   path: DataPath,
   rateId: string,
   context: SetContext,
-): CompiledObligation | null {
+): ObligationPlan | null {
   const { report, names } = context;
   if (source.budget !== undefined) return compileBudgetUse(source.budget, [...path, 'budget'], context);
   if (source.rate_limit !== undefined) {
@@ -155,7 +150,7 @@ function compileBudgetUse(
   source: NonNullable<ObligationSource['budget']>,
   path: DataPath,
   { budgets, names, report }: SetContext,
-): CompiledObligation | null {
+): ObligationPlan | null {
   const budget = budgets.get(source.use);
   if (budget === undefined)
     report.error(
@@ -165,15 +160,10 @@ function compileBudgetUse(
       didYouMean(source.use, budgets.keys()),
     );
   const amount = amountReader(source.amount, [...path, 'amount'], names, report);
-  return budget === undefined || amount === null ? null : { kind: 'budget', budget, amount };
+  return budget === undefined || amount === null ? null : { kind: 'budget', budget: budget.id, amount };
 }
 
-function amountReader(
-  source: string | number,
-  path: DataPath,
-  names: Names,
-  report: Reporter,
-): ((input: PolicyInput) => Json | undefined) | null {
+function amountReader(source: string | number, path: DataPath, names: Names, report: Reporter): AmountPlan | null {
   if (typeof source === 'number' || source.startsWith('$')) return countOf(source, 0, path, names, report);
   const parsed = parseFactPath(source, 'rule');
   if (isPathFault(parsed)) {
@@ -184,15 +174,14 @@ function amountReader(
     report.error('wrong_value', path, `'${parsed.text}' is never a whole number`, 'write a path such as params.amount');
     return null;
   }
-  const read = readerOf(parsed);
-  return (input) => read(input, undefined);
+  return { kind: 'fact', fact: parsed };
 }
 
 function compileReserve(
   source: NonNullable<ObligationSource['reserve']>,
   path: DataPath,
   { names, report, surroundings }: SetContext,
-): CompiledObligation | null {
+): ObligationPlan | null {
   const { pools } = surroundings;
   const pool = parseTemplate(source.pool, [...path, 'pool'], report);
   const units = countOf(source.units ?? 1, 1, [...path, 'units'], names, report);
@@ -214,7 +203,7 @@ function compileReserve(
       [...path, 'units'],
       `The pool '${name}' has only ${capacity} units: no call will ever fit`,
     );
-  return { kind: 'reserve', pool, units, pools };
+  return { kind: 'reserve', pool, units };
 }
 
 /** Who has to agree. Roles are looked up: a misspelt one would be held by nobody. */
@@ -222,7 +211,7 @@ export function compileApproval(
   source: ApprovalSource,
   path: DataPath,
   { report, surroundings }: SetContext,
-): Omit<CompiledApproval, 'ruleDigest'> | null {
+): Omit<ApprovalPlan, 'ruleDigest'> | null {
   const { roles = [], users = [] } = source.approvers;
   let sound = true;
   for (const [index, role] of roles.entries())

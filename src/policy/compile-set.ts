@@ -4,14 +4,13 @@ import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
 import type { Expression, Names } from './condition.ts';
-import { compileCondition, type Test } from './compiled-condition.ts';
 import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
-import { type EngineCondition, noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
+import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
 import { parseCondition } from './condition.ts';
 import { type Catalogue, matchExpressions } from './match.ts';
 import { type ListFiles, namesOf } from './names.ts';
-import type { CompiledBudget, CompiledRule } from './policies.ts';
 import type { Reporter } from './reporter.ts';
+import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import type { PolicyFile, RuleSource } from './schema.ts';
 import { parseTemplate } from './template.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
@@ -23,10 +22,11 @@ export interface Surroundings extends Catalogue {
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
-/** One set, compiled. Ranks are given when all sets are there. */
+/** One set, checked. */
 export interface CompiledSet {
-  readonly rules: readonly CompiledRule[];
-  readonly budgets: readonly BudgetDefinition[];
+  readonly rules: readonly RulePlan[];
+  readonly budgets: readonly BudgetPlan[];
+  readonly definitions: readonly BudgetDefinition[];
 }
 
 /** What the rules of one set share while they are compiled. */
@@ -34,7 +34,7 @@ export interface SetContext {
   readonly set: string;
   readonly zone: string;
   readonly names: Names;
-  readonly budgets: ReadonlyMap<string, CompiledBudget>;
+  readonly budgets: ReadonlyMap<string, BudgetPlan>;
   readonly surroundings: Surroundings;
   readonly report: Reporter;
 }
@@ -59,7 +59,7 @@ export function compileSet(
   const zone = known ? wanted : 'UTC';
   const names = namesOf(file, listFiles, report);
 
-  const budgets = new Map<string, CompiledBudget>();
+  const budgets = new Map<string, BudgetPlan>();
   const definitions: BudgetDefinition[] = [];
   for (const [name, source] of Object.entries(file.budgets ?? {})) {
     const made = compileBudget({ set: file.name, name, source, zone, names, report });
@@ -70,7 +70,7 @@ export function compileSet(
 
   const context: SetContext = { set: file.name, zone, names, budgets, surroundings, report };
   const seen = new Set<string>();
-  const rules: CompiledRule[] = [];
+  const rules: RulePlan[] = [];
   for (const [index, source] of file.rules.entries()) {
     const path: DataPath = ['rules', index];
     if (seen.has(source.id)) report.error('duplicate_rule', [...path, 'id'], `The set has another rule '${source.id}'`);
@@ -79,11 +79,11 @@ export function compileSet(
     if (rule !== null) rules.push(rule);
   }
   warnOfUnusedBudgets(budgets, file.rules, report);
-  return { rules, budgets: definitions };
+  return { rules, budgets: [...budgets.values()], definitions };
 }
 
 function warnOfUnusedBudgets(
-  budgets: ReadonlyMap<string, CompiledBudget>,
+  budgets: ReadonlyMap<string, BudgetPlan>,
   rules: readonly RuleSource[],
   report: Reporter,
 ): void {
@@ -93,7 +93,7 @@ function warnOfUnusedBudgets(
       report.warning('unused_budget', ['budgets', name], `No rule uses the budget '${name}'`, null, 'key');
 }
 
-function compileRule(source: RuleSource, path: DataPath, context: SetContext, position: Position): CompiledRule | null {
+function compileRule(source: RuleSource, path: DataPath, context: SetContext, position: Position): RulePlan | null {
   const { report } = context;
   const { effect } = source;
   checkFields(source, path, report);
@@ -130,23 +130,19 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     mode: source.mode ?? 'enforce',
     position,
     priority: source.priority ?? 0,
-    rank: 0,
     unknownIs,
     ...bounds,
-    conditions: compiled.conditions,
-    perTool: compiled.perTool,
-    perCall: compiled.perCall,
+    ...compiled,
     reason,
     obligations: obligations.filter((obligation) => obligation !== null),
     approval: approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds) },
-    plainMatch: { rule: id, effect, unknown: [] },
   };
 }
 
 /** What an approval is bound to of the rule that asks: lists and named values by what they hold. */
 function digestOf(
   { effect, approval }: RuleSource,
-  { conditions, tables }: Pick<CompiledExpression, 'conditions' | 'tables'>,
+  { conditions, symbols: { tables } }: Pick<RulePlan, 'conditions' | 'symbols'>,
   { from, until }: { readonly from: number; readonly until: number },
 ): string {
   const named = [...tables].map(([name, { by, of, otherwise }]) => [name, by.text, [...of], otherwise]);
@@ -236,35 +232,16 @@ function boundsOf(
   return null;
 }
 
-interface CompiledExpression {
-  readonly conditions: Extract<EngineCondition, { all: unknown }>;
-  readonly perTool: Test;
-  readonly perCall: Test;
-  /** Named values that the conditions compare with. */
-  readonly tables: Symbols['tables'];
-}
-
-/** Normal form for the rule's polarity, read by the engine's parser, split into what a tool fixes and the rest. */
+/** Normal form for the rule's polarity, as data. */
 function compileExpression(
   expression: Expression,
   unknownIs: boolean,
   path: DataPath,
   report: Reporter,
-): CompiledExpression | null {
+): Pick<RulePlan, 'conditions' | 'symbols'> | null {
   const symbols: Symbols = noSymbols();
   try {
-    const conditions = toEngineForm(expression, unknownIs, symbols);
-    const test = compileCondition(conditions, symbols);
-    const parts = test.kind === 'all' ? test.of : [test];
-    const perTool = parts.filter((part) => part.fixed);
-    const perCall = parts.filter((part) => !part.fixed);
-    const [only] = perCall;
-    return {
-      conditions,
-      tables: symbols.tables,
-      perTool: { kind: 'all', of: perTool, fixed: true },
-      perCall: only !== undefined && perCall.length === 1 ? only : { kind: 'all', of: perCall, fixed: false },
-    };
+    return { conditions: toEngineForm(expression, unknownIs, symbols), symbols };
   } catch (error) {
     if (!(error instanceof RuleTooLarge)) throw error;
     report.error('too_large', path, error.message);

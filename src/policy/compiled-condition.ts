@@ -2,7 +2,7 @@ import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../effects/json.ts';
 import type { ValueTable } from './condition.ts';
 import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
-import { isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
+import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import {
   isList,
@@ -43,7 +43,7 @@ export type Test =
 
 /** What an index needs of an equality. */
 export interface Equality {
-  readonly fact: string;
+  readonly fact: FactPath;
   readonly read: ReadFact;
   readonly values: readonly (string | number | boolean)[];
 }
@@ -58,7 +58,12 @@ export function compileCondition(condition: Extract<EngineCondition, { all: unkn
   return compileParsed(rule.conditions, symbols);
 }
 
-function compileParsed(condition: ParsedCondition, symbols: Symbols): Test {
+/** The same of a condition that the engine's parser has taken before, in this thread or another. */
+export function compileChecked(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
+  return compileParsed(condition, symbols);
+}
+
+function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Symbols): Test {
   if ('all' in condition)
     return group(
       'all',
@@ -77,12 +82,12 @@ function compileParsed(condition: ParsedCondition, symbols: Symbols): Test {
   const right: unknown = condition.value;
   if (name === 'some' || name === 'every') {
     if (!isGroup(right)) throw new Error(`${name} without a block`);
-    const of = compileCondition(right, symbols);
+    const of = compileParsed(right, symbols);
     const absent = ifAbsent === null ? 'unknown' : 'known';
     return { kind: name, fact: path.text, absent, read, of, ifAbsent, fixed: isFixedPerTool(path) && of.fixed };
   }
   const { judge, fixed } = judgeOfLeaf(name, read, right, { negated, ifAbsent }, symbols);
-  const equality = ifAbsent === null ? equalityOf(path.text, name, negated, read, right) : null;
+  const equality = ifAbsent === null ? equalityOf(path, name, negated, read, right) : null;
   return {
     kind: 'leaf',
     fact: path.text,
@@ -102,7 +107,7 @@ function group(kind: 'all' | 'any', parts: readonly Test[]): Test {
 }
 
 function equalityOf(
-  fact: string,
+  fact: FactPath,
   name: OperatorName,
   negated: boolean,
   read: ReadFact,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { type Finding, InvalidFiles, inReadingOrder } from '../diagnostics/finding.ts';
+import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
+import { type Finding, InvalidFiles, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../effects/canonical-json.ts';
@@ -9,9 +9,12 @@ import type { Json } from '../effects/json.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import { advise } from './advice.ts';
-import { compileSet } from './compile-set.ts';
+import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
+import { compileSet, type Surroundings } from './compile-set.ts';
+import { compileCondition } from './compiled-condition.ts';
 import type { CompiledPolicies, CompiledRule } from './policies.ts';
 import { catalogueOf } from './match.ts';
+import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { rulesByTool } from './rules-by-tool.ts';
 import { collectInto, type Reporter } from './reporter.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
@@ -30,8 +33,40 @@ export interface PolicyLoadOptions {
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
+/** All sets, read and checked, as data. */
+export interface PolicyPlan {
+  /** SHA-256 of the canonical form of all sets and the list files they name, base64url. */
+  readonly version: string;
+  readonly definitions: readonly BudgetDefinition[];
+  readonly budgets: readonly BudgetPlan[];
+  /** In the order of report. */
+  readonly rules: readonly RulePlan[];
+}
+
+/** One policy file, read and checked, as data. */
+export interface CheckedFile {
+  /** `null` where the file is too broken to have one. */
+  readonly name: string | null;
+  readonly place: Position;
+  readonly rules: readonly RulePlan[];
+  readonly budgets: readonly BudgetPlan[];
+  readonly definitions: readonly BudgetDefinition[];
+  /** Its canonical form, list files included. */
+  readonly form: string;
+  readonly findings: readonly Finding[];
+}
+
+/** Files that were checked before, found by their content. */
+export interface CheckedFiles {
+  get(text: PolicyText): CheckedFile | null;
+  put(text: PolicyText, checked: CheckedFile): void;
+}
+
+const NOTHING_KNOWN: CheckedFiles = { get: () => null, put: () => undefined };
+
 export interface LoadedPolicies {
   readonly set: CompiledPolicies;
+  readonly plan: PolicyPlan;
   readonly warnings: readonly Finding[];
   /** Text of the policy files by name, to show warnings with. */
   readonly sources: ReadonlyMap<string, string>;
@@ -53,17 +88,22 @@ const MAX_FOLDERS_DEEP = 8;
 
 /**
  * Reads and compiles all policy sets under the paths.
+ * @param known files that need not be checked again
  * @throws InvalidFiles with every fault of every file
  */
-export async function loadPolicySets(options: PolicyLoadOptions): Promise<LoadedPolicies> {
+export async function loadPolicySets(
+  options: PolicyLoadOptions,
+  reading: FileReading = createReading(),
+  known: CheckedFiles = NOTHING_KNOWN,
+): Promise<LoadedPolicies> {
   const found: string[] = [];
   const findings: Finding[] = [];
-  for (const path of options.paths) await findFiles(path, 0, found, findings);
+  for (const path of options.paths) await findFiles(path, 0, reading, found, findings);
   const texts: PolicyText[] = [];
   const files = new Set<string>(options.paths);
   for (const file of [...new Set(found)].sort()) {
     files.add(file);
-    const text = await readText(file);
+    const text = await readText(file, reading);
     if (text === null) {
       findings.push(unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be text in UTF-8'));
       continue;
@@ -73,12 +113,12 @@ export async function loadPolicySets(options: PolicyLoadOptions): Promise<Loaded
     for (const name of /\bfile['"]?\s*:/.test(text) ? namedFiles(readYamlSource(file, text)) : []) {
       const path = resolve(dirname(file), name);
       files.add(path);
-      lists.set(name, await readText(path));
+      lists.set(name, await readText(path, reading));
     }
     texts.push({ file, text, lists });
   }
-  const { set, warnings } = compilePolicies(texts, options, findings);
-  return { set, warnings, sources: textsByFile(texts), files: [...files] };
+  const compiled = compilePolicies(texts, options, findings, known);
+  return { ...compiled, sources: textsByFile(texts), files: [...files] };
 }
 
 function unplaced(code: string, message: string, hint: string | null = null): Finding {
@@ -86,10 +126,16 @@ function unplaced(code: string, message: string, hint: string | null = null): Fi
 }
 
 /** Names that begin with a dot are skipped: mounted folders keep their older versions there. */
-async function findFiles(path: string, depth: number, found: string[], findings: Finding[]): Promise<void> {
+async function findFiles(
+  path: string,
+  depth: number,
+  reading: FileReading,
+  found: string[],
+  findings: Finding[],
+): Promise<void> {
   let names: readonly string[] | null;
   try {
-    names = (await stat(path)).isDirectory() ? (await readdir(path)).sort() : null;
+    names = await reading.names(path);
   } catch {
     // Editors leave and take away files of other names.
     if (depth === 0) findings.push(unplaced('unreadable_file', `There is no policy file or folder ${path}`));
@@ -106,7 +152,8 @@ async function findFiles(path: string, depth: number, found: string[], findings:
     );
     return;
   }
-  for (const name of names) if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, found, findings);
+  for (const name of names)
+    if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, reading, found, findings);
 }
 
 function isPolicyName(path: string): boolean {
@@ -114,10 +161,10 @@ function isPolicyName(path: string): boolean {
 }
 
 /** Other text than UTF-8 is not guessed at: a name in a list would be one that no call ever carries. */
-async function readText(path: string): Promise<string | null> {
+async function readText(path: string, reading: FileReading): Promise<string | null> {
   try {
-    if ((await stat(path)).size > MAX_FILE) return null;
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await readFile(path));
+    if ((await reading.size(path)) > MAX_FILE) return null;
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await reading.bytes(path));
   } catch {
     return null;
   }
@@ -138,38 +185,26 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
 /**
  * Compiles policy files that are in memory.
  * @param earlier findings that were made while the files were read
+ * @param known files that need not be checked again
  * @throws InvalidFiles with every fault of every file
  */
 export function compilePolicies(
   texts: readonly PolicyText[],
   options: Omit<PolicyLoadOptions, 'paths'>,
   earlier: readonly Finding[] = [],
-): { readonly set: CompiledPolicies; readonly warnings: readonly Finding[] } {
-  const findings: Finding[] = [...earlier];
-  const rules: CompiledRule[] = [];
-  const budgets: BudgetDefinition[] = [];
-  const documents: { readonly name: string; readonly form: string }[] = [];
-  const homes = new Map<string, string>();
+  known: CheckedFiles = NOTHING_KNOWN,
+): { readonly set: CompiledPolicies; readonly plan: PolicyPlan; readonly warnings: readonly Finding[] } {
   const { tools, upstreams, pools, roles, rolesOf } = options;
   const surroundings = { ...catalogueOf(tools, upstreams), pools, roles, rolesOf };
-  for (const text of texts) {
-    const source = readYamlSource(text.file, text.text);
-    findings.push(...source.findings);
-    const report = collectInto(findings, (path, part) => source.at(path, part));
-    // A half-read file would only add faults that are none.
-    if (source.value === undefined || !isPolicySet(source, report)) continue;
-    const file = source.value;
-    const home = homes.get(file.name);
-    if (home !== undefined) report.error('duplicate_set', ['name'], `There is another set '${file.name}' in ${home}`);
-    homes.set(file.name, text.file);
-    const lists = readLists(file, text, report);
-    const form = canonicalForm({ file: toJson(source), lists: Object.fromEntries(lists) }, report);
-    const compiled = compileSet(file, lists, surroundings, report, (path) => source.at(path));
-    rules.push(...compiled.rules);
-    budgets.push(...compiled.budgets);
-    documents.push({ name: file.name, form });
-    advise(compiled.rules, file, options.tools, report);
-  }
+  const files: BuiltFile[] = texts.map((text) => {
+    const before = known.get(text);
+    if (before !== null) return { checked: before, rules: buildRules(before, surroundings) };
+    const built = checkFile(text, surroundings);
+    known.put(text, built.checked);
+    return built;
+  });
+  const findings = [...earlier, ...files.flatMap(({ checked }) => checked.findings)];
+  findings.push(...namesTwice(files.map(({ checked }) => checked)));
   if (texts.length === 0)
     findings.push({
       ...unplaced('no_policies', 'No policy file was found: every call is refused'),
@@ -177,7 +212,71 @@ export function compilePolicies(
     });
   if (findings.some((finding) => finding.severity === 'error'))
     throw new InvalidFiles(inReadingOrder(findings), textsByFile(texts));
-  return { set: assemble(rules, budgets, documents, options.tools), warnings: inReadingOrder(findings) };
+  return { ...assemble(files, options.tools), warnings: inReadingOrder(findings) };
+}
+
+/** A file with its rules as they are judged. */
+interface BuiltFile {
+  readonly checked: CheckedFile;
+  readonly rules: readonly CompiledRule[];
+}
+
+function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
+  const findings: Finding[] = [];
+  const source = readYamlSource(text.file, text.text);
+  findings.push(...source.findings);
+  const report = collectInto(findings, (path, part) => source.at(path, part));
+  const broken: CheckedFile = {
+    name: null,
+    place: source.at([]),
+    rules: [],
+    budgets: [],
+    definitions: [],
+    form: '',
+    findings,
+  };
+  // A half-read file would only add faults that are none.
+  if (source.value === undefined || !isPolicySet(source, report)) return { checked: broken, rules: [] };
+  const file = source.value;
+  const lists = readLists(file, text, report);
+  const form = canonicalForm({ file: toJson(source), lists: Object.fromEntries(lists) }, report);
+  const compiled = compileSet(file, lists, surroundings, report, (path) => source.at(path));
+  const checked = { ...compiled, name: file.name, place: source.at(['name']), form, findings };
+  const rules = buildRules(checked, surroundings);
+  advise(rules, file, surroundings.tools, report);
+  return { checked, rules };
+}
+
+/** Through the engine's own parser. Ranks are given when all files are there. */
+function buildRules(
+  { rules, budgets }: Pick<CheckedFile, 'rules' | 'budgets'>,
+  { pools }: Surroundings,
+): readonly CompiledRule[] {
+  const parts: RuleParts = {
+    budgets: new Map(budgets.map((budget) => [budget.id, buildBudget(budget)])),
+    pools,
+    testOf: compileCondition,
+  };
+  return rules.map((rule) => buildRule(rule, 0, parts));
+}
+
+function namesTwice(files: readonly CheckedFile[]): readonly Finding[] {
+  const homes = new Map<string, string>();
+  const findings: Finding[] = [];
+  for (const { name, place } of files) {
+    if (name === null) continue;
+    const home = homes.get(name);
+    if (home !== undefined)
+      findings.push({
+        code: 'duplicate_set',
+        severity: 'error',
+        message: `There is another set '${name}' in ${home}`,
+        hint: null,
+        at: place,
+      });
+    homes.set(name, place.file);
+  }
+  return findings;
 }
 
 function textsByFile(texts: readonly PolicyText[]): ReadonlyMap<string, string> {
@@ -248,29 +347,40 @@ function toJson({ value }: YamlSource): Json {
 }
 
 function assemble(
-  found: readonly CompiledRule[],
-  budgets: readonly BudgetDefinition[],
-  documents: readonly { readonly name: string; readonly form: string }[],
+  files: readonly BuiltFile[],
   tools: readonly Tool[],
-): CompiledPolicies {
-  const position = new Map(found.map((rule, index) => [rule.id, index]));
-  const rules = [...found]
-    .sort(
-      (a, b) =>
-        severity(a) - severity(b) ||
-        b.priority - a.priority ||
-        compareText(a.set, b.set) ||
-        (position.get(a.id) ?? 0) - (position.get(b.id) ?? 0),
-    )
-    .map((rule, rank) => ({ ...rule, rank }));
+): { readonly set: CompiledPolicies; readonly plan: PolicyPlan } {
+  const found = files.flatMap(({ checked, rules }) =>
+    rules.map((rule, index) => ({ rule, plan: checked.rules[index] })),
+  );
+  const position = new Map(found.map(({ rule }, index) => [rule.id, index]));
+  found.sort(
+    ({ rule: a }, { rule: b }) =>
+      severity(a) - severity(b) ||
+      b.priority - a.priority ||
+      compareText(a.set, b.set) ||
+      (position.get(a.id) ?? 0) - (position.get(b.id) ?? 0),
+  );
+  const rules = found.map(({ rule }, rank) => ({ ...rule, rank }));
   const byTool = rulesByTool(rules, tools);
-  const canonical = canonicalJson([...documents].sort((a, b) => compareText(a.name, b.name)).map(({ form }) => form));
+  const checked = files.map((file) => file.checked).filter(({ name }) => name !== null);
+  const forms = checked.toSorted((a, b) => compareText(a.name ?? '', b.name ?? '')).map(({ form }) => form);
+  const version = createHash('sha256').update(canonicalJson(forms)).digest('base64url');
+  const definitions = checked.flatMap((file) => file.definitions);
   return {
-    version: createHash('sha256').update(canonical).digest('base64url'),
-    budgets,
-    rules,
-    byTool,
-    couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+    set: {
+      version,
+      budgets: definitions,
+      rules,
+      byTool,
+      couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+    },
+    plan: {
+      version,
+      definitions,
+      budgets: checked.flatMap((file) => file.budgets),
+      rules: found.flatMap(({ plan }) => (plan === undefined ? [] : [plan])),
+    },
   };
 }
 

@@ -276,6 +276,11 @@ function hasElement(list: readonly Json[], wanted: Json): Truth {
 /** Sets of literal lists: rules that name one list share one. */
 const sets = new WeakMap<readonly Json[], ReadonlySet<Json>>();
 
+/** The members of a list that were collected before its first use. */
+export function rememberMembers(list: readonly Json[], members: ReadonlySet<Json>): void {
+  sets.set(list, members);
+}
+
 function setOf(list: readonly Json[]): ReadonlySet<Json> {
   const known = sets.get(list);
   if (known !== undefined) return known;

@@ -42,7 +42,7 @@ rules:
  * @throws Error naming the call that came out wrong
  */
 export function proveDenial(set: CompiledPolicies): void {
-  expectVerdict('a tool that is not declared', 'deny', judge(set, {}));
+  proveUndeclaredDenied(set);
   const { set: synthetic } = compilePolicies([{ file: 'self-test', text: SYNTHETIC, lists: new Map() }], {
     tools: [FORBIDDEN],
     upstreams: [FORBIDDEN.upstream],
@@ -53,6 +53,11 @@ export function proveDenial(set: CompiledPolicies): void {
   expectVerdict('an amount within the bound', 'permit', judge(synthetic, { amount: 10 }));
   for (const params of [{ amount: 11 }, { amount: '5' }, { amount: null }, { amount: [5] }, {}])
     expectVerdict(`the params ${JSON.stringify(params)}`, 'deny', judge(synthetic, params));
+}
+
+/** The part of the proof that is about a set alone. @throws Error */
+export function proveUndeclaredDenied(set: CompiledPolicies): void {
+  expectVerdict('a tool that is not declared', 'deny', judge(set, {}));
 }
 
 function judge(set: CompiledPolicies, params: JsonObject): Verdict {

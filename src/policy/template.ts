@@ -1,11 +1,16 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../effects/json.ts';
-import { isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
+import { type FactPath, isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
-/** A text with `${path}` in it, parsed. */
+/** A text with `${path}` in it, parsed, as data. */
+export interface TemplatePlan {
+  readonly parts: readonly (string | FactPath)[];
+}
+
+/** A text with `${path}` in it, ready to be rendered. */
 export interface Template {
   readonly parts: readonly (string | Slot)[];
 }
@@ -29,8 +34,8 @@ const MAX_NAME = 512;
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
 /** Parses a template; a fault is reported. `$${` is the text `${`. */
-export function parseTemplate(text: string, path: DataPath, report: Reporter): Template | null {
-  const parts: (string | Slot)[] = [];
+export function parseTemplate(text: string, path: DataPath, report: Reporter): TemplatePlan | null {
+  const parts: (string | FactPath)[] = [];
   let sound = true;
   let at = 0;
   for (const found of text.matchAll(/\$\$\{|\$\{([^}]*)(\}?)/g)) {
@@ -47,14 +52,23 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
       report.error(fault?.code ?? 'bad_path', path, fault?.message ?? `'\${' is not closed`, fault?.hint ?? null);
       continue;
     }
-    parts.push({ fact: parsed.text, read: readerOf(parsed), quoted: isCallersWord(parsed) });
+    parts.push(parsed);
   }
   parts.push(text.slice(at));
   return sound ? { parts: parts.filter((part) => part !== '') } : null;
 }
 
+/** A template with the readers of its facts. */
+export function buildTemplate({ parts }: TemplatePlan): Template {
+  return {
+    parts: parts.map((part) =>
+      typeof part === 'string' ? part : { fact: part.text, read: readerOf(part), quoted: isCallersWord(part) },
+    ),
+  };
+}
+
 /** The template's text where it has no `${…}`, else `null`. */
-export function constantText(template: Template): string | null {
+export function constantText(template: TemplatePlan): string | null {
   const [only, ...others] = template.parts;
   return typeof only === 'string' && others.length === 0 ? only : null;
 }

@@ -1,6 +1,6 @@
 import type { Json } from '../effects/json.ts';
 import { type Equality, holds, type Test } from './compiled-condition.ts';
-import type { ReadFact } from './fact-path.ts';
+import type { FactPath, ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import type { CompiledRule } from './policies.ts';
 
@@ -11,13 +11,14 @@ export interface ToolIndex extends RuleIndex {
   readonly hasShadow: boolean;
 }
 
-interface RuleIndex {
+export interface RuleIndex {
   /** Rules that are asked for every call that comes here. */
   readonly always: readonly CompiledRule[];
   readonly keys: readonly KeyIndex[];
 }
 
-interface KeyIndex {
+export interface KeyIndex {
+  readonly fact: FactPath;
   readonly read: ReadFact;
   /** Rules that ask for this very value, indexed by other facts where they are many. */
   readonly byValue: ReadonlyMap<Json, RuleIndex>;
@@ -25,7 +26,7 @@ interface KeyIndex {
   readonly mistyped: Readonly<Record<ScalarType | 'other', readonly CompiledRule[]>>;
 }
 
-type ScalarType = 'string' | 'number' | 'boolean';
+export type ScalarType = 'string' | 'number' | 'boolean';
 
 /** A call reads at most so many facts to find its rules. */
 const MAX_KEYS = 8;
@@ -88,7 +89,7 @@ interface Member {
 }
 
 interface Key {
-  readonly fact: string;
+  readonly fact: FactPath;
   readonly read: ReadFact;
   readonly members: readonly Member[];
 }
@@ -98,19 +99,20 @@ function bestKey(rules: readonly CompiledRule[], used: readonly string[]): Key |
   const byFact = new Map<string, Member[]>();
   for (const rule of rules)
     for (const equality of equalities(rule.perCall)) {
-      if (used.includes(equality.fact)) continue;
-      const members = byFact.get(equality.fact) ?? [];
+      const fact = equality.fact.text;
+      if (used.includes(fact)) continue;
+      const members = byFact.get(fact) ?? [];
       // A rule with two equalities on one fact is placed by the first.
       if (members.at(-1)?.rule !== rule) members.push({ rule, equality });
-      byFact.set(equality.fact, members);
+      byFact.set(fact, members);
     }
   let best: Key | null = null;
   let bestSaved = MIN_SAVED - 1;
-  for (const [fact, members] of byFact) {
+  for (const members of byFact.values()) {
     const saved = members.length - largestGroup(members);
     const [first] = members;
     if (first === undefined || saved <= bestSaved) continue;
-    best = { fact, read: first.equality.read, members };
+    best = { fact: first.equality.fact, read: first.equality.read, members };
     bestSaved = saved;
   }
   return best;
@@ -150,8 +152,8 @@ function keyIndex({ fact, read, members }: Key, used: readonly string[]): KeyInd
       if (other !== type) mistyped[other].push(rule);
   }
   const byValue = new Map<Json, RuleIndex>();
-  for (const [value, bucket] of buckets) byValue.set(value, splitByFacts(bucket, [...used, fact]));
-  return { read, byValue, mistyped };
+  for (const [value, bucket] of buckets) byValue.set(value, splitByFacts(bucket, [...used, fact.text]));
+  return { fact, read, byValue, mistyped };
 }
 
 function scalarType(value: Json | undefined): ScalarType | 'other' {

@@ -42,12 +42,22 @@ type TargetPart =
  * @throws Error naming the tool whose schema or request cannot be used
  */
 export function createCatalog(tools: readonly Tool[]): Catalog {
+  const steps = catalogInSteps(tools);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The same, a tool at each step. */
+export function* catalogInSteps(tools: readonly Tool[]): Generator<void, Catalog> {
   const schemas = createParamsSchemas();
   const byName = new Map<string, Tool>();
   const compiled = new Map<string, CompiledTool>();
   for (const tool of tools) {
     byName.set(tool.name, tool);
     compiled.set(tool.name, compileTool(schemas, tool));
+    yield;
   }
   const of = (tool: Tool): CompiledTool => {
     const found = compiled.get(tool.name);

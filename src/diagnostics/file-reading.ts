@@ -1,0 +1,104 @@
+import { createHash, type Hash } from 'node:crypto';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Files as of one moment: each is read once, however often it is asked for. */
+export interface FileReading {
+  /** @throws what `readFile` throws, each time the same */
+  bytes(path: string): Promise<Buffer>;
+  /** Size in bytes. @throws what `stat` throws */
+  size(path: string): Promise<number>;
+  /** Names in a folder, sorted; `null` where the path is none. @throws what `stat` throws */
+  names(path: string): Promise<readonly string[] | null>;
+  /** Whether what was asked for is still as it was: nothing was written, replaced, added or removed meanwhile. */
+  isStill(): Promise<boolean>;
+}
+
+export function createReading(): FileReading {
+  const read = new Map<string, Promise<Buffer>>();
+  const listed = new Map<string, Promise<readonly string[] | null>>();
+  const looked = new Map<string, Promise<Look>>();
+  const look = (path: string): Promise<Look> => remembered(looked, path, lookAt);
+  const fresh = async (path: string): Promise<Look> => {
+    const found = await look(path);
+    if ('error' in found) throw found.error;
+    return found;
+  };
+  return {
+    bytes: (path) =>
+      remembered(read, path, async () => {
+        await look(path);
+        return readFile(path);
+      }),
+    async size(path) {
+      const found = await fresh(path);
+      return 'error' in found ? 0 : found.size;
+    },
+    names: (path) =>
+      remembered(listed, path, async () => {
+        const found = await fresh(path);
+        return 'error' in found || !found.isFolder ? null : (await readdir(path)).sort();
+      }),
+    async isStill() {
+      for (const [path, before] of looked) {
+        const [was, is] = [await before, await lookAt(path)];
+        if (was.stamp !== is.stamp) return false;
+      }
+      return true;
+    },
+  };
+}
+
+type Look =
+  | { readonly stamp: string; readonly isFolder: boolean; readonly size: number }
+  | { readonly stamp: string; readonly error: unknown };
+
+async function lookAt(path: string): Promise<Look> {
+  try {
+    const found = await stat(path, { bigint: true });
+    return {
+      stamp: `${found.dev}:${found.ino}:${found.size}:${found.mtimeNs}:${found.ctimeNs}`,
+      isFolder: found.isDirectory(),
+      size: Number(found.size),
+    };
+  } catch (error) {
+    return { stamp: 'missing', error };
+  }
+}
+
+function remembered<Value>(
+  known: Map<string, Promise<Value>>,
+  path: string,
+  make: (path: string) => Promise<Value>,
+): Promise<Value> {
+  const before = known.get(path);
+  if (before !== undefined) return before;
+  const made = make(path);
+  known.set(path, made);
+  return made;
+}
+
+const MAX_DEPTH = 8;
+
+/**
+ * One digest over names and contents of files, and of the YAML files in folders; what cannot be read counts as such.
+ * Names that begin with a dot are passed over in folders, as those that read the folders do.
+ */
+export async function digestOf(paths: readonly string[], reading: FileReading): Promise<string> {
+  const hash = createHash('sha256');
+  for (const path of paths) await addContent(hash, path, 0, reading);
+  return hash.digest('base64url');
+}
+
+async function addContent(hash: Hash, path: string, depth: number, reading: FileReading): Promise<void> {
+  const names = await reading.names(path).catch(() => null);
+  if (names !== null && depth < MAX_DEPTH) {
+    hash.update(`folder ${path}\n`);
+    for (const name of names) if (!name.startsWith('.')) await addContent(hash, join(path, name), depth + 1, reading);
+    return;
+  }
+  if (depth > 0 && !/\.ya?ml$/.test(path)) return;
+  const content = await reading.bytes(path).catch(() => null);
+  hash.update(content === null ? `missing ${path}\n` : `file ${path} ${content.length}\n`);
+  if (content !== null) hash.update(content);
+}

@@ -1,0 +1,24 @@
+import { setImmediate as others } from 'node:timers/promises';
+
+/** Work on the thread that answers calls lets others have their turn after so long, ms. */
+const SLICE_MS = 1;
+
+/**
+ * Does work a little at a time, so that calls are answered in between.
+ * @param work yields wherever it may be interrupted
+ * @param clock what time the work takes is measured with
+ */
+export async function inSlices<Value>(
+  work: Generator<void, Value>,
+  clock: () => number = () => performance.now(),
+  breathe: () => Promise<void> = () => others(),
+): Promise<Value> {
+  let begin = clock();
+  for (;;) {
+    const step = work.next();
+    if (step.done === true) return step.value;
+    if (clock() - begin < SLICE_MS) continue;
+    await breathe();
+    begin = clock();
+  }
+}

@@ -1,0 +1,85 @@
+import type { Json } from '../effects/json.ts';
+import { type Test, valueReader } from './compiled-condition.ts';
+import type { EngineCondition, Symbols } from './engine-form.ts';
+import { readerOf } from './fact-path.ts';
+import type { PolicyInput } from './input.ts';
+import type { Bucketing, CompiledBudget, CompiledObligation, CompiledRule, CountOf } from './policies.ts';
+import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
+import { buildTemplate } from './template.ts';
+import { calendarWindow, rollingWindow } from './windows.ts';
+
+/** What rules share when they are built. */
+export interface RuleParts {
+  readonly budgets: ReadonlyMap<string, CompiledBudget>;
+  /** Units by pool. */
+  readonly pools: ReadonlyMap<string, number>;
+  /** Makes what is judged of a rule's condition. */
+  readonly testOf: (conditions: Extract<EngineCondition, { all: unknown }>, symbols: Symbols) => Test;
+}
+
+/** Makes of a rule that was checked what is judged. Its rank is its place in the order of report. */
+export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): CompiledRule {
+  const { symbols, reason, approval, obligations, ...same } = plan;
+  return {
+    ...same,
+    rank,
+    ...split(parts.testOf(plan.conditions, symbols)),
+    reason: reason === null ? null : buildTemplate(reason),
+    obligations: obligations.map((obligation) => buildObligation(obligation, parts)),
+    approval: approval === null ? null : { ...approval, summary: buildTemplate(approval.summary) },
+    plainMatch: { rule: plan.id, effect: plan.effect, unknown: [] },
+  };
+}
+
+/** The part of a condition that the tool alone fixes, and the rest. */
+function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
+  const parts = test.kind === 'all' ? test.of : [test];
+  const perTool = parts.filter((part) => part.fixed);
+  const perCall = parts.filter((part) => !part.fixed);
+  const [only] = perCall;
+  return {
+    perTool: { kind: 'all', of: perTool, fixed: true },
+    perCall: only !== undefined && perCall.length === 1 ? only : { kind: 'all', of: perCall, fixed: false },
+  };
+}
+
+/** A budget of a set, as its rules use it. */
+export function buildBudget({ window, by, limit, ...same }: BudgetPlan): CompiledBudget {
+  const windowAt = window.kind === 'rolling' ? rollingWindow(window.ms) : calendarWindow(window.per, window.zone);
+  return { ...same, by: bucketing(by), limit: countOf(limit), windowAt };
+}
+
+function bucketing({ facts, sharing }: BucketingPlan): Bucketing {
+  return { facts: facts.map((fact) => ({ text: fact.text, read: readerOf(fact) })), sharing };
+}
+
+function countOf(plan: CountPlan): CountOf {
+  if (plan.kind === 'fixed') return () => plan.count;
+  const read = valueReader(plan.table);
+  return (input) => {
+    const value = read(input);
+    return typeof value === 'number' ? value : null;
+  };
+}
+
+function amountOf(plan: AmountPlan): (input: PolicyInput) => Json | undefined {
+  if (plan.kind !== 'fact') return countOf(plan);
+  const read = readerOf(plan.fact);
+  return (input) => read(input, undefined);
+}
+
+function buildObligation(plan: ObligationPlan, { budgets, pools }: RuleParts): CompiledObligation {
+  switch (plan.kind) {
+    case 'budget': {
+      const budget = budgets.get(plan.budget);
+      if (budget === undefined) throw new Error(`no such budget: ${plan.budget}`);
+      return { kind: 'budget', budget, amount: amountOf(plan.amount) };
+    }
+    case 'rate_limit':
+      return { ...plan, by: bucketing(plan.by), limit: countOf(plan.limit) };
+    case 'claim':
+      return { ...plan, on: buildTemplate(plan.on) };
+    case 'reserve':
+      return { kind: 'reserve', pool: buildTemplate(plan.pool), units: countOf(plan.units), pools };
+  }
+}

@@ -1,0 +1,358 @@
+import { deserialize, serialize } from 'node:v8';
+import type { Json } from '../effects/json.ts';
+import type { BudgetDefinition } from '../effects/store.ts';
+import type { Tool } from '../effects/tool.ts';
+import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
+import { compileChecked } from './compiled-condition.ts';
+import type { ValueTable } from './condition.ts';
+import { type EngineCondition, noSymbols, type Symbols } from './engine-form.ts';
+import { type FactPath, readerOf } from './fact-path.ts';
+import type { PolicyPlan } from './load.ts';
+import { rememberMembers } from './operators.ts';
+import type { CompiledBudget, CompiledPolicies, CompiledRule } from './policies.ts';
+import type { BudgetPlan, RulePlan } from './rule-plan.ts';
+import type { KeyIndex, RuleIndex, ToolIndex } from './tool-index.ts';
+
+/**
+ * Compiled policies on their way to another thread. Everything is in small pieces of bytes, so that who takes them up
+ * can do something else between any two; bytes change hands without being copied.
+ */
+export interface PackedPolicies {
+  readonly version: string;
+  /** Long lists, `{ list, part }` each; conditions name them by number. */
+  readonly lists: readonly Uint8Array[];
+  readonly definitions: readonly Uint8Array[];
+  readonly budgets: readonly Uint8Array[];
+  readonly rules: readonly Uint8Array[];
+  /** What conditions name: a name means the same in all of them. */
+  readonly symbols: { readonly facts: Uint8Array; readonly tables: readonly Uint8Array[] };
+  /** Values by which rules are found, in the order of their numbers. */
+  readonly values: readonly Uint8Array[];
+  /** Facts by which rules are found. */
+  readonly facts: Uint8Array;
+  /** Which rules apply to which tool, and how they are found: see `packIndex`. */
+  readonly index: Int32Array;
+}
+
+/** Rules, budgets, or texts in one piece. */
+const IN_ONE_PIECE = 16;
+const TEXTS_IN_ONE_PIECE = 1_000;
+/** Lists that are longer stand once for all conditions that name them. */
+const LONG_LIST = 16;
+/** Numbers of the index that are read in one go. */
+const NUMBERS_IN_ONE_GO = 1_000;
+
+/** Packs policies, as checked and as compiled. Tools are numbered as in the list. */
+export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: readonly Tool[]): PackedPolicies {
+  const lists = new Map<readonly Json[], number>();
+  const named = noSymbols();
+  const rules = plan.rules.map(({ symbols, ...rule }): PackedRule => {
+    for (const [name, fact] of symbols.facts) named.facts.set(name, fact);
+    for (const [name, table] of symbols.tables) named.tables.set(name, table);
+    return { ...rule, conditions: withoutLists(rule.conditions, lists) };
+  });
+  const { values, facts, index } = packIndex(set, tools);
+  return {
+    version: plan.version,
+    lists: [...lists].flatMap(([items, list]) => parts(items, TEXTS_IN_ONE_PIECE).map((part) => bytes({ list, part }))),
+    definitions: pieces(plan.definitions, IN_ONE_PIECE),
+    budgets: pieces(plan.budgets, IN_ONE_PIECE),
+    rules: pieces(rules, IN_ONE_PIECE),
+    symbols: { facts: bytes(named.facts), tables: pieces([...named.tables], IN_ONE_PIECE) },
+    values: pieces(values, TEXTS_IN_ONE_PIECE),
+    facts: bytes(facts),
+    index,
+  };
+}
+
+/** What can be handed over with a message. */
+export function buffersOf(packed: PackedPolicies): ArrayBufferLike[] {
+  const { lists, definitions, budgets, rules, symbols, values, facts, index } = packed;
+  const pieces = [...lists, ...definitions, ...budgets, ...rules, ...symbols.tables, ...values];
+  return [...pieces, symbols.facts, facts, index].map(({ buffer }) => buffer);
+}
+
+function parts<Item>(items: readonly Item[], size: number): (readonly Item[])[] {
+  return Array.from({ length: Math.ceil(items.length / size) }, (_, at) => items.slice(at * size, (at + 1) * size));
+}
+
+function pieces(items: readonly unknown[], size: number): readonly Uint8Array[] {
+  return parts(items, size).map(bytes);
+}
+
+/** Bytes of their own: a serialiser's buffer may be part of a larger one. */
+function bytes(value: unknown): Uint8Array {
+  return new Uint8Array(serialize(value));
+}
+
+type PackedRule = Omit<RulePlan, 'conditions' | 'symbols'> & { readonly conditions: Shortened };
+
+interface ListNumber {
+  readonly list: number;
+}
+
+/** A condition whose long lists are numbers. */
+type Shortened =
+  | { readonly all: readonly Shortened[] }
+  | { readonly any: readonly Shortened[] }
+  | { readonly fact: string; readonly operator: string; readonly value: unknown }
+  | { readonly fact: string; readonly operator: string; readonly long: ListNumber }
+  | { readonly fact: string; readonly operator: string; readonly block: Shortened };
+
+function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], number>): Shortened {
+  if ('all' in condition) return { all: condition.all.map((part) => withoutLists(part, lists)) };
+  if ('any' in condition) return { any: condition.any.map((part) => withoutLists(part, lists)) };
+  const { fact, operator, value } = condition;
+  if (isLongList(value)) {
+    const list = lists.get(value) ?? lists.size;
+    lists.set(value, list);
+    return { fact, operator, long: { list } };
+  }
+  return isBlock(condition) ? { fact, operator, block: withoutLists(condition.value, lists) } : condition;
+}
+
+function isLongList(value: unknown): value is readonly Json[] {
+  return Array.isArray(value) && value.length > LONG_LIST;
+}
+
+function isBlock(leaf: { readonly operator: string; readonly value: unknown }): leaf is {
+  readonly operator: string;
+  readonly value: EngineCondition;
+} {
+  return /(^|:)(some|every)$/.test(leaf.operator);
+}
+
+function withLists(condition: Shortened, lists: readonly (readonly Json[])[]): EngineCondition {
+  if ('all' in condition) return { all: condition.all.map((part) => withLists(part, lists)) };
+  if ('any' in condition) return { any: condition.any.map((part) => withLists(part, lists)) };
+  const { fact, operator } = condition;
+  if ('long' in condition) return { fact, operator, value: lists[condition.long.list] };
+  if ('block' in condition) return { fact, operator, value: withLists(condition.block, lists) };
+  return { fact, operator, value: condition.value };
+}
+
+/**
+ * The indices of all tools as numbers: how many groups of rules there are, and each group; how many indices, and each
+ * (may permit, has shadow rules, node); then, for each tool, the number of its index. Most values lead to one group
+ * alone, and the same one for many tools: groups stand once.
+ *
+ *     node  = group count key…                      group = count rule…
+ *     key   = fact group×4 count (value place)…     place = group, or -1 node
+ */
+function packIndex(
+  set: CompiledPolicies,
+  tools: readonly Tool[],
+): { readonly values: readonly Json[]; readonly facts: readonly FactPath[]; readonly index: Int32Array<ArrayBuffer> } {
+  const values = new Map<Json, number>();
+  const facts = new Map<string, { readonly number: number; readonly fact: FactPath }>();
+  const groups = new Map<string, number>();
+  const grouped: number[] = [];
+  const numbers: number[] = [];
+  const groupOf = (rules: readonly CompiledRule[]): number => {
+    const ranks = rules.map(({ rank }) => rank);
+    const text = ranks.join();
+    const known = groups.get(text);
+    if (known !== undefined) return known;
+    const number = groups.size;
+    groups.set(text, number);
+    grouped.push(ranks.length);
+    for (const rank of ranks) grouped.push(rank);
+    return number;
+  };
+  const addNode = ({ always, keys }: RuleIndex): void => {
+    numbers.push(groupOf(always), keys.length);
+    for (const key of keys) addKey(key);
+  };
+  const addKey = ({ fact, mistyped, byValue }: KeyIndex): void => {
+    const known = facts.get(fact.text) ?? { number: facts.size, fact };
+    facts.set(fact.text, known);
+    numbers.push(known.number);
+    for (const type of SCALAR_TYPES) numbers.push(groupOf(mistyped[type]));
+    numbers.push(byValue.size);
+    for (const [value, node] of byValue) {
+      const number = values.get(value) ?? values.size;
+      values.set(value, number);
+      numbers.push(number);
+      if (node.keys.length === 0) {
+        numbers.push(groupOf(node.always));
+      } else {
+        numbers.push(-1);
+        addNode(node);
+      }
+    }
+  };
+  const indices = new Map<ToolIndex, number>();
+  for (const index of set.byTool.values()) if (!indices.has(index)) indices.set(index, indices.size);
+  numbers.push(indices.size);
+  for (const index of indices.keys()) {
+    numbers.push(index.couldPermit ? 1 : 0, index.hasShadow ? 1 : 0);
+    addNode(index);
+  }
+  for (const { name } of tools) {
+    const index = set.byTool.get(name);
+    numbers.push((index === undefined ? undefined : indices.get(index)) ?? -1);
+  }
+  return {
+    values: [...values.keys()],
+    facts: [...facts.values()].map(({ fact }) => fact),
+    index: Int32Array.from([[groups.size], grouped, numbers].flat()),
+  };
+}
+
+const SCALAR_TYPES = ['string', 'number', 'boolean', 'other'] as const;
+
+/**
+ * Takes packed policies up, a little at each step.
+ * @param tools the same as when they were packed
+ */
+export function* unpackPolicies(
+  packed: PackedPolicies,
+  tools: readonly Tool[],
+  pools: ReadonlyMap<string, number>,
+): Generator<void, CompiledPolicies> {
+  const lists = yield* unpackLists(packed.lists);
+  const budgets: BudgetDefinition[] = [];
+  for (const piece of packed.definitions) {
+    const part: readonly BudgetDefinition[] = deserialize(piece);
+    budgets.push(...part);
+    yield;
+  }
+  const compiled = new Map<string, CompiledBudget>();
+  for (const piece of packed.budgets) {
+    const part: readonly BudgetPlan[] = deserialize(piece);
+    for (const plan of part) {
+      compiled.set(plan.id, buildBudget(plan));
+      yield;
+    }
+  }
+  const symbols: Symbols = { facts: deserialize(packed.symbols.facts), tables: new Map() };
+  for (const piece of packed.symbols.tables) {
+    const part: readonly (readonly [string, ValueTable])[] = deserialize(piece);
+    for (const [name, table] of part) symbols.tables.set(name, table);
+    yield;
+  }
+  const parts: RuleParts = { budgets: compiled, pools, testOf: compileChecked };
+  const rules: CompiledRule[] = [];
+  for (const piece of packed.rules) {
+    const part: readonly PackedRule[] = deserialize(piece);
+    yield;
+    for (const plan of part) {
+      const conditions = topOf(withLists(plan.conditions, lists));
+      rules.push(buildRule({ ...plan, conditions, symbols }, rules.length, parts));
+      yield;
+    }
+  }
+  const values: Json[] = [];
+  for (const piece of packed.values) {
+    const part: readonly Json[] = deserialize(piece);
+    values.push(...part);
+    yield;
+  }
+  const facts: readonly FactPath[] = deserialize(packed.facts);
+  const byTool = yield* unpackIndex(packed.index, { rules, values, facts }, tools);
+  return {
+    version: packed.version,
+    budgets,
+    rules,
+    byTool,
+    couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+  };
+}
+
+function topOf(condition: EngineCondition): Extract<EngineCondition, { all: unknown }> {
+  return 'all' in condition ? condition : { all: [condition] };
+}
+
+function* unpackLists(packed: readonly Uint8Array[]): Generator<void, readonly (readonly Json[])[]> {
+  const lists: Json[][] = [];
+  const members: Set<Json>[] = [];
+  for (const piece of packed) {
+    const { list, part }: { readonly list: number; readonly part: readonly Json[] } = deserialize(piece);
+    const [items, set] = [(lists[list] ??= []), (members[list] ??= new Set())];
+    for (const item of part) {
+      items.push(item);
+      set.add(item);
+    }
+    yield;
+  }
+  for (const [at, list] of lists.entries()) rememberMembers(list, members[at] ?? new Set());
+  return lists;
+}
+
+interface IndexParts {
+  readonly rules: readonly CompiledRule[];
+  readonly values: readonly Json[];
+  readonly facts: readonly FactPath[];
+}
+
+function* unpackIndex(
+  numbers: Int32Array,
+  { rules, values, facts }: IndexParts,
+  tools: readonly Tool[],
+): Generator<void, ReadonlyMap<string, ToolIndex>> {
+  let at = 0;
+  let read = 0;
+  const next = (): number => {
+    const number = numbers[at];
+    if (number === undefined) throw new Error('the index of the policies ends too early');
+    at += 1;
+    read += 1;
+    return number;
+  };
+  const isLong = (): boolean => {
+    if (read < NUMBERS_IN_ONE_GO) return false;
+    read = 0;
+    return true;
+  };
+  const groups: RuleIndex[] = [];
+  for (let groupsLeft = next(); groupsLeft > 0; groupsLeft -= 1) {
+    const always: CompiledRule[] = [];
+    for (let left = next(); left > 0; left -= 1) {
+      const rule = rules[next()];
+      if (rule === undefined) throw new Error('the index of the policies names a rule that there is not');
+      always.push(rule);
+      if (isLong()) yield;
+    }
+    groups.push({ always, keys: [] });
+  }
+  const nextGroup = (): RuleIndex => {
+    const group = groups[next()];
+    if (group === undefined) throw new Error('the index of the policies names a group that there is not');
+    return group;
+  };
+  function* nextNode(): Generator<void, RuleIndex> {
+    const { always } = nextGroup();
+    const keys: KeyIndex[] = [];
+    for (let left = next(); left > 0; left -= 1) keys.push(yield* nextKey());
+    return { always, keys };
+  }
+  function* nextKey(): Generator<void, KeyIndex> {
+    const fact = facts[next()];
+    if (fact === undefined) throw new Error('the index of the policies names a fact that there is not');
+    const [string, number, boolean, other] = [nextGroup(), nextGroup(), nextGroup(), nextGroup()];
+    const mistyped = { string: string.always, number: number.always, boolean: boolean.always, other: other.always };
+    const byValue = new Map<Json, RuleIndex>();
+    for (let left = next(); left > 0; left -= 1) {
+      const value = values[next()];
+      if (value === undefined) throw new Error('the index of the policies names a value that there is not');
+      const place = numbers[at];
+      if (place === -1) at += 1;
+      byValue.set(value, place === -1 ? yield* nextNode() : nextGroup());
+      if (isLong()) yield;
+    }
+    return { fact, read: readerOf(fact), byValue, mistyped };
+  }
+  const indices: ToolIndex[] = [];
+  for (let left = next(); left > 0; left -= 1) {
+    const [couldPermit, hasShadow] = [next() === 1, next() === 1];
+    indices.push({ ...(yield* nextNode()), couldPermit, hasShadow });
+  }
+  const byTool = new Map<string, ToolIndex>();
+  for (const { name } of tools) {
+    const index = indices[next()];
+    if (index !== undefined) byTool.set(name, index);
+    if (isLong()) yield;
+  }
+  if (at !== numbers.length) throw new Error('the index of the policies has a rest');
+  return byTool;
+}

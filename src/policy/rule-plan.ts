@@ -1,0 +1,67 @@
+import type { Position } from '../diagnostics/finding.ts';
+import type { ValueTable } from './condition.ts';
+import type { EngineCondition, Symbols } from './engine-form.ts';
+import type { FactPath } from './fact-path.ts';
+import type { CompiledApproval, CompiledRule } from './policies.ts';
+import type { TemplatePlan } from './template.ts';
+import type { Period } from './windows.ts';
+
+/**
+ * A rule that was read and checked, as data: it can be kept and sent to another thread, which functions cannot.
+ * `build-rule.ts` makes of it what is judged.
+ */
+export interface RulePlan {
+  readonly id: string;
+  readonly set: string;
+  readonly effect: CompiledRule['effect'];
+  readonly description: string | null;
+  readonly mode: CompiledRule['mode'];
+  readonly position: Position;
+  readonly priority: number;
+  readonly unknownIs: boolean;
+  readonly from: number;
+  readonly until: number;
+  readonly conditions: Extract<EngineCondition, { all: unknown }>;
+  readonly symbols: Symbols;
+  readonly reason: TemplatePlan | null;
+  readonly obligations: readonly ObligationPlan[];
+  readonly approval: ApprovalPlan | null;
+}
+
+/** A whole number, or the one that a fact chooses. */
+export type CountPlan =
+  | { readonly kind: 'fixed'; readonly count: number | null }
+  | { readonly kind: 'value'; readonly table: ValueTable };
+
+export type AmountPlan = CountPlan | { readonly kind: 'fact'; readonly fact: FactPath };
+
+export interface BucketingPlan {
+  readonly facts: readonly FactPath[];
+  readonly sharing: 'own' | 'shared';
+}
+
+export interface BudgetPlan {
+  /** Full id, `set/budget`. */
+  readonly id: string;
+  readonly unit: string;
+  readonly by: BucketingPlan;
+  readonly window:
+    | { readonly kind: 'rolling'; readonly ms: number }
+    | { readonly kind: 'calendar'; readonly per: Period; readonly zone: string };
+  readonly limit: CountPlan;
+  readonly warnAt: number | null;
+}
+
+export type ObligationPlan =
+  | { readonly kind: 'budget'; readonly budget: string; readonly amount: AmountPlan }
+  | {
+      readonly kind: 'rate_limit';
+      readonly id: string;
+      readonly by: BucketingPlan;
+      readonly windowMs: number;
+      readonly limit: CountPlan;
+    }
+  | { readonly kind: 'claim'; readonly on: TemplatePlan; readonly hold: 'call' | 'existing' }
+  | { readonly kind: 'reserve'; readonly pool: TemplatePlan; readonly units: CountPlan };
+
+export type ApprovalPlan = Omit<CompiledApproval, 'summary'> & { readonly summary: TemplatePlan };

@@ -1,0 +1,142 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, renameSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
+import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
+import { answerRead } from '../../src/gateway/read-files.ts';
+import { FilesRefused, type InForce, readFiles, type Reread, rereadFiles } from '../../src/gateway/in-force.ts';
+
+let folder = '';
+let configFile = '';
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-reread-'));
+  configFile = join(folder, 'gateway.yaml');
+  mkdirSync(join(folder, 'policies'));
+  writeFileSync(configFile, CONFIG());
+  writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'one'));
+  writeFileSync(join(folder, 'policies', 'b.yaml'), set('b', 'two'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const CONFIG = (title = 'Note'): string => `
+upstreams: [{ id: up, url: "http://127.0.0.1:9" }]
+policies: { paths: ["${join(folder, 'policies')}"] }
+tools:
+  - { name: up.note, title: ${title}, upstream: up, kind: write, action_type: note.add, request: { method: POST, path: /v1/notes, body: [text] }, params_schema: { type: object, properties: { text: { type: string } }, additionalProperties: false } }
+`;
+const set = (name: string, rule: string): string =>
+  `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: ${name}\nrules:\n  - { id: ${rule}, effect: allow, match: { tools: [up.note] } }\n`;
+
+function again(before: InForce, entry: URL | null = null, longestMs = 60_000): Promise<Reread> {
+  return rereadFiles(createFileReader({ entry, longestMs }), configFile, {}, before);
+}
+
+describe('files that are read again', () => {
+  test('say the same: nothing is compiled, whatever their times are', async () => {
+    const before = await readFiles(configFile, {});
+    utimesSync(configFile, new Date(0), new Date(0));
+    writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'one'));
+    const { configuration, policies, ...rest } = before;
+    const known = { ...rest, configurationDigest: configuration.digest, policyVersion: policies.version };
+    const answer = await answerRead({ configFile, environment: {}, known });
+    expect(answer.kind).toBe('unchanged');
+    const found = await again(before);
+    expect(found.kind).toBe('same');
+    expect(found.inForce.policies).toBe(before.policies);
+    expect(found.inForce.stamp).not.toBe(before.stamp);
+    expect(found.inForce.content).toBe(before.content);
+  });
+
+  test('differ in what decides nothing: what is in force stays, and the content is known', async () => {
+    const before = await readFiles(configFile, {});
+    writeFileSync(join(folder, 'policies', 'a.yaml'), `# a comment\n${set('a', 'one')}`);
+    const found = await again(before);
+    expect(found.kind).toBe('same');
+    expect(found.inForce.policies).toBe(before.policies);
+    expect(found.inForce.content).not.toBe(before.content);
+  });
+
+  test('a policy, a file more, the configuration itself', async () => {
+    const before = await readFiles(configFile, {});
+    writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'other'));
+    const changed = await again(before);
+    expect(changed.kind).toBe('new');
+    expect(changed.inForce.policies.rules.map(({ id }) => id)).toEqual(['a/other', 'b/two']);
+    // The configuration is the same object: nobody has to take it on anew.
+    expect(changed.inForce.configuration).toBe(before.configuration);
+
+    writeFileSync(join(folder, 'policies', 'c.yaml'), set('c', 'three'));
+    const more = await again(changed.inForce);
+    expect(more.inForce.policies.rules.map(({ id }) => id)).toEqual(['a/other', 'b/two', 'c/three']);
+    expect(more.inForce.files).toContain(join(folder, 'policies', 'c.yaml'));
+    // Files that stay as they are were not checked again: what is kept of them is the same memory.
+    const kept = [...changed.inForce.checked.values()];
+    expect(kept.length).toBe(2);
+    for (const memory of kept) expect([...more.inForce.checked.values()]).toContain(memory);
+
+    writeFileSync(configFile, CONFIG('Notes'));
+    const configured = await again(more.inForce);
+    expect(configured.kind).toBe('new');
+    expect(configured.inForce.catalog.tool('up.note')?.title).toBe('Notes');
+    expect(configured.inForce.policies.version).toBe(more.inForce.policies.version);
+    expect(Object.isFrozen(configured.inForce.configuration.tools[0]?.request)).toBe(true);
+    expect(configured.inForce.configuration).toEqual((await readFiles(configFile, {})).configuration);
+  });
+
+  test('a broken one is refused with its place, and a set of the same name too', async () => {
+    const before = await readFiles(configFile, {});
+    writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'one').replace('effect', 'efect'));
+    await expect(again(before)).rejects.toThrow(FilesRefused);
+    await expect(again(before)).rejects.toThrow(/a\.yaml:5:\d+.*efect/s);
+    writeFileSync(join(folder, 'policies', 'a.yaml'), set('b', 'one'));
+    await expect(again(before)).rejects.toThrow(/another set 'b'/);
+  });
+
+  test.each([
+    ['dies', 60_000, 'ended with code 3'],
+    ['throws', 60_000, 'failed: no memory left'],
+    ['hangs', 50, 'not read and checked within 0.05 s'],
+  ])('by a thread that %s: said in words', async (name, longestMs, message) => {
+    const before = await readFiles(configFile, {});
+    const entry = new URL(`./threads/${name}.mjs`, import.meta.url);
+    const refused = again(before, entry, longestMs);
+    await expect(refused).rejects.toThrow(FilesNotRead);
+    await expect(refused).rejects.toThrow(message);
+  });
+
+  test('a reader that is closed gives up a thread that hangs', async () => {
+    const reader = createFileReader({ entry: new URL('./threads/hangs.mjs', import.meta.url), longestMs: 60_000 });
+    const before = await readFiles(configFile, {});
+    const refused = expect(rereadFiles(reader, configFile, {}, before)).rejects.toThrow(FilesNotRead);
+    await reader.close();
+    await refused;
+  });
+});
+
+describe('files as of one moment', () => {
+  test('each is read once; what changes meanwhile is noticed', async () => {
+    const reading = createReading();
+    const first = await reading.bytes(configFile);
+    expect(await reading.isStill()).toBe(true);
+    writeFileSync(configFile, CONFIG('Other'));
+    expect(await reading.bytes(configFile)).toBe(first);
+    expect(await reading.isStill()).toBe(false);
+  });
+
+  test('a file that comes into a folder, and a link that is swapped, are changes', async () => {
+    symlinkSync('policies', join(folder, 'current'));
+    const reading = createReading();
+    const digest = await digestOf([join(folder, 'current')], reading);
+    expect(await reading.isStill()).toBe(true);
+    mkdirSync(join(folder, 'other'));
+    symlinkSync('other', join(folder, 'current.new'));
+    renameSync(join(folder, 'current.new'), join(folder, 'current'));
+    expect(await reading.isStill()).toBe(false);
+    expect(await digestOf([join(folder, 'current')], createReading())).not.toBe(digest);
+    const next = createReading();
+    await digestOf([join(folder, 'policies')], next);
+    writeFileSync(join(folder, 'policies', 'c.yaml'), '');
+    expect(await next.isStill()).toBe(false);
+  });
+});

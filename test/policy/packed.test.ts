@@ -1,0 +1,150 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import type { Tool } from '../../src/effects/tool.ts';
+import { inSlices } from '../../src/gateway/slices.ts';
+import { evaluatePolicies } from '../../src/policy/evaluate.ts';
+import { packPolicies, unpackPolicies } from '../../src/policy/packed.ts';
+import type { CompiledPolicies } from '../../src/policy/policies.ts';
+import { BOT, call, compileAll, GET, HEAD, MAIL, REFUND, tool, TOOLS } from './fixtures.ts';
+import { seeded } from './random.ts';
+import { hostileParams } from './random-conditions.ts';
+
+const POOLS = new Map([
+  ['refund-desk', 4],
+  ['desk-eu', 2],
+]);
+
+/** There and back, as a message between threads would have it. */
+function sent(texts: readonly string[], tools: readonly Tool[] = TOOLS): [CompiledPolicies, CompiledPolicies, number] {
+  const { set, plan } = compileAll(texts, tools);
+  const packed = structuredClone(packPolicies(plan, set, tools));
+  const work = unpackPolicies(packed, tools, POOLS);
+  for (let steps = 1; ; steps += 1) {
+    const step = work.next();
+    if (step.done === true) return [set, step.value, steps];
+  }
+}
+
+const EVERYTHING = `${HEAD}timezone: Europe/Berlin
+lists: { currencies: [EUR, USD], long: [${Array.from({ length: 3_000 }, (_, at) => `c${at}`).join(', ')}, EUR] }
+values: { auto: { by: env, of: { prod: 500 }, else: 900 }, kinds: { by: tool.kind, of: { read: [EUR, CHF] }, else: [USD] } }
+conditions: { small: { params.amount: { lte: $auto } } }
+budgets:
+  day: { unit: c, by: [agent.id], per: day, limit: $auto, warn_at: 70 }
+  week: { unit: c, rolling: 7d, limit: 5, by: [params.currency] }
+rules:
+  - { id: a, effect: allow, when: { condition: small }, obligations: [ { budget: { use: day, amount: params.amount } }, { rate_limit: { by: [agent.id], limit: 5, per: 10s } } ] }
+  - { id: b, effect: allow, match: { kinds: [read], except: [ { tags: [money] } ] }, priority: 7, obligations: [ { budget: { use: week, amount: $auto } } ] }
+  - { id: c, effect: deny, match: { tools: ["payments.*"], targets: ["payment:p_*"] }, when: { params.currency: { nin: $currencies } }, reason: "No \${params.currency} of \${agent.id}" }
+  - { id: d, effect: deny, when: { params.currency: { in: $long }, params.amount: { gt: 900 } } }
+  - { id: e, effect: require_approval, when: { params.lines: { every: { item.qty: { gte: 1 }, item.sku: { glob: "A-*" } } } }, approval: { approvers: { roles: [oncall] }, quorum: 1, expires: 1h, summary: "\${params.amount} for \${target}", hold: all } }
+  - { id: f, effect: constrain, unless: { params.tags: { some: { item: { in: $long } } } }, obligations: [ { claim: { on: "x:\${params.currency}", hold: existing } }, { reserve: { pool: refund-desk, units: 2 } } ] }
+  - { id: g, effect: pause, mode: shadow, from: 2026-01-01, until: 2026-09-01, reason: later }
+  - { id: h, effect: deny, when: { params.currency: { in: $kinds } }, on_unknown: skip }
+  - { id: i, effect: deny, when: { agent.roles: { contains: admin }, request.ip: { exists: false } } }
+  - { id: j, effect: deny, match: { agents: { trust: [2] } }, when: { "params[\\"a.b\\"]": { email_in: ["*@example.com"], if_absent: false } } }
+${Array.from({ length: 40 }, (_, at) => `  - { id: k${at}, effect: ${at % 2 === 0 ? 'deny' : 'constrain'}, match: { agents: { id: [bot-${at}] } }, when: { params.amount: { in: [${at}, ${at + 1}] } }${at % 2 === 0 ? '' : ', obligations: [ { claim: { on: t } } ]'} }`).join('\n')}
+`;
+
+describe('policies that were packed', () => {
+  test('decide as those that they were made of, with the same words, obligations and traces', () => {
+    const [before, after] = sent([EVERYTHING, EVERYTHING.replace('name: s', 'name: t')]);
+    const random = seeded(11);
+    const seen = new Set<string>();
+    for (let run = 0; run < 5_000; run += 1) {
+      const agent = { ...BOT, id: `bot-${random.below(42)}`, roles: random.pick([[], ['admin']]) };
+      const input = call({
+        agent,
+        tool: random.pick([REFUND, GET, MAIL]),
+        env: random.pick(['prod', 'test']),
+        target: random.pick(['payment:p_1', 'x']),
+        requestIp: random.pick([null, '10.0.0.1']),
+        params: hostileParams(random),
+      });
+      const verdict = evaluatePolicies(before, input);
+      expect(evaluatePolicies(after, input)).toEqual(verdict);
+      for (const { rule } of verdict.trace.matched) seen.add(rule.replace(/^.*\/([a-z]).*/, '$1'));
+    }
+    expect([...seen].toSorted().join('')).toBe('abcdefhijk');
+    expect(after.version).toBe(before.version);
+    expect(after.budgets).toEqual(before.budgets);
+    expect(after.rules.map(({ id, rank, conditions }) => ({ id, rank, conditions }))).toEqual(
+      before.rules.map(({ id, rank, conditions }) => ({ id, rank, conditions })),
+    );
+    for (const { name } of TOOLS) expect(after.couldPermit(name)).toBe(before.couldPermit(name));
+  });
+
+  test('of no rules at all deny', () => {
+    const [, none] = sent([]);
+    expect(evaluatePolicies(none, call({})).kind).toBe('deny');
+  });
+
+  test('that lost their end are not used', () => {
+    const { set, plan } = compileAll([EVERYTHING]);
+    const packed = packPolicies(plan, set, TOOLS);
+    const take = (index: Int32Array): unknown => [...unpackPolicies({ ...packed, index }, TOOLS, POOLS)];
+    expect(() => take(packed.index.slice(0, -1))).toThrow('ends too early');
+    expect(() => take(Int32Array.of(...packed.index, 0))).toThrow('has a rest');
+  });
+});
+
+describe('10,000 rules are taken up a little at a time', () => {
+  const tools = Array.from({ length: 20 }, (_, at) => tool(`up.t${at}`));
+  const RULES = Array.from({ length: 10_000 }, (_, at) => {
+    const who = `match: { tools: [${at % 3 === 0 ? '"up.*"' : `up.t${at % 20}`}], agents: { id: [bot-${at}] } }`;
+    return at % 2 === 0
+      ? `  - { id: r${at}, effect: allow, ${who}, when: { params.amount: { gte: 1, lte: ${at} } } }`
+      : `  - { id: r${at}, effect: deny, ${who}, when: { params.path: { glob: "a.${at}.**" } }, reason: "no \${params.path}" }`;
+  }).join('\n');
+  const { set, plan } = compileAll([`${HEAD}rules:\n${RULES}\n`], tools);
+  const packed = packPolicies(plan, set, tools);
+
+  test('no step takes up more than a few rules, and others have their turn after each that took its time', async () => {
+    let now = 0;
+    let steps = 0;
+    let breaths = 0;
+    const counted = function* () {
+      const work = unpackPolicies(packed, tools, POOLS);
+      for (;;) {
+        const step = work.next();
+        if (step.done === true) return step.value;
+        steps += 1;
+        now += 1;
+        yield;
+      }
+    };
+    const after = await inSlices(
+      counted(),
+      () => now,
+      async () => {
+        breaths += 1;
+      },
+    );
+    expect(after.rules.length).toBe(10_000);
+    // Each rule is a step of its own, and 1,000 numbers of the index are.
+    expect(steps).toBeGreaterThan(10_000 + packed.index.length / 1_100);
+    expect(breaths).toBe(steps);
+    for (const piece of packed.rules) expect(piece.length).toBeLessThan(64 * 1024);
+    expect(
+      evaluatePolicies(after, call({ tool: tools[2] ?? GET, agent: { ...BOT, id: 'bot-2' }, params: { amount: 2 } }))
+        .kind,
+    ).toBe('permit');
+  });
+
+  test('the thread that answers calls is held for less than 5 ms of its own time', async () => {
+    // Of this thread, whatever else the machine does; the clock of Linux, in nanoseconds.
+    const cpuMs = (): number =>
+      Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, 'utf8').split(' ')[0]) / 1e6;
+    const slices: number[] = [];
+    let begin = cpuMs();
+    await inSlices(unpackPolicies(packed, tools, POOLS), undefined, async () => {
+      slices.push(cpuMs() - begin);
+      await new Promise((resolve) => setImmediate(resolve));
+      begin = cpuMs();
+    });
+    slices.sort((a, b) => a - b);
+    expect(slices.length).toBeGreaterThan(20);
+    // The few beyond it are the collection of garbage, which may come at any time.
+    expect(slices[Math.floor(slices.length * 0.97)]).toBeLessThan(5);
+  });
+});
