@@ -1,6 +1,7 @@
 import { runCli } from './cli/main.ts';
 import { startPaymentsUpstream } from './demo/payments-upstream.ts';
-import { createKey, inspectStore } from './gateway/offline.ts';
+import { inspectStore } from './gateway/offline.ts';
+import { createKey, listKeys, revokeKey, rotateKey } from './gateway/offline-keys.ts';
 import { acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
 import { startGateway } from './gateway/start.ts';
 import { VERSION } from './version.ts';
@@ -14,6 +15,9 @@ export function main(argv: readonly string[]): Promise<number> {
   return runCli(argv, VERSION, {
     startGateway: (options) => startGateway(options),
     createKey,
+    listKeys,
+    revokeKey,
+    rotateKey,
     inspectStore,
     acceptLoss,
     recoverLost,

@@ -226,3 +226,31 @@ export interface Pause {
   readonly createdAt: string;
   readonly until: string | null;
 }
+
+/** Which keys are listed: those that fit all that is named. */
+export interface KeyFilter {
+  readonly kind?: ApiKey['kind'];
+  readonly workspace?: string;
+  readonly agentId?: string;
+  readonly userId?: string;
+}
+
+/** An API key without its secret. */
+export interface ApiKey {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: 'account' | 'agent' | 'administrative' | 'profile';
+  readonly profile: string | null;
+  readonly workspace: string | null;
+  readonly agentId: string | null;
+  readonly userId: string | null;
+  readonly scopes: readonly string[];
+  readonly allowedTools: readonly string[] | null;
+  readonly readOnly: boolean;
+  readonly madeBy: string | null;
+  readonly createdAt: string;
+  readonly expiresAt: string | null;
+  readonly lastUsedAt: string | null;
+  readonly revokedAt: string | null;
+  readonly replacedBy: string | null;
+}

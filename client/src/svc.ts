@@ -1,6 +1,7 @@
 import { SvcError } from './error.ts';
 import type { Json, JsonObject } from './json.ts';
 import type {
+  ApiKey,
   Approval,
   ApprovalPage,
   CallInput,
@@ -9,6 +10,7 @@ import type {
   EffectFilter,
   EffectPage,
   EffectWithLedger,
+  KeyFilter,
   Pause,
   PauseScope,
   Preview,
@@ -170,6 +172,19 @@ export class Svc {
     lift: (id: string): Promise<void> => this.#delete(`/pauses/${encodeURIComponent(id)}`),
   };
 
+  /** Keys of agents, users and administrators. Needs an administrative key. */
+  readonly keys = {
+    list: (filter: KeyFilter = {}): Promise<{ readonly keys: readonly ApiKey[] }> =>
+      this.#installation('GET', `/keys${search(snake(filter) as Query)}`),
+    revoke: (id: string): Promise<ApiKey> => this.#installation('DELETE', `/keys/${encodeURIComponent(id)}`),
+    /** The answer holds the successor's `key`, this once; `overlap` is how long the old one stays valid, s. */
+    rotate: (
+      id: string,
+      input: { readonly overlap?: number } = {},
+    ): Promise<ApiKey & { readonly key: string; readonly replaces: string }> =>
+      this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
+  };
+
   readonly budgets = {
     list: (): Promise<{ readonly budgets: readonly Budget[] }> => this.#get('/budgets'),
   };
@@ -193,10 +208,7 @@ export class Svc {
   }
 
   async #get<T>(path: string, query: Query = {}): Promise<T> {
-    const search = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
-    const suffix = search.size > 0 ? `?${search.toString()}` : '';
-    return camel(await this.#ask({ method: 'GET', path: path + suffix, repeatable: true })) as T;
+    return camel(await this.#ask({ method: 'GET', path: path + search(query), repeatable: true })) as T;
   }
 
   async #post<T>(path: string, body: JsonObject, repeatable: boolean): Promise<T> {
@@ -211,9 +223,21 @@ export class Svc {
     return exchange(this.#to, { ...request, path: this.#base + request.path });
   }
 
+  /** What belongs to no workspace. */
+  async #installation<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: JsonObject): Promise<T> {
+    const request = { method, path: `/v1/beta${path}`, repeatable: method === 'GET', ...(body && { body }) };
+    return camel(await exchange(this.#to, request)) as T;
+  }
+
   #root(path: string, body: JsonObject): Promise<Json> {
     return exchange(this.#to, { method: 'POST', path, body, repeatable: true });
   }
+}
+
+function search(query: Query): string {
+  const named = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) named.set(name, String(value));
+  return named.size > 0 ? `?${named.toString()}` : '';
 }
 
 function actionToWire(input: CallInput): JsonObject {

@@ -1,20 +1,47 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
+import { OVERLAP_S } from '../effects/key-events.ts';
+import type { LedgerActor } from '../effects/ledger.ts';
 import { KEY_KINDS, SCOPES } from '../effects/principal.ts';
 import { keyToWire } from '../identity/key-record.ts';
+import { rotateKey } from '../identity/rotate-key.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, NoQuery, Tool, USER_ID, WorkspaceId, answers } from './schema.ts';
+import { AgentId, AnyObject, NoQuery, Tool, USER_ID, UserId, WorkspaceId, answers } from './schema.ts';
 
 const KEYS = '/v1/beta/users/:user_id/keys';
-const DEFAULT_OVERLAP_S = 3600;
-const MAX_OVERLAP_S = 30 * 86_400;
+const ALL_KEYS = '/v1/beta/keys';
 
 const OfUser = Type.Object({ user_id: Type.String({ description: 'Whom the key belongs to.' }) });
-const OneKey = Type.Object({ user_id: Type.String(), key_id: Type.String() });
+const OneOfUser = Type.Object({ user_id: Type.String(), key_id: Type.String() });
+const OneKey = Type.Object({ key_id: Type.String() });
+
+/** Which keys are listed; those that fit all that is named. */
+const WhichKeys = Type.Object(
+  {
+    kind: Type.Optional(Type.Enum([...KEY_KINDS])),
+    workspace: Type.Optional(WorkspaceId),
+    agent_id: Type.Optional(AgentId),
+    user_id: Type.Optional(UserId),
+  },
+  { additionalProperties: false },
+);
+
+const RotateBody = Type.Object(
+  {
+    overlap: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: OVERLAP_S.most,
+        description: `Seconds for which the old key stays valid; ${OVERLAP_S.usual} if absent.`,
+      }),
+    ),
+  },
+  { additionalProperties: false },
+);
 
 const CreateBody = Type.Object(
   {
@@ -35,7 +62,7 @@ const CreateBody = Type.Object(
 const Record = AnyObject('The record of the key.');
 const WithKey = AnyObject('The record, and `key`: shown this once.');
 
-/** `/v1/beta/users/{user_id}/keys`: make, list, revoke, rotate. */
+/** `/v1/beta/users/{user_id}/keys`: make, list, revoke, rotate. `/v1/beta/keys`: the same but make, for all keys. */
 export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
 
@@ -99,18 +126,16 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
       config: { endpoint: 'keys.manage' },
       schema: {
         operationId: 'revokeKey',
-        summary: 'Revoke a key; it is in force within a second',
+        summary: 'Revoke a key of a user; it is in force within a second',
         tags: ['keys'],
-        params: OneKey,
+        params: OneOfUser,
         querystring: NoQuery,
         response: answers({ 200: Record }),
       },
     },
     async (request) => {
-      const record = await keyOf(ports, request.params);
-      if (record.revokedAt !== null) return keyToWire(record);
-      const ended = await store.endKey(record.id, { kind: 'revoked' }, ledgerActor(callerOf(request).principal));
-      return keyToWire(ended ?? record);
+      const record = await keyOfUser(ports, request.params);
+      return revoke(ports, record, ledgerActor(callerOf(request).principal));
     },
   );
 
@@ -120,48 +145,87 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
       config: { endpoint: 'keys.manage' },
       schema: {
         operationId: 'rotateKey',
-        summary: 'Make a successor with the same rights',
+        summary: 'Make a successor of a key of a user, with the same rights',
         tags: ['keys'],
-        params: OneKey,
+        params: OneOfUser,
         querystring: NoQuery,
-        body: Type.Object(
-          {
-            overlap: Type.Optional(
-              Type.Integer({
-                minimum: 0,
-                maximum: MAX_OVERLAP_S,
-                description: `Seconds for which the old key stays valid; ${DEFAULT_OVERLAP_S} if absent.`,
-              }),
-            ),
-          },
-          { additionalProperties: false },
-        ),
+        body: RotateBody,
         response: answers({ 201: WithKey }),
       },
     },
     async (request, reply) => {
-      const actor = ledgerActor(callerOf(request).principal);
-      const record = await keyOf(ports, request.params);
-      if (record.revokedAt !== null || record.replacedBy !== null) throw ended();
-      const made = ports.keys.successor(record);
-      // The successor first: a failure in between leaves two valid keys, never none.
-      await store.putKey(made.record, actor);
-      const overlapMs = (request.body.overlap ?? DEFAULT_OVERLAP_S) * 1000;
-      const old = await store.endKey(record.id, { kind: 'replaced', by: made.record.id, overlapMs }, actor);
-      if (old?.replacedBy !== made.record.id) {
-        // Somebody else was first: a key has one successor, and a revoked one has none.
-        await store.endKey(made.record.id, { kind: 'revoked' }, actor);
-        throw ended();
-      }
-      return reply
-        .code(201)
-        .header('cache-control', 'no-store')
-        .send({ ...shownOnce(made), replaces: record.id });
+      const record = await keyOfUser(ports, request.params);
+      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
+      return reply.code(201).header('cache-control', 'no-store').send(rotated);
+    },
+  );
+
+  app.get(
+    ALL_KEYS,
+    {
+      config: { endpoint: 'keys.manage' },
+      schema: {
+        operationId: 'listAllKeys',
+        summary: 'List keys of agents, users and administrators, without secrets',
+        tags: ['keys'],
+        querystring: WhichKeys,
+        response: answers({ 200: AnyObject('`keys`.') }),
+      },
+    },
+    async (request) => {
+      const { kind, workspace, agent_id, user_id } = request.query;
+      const keys = (await store.keys(user_id ?? null)).filter(
+        (key) =>
+          (kind === undefined || key.kind === kind) &&
+          (workspace === undefined || key.workspace === workspace) &&
+          (agent_id === undefined || key.agentId === agent_id),
+      );
+      return { keys: keys.map(keyToWire) };
+    },
+  );
+
+  app.delete(
+    `${ALL_KEYS}/:key_id`,
+    {
+      config: { endpoint: 'keys.manage' },
+      schema: {
+        operationId: 'revokeAnyKey',
+        summary: 'Revoke any key; it is in force within a second',
+        tags: ['keys'],
+        params: OneKey,
+        querystring: NoQuery,
+        response: answers({ 200: Record }),
+      },
+    },
+    async (request) => {
+      const record = await anyKey(ports, request.params.key_id);
+      return revoke(ports, record, ledgerActor(callerOf(request).principal));
+    },
+  );
+
+  app.post(
+    `${ALL_KEYS}/:key_id/rotate`,
+    {
+      config: { endpoint: 'keys.manage' },
+      schema: {
+        operationId: 'rotateAnyKey',
+        summary: 'Make a successor of any key, with the same rights',
+        tags: ['keys'],
+        params: OneKey,
+        querystring: NoQuery,
+        body: RotateBody,
+        response: answers({ 201: WithKey }),
+      },
+    },
+    async (request, reply) => {
+      const record = await anyKey(ports, request.params.key_id);
+      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
+      return reply.code(201).header('cache-control', 'no-store').send(rotated);
     },
   );
 }
 
-async function keyOf(
+async function keyOfUser(
   ports: ApiPorts,
   params: { readonly user_id: string; readonly key_id: string },
 ): Promise<KeyRecord> {
@@ -171,8 +235,29 @@ async function keyOf(
   return record;
 }
 
-function ended() {
-  return refuse('conflict', 'The key is revoked or was rotated before. Make a new one.');
+async function anyKey(ports: ApiPorts, id: string): Promise<KeyRecord> {
+  const record = KEY_ID.test(id) ? await ports.store.key(id.slice('key_'.length)) : null;
+  if (record === null) throw refuse('not_found', 'There is no such key.');
+  return record;
+}
+
+async function revoke({ store }: ApiPorts, record: KeyRecord, actor: LedgerActor): Promise<JsonObject> {
+  if (record.revokedAt !== null) return keyToWire(record);
+  const ended = await store.endKey(record.id, { kind: 'revoked' }, actor);
+  return keyToWire(ended ?? record);
+}
+
+async function rotate(
+  ports: ApiPorts,
+  record: KeyRecord,
+  body: { readonly overlap?: number },
+  actor: LedgerActor,
+): Promise<JsonObject> {
+  const made = ports.keys.successor(record);
+  const overlapMs = (body.overlap ?? OVERLAP_S.usual) * 1000;
+  if (!(await rotateKey(ports.store, record, made.record, overlapMs, actor)))
+    throw refuse('conflict', 'The key is revoked or was rotated before. Make a new one.');
+  return { ...shownOnce(made), replaces: record.id };
 }
 
 function shownOnce(made: { readonly record: KeyRecord; readonly key: string }): JsonObject {
@@ -180,6 +265,8 @@ function shownOnce(made: { readonly record: KeyRecord; readonly key: string }): 
 }
 
 const USER = new RegExp(USER_ID);
+/** `key_` and the 12 characters of the key in the clear. */
+const KEY_ID = /^key_[0-9A-Za-z]{12}$/;
 
 function userOf(id: string): string {
   if (!USER.test(id)) throw refuseFaults([{ path: '/params/user_id', message: `must match ${USER.source}` }]);

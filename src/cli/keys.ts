@@ -1,7 +1,8 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { OVERLAP_S } from '../effects/key-events.ts';
 import { KEY_KINDS, type KeyKind } from '../effects/principal.ts';
-import { type CliContext, withExitCodes } from './command.ts';
-import { json } from './terminal.ts';
+import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
+import { json, table, wire } from './terminal.ts';
 
 interface CreateOptions {
   readonly config: string;
@@ -14,9 +15,16 @@ interface CreateOptions {
   readonly json?: true;
 }
 
-/** `svc keys create`: a key made directly in the store, also while the gateway runs. */
-export function addKeys(program: Command, { ports, terminal }: CliContext): void {
+/** `svc keys create|list|revoke|rotate`: in the store directly, also while the gateway runs, or through the API. */
+export function addKeys(program: Command, context: CliContext): void {
   const keys = program.command('keys').description('API keys');
+  addCreate(keys, context);
+  addList(keys, context);
+  addRevoke(keys, context);
+  addRotate(keys, context);
+}
+
+function addCreate(keys: Command, { ports, terminal }: CliContext): void {
   const create = keys
     .command('create')
     .description('make a key in the store; it is shown once')
@@ -47,4 +55,149 @@ export function addKeys(program: Command, { ports, terminal }: CliContext): void
       terminal.out(key);
     });
   withExitCodes(create, 'made', 'is not used', 'not made; why stands on standard error');
+}
+
+interface KeyAccess {
+  readonly config?: string;
+  readonly url?: string;
+  readonly keyFile?: string;
+  readonly json?: true;
+}
+
+interface ListOptions extends KeyAccess {
+  readonly kind?: KeyKind;
+  readonly workspace?: string;
+  readonly agent?: string;
+  readonly user?: string;
+}
+
+interface RotateOptions extends KeyAccess {
+  readonly overlap: number;
+}
+
+/** Adds the options of the commands on keys that are there. */
+function onKeys(command: Command): Command {
+  return command
+    .option('--config <file>', 'the configuration, which names the store: works in it directly')
+    .option('--url <url>', 'without --config: the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
+    .option('--key-file <file>', 'file that holds an administrative key (default: the variable SVC_API_KEY)')
+    .option('--json', 'print JSON');
+}
+
+function addList(keys: Command, { ports, terminal }: CliContext): void {
+  const list = onKeys(keys.command('list').description('keys of agents, users and administrators, without secrets'))
+    .addOption(new Option('--kind <kind>', 'only these').choices(KEY_KINDS))
+    .option('--workspace <id>', 'only those of a workspace')
+    .option('--agent <id>', 'only those of an agent')
+    .option('--user <id>', 'only those of a user')
+    .action(async (options: ListOptions) => {
+      const { config, kind, workspace, agent, user } = options;
+      const all =
+        config === undefined
+          ? wire((await (await connect(reach(options))).keys.list()).keys)
+          : await ports.listKeys({ configFile: config, environment: {} });
+      const wanted = { kind, workspace, agent_id: agent, user_id: user };
+      const found = (Array.isArray(all) ? all : [])
+        .filter(isRecord)
+        .filter((key) => Object.entries(wanted).every(([name, value]) => value === undefined || key[name] === value));
+      if (options.json) return terminal.out(json({ keys: found }));
+      if (found.length === 0) return terminal.out('None.');
+      const rows = found.map((key) => [
+        text(key['id']),
+        text(key['kind']),
+        text(key['agent_id']),
+        text(key['user_id']),
+        text(key['workspace']),
+        stateOf(key),
+        text(key['expires_at']),
+        text(key['last_used_at']),
+        text(key['name']),
+      ]);
+      const heads = ['key', 'kind', 'agent', 'user', 'workspace', 'state', 'expires', 'last used', 'name'];
+      terminal.out(table(heads, rows));
+    });
+  withExitCodes(list, 'listed', 'the gateway refused', 'could not run');
+}
+
+function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
+  const revoke = onKeys(keys.command('revoke').description('end a key, everywhere, within a second'))
+    .argument('<key-id>', 'key_… as `svc keys list` shows it', toKeyId)
+    .action(async (id: string, options: KeyAccess) => {
+      const record =
+        options.config === undefined
+          ? wire(await (await connect(reach(options))).keys.revoke(id))
+          : await ports.revokeKey({ configFile: options.config, environment: {} }, id);
+      if (record === null) {
+        exit(1);
+        return terminal.err(`svc: There is no key ${id}.`);
+      }
+      terminal.out(options.json ? json(record) : `Revoked: ${id}`);
+    });
+  withExitCodes(revoke, 'revoked', 'there is no such key, or the gateway refused', 'could not run');
+}
+
+function addRotate(keys: Command, { ports, terminal, exit }: CliContext): void {
+  const rotate = onKeys(keys.command('rotate').description('make a successor with the same rights; it is shown once'))
+    .argument('<key-id>', 'key_… as `svc keys list` shows it', toKeyId)
+    .option('--overlap <seconds>', 'how long the old key stays valid', toSeconds, OVERLAP_S.usual)
+    .action(async (id: string, options: RotateOptions) => {
+      const rotated = await rotatedKey(id, options, ports);
+      if (rotated.kind !== 'rotated') {
+        exit(1);
+        const why = rotated.kind === 'absent' ? `There is no key ${id}.` : `${id} is revoked or was rotated before.`;
+        return terminal.err(`svc: ${why}`);
+      }
+      if (options.json) return terminal.out(json({ ...rotated.record, key: rotated.key }));
+      terminal.err(`The successor of ${id} is ${text(rotated.record['id'])}; it is shown this once:`);
+      terminal.out(rotated.key);
+    });
+  withExitCodes(rotate, 'rotated', 'no such key, or it was ended; or the gateway refused', 'could not run');
+}
+
+type Rotated =
+  | { readonly kind: 'rotated'; readonly record: WireRecord; readonly key: string }
+  | { readonly kind: 'absent' | 'ended' };
+
+async function rotatedKey(id: string, options: RotateOptions, ports: CliContext['ports']): Promise<Rotated> {
+  if (options.config !== undefined)
+    return ports.rotateKey({ configFile: options.config, environment: {} }, id, options.overlap * 1000);
+  const { key, ...record } = await (await connect(reach(options))).keys.rotate(id, { overlap: options.overlap });
+  const shown = wire(record);
+  return { kind: 'rotated', record: isRecord(shown) ? shown : {}, key };
+}
+
+function reach({ url, keyFile }: KeyAccess): GatewayAccess {
+  return { ...(url !== undefined && { url }), ...(keyFile !== undefined && { keyFile }) };
+}
+
+/** A key itself is not taken: it would stand in the shell's history. */
+function toKeyId(value: string): string {
+  if (/^key_[0-9A-Za-z]{12}$/.test(value)) return value;
+  throw new InvalidArgumentError('A key is named by its id, key_ and 12 characters; svc keys list shows it.');
+}
+
+function toSeconds(value: string): number {
+  const seconds = Number(value);
+  if (!/^\d+$/.test(value) || seconds > OVERLAP_S.most)
+    throw new InvalidArgumentError(`A number of seconds from 0 to ${OVERLAP_S.most}.`);
+  return seconds;
+}
+
+/** A record as the API spells it. */
+type WireRecord = Readonly<Record<string, unknown>>;
+
+function isRecord(value: unknown): value is WireRecord {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function stateOf(key: WireRecord): string {
+  if (key['revoked_at'] !== null) return 'revoked';
+  const expires = key['expires_at'];
+  if (typeof expires === 'string' && Date.parse(expires) <= Date.now())
+    return key['replaced_by'] === null ? 'expired' : 'replaced';
+  return key['replaced_by'] === null ? 'active' : 'active, being replaced';
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : '';
 }

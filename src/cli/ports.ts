@@ -12,6 +12,12 @@ export interface CliPorts {
   startGateway(options: GatewayOptions): Promise<RunningGateway>;
   /** Makes a key directly in the store, also while a gateway runs on it. Throws `CommandFailure` on bad combinations. */
   createKey(options: CreateKeyOptions): Promise<CreatedKey>;
+  /** The records of all keys in the store, in their wire form. Throws `CommandFailure`. */
+  listKeys(options: StoreOptions): Promise<readonly JsonObject[]>;
+  /** Revokes a key directly in the store. @returns its record; `null` where there is none of this id */
+  revokeKey(options: StoreOptions, id: string): Promise<JsonObject | null>;
+  /** Makes a successor of a key directly in the store; the old one stays valid for the overlap. */
+  rotateKey(options: StoreOptions, id: string, overlapMs: number): Promise<RotatedKey>;
   /** Looks at the store of a configuration without changing it, also while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /**
@@ -88,6 +94,11 @@ export interface CreatedKey {
   /** Where the key can do less than its maker may think; for people. */
   readonly notice: string | null;
 }
+
+/** What became of a rotation. `ended`: the key is revoked, or has a successor. */
+export type RotatedKey =
+  | { readonly kind: 'rotated'; readonly record: JsonObject; readonly key: string }
+  | { readonly kind: 'absent' | 'ended' };
 
 export interface StoreInspection {
   /** `absent`: nothing was ever started here. */

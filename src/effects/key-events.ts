@@ -2,6 +2,9 @@ import type { KeyRecord } from './controls.ts';
 import type { LedgerActor, LedgerDraft } from './ledger.ts';
 import type { EffectStore } from './store.ts';
 
+/** How long a key that is rotated stays valid beside its successor, s. */
+export const OVERLAP_S = { usual: 3600, most: 30 * 86_400 } as const;
+
 /** What the ledger says of a key that was made. */
 export function keyCreated(key: KeyRecord, actor: LedgerActor): LedgerDraft {
   return {

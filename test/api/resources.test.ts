@@ -246,6 +246,29 @@ describe('keys', () => {
     expect((await rig.send('DELETE', `${KEYS}/key_nothing`, { key: rig.keys.admin })).status).toBe(404);
   });
 
+  it('of agents and without a user are listed, rotated and revoked like all others', async () => {
+    const ALL = '/v1/beta/keys';
+    const admin = { key: rig.keys.admin };
+    const before = await rig.send('GET', `${ALL}?kind=agent&agent_id=bot`, admin);
+    const found = list(before.json['keys']);
+    expect(found.length).toBeGreaterThan(0);
+    expect(found.every((key) => key['kind'] === 'agent' && key['agent_id'] === 'bot')).toBe(true);
+    const body = { name: 'of bot', kind: 'agent', agent_id: 'bot', workspace: 'demo' };
+    const made = await rig.send('POST', KEYS, { ...admin, body });
+    const path = `${ALL}/${String(made.json['id'])}`;
+    const next = await rig.send('POST', `${path}/rotate`, { ...admin, body: { overlap: 60 } });
+    expect(next.json).toMatchObject({ kind: 'agent', agent_id: 'bot', replaces: made.json['id'] });
+    expect((await rig.send('POST', `${path}/rotate`, { ...admin, body: {} })).json['code']).toBe('conflict');
+    for (const id of [made.json['id'], next.json['id']])
+      expect((await rig.send('DELETE', `${ALL}/${String(id)}`, admin)).json['revoked_at']).not.toBeNull();
+    for (const { json } of [made, next])
+      expect((await rig.send('GET', `${WS}/claims`, { key: String(json['key']) })).status).toBe(401);
+    for (const id of ['key_000000000000', 'key_x', 'admin'])
+      expect((await rig.send('DELETE', `${ALL}/${id}`, admin)).status).toBe(404);
+    expect((await rig.send('GET', ALL, { key: rig.keys.account })).json['code']).toBe('wrong_key_kind');
+    expect((await rig.send('GET', `${ALL}?kind=root`, admin)).status).toBe(400);
+  });
+
   it('permission is judged before the body, and all faults come at once', async () => {
     expect((await rig.send('POST', KEYS, { body: { nonsense: 1 } })).json['code']).toBe('wrong_key_kind');
     const answer = await rig.send('POST', KEYS, {

@@ -73,7 +73,8 @@ afterAll(async () => {
 });
 
 async function key(...options: readonly string[]): Promise<string> {
-  const { out, code } = await svc('keys', 'create', '--config', config, '--workspace', 'w', '--json', ...options);
+  const workspace = options.includes('administrative') ? [] : ['--workspace', 'w'];
+  const { out, code } = await svc('keys', 'create', '--config', config, ...workspace, '--json', ...options);
   expect(code).toBe(0);
   return JSON.parse(out).key;
 }
@@ -137,6 +138,52 @@ describe('keys create', () => {
     const { code, err } = await svc('keys', 'create', '--config', config, '--kind', 'agent', '--workspace', 'w');
     expect(err).toMatch(/--agent/);
     expect(code).toBe(2);
+  });
+
+  describe.each([
+    ['directly in the store', (): readonly string[] => ['--config', config]],
+    ['through the API', (): readonly string[] => ['--url', url]],
+  ])('are listed, rotated and revoked %s', (_, where) => {
+    const status = async (apiKey: string): Promise<number> =>
+      (await fetch(`${url}/v1/mcp/key-profiles`, { headers: { 'x-api-key': apiKey } })).status;
+    beforeAll(async () => {
+      vi.stubEnv('SVC_API_KEY', await key('--kind', 'administrative', '--name', 'for the test'));
+    });
+
+    test.each([
+      ['agent', ['--kind', 'agent', '--agent', 'bot', '--user', 'tom']],
+      ['account', ['--kind', 'account', '--user', 'maria']],
+      ['administrative', ['--kind', 'administrative']],
+    ])('%s', async (kind, made) => {
+      const name = `${kind} to end`;
+      const old = await key(...made, '--name', name);
+      const listed = await svc('keys', 'list', '--kind', kind, ...where(), '--json');
+      expect(listed.code).toBe(0);
+      expect(listed.out).not.toContain(old);
+      expect(listed.out).not.toContain('hash');
+      const keys: readonly { readonly id: string; readonly name: string; readonly kind: string }[] = JSON.parse(
+        listed.out,
+      ).keys;
+      expect(new Set(keys.map((one) => one.kind))).toEqual(new Set([kind]));
+      const id = keys.findLast((one) => one.name === name)?.id ?? '';
+
+      const rotated = await svc('keys', 'rotate', id, '--overlap', '0', ...where(), '--json');
+      expect(rotated.code).toBe(0);
+      const successor: { readonly id: string; readonly key: string; readonly replaces: string } = JSON.parse(
+        rotated.out,
+      );
+      expect(successor.replaces).toBe(id);
+      await vi.waitFor(async () => expect(await status(successor.key)).toBe(200), 10_000);
+      await vi.waitFor(async () => expect(await status(old)).toBe(401), 10_000);
+      expect((await svc('keys', 'rotate', id, ...where())).code).toBe(1);
+
+      const revoked = await svc('keys', 'revoke', successor.id, ...where());
+      expect(revoked).toMatchObject({ code: 0, out: `Revoked: ${successor.id}` });
+      await vi.waitFor(async () => expect(await status(successor.key)).toBe(401), 10_000);
+      const shown = await svc('keys', 'list', '--kind', kind, ...where());
+      expect(shown.out).toMatch(new RegExp(`${successor.id}.* revoked `));
+      expect((await svc('keys', 'revoke', 'key_000000000000', ...where())).code).toBe(1);
+    });
   });
 
   test('a second gateway on a port that is taken is 2, and says what to do', async () => {

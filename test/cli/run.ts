@@ -1,7 +1,8 @@
 import { runCli } from '../../src/cli/main.ts';
 import type { CliPorts } from '../../src/cli/ports.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
-import { createKey, inspectStore } from '../../src/gateway/offline.ts';
+import { inspectStore } from '../../src/gateway/offline.ts';
+import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
 import { acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 
@@ -16,6 +17,9 @@ export interface Ran {
 const PORTS: CliPorts = {
   startGateway: (options) => startGateway({ ...options, log: 'none' }),
   createKey,
+  listKeys,
+  revokeKey,
+  rotateKey,
   inspectStore,
   acceptLoss,
   recoverLost,

@@ -21,6 +21,9 @@ describe('help and usage', () => {
     ['doctor'],
     ['init'],
     ['keys', 'create'],
+    ['keys', 'list'],
+    ['keys', 'revoke'],
+    ['keys', 'rotate'],
     ['config', 'check'],
     ['effects', 'list'],
     ['effects', 'show'],
@@ -63,6 +66,8 @@ describe('help and usage', () => {
       /A duration is a number and s, m, h or d/,
     ],
     ['two ends', ['pause', '--reason', 'x', '--all', '--for', '1m', '--until', '2030-01-01T00:00:00Z'], /give one/],
+    ['a key instead of its id', ['keys', 'revoke', 'svc_agent_x', '--config', 'x'], /named by its id, key_/],
+    ['an overlap that is none', ['keys', 'rotate', 'key_aaaaaaaaaaaa', '--overlap', '1h'], /A number of seconds/],
     ['evidence that is not JSON', ['effects', 'resolve', 'e', '--outcome', 'happened', '--evidence', '{'], /Not JSON/],
   ])('%s: exit code 2, said on standard error', async (_, argv, words) => {
     const { code, out, err } = await svc(...argv);

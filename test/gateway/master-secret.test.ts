@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RunningGateway } from '../../src/cli/ports.ts';
-import { createKey } from '../../src/gateway/offline.ts';
+import { createKey } from '../../src/gateway/offline-keys.ts';
 import { checkStore } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { openKeyStore } from '../../src/stores/embedded/key-store.ts';

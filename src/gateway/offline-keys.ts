@@ -1,0 +1,138 @@
+import type { Configuration } from '../config/configuration.ts';
+import { loadConfiguration } from '../config/load.ts';
+import { type CliPorts, CommandFailure, type StoreOptions } from '../cli/ports.ts';
+import type { KeyRecord } from '../effects/controls.ts';
+import type { LedgerActor } from '../effects/ledger.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { createKeyRecord, keyToWire, successorOf } from '../identity/key-record.ts';
+import { allProfiles } from '../identity/profiles.ts';
+import { rotateKey as rotate } from '../identity/rotate-key.ts';
+import { KeyFileFault } from '../secrets/key-file.ts';
+import type { Secrets } from '../secrets/vault.ts';
+import { openKeyStore } from '../stores/embedded/key-store.ts';
+import { openBeside } from './beside-redis.ts';
+import { bindToStore, openSecretsFor } from './master-secret.ts';
+
+const COMMAND_LINE: LedgerActor = { type: 'gateway', id: 'command-line' };
+
+/** Makes a key directly in the store, also while a gateway runs on it; the gateway notices within a moment. */
+export const createKey: CliPorts['createKey'] = (options) =>
+  withShelf(options, async (shelf, configuration) => {
+    const secrets = await secretsOf(shelf, configuration);
+    const workspaces = configuration.workspaces.map(({ id }) => id);
+    const needsWorkspace = options.kind === 'account' || options.kind === 'agent';
+    const only = workspaces.length === 1 ? (workspaces[0] ?? null) : null;
+    const made = createKeyRecord(
+      {
+        user: options.user,
+        madeBy: null,
+        name: options.name ?? `${options.kind} key`,
+        kind: options.kind,
+        profile: options.profile,
+        workspace: options.workspace ?? (needsWorkspace ? only : null),
+        agentId: options.agent,
+        scopes: null,
+        allowedTools: null,
+        expiresInMs: null,
+      },
+      {
+        pepper: secrets.keyPepper,
+        now: Date.now(),
+        profiles: allProfiles(configuration.auth.profiles),
+        workspaces,
+        defaultExpiryMs: configuration.auth.defaultExpiryMs,
+      },
+    );
+    if (made.kind === 'refused')
+      throw new CommandFailure(made.faults.map(({ path, message }) => `--${flagOf(path)}: ${message}`).join('\n'));
+    await shelf.putKey(made.record, COMMAND_LINE);
+    return { record: keyToWire(made.record), key: made.key, notice: noticeFor(options, configuration) };
+  });
+
+/** The keys in the store, oldest first. */
+export const listKeys: CliPorts['listKeys'] = (options) =>
+  withShelf(options, async (shelf) => (await shelf.keys(null)).map(keyToWire));
+
+/** Revokes a key directly in the store. */
+export const revokeKey: CliPorts['revokeKey'] = (options, id) =>
+  withShelf(options, async (shelf) => {
+    const ended = await shelf.endKey(id, { kind: 'revoked' }, COMMAND_LINE);
+    return ended === null ? null : keyToWire(ended);
+  });
+
+/** Rotates a key directly in the store. */
+export const rotateKey: CliPorts['rotateKey'] = (options, id, overlapMs) =>
+  withShelf(options, async (shelf, configuration) => {
+    const key = (await shelf.keys(null)).find((one) => one.id === id);
+    if (key === undefined) return { kind: 'absent' };
+    const secrets = await secretsOf(shelf, configuration);
+    const made = successorOf(key, { pepper: secrets.keyPepper, now: Date.now() });
+    if (!(await rotate(shelf, key, made.record, overlapMs, COMMAND_LINE))) return { kind: 'ended' };
+    return { kind: 'rotated', record: { ...keyToWire(made.record), replaces: id }, key: made.key };
+  });
+
+/** Works with the keys of a configuration's store; what a person can mend is said as such. */
+async function withShelf<T>(
+  { configFile, environment }: StoreOptions,
+  work: (shelf: Shelf, configuration: Configuration) => Promise<T>,
+): Promise<T> {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  try {
+    const shelf = await openShelf(configuration);
+    try {
+      return await work(shelf, configuration);
+    } finally {
+      await shelf.close();
+    }
+  } catch (error) {
+    throw error instanceof StoreUnavailable || error instanceof KeyFileFault
+      ? new CommandFailure(error.message)
+      : error;
+  }
+}
+
+async function secretsOf(shelf: Shelf, { secrets: files }: Configuration): Promise<Secrets> {
+  const secrets = await openSecretsFor(shelf, files);
+  await bindToStore(shelf, secrets, files);
+  return secrets;
+}
+
+/** Where keys are. */
+interface Shelf {
+  secretMark(): string | null | Promise<string | null>;
+  bindSecret(marks: readonly [string, ...string[]]): boolean | Promise<boolean>;
+  keys(user: null): readonly KeyRecord[] | Promise<readonly KeyRecord[]>;
+  putKey(key: KeyRecord, actor: LedgerActor): void | Promise<void>;
+  endKey(
+    id: string,
+    end: Parameters<EffectStore['endKey']>[1],
+    actor: LedgerActor,
+  ): KeyRecord | null | Promise<KeyRecord | null>;
+  close(): void | Promise<void>;
+}
+
+function openShelf({ store, retention }: Configuration): Promise<Shelf> {
+  switch (store.kind) {
+    case 'embedded':
+      return openKeyStore(store.path);
+    case 'redis':
+      return openBeside(store, retention);
+  }
+}
+
+/** A key may name somebody whom the configuration does not know; such a key can do less than one would think. */
+function noticeFor(
+  { user, agent }: Parameters<CliPorts['createKey']>[0],
+  { users, workspaces }: Configuration,
+): string | null {
+  if (user !== null && users.every(({ id }) => id !== user))
+    return `The configuration names no user '${user}': the key cannot decide approvals that ask for a role.`;
+  if (agent !== null && workspaces.every(({ agents }) => agents.every(({ id }) => id !== agent)))
+    return `The configuration names no agent '${agent}': unless it was registered otherwise, its calls are refused.`;
+  return null;
+}
+
+function flagOf(path: string): string {
+  const name = path.slice(1);
+  return name === 'agent_id' ? 'agent' : name === 'user_id' ? 'user' : name;
+}

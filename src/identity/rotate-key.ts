@@ -1,0 +1,32 @@
+import type { KeyRecord } from '../effects/controls.ts';
+import type { LedgerActor } from '../effects/ledger.ts';
+import type { EffectStore } from '../effects/store.ts';
+
+type Answer<T> = T | Promise<T>;
+
+/** What of a store rotation needs; of the gateway's, or of a file that is opened beside it. */
+interface KeyShelf {
+  putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;
+  endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): Answer<KeyRecord | null>;
+}
+
+/**
+ * Lets a successor take over from a key, which stays valid for the overlap.
+ * @returns whether it did: a key has one successor, and a revoked one has none
+ */
+export async function rotateKey(
+  store: KeyShelf,
+  key: KeyRecord,
+  successor: KeyRecord,
+  overlapMs: number,
+  actor: LedgerActor,
+): Promise<boolean> {
+  if (key.revokedAt !== null || key.replacedBy !== null) return false;
+  // The successor first: a failure in between leaves two valid keys, never none.
+  await store.putKey(successor, actor);
+  const old = await store.endKey(key.id, { kind: 'replaced', by: successor.id, overlapMs }, actor);
+  if (old?.replacedBy === successor.id) return true;
+  // Somebody else was first.
+  await store.endKey(successor.id, { kind: 'revoked' }, actor);
+  return false;
+}
