@@ -79,7 +79,8 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'registerAgent',
         summary: 'Register an agent',
-        description: 'Team, roles and attributes, on which policies rest, are for administrative keys only.',
+        description:
+          'Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests.',
         tags: ['workspaces'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -91,11 +92,18 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
       const { ws } = request.params;
       const { body } = request;
       const { principal } = callerOf(request);
-      if (body.team !== undefined || body.roles !== undefined || body.attributes !== undefined) {
+      const isDescribed = body.team !== undefined || body.roles !== undefined || body.attributes !== undefined;
+      const isAnothers = body.owner !== undefined && body.owner !== principal.user;
+      if (isDescribed || isAnothers) {
         const permission = permit(principal, 'agents.describe', ws);
         if (!permission.ok)
-          throw refuse(permission.code, 'Only an administrative key may give an agent team, roles or attributes.');
+          throw refuse(
+            permission.code,
+            'Only an administrative key may give an agent team, roles or attributes, or another owner than its own user.',
+          );
       }
+      if (principal.kind !== 'administrative' && principal.user === null)
+        throw refuse('wrong_key_kind', 'This key belongs to no user, so nobody would answer for the agent.');
       // Another gateway may have registered it a moment ago: what it was given must not be taken from it.
       await directory.refresh();
       if (directory.agent(ws, body.id) !== null) throw refuse('conflict', `There is an agent ${body.id} already.`);
@@ -106,6 +114,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         team: body.team ?? null,
         // The people behind an agent cannot decide on what it asks for: who registers it is one of them.
         owner: body.owner ?? principal.user,
+        registeredBy: principal.user,
         roles: body.roles ?? [],
         attributes: body.attributes ?? {},
       };
@@ -143,6 +152,7 @@ function agentToWire(agent: Agent): JsonObject {
     disabled: agent.disabled,
     team: agent.team,
     owner: agent.owner,
+    registered_by: agent.registeredBy ?? null,
     roles: agent.roles,
     attributes: agent.attributes,
   };

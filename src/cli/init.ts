@@ -89,7 +89,7 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
       terminal.out(checked.exit === 0 ? 'Next, in this folder:' : 'Mend that first. Then, in this folder:');
       terminal.out(`  npx svc start --config ${files.gateway}`);
       terminal.out(
-        `  npx svc keys create --config ${files.gateway} --kind agent --workspace ${choices.workspace} --agent ${choices.agent}`,
+        `  npx svc keys create --config ${files.gateway} --kind agent --workspace ${choices.workspace} --agent ${choices.agent} --user operator`,
       );
       terminal.out(`and point the agent at http://127.0.0.1:8080/${choices.upstream} with the key in X-API-Key.`);
     });

@@ -1,8 +1,10 @@
+import { cancel, isCancel, text as prompt } from '@clack/prompts';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { OVERLAP_S } from '../effects/key-events.ts';
 import { KEY_KINDS, type KeyKind } from '../effects/principal.ts';
 import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
-import { json, table, wire } from './terminal.ts';
+import { CommandFailure } from './ports.ts';
+import { json, table, type Terminal, wire } from './terminal.ts';
 
 interface CreateOptions {
   readonly config: string;
@@ -32,7 +34,10 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
     .addOption(new Option('--kind <kind>', 'what the key is for').choices(KEY_KINDS).makeOptionMandatory())
     .option('--workspace <id>', 'the workspace it belongs to (default: the only one)')
     .option('--agent <id>', 'the agent that an agent key names')
-    .option('--user <id>', 'the user it belongs to; without one it cannot decide approvals')
+    .option(
+      '--user <id>',
+      'the user who answers for it; without one it decides no approvals, and its calls wait for none',
+    )
     .option('--profile <name>', 'the profile of a profile key, e.g. mcp_readonly')
     .option('--name <text>', 'a label for people')
     .option('--json', 'print the record as JSON, with the key')
@@ -43,7 +48,7 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
         kind: options.kind,
         workspace: options.workspace ?? null,
         agent: options.agent ?? null,
-        user: options.user ?? null,
+        user: options.user ?? (await askUser(options, terminal)),
         profile: options.profile ?? null,
         name: options.name ?? null,
       });
@@ -55,6 +60,18 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
       terminal.out(key);
     });
   withExitCodes(create, 'made', 'is not used', 'not made; why stands on standard error');
+}
+
+/** Who answers for a key with which calls are made. Asked where somebody is there to answer. */
+async function askUser({ kind, json: asJson }: CreateOptions, terminal: Terminal): Promise<string | null> {
+  if ((kind !== 'account' && kind !== 'agent') || asJson === true || !terminal.interactive) return null;
+  const message = 'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.)';
+  const answer = await prompt({ message });
+  if (isCancel(answer)) {
+    cancel('No key was made.');
+    throw new CommandFailure('cancelled');
+  }
+  return answer === undefined || answer === '' ? null : answer;
 }
 
 interface KeyAccess {

@@ -68,6 +68,9 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
   try {
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
+    // Who registers an agent is behind it, whoever owns it.
+    if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
+      return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
     const roles = people.rolesOf(user);
     const requirements = approval.requirements.flatMap(({ approvers }, index) =>
       approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],

@@ -65,7 +65,7 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
   const { call, tool, agent } = checked;
   const now = ports.store.now();
   const begun = ports.elapsed();
-  const judged = ports.judge({
+  const asked = ports.judge({
     agent,
     key,
     tool,
@@ -75,6 +75,7 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
     requestIp,
     now,
   });
+  const judged = answeredFor(asked, actor);
   // Faulty params are refused before policy is asked, were it in force.
   const verdict: Verdict =
     checked.faults.length === 0
@@ -88,4 +89,26 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
     detail: verdict.trace.matched[0]?.rule ?? null,
   };
   return admitRequest(ports, checked, actor, verdict, proposal, [...stages, policy]);
+}
+
+/**
+ * Nobody decides on a request of their own: a request of nobody could be decided by the very person who made it, with
+ * another key. Behind an agent's own key stands the agent's owner, where the key names no user.
+ */
+function answeredFor(verdict: Verdict, actor: EffectActor): Verdict {
+  if (verdict.kind !== 'permit' || verdict.mode !== 'enforce') return verdict;
+  const [asking] = verdict.approvals;
+  const behind = actor.user ?? (actor.keyKind === 'agent' ? actor.agentOwner : null);
+  if (asking === undefined || behind !== null) return verdict;
+  return {
+    kind: 'deny',
+    decision: 'denied_policy',
+    reason: {
+      code: 'key_without_user',
+      message:
+        'The call needs approval, and its key belongs to no user: it could not be seen that somebody else decides. Use a key with a user, or give the agent an owner.',
+      rule: asking.rule,
+    },
+    trace: verdict.trace,
+  };
 }

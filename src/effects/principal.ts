@@ -55,6 +55,8 @@ export interface Agent {
   readonly disabled: boolean;
   readonly team: string | null;
   readonly owner: string | null;
+  /** The user whose key registered it; absent for agents of the configuration, and those that were registered before this was kept. */
+  readonly registeredBy?: string | null;
   readonly roles: readonly string[];
   readonly attributes: Readonly<Record<string, string | number | boolean>>;
 }

@@ -122,9 +122,12 @@ function openShelf({ store, retention }: Configuration): Promise<Shelf> {
 
 /** A key may name somebody whom the configuration does not know; such a key can do less than one would think. */
 function noticeFor(
-  { user, agent }: Parameters<CliPorts['createKey']>[0],
+  { kind, user, agent }: Parameters<CliPorts['createKey']>[0],
   { users, workspaces }: Configuration,
 ): string | null {
+  const hasOwner = workspaces.some(({ agents }) => agents.some(({ id, owner }) => id === agent && owner !== null));
+  if (user === null && (kind === 'account' || (kind === 'agent' && !hasOwner)))
+    return 'The key belongs to no user: its calls that need approval are refused (key_without_user). Make it with --user, or give the agent an owner.';
   if (user !== null && users.every(({ id }) => id !== user))
     return `The configuration names no user '${user}': the key cannot decide approvals that ask for a role.`;
   if (agent !== null && workspaces.every(({ agents }) => agents.every(({ id }) => id !== agent)))

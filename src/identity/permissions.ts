@@ -182,7 +182,7 @@ export const ENDPOINTS = {
     profile: ['governance:read', 'tools:read'],
   },
   'agents.register': {
-    does: 'Register an agent without team, roles or attributes',
+    does: 'Register an agent of its own user, without team, roles or attributes',
     routes: [`POST ${WS}/agents`],
     changes: true,
     account: 'workspace',
@@ -191,7 +191,7 @@ export const ENDPOINTS = {
     profile: 'no',
   },
   'agents.describe': {
-    does: 'Register an agent with team, roles or attributes',
+    does: 'Register an agent with team, roles or attributes, or of another owner',
     routes: [`POST ${WS}/agents`],
     changes: true,
     account: 'no',
