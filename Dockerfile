@@ -1,9 +1,14 @@
 # Three stages: build with all dependencies, keep what runs, copy it onto an image without a shell.
-# Build arguments let a local base stand in where there is no registry.
-ARG NODE_IMAGE=docker.io/library/node:24-bookworm-slim
-ARG RUN_IMAGE=gcr.io/distroless/nodejs24-debian12:nonroot
+# Both bases are named by digest, as `name@sha256:…`, and have no default: see docs/operating/image.md.
+ARG NODE_IMAGE
+ARG RUN_IMAGE
 
 FROM ${NODE_IMAGE} AS build
+ARG NODE_IMAGE
+ARG RUN_IMAGE
+# `allow` is for a base that was built here and has no digest of a registry.
+ARG UNPINNED=refuse
+RUN for image in "$NODE_IMAGE" "$RUN_IMAGE"; do if ! printf '%s' "$image" | grep -Eq '@sha256:[0-9a-f]{64}$' && [ "$UNPINNED" != allow ]; then echo "the base $image is not named by digest" >&2; exit 1; fi; done
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/

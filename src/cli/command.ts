@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { Svc, SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliPorts, CommandFailure } from './ports.ts';
@@ -58,11 +58,17 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
   }
 }
 
-/** Text of a file a person named. @throws CommandFailure when it cannot be read */
+/** Largest file that a command reads whole, bytes. It may have come from others. */
+const MOST_FILE = 16 * 1024 * 1024;
+
+/** Text of a file a person named. @throws CommandFailure when it cannot be read, or is far too large to be what is meant */
 export async function readText(file: string): Promise<string> {
   try {
+    const { size } = await stat(file);
+    if (size > MOST_FILE) throw new CommandFailure(`${file} is larger than ${MOST_FILE} bytes; nothing was read.`);
     return await readFile(file, 'utf8');
   } catch (error) {
+    if (error instanceof CommandFailure) throw error;
     const code = error instanceof Error && 'code' in error ? error.code : null;
     if (code === 'ENOENT') throw new CommandFailure(`There is no file ${file}.`);
     if (code === 'EISDIR') throw new CommandFailure(`${file} is a folder; name a file in it.`);

@@ -1,5 +1,6 @@
 import { isAbsolute } from 'node:path';
-import type { Draft, DraftTool } from './openapi-draft.ts';
+import { literalText } from '../config/expand.ts';
+import { type Draft, type DraftTool, plainText } from './openapi-draft.ts';
 
 export interface InitChoices {
   /** Origin of the API. */
@@ -11,10 +12,14 @@ export interface InitChoices {
   readonly folder: string;
 }
 
+/** Operations that are named as left out, and characters of each. */
+const MOST_NAMED = 200;
+const MOST_LINE = 200;
+
 /** Text of a first `gateway.yaml`: commented, policy only observes. */
 export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
   const { upstream, folder } = choices;
-  const file = folder === '.' ? 'gateway.yaml' : `${folder.replace(/[\r\n]+/g, ' ')}/gateway.yaml`;
+  const file = folder === '.' ? 'gateway.yaml' : `${plainText(folder, MOST_LINE)}/gateway.yaml`;
   const within = (name: string): string =>
     folder === '.'
       ? `./${name}`
@@ -57,7 +62,8 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
   ];
   if (draft.skipped.length > 0) {
     lines.push('', '# Found in the OpenAPI document and not declared:');
-    for (const one of draft.skipped) lines.push(`#   ${one.replace(/[\r\n]+/g, ' ')}`);
+    for (const one of draft.skipped.slice(0, MOST_NAMED)) lines.push(`#   ${plainText(one, MOST_LINE)}`);
+    if (draft.skipped.length > MOST_NAMED) lines.push(`#   and ${draft.skipped.length - MOST_NAMED} more`);
   }
   return `${lines.join('\n')}\n`;
 }
@@ -171,6 +177,7 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
 
 function paramsSchema(tool: DraftTool): object {
   const properties: Record<string, object> = {};
+  // Names of members are keys of the file, in which nothing is replaced.
   for (const name of [...tool.required, ...tool.query]) properties[name] = {};
   for (const [name, type] of Object.entries(tool.types)) properties[name] = type === '' ? {} : { type };
   return { type: 'object', ...(tool.required.length > 0 && { required: tool.required }), properties };
@@ -181,7 +188,10 @@ function id(text: string): string {
   return /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(true|false|null)$/i.test(text) ? text : quoted(text);
 }
 
-/** A JSON string is a YAML scalar. */
+/**
+ * A text as a YAML scalar that is read as the text itself: a JSON string, in which no `${…}` is a reference to the
+ * environment. Texts of the OpenAPI document were written by others.
+ */
 function quoted(text: string): string {
-  return JSON.stringify(text);
+  return JSON.stringify(literalText(text));
 }

@@ -8,7 +8,7 @@ import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
 import { gatewayFile, type InitChoices, policyFile } from './init-files.ts';
-import { draftTools } from './openapi-draft.ts';
+import { draftTools, plainText } from './openapi-draft.ts';
 import { CommandFailure } from './ports.ts';
 import { json } from './terminal.ts';
 
@@ -72,7 +72,12 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
       await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
       if (options.json)
         return terminal.out(
-          json({ files, openapi: found?.url ?? null, tools: draft.tools.length, skipped: draft.skipped }),
+          json({
+            files,
+            openapi: found?.url ?? null,
+            tools: draft.tools.length,
+            skipped: draft.skipped.map((one) => plainText(one, 200)),
+          }),
         );
       terminal.out(`Wrote ${files.gateway} and ${files.policy}.`);
       terminal.out(
@@ -169,8 +174,8 @@ async function findDocument(origin: string): Promise<{ readonly url: string; rea
     const url = origin + path;
     try {
       const answer = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(3000) });
-      const body = answer.ok ? await answer.text() : '';
-      if (body === '' || body.length > DOCUMENT_MOST) continue;
+      const body = answer.ok ? await textUpTo(answer, DOCUMENT_MOST) : '';
+      if (body === '') continue;
       const document: Json = parse(body, { maxAliasCount: 0 });
       if (isJsonObject(document) && isJsonObject(document['paths'])) return { url, document };
     } catch (error) {
@@ -179,6 +184,19 @@ async function findDocument(origin: string): Promise<{ readonly url: string; rea
     }
   }
   return null;
+}
+
+/** The text of an answer; empty where it is longer than `most` bytes, of which nothing further is read. */
+async function textUpTo(answer: Response, most: number): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of answer.body ?? []) {
+    length += chunk.byteLength;
+    // Leaving the loop ends the connection.
+    if (length > most) return '';
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }
 
 async function answers(origin: string): Promise<boolean> {

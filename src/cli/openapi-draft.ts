@@ -25,6 +25,31 @@ export interface Draft {
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 const PLAIN_TYPES = new Set(['string', 'integer', 'number', 'boolean', 'array', 'object']);
 const MOST_TOOLS = 200;
+/** Of an operation; the document's author may name thousands. */
+const MOST_PARAMS = 200;
+const MOST_NAME = 128;
+const MOST_TITLE = 80;
+
+/** Controls, formatting marks (bidirectional, zero-width), line separators, private use, half characters. */
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
+
+/** A text of the document on one line, without characters that do something to a reader, a terminal or a file. */
+export function plainText(text: string, most: number): string {
+  return text
+    .slice(0, 10 * most)
+    .replace(/\s+/g, ' ')
+    .replace(UNSAFE, '')
+    .trim()
+    .slice(0, most)
+    .replace(UNSAFE, '');
+}
+
+/** What is wrong with the name of a param, in words; `null` where it can be declared as it is. */
+function nameFault(names: readonly string[]): string | null {
+  if (names.length > MOST_PARAMS) return `more than ${MOST_PARAMS} params`;
+  const odd = names.find((name) => name === '' || name === '__proto__' || name !== plainText(name, MOST_NAME));
+  return odd === undefined ? null : 'a param whose name cannot be declared';
+}
 
 /** Drafts tools from an OpenAPI 2 or 3 document. What it cannot make out it leaves out and names. */
 export function draftTools(document: JsonObject, upstream: string): Draft {
@@ -76,7 +101,8 @@ function draftTool(
   for (const segment of segments) {
     const [, name] = /^\{([^{}]+)\}$/.exec(segment) ?? [];
     if (name !== undefined) names.push(word(name));
-    else if (!/^[A-Za-z0-9._~-]*$/.test(segment)) return 'a segment that is neither literal nor one whole param';
+    else if (!/^[A-Za-z0-9._~-]*$/.test(segment) || /^\.{1,2}$/.test(segment))
+      return 'a segment that is neither literal nor one whole param';
   }
   const twice = names.find((name, index) => names.indexOf(name) < index);
   if (twice !== undefined) return `the param ${twice} stands in two places`;
@@ -92,6 +118,9 @@ function draftTool(
   const inBody = parameters.find((one) => one['in'] === 'body');
   const schema = resolve(document, inBody === undefined ? media['schema'] : inBody['schema']);
   const properties = entries(schema['properties']);
+  const odd = nameFault([...query, ...properties.map(([name]) => name)]);
+  if (odd !== null) return odd;
+  if (query.some((name) => /[{}]/.test(name))) return 'a param whose name cannot be declared';
   const clash = [...query, ...properties.map(([name]) => name)].find((name) => names.includes(name));
   if (clash !== undefined) return `the param ${clash} stands in two places`;
   const types: Record<string, string> = {};
@@ -103,9 +132,7 @@ function draftTool(
   return {
     name: `${upstream}.${toolWord(operation, method, segments)}`,
     title:
-      typeof title === 'string' && title.trim() !== ''
-        ? title.trim().replace(/\s+/g, ' ').slice(0, 80)
-        : `${method} ${path}`,
+      (typeof title === 'string' ? plainText(title, MOST_TITLE) : '') || plainText(`${method} ${path}`, MOST_TITLE),
     kind: method === 'GET' ? 'read' : 'write',
     method,
     path: template,

@@ -14,6 +14,14 @@ export function pointer(path: DataPath): string {
   return path.map((name) => `/${String(name).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
+/** A reference, or what looks like one: `${…`, or `$${…`, which stands for itself. */
+const REFERENCE = /\$?\$\{([^}]*\}?)/g;
+
+/** The text that stands for `text` itself in a file: nothing in it is replaced when the file is read. */
+export function literalText(text: string): string {
+  return text.replace(REFERENCE, (found) => `$${found}`);
+}
+
 /**
  * A copy in which `${NAME}` and `${NAME:-default}` in values (not keys) are replaced; `$${` stands for a literal `${`.
  * What is put in is not looked at again. An empty variable counts as missing: an empty secret is never meant.
@@ -28,7 +36,7 @@ export function expandReferences(
   const fromEnvironment = new Set<string>();
 
   const expandText = (text: string, path: DataPath): string =>
-    text.replace(/\$?\$\{([^}]*\}?)/g, (found, inner: string) => {
+    text.replace(REFERENCE, (found, inner: string) => {
       if (found.startsWith('$$')) return found.slice(1);
       const [, name, fallback] = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}$/s.exec(inner) ?? [];
       if (name === undefined) {

@@ -8,7 +8,17 @@ import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
 /** One thing that was looked at. `undecided`: what it takes to tell is not there. */
 export interface Check {
-  readonly name: 'file' | 'encoding' | 'header' | 'payload' | 'key' | 'signature' | 'view' | 'disclosure' | 'log';
+  readonly name:
+    | 'file'
+    | 'encoding'
+    | 'header'
+    | 'payload'
+    | 'key'
+    | 'signature'
+    | 'view'
+    | 'around'
+    | 'disclosure'
+    | 'log';
   readonly status: 'passed' | 'failed' | 'undecided' | 'skipped';
   readonly detail: string;
 }
@@ -131,9 +141,18 @@ function checkAround(around: JsonObject | null, payload: JsonObject): readonly C
   const { decision } = around;
   if (decision !== undefined && !WITH_RECEIPT.includes(decision)) differing.push('decision');
   differing.push(...['jws', 'effect', 'action', 'actor'].filter((name) => Object.hasOwn(around, name)));
-  return differing.length === 0
-    ? []
-    : [failed('view', `The answer around the receipt says something else: ${differing.map(shown).join(', ')}.`)];
+  if (differing.length > 0)
+    return [failed('around', `The answer around the receipt says something else: ${named(differing)}.`)];
+  const unsigned = Object.keys(around).filter((name) => !Object.hasOwn(TOLD_TWICE, name));
+  return unsigned.length === 0
+    ? [passed('around', 'The answer around the receipt says what was signed.')]
+    : [{ name: 'around', status: 'skipped', detail: `Not signed; anybody may have written it: ${named(unsigned)}.` }];
+}
+
+/** Names for a sentence, not all of very many. */
+function named(names: readonly string[]): string {
+  const few = names.slice(0, 20).map(shown).join(', ');
+  return names.length > 20 ? `${few} and ${names.length - 20} more` : few;
 }
 
 interface Parts {
@@ -164,7 +183,7 @@ function checkHeader(bytes: Buffer): { readonly check: Check; readonly kid: stri
   if (header === null) return refused('Not a canonical JSON object.');
   const { alg, kid, typ } = header;
   const odd = Object.keys(header).filter((name) => !HEADER_NAMES.includes(name));
-  if (odd.length > 0) return refused(`A receipt's header has no ${odd.map(shown).join(', ')}.`);
+  if (odd.length > 0) return refused(`A receipt's header has no ${named(odd)}.`);
   if (alg !== RECEIPT_ALG) return refused(`The algorithm is not ${RECEIPT_ALG}.`);
   if (typ !== RECEIPT_TYP) return refused(`The type is not ${RECEIPT_TYP}.`);
   if (typeof kid !== 'string') return refused('It names no key.');
@@ -209,7 +228,7 @@ function checkView(view: JsonObject | null, payload: JsonObject): Check {
   if (canonicalJson(said) === canonicalJson(payload)) return passed('view', 'The view says what was signed.');
   const names = [...new Set([...Object.keys(said), ...Object.keys(payload)])];
   const differing = names.filter((name) => textOf(said, name) !== textOf(payload, name));
-  return failed('view', `The view differs from what was signed: ${differing.map(shown).join(', ')}.`);
+  return failed('view', `The view differs from what was signed: ${named(differing)}.`);
 }
 
 function textOf(object: JsonObject, name: string): string | null {

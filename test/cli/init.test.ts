@@ -159,6 +159,139 @@ describe('in front of an API that documents itself', () => {
   });
 });
 
+describe('what a hostile document says', () => {
+  const HOSTILE = [
+    '${HOME}',
+    '${NOT_SET_ANYWHERE}',
+    '${HOME:-x}',
+    '$${HOME}',
+    '$$${HOME}',
+    '${',
+    '${HOME',
+    '${A${HOME}}',
+    '$${A${HOME}',
+    '{{ $x }}',
+    '"}, evil: [',
+    "' # no comment",
+    'a: b',
+    '- x',
+    '*alias &anchor !!tag',
+    '!!binary |',
+    '<<: *x',
+    '%YAML 1.1',
+    '---',
+    'null',
+    '~',
+    '0x10',
+    '|',
+    '>-',
+    '`rm -rf`',
+    String.raw`\x00\u0000\N`,
+    '\u202egnp.exe',
+    'tab\tand\nnewline\r\u2028\u2029\u0085\u0000\u001b[2Jend',
+    `${'x'.repeat(75)}\u{1f600}\u{1f600}\u{1f600}`,
+    '\ud800 half',
+  ];
+  /** As the file has to give it back. */
+  const plain = (text: string): string =>
+    text
+      .replace(/\s+/g, ' ')
+      .replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, '')
+      .trim()
+      .slice(0, 80)
+      .replace(/\p{Cs}/gu, '');
+
+  const isName = (text: string): boolean => text === plain(text) && !/[{}]/.test(text);
+
+  test('stands in the files as text, and nothing of the environment is put in', async () => {
+    const paths = Object.fromEntries(
+      HOSTILE.map((text, index) => [
+        `/things${index}/{id}`,
+        {
+          post: {
+            operationId: `${text}-${index}`,
+            summary: text,
+            parameters: [
+              { name: 'id', in: 'path', required: true, description: text },
+              ...(isName(text) ? [{ name: text, in: 'query', schema: { type: text, enum: [text] } }] : []),
+            ],
+            requestBody: {
+              content: {
+                'application/json': {
+                  schema: {
+                    properties: {
+                      [`p ${plain(text)}`]: { type: text, enum: [text], default: text, description: text },
+                    },
+                  },
+                },
+              },
+            },
+          },
+        },
+      ]),
+    );
+    const url = await api({ '/openapi.json': JSON.stringify({ paths }) });
+    const { code, err } = await svc('init', '--upstream', url, '--yes');
+    expect([code, err]).toEqual([0, '']);
+    const checked = await svc('config', 'check', 'gateway.yaml', '--json');
+    expect(JSON.parse(checked.out)).toEqual({ findings: [] });
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.tools).toHaveLength(HOSTILE.length);
+    for (const [index, text] of HOSTILE.entries()) {
+      const tool = configuration.tools[index];
+      expect(tool?.title).toBe(plain(text) === '' ? `POST /things${index}/{id}` : plain(text));
+      expect(tool?.request.query).toEqual(isName(text) ? [text] : []);
+      expect(Object.keys(tool?.paramsSchema?.['properties'] ?? {})).toContain(`p ${plain(text)}`);
+    }
+  });
+
+  test('about paths and servers neither ends a comment nor adds to the file', async () => {
+    const paths = {
+      ...Object.fromEntries(
+        HOSTILE.map((text, index) => [`/p${index}/${text}\nusers: [{ id: evil }]`, { get: {}, delete: {} }]),
+      ),
+      '/../up': { get: {} },
+      '/ok': { get: {} },
+      '/many': { get: { parameters: Array.from({ length: 300 }, (_, index) => ({ name: `q${index}`, in: 'query' })) } },
+      '/proto': { get: { parameters: [JSON.parse('{"name":"__proto__","in":"query"}')] } },
+      '/long': { get: { parameters: [{ name: 'n'.repeat(2000), in: 'query' }] } },
+    };
+    const url = await api({ '/openapi.json': JSON.stringify({ paths, info: { title: '${HOME}' } }) });
+    const { code, err, out } = await svc('init', '--upstream', url, '--yes');
+    expect([code, err]).toEqual([0, '']);
+    expect(out).toContain('1 tools from');
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.users.map(({ id }) => id)).toEqual(['operator', 'reviewer']);
+    expect(configuration.tools.map(({ request }) => request.path)).toEqual(['/ok']);
+    const comments = readFileSync('gateway.yaml', 'utf8').split('\n');
+    expect(comments.filter((line) => /\p{Cc}|\p{Cf}|.{210}/u.test(line))).toEqual([]);
+  });
+
+  test('is not read to its end where it is too long', async () => {
+    let sent = 0;
+    const server = createServer((request, response) => {
+      if (request.url !== '/openapi.json') {
+        response.writeHead(404).end();
+        return;
+      }
+      const more = (): void => {
+        while (!response.destroyed && response.write('x'.repeat(65_536))) sent += 65_536;
+      };
+      response.on('drain', more);
+      more();
+    });
+    servers.push(server);
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    const { code, out } = await svc('init', '--upstream', `http://127.0.0.1:${port}`, '--yes');
+    expect(code).toBe(0);
+    expect(out).toContain('No OpenAPI document was found');
+    expect(sent).toBeLessThan(50_000_000);
+  });
+});
+
 test('in front of an API without a document reads pass, and the files hold', async () => {
   const url = await api({});
   const { code, out } = await svc('init', '--upstream', url, '--yes', '--name', 'shop');

@@ -81,8 +81,27 @@ describe('what is valid', () => {
     for (const receipt of [jws, receiptView(jws)]) {
       const found = check(JSON.stringify({ ...around, receipt }));
       expect(found.verdict).toBe('INVALID');
-      expect(failing(JSON.stringify({ ...around, receipt }))).toEqual(['view']);
+      expect(failing(JSON.stringify({ ...around, receipt }))).toEqual(['around']);
     }
+  });
+
+  it('members beside the receipt that nothing signs are named', () => {
+    const answer = {
+      decision: 'committed',
+      tool: 'payments.refund',
+      result: { paid: true },
+      reason: 'x',
+      receipt: receiptView(jws),
+    };
+    const around = (content: object) => check(JSON.stringify(content)).checks.find(({ name }) => name === 'around');
+    expect(around(answer)).toEqual({
+      name: 'around',
+      status: 'skipped',
+      detail: 'Not signed; anybody may have written it: "decision", "result", "reason".',
+    });
+    expect(around({ tool: 'payments.refund', receipt: jws })?.status).toBe('passed');
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`n${index}`, 1]));
+    expect(around({ ...many, receipt: jws })?.detail).toMatch(/"n19" and 4980 more\.$/);
   });
 
   it('what the same key signs through jose', async () => {
