@@ -90,6 +90,11 @@ const ListQuery = Type.Object(
   { additionalProperties: false },
 );
 
+const ReceiptQuery = Type.Object(
+  { disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })) },
+  { additionalProperties: false },
+);
+
 const ResolveBody = Type.Object(
   {
     outcome: Type.Enum(['happened', 'not_happened']),
@@ -272,10 +277,11 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'getReceipt',
         summary: 'The signed receipt',
-        description: '`Accept: application/jose` gives the bare JWS.',
+        description:
+          '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
+        querystring: ReceiptQuery,
         response: answers({ 200: AnyObject('The payload of the receipt and the compact JWS (`jws`).') }),
       },
     },
@@ -291,6 +297,17 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       // The record may be gone while its receipt is kept: the receipt names the agent.
       const actor = shown['actor'];
       if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
+      if (request.query.disclosure === '1') {
+        mayReadParams(callerOf(request), shown);
+        const effect = await ports.store.effect(ws, id);
+        const disclosure = effect?.life.state === 'committed' ? ports.receipts.disclosure(effect, receipt.jws) : null;
+        if (disclosure === null)
+          throw refuse(
+            'disclosure_gone',
+            'Params and salts were erased, or the record’s time is over. The receipt holds.',
+          );
+        return { receipt: shown, disclosure };
+      }
       if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;
       return reply.type('application/jose').send(receipt.jws);
     },
@@ -347,6 +364,16 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       return { effect: wireOf(result.effect, caller, ports) };
     },
   );
+}
+
+/** Params are read by who may send them: keys with a profile are for looking around. */
+function mayReadParams({ principal }: Caller, receipt: JsonObject): void {
+  if (principal.kind === 'profile')
+    throw refuse('insufficient_scope', 'A key with a profile does not read params: use an account or agent key.');
+  const { action } = receipt;
+  const tool = isJsonObject(action) ? action['tool'] : null;
+  if (principal.allowedTools !== null && !principal.allowedTools.some((name) => name === tool))
+    throw refuse('insufficient_scope', 'The key may not call the tool, so it does not read its params.');
 }
 
 /** Of a read that was not accepted there is no earlier run that could have changed anything. */

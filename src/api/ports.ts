@@ -1,5 +1,6 @@
 import type { KeyRecord } from '../effects/controls.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/decide-approval.ts';
+import type { EffectRecord } from '../effects/effect.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { RunResult } from '../effects/outcome.ts';
 import type { PreviewResult } from '../effects/preview-effect.ts';
@@ -47,6 +48,8 @@ export interface ApiPorts {
   readonly receipts: {
     /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
+    /** Salts and values that open a receipt's commitments; `null` once they are erased, or the seal does not open. */
+    readonly disclosure: (effect: EffectRecord, jws: string) => JsonObject | null;
     /** All receipt keys, retired ones too (RFC 7517). */
     readonly jwks: () => JsonObject;
   };

@@ -22,6 +22,7 @@ export const CODES = {
   outcome_not_unknown: { status: 400, title: 'Only an unknown outcome can be reconciled' },
   not_found: { status: 404, title: 'There is no such thing here' },
   receipt_not_issued: { status: 404, title: 'The effect has no receipt' },
+  disclosure_gone: { status: 410, title: 'What opens the receipt is not kept any more' },
   method_not_allowed: { status: 405, title: 'The path does not take this method' },
   conflict: { status: 409, title: 'It exists already, or has changed in between' },
   claim_held: { status: 409, title: 'Another agent holds a claim on the target' },

@@ -67,6 +67,8 @@ export interface Evidence {
   readonly status: number | null;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
+  /** SHA-256 (base64url) of method, path with query, and body as they were sent; absent where nothing was, or nobody saw it. */
+  readonly sent?: string;
 }
 
 /** The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`). */

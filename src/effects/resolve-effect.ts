@@ -1,5 +1,5 @@
 import type { Code } from './codes.ts';
-import type { EffectRecord, Fence, SettledBy } from './effect.ts';
+import type { EffectRecord, Evidence, Fence, SettledBy } from './effect.ts';
 import type { Json } from './json.ts';
 import type { EffectPorts } from './ports.ts';
 import type { Principal } from './principal.ts';
@@ -115,7 +115,8 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
     settledBy,
     evidence:
       life.state === 'unknown'
-        ? life.evidence
+        ? // The record of what a person settled does not keep the digest of the bytes, so that nobody could open it.
+          withoutDigest(life.evidence)
         : {
             code: 'declared',
             message: 'It was established that the action happened.',
@@ -128,4 +129,8 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
     ledger: { epoch: fence.epoch, seq: admitted?.seq ?? 0 },
     issuedAt: ports.store.now(),
   });
+}
+
+function withoutDigest({ code, message, status, startedAt, endedAt }: Evidence): Evidence {
+  return { code, message, status, startedAt, endedAt };
 }

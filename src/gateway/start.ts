@@ -29,6 +29,7 @@ import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { createAgreement } from './agreement.ts';
 import { corePorts } from './core-ports.ts';
+import { discloser } from './disclose.ts';
 import { createDrain } from './drain.ts';
 import { createFileReader } from './file-reader.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
@@ -239,7 +240,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
         create: (request) => createKeyRecord(request, keyContext()),
         successor: (record) => successorOf(record, keyContext()),
       },
-      receipts: { view: receiptView, jwks: () => signer.jwks() },
+      receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
       pools: () => inForce.pools,
       settings,
       newId,

@@ -1,10 +1,11 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
-import type { EffectRecord, KeptResult, SettledBy } from '../effects/effect.ts';
+import type { KeptResult, SettledBy } from '../effects/effect.ts';
 import { isoTime } from '../effects/iso-time.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/verdict.ts';
 import { commit } from './commitment.ts';
+import { requestContent, responseContent } from './disclosure.ts';
 
 /** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
 type SaltedField = 'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence';
@@ -73,7 +74,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     upstream: {
       ended: time(evidence.endedAt),
       name: action.upstream,
-      request: sealed === null ? null : committed('request', requestContent(effect, sealed.params)),
+      request: sealed === null ? null : committed('request', requestContent(effect, sealed.params, evidence.sent)),
       response: response === null ? null : responseCommitment(response.kept, committed),
       started: time(evidence.startedAt),
       status: evidence.status,
@@ -94,18 +95,13 @@ function policyToWire({ matched, observed, policyVersion }: VerdictTrace): JsonO
   return observed === null ? policy : { ...policy, would: observed.would, would_rule: observed.rule };
 }
 
-/** What was sent: the request that the pinned tool makes of the params, under the key that the upstream got. */
-function requestContent(effect: EffectRecord, params: JsonObject): JsonObject {
-  return { tool_pin: effect.action.toolDigest, params, upstream_key: `${effect.id}.${effect.generation}` };
-}
-
 /**
  * Covers the members `upstream_status` and `result` that answers show. An answer that has no canonical form (half a
  * surrogate pair) is left out: the action happened, and its receipt must not fail over the answer's spelling.
  */
 function responseCommitment(response: KeptResult, committed: Committed): string | null {
   try {
-    return committed('response', { upstream_status: response.status, result: response.body.value });
+    return committed('response', responseContent(response));
   } catch {
     return null;
   }

@@ -4,6 +4,7 @@ import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import { parseStrictJson } from '../effects/strict-json.ts';
 import { decodeBase64url } from './base64url.ts';
 import { commit } from './commitment.ts';
+import { commitmentIn, memberAt } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
 /** One thing that was looked at. `undecided`: what it takes to tell is not there. */
@@ -33,17 +34,6 @@ export interface Verification {
 
 const HEADER_NAMES = ['alg', 'kid', 'typ'];
 const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
-
-/** Where each committed field stands in the payload. */
-const COMMITMENTS: Readonly<Record<string, readonly [string, ...string[]]>> = {
-  target: ['action', 'target'],
-  params: ['action', 'params'],
-  idem: ['action', 'idem'],
-  request: ['upstream', 'request'],
-  response: ['upstream', 'response'],
-  comment: ['effect', 'settled_by', 'comment'],
-  evidence: ['effect', 'settled_by', 'evidence'],
-};
 
 /**
  * Verifies a receipt offline. The algorithm and the type come from here, the keys from `trust`; the receipt's own
@@ -238,26 +228,19 @@ function textOf(object: JsonObject, name: string): string | null {
 
 function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (disclosure === null) return [];
-  const { salts, values } = disclosure;
+  // The answer that holds a disclosure is one, too.
+  const { salts, values } = isJsonObject(disclosure['disclosure']) ? disclosure['disclosure'] : disclosure;
   if (!isJsonObject(salts) || !isJsonObject(values) || Object.keys(values).length === 0)
     return [{ name: 'disclosure', status: 'undecided', detail: 'It has not the form {"salts": {…}, "values": {…}}.' }];
   return Object.entries(values).map(([field, value]): Check => {
-    const path = Object.hasOwn(COMMITMENTS, field) ? COMMITMENTS[field] : undefined;
     const salt = Object.hasOwn(salts, field) ? salts[field] : undefined;
-    const committed = path === undefined ? undefined : memberAt(payload, path);
-    if (typeof committed !== 'string' || typeof salt !== 'string')
+    const committed = commitmentIn(payload, field);
+    if (committed === null || typeof salt !== 'string')
       return { name: 'disclosure', status: 'undecided', detail: `${shown(field)}: no commitment, or no salt.` };
     return commit(salt, value) === committed
       ? passed('disclosure', `${field} is what the receipt commits to.`)
       : failed('disclosure', `${field} is not what the receipt commits to.`);
   });
-}
-
-function memberAt(object: JsonObject, path: readonly string[]): Json | undefined {
-  return path.reduce<Json | undefined>(
-    (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),
-    object,
-  );
 }
 
 function conclude(checks: readonly Check[], payload: JsonObject | null): Verification {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { Evidence } from '../effects/effect.ts';
 import { isJsonObject, type JsonObject } from '../effects/json.ts';
 import type { Tool } from '../effects/tool.ts';
@@ -54,6 +55,7 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
     now: upstream.now,
   };
   const result = await attemptOn(upstream, request, options);
+  const sent = 'startedAt' in result ? digestOf(request) : null;
   const endedAt = upstream.now();
   switch (result.kind) {
     case 'held_back':
@@ -69,9 +71,15 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
         },
       };
     case 'nothing_sent':
-      return resultOf(classify(tool.kind, tool.outcomes, { ...result, code: 'connect_failed' }), result, endedAt, null);
+      return resultOf(
+        classify(tool.kind, tool.outcomes, { ...result, code: 'connect_failed' }),
+        result,
+        endedAt,
+        null,
+        null,
+      );
     case 'lost':
-      return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null);
+      return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null, sent);
     case 'answer': {
       const setCookie = dispatch.proxied?.setCookie ?? false;
       const response = readAnswer(result, { responseKeptBytes: upstream.limits.responseKeptBytes, setCookie });
@@ -81,7 +89,7 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
         body: !result.whole ? 'cut' : response.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
         json: response.json,
       };
-      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, response);
+      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, response, sent);
     }
   }
 }
@@ -151,13 +159,22 @@ function withHeaders(
   return { method: request.method, pathAndQuery: request.pathAndQuery, headers, body: request.body };
 }
 
+/** What a receipt commits to of the bytes: method, path with query, and body; credentials and transport are left out. */
+function digestOf({ method, pathAndQuery, body }: RenderedRequest): string {
+  const digest = createHash('sha256').update(`${method} ${pathAndQuery}\n`);
+  if (body !== null) digest.update(body);
+  return digest.digest('base64url');
+}
+
 function resultOf(
   classified: Classified,
   attempted: Attempt,
   endedAt: number,
   response: ReturnType<typeof readAnswer> | null,
+  sent: string | null,
 ): UpstreamResult {
   const evidence: Evidence = {
+    ...(sent === null ? {} : { sent }),
     code: classified.code,
     message: classified.message,
     status: response?.status ?? null,

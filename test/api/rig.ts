@@ -18,6 +18,7 @@ import { previewEffect } from '../../src/effects/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/principal.ts';
 import { resolveEffect } from '../../src/effects/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run-effect.ts';
+import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize } from '../../src/identity/authorize.ts';
@@ -240,7 +241,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
       create: (request) => createKeyRecord(request, keyContext()),
       successor: (of) => successorOf(of, keyContext()),
     },
-    receipts: { view: receiptView, jwks: () => signer.jwks() },
+    receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
     pools: () => pools,
     settings: () => settings,
     newId,

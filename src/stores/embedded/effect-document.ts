@@ -95,6 +95,8 @@ type OutcomeTuple = readonly [
   receiptId: string | null,
   jws: string | null,
   result: KeptResult | null,
+  /** Absent of what was settled before there was one. */
+  sent?: string | null,
 ];
 /** On what terms: these too stay while the attempt runs, but the admission makes them. */
 type TermsTuple = readonly [
@@ -198,15 +200,16 @@ function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
 }
 
 export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): string {
-  const { code, message, status, startedAt, endedAt } = evidence;
+  const { code, message, status, startedAt, endedAt, sent = null } = evidence;
   const { id, jws } = receipt ?? { id: null, jws: null };
-  const tuple: OutcomeTuple = [code, message, status, startedAt, endedAt, id, jws, result];
+  const tuple: OutcomeTuple = [code, message, status, startedAt, endedAt, id, jws, result, sent];
   return JSON.stringify(tuple);
 }
 
 export function decodeOutcome(text: SqlValue | undefined): SaidOutcome {
-  const [code, message, status, startedAt, endedAt, id, jws, result] = decode<OutcomeTuple>(text);
-  const evidence: Evidence = { code, message, status, startedAt, endedAt };
+  const [code, message, status, startedAt, endedAt, id, jws, result, sent = null] = decode<OutcomeTuple>(text);
+  const seen: Evidence = { code, message, status, startedAt, endedAt };
+  const evidence = sent === null ? seen : { ...seen, sent };
   return { evidence, receipt: id === null || jws === null ? null : { id, jws }, result };
 }
 

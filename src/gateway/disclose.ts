@@ -1,0 +1,14 @@
+import type { EffectRecord } from '../effects/effect.ts';
+import type { JsonObject } from '../effects/json.ts';
+import { disclosureOf } from '../receipts/disclosure.ts';
+import { receiptView } from '../receipts/view.ts';
+import type { Secrets } from '../secrets/vault.ts';
+
+/** Opens the seal of a committed effect for who may read its params; `null` where there is none that opens. */
+export function discloser(secrets: Pick<Secrets, 'open'>): (effect: EffectRecord, jws: string) => JsonObject | null {
+  return (effect, jws) => {
+    const { workspace, id: effectId, fingerprint, sealed } = effect;
+    const opened = sealed === null ? null : secrets.open(sealed, { workspace, effectId, fingerprint });
+    return opened === null ? null : disclosureOf(effect, opened, receiptView(jws));
+  };
+}

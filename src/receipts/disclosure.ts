@@ -1,0 +1,53 @@
+import type { EffectRecord, KeptResult } from '../effects/effect.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
+import type { SealedParams } from '../effects/ports.ts';
+import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
+
+/**
+ * What was sent: the params, the digest of the bytes (method, path and query, body), the pin of the tool and the key
+ * that the upstream got. The digest is absent where nobody saw them sent.
+ */
+export function requestContent(effect: EffectRecord, params: JsonObject, sent: string | undefined): JsonObject {
+  const { action, id, generation } = effect;
+  return {
+    ...(sent === undefined ? {} : { sent_sha256: sent }),
+    tool_pin: action.toolDigest,
+    params,
+    upstream_key: `${id}.${generation}`,
+  };
+}
+
+/** The members `upstream_status` and `result` that answers show. */
+export function responseContent(response: KeptResult): JsonObject {
+  return { upstream_status: response.status, result: response.body.value };
+}
+
+/**
+ * What opens the commitments of a receipt: the salts and the values, as `svc verify --disclosure` takes them. A field
+ * whose value is not on record any more stays closed.
+ * @param payload the receipt's
+ */
+export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): JsonObject {
+  const { life } = effect;
+  if (life.state !== 'committed') throw new TypeError('only committed effects have a receipt');
+  const { settledBy, result, evidence } = life;
+  const known: Readonly<Record<string, Json | null>> = {
+    target: effect.action.target,
+    params: sealed.params,
+    idem: effect.idempotencyKey,
+    request: requestContent(effect, sealed.params, evidence.sent),
+    response: result === null || result.body.kind === 'sealed' ? null : responseContent(result),
+    comment: settledBy.by === 'resolve' ? settledBy.comment : null,
+    evidence: settledBy.by === 'resolve' || settledBy.by === 'probe' ? settledBy.evidence : null,
+  };
+  const salts: Record<string, Json> = {};
+  const values: Record<string, Json> = {};
+  for (const field of COMMITTED_FIELDS) {
+    const value = known[field] ?? null;
+    const salt = sealed.salts[field];
+    if (value === null || salt === undefined || commitmentIn(payload, field) === null) continue;
+    salts[field] = salt;
+    values[field] = value;
+  }
+  return { salts, values };
+}

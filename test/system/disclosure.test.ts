@@ -1,0 +1,76 @@
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { verifyReport } from '../../src/receipts/verify-report.ts';
+import { makeApiKey, send } from './gateway.ts';
+import { freshKey, refund, startWorld, type World } from './world.ts';
+
+let world: World;
+let trust = '';
+beforeAll(async () => {
+  world = await startWorld();
+  trust = await (await fetch(`${world.gateway.url}/.well-known/jwks.json`)).text();
+});
+afterAll(() => world.close());
+
+const disclosed = (id: string, key?: string) => world.get(`/effects/${id}/receipt?disclosure=1`, key);
+
+/** The digest that a receipt commits to, of what really arrived. */
+async function lastSent(): Promise<string> {
+  const last = (await world.upstream.ledger()).requests.at(-1);
+  return createHash('sha256').update(`${last?.method} ${last?.url}\n${last?.text}`).digest('base64url');
+}
+
+it('whoever may read the params opens the receipt: salts and values, down to the bytes that were sent', async () => {
+  const call = refund({ amount: 7 });
+  const { body: run } = await world.run(call);
+  const sent = await lastSent();
+  for (const key of [world.keys.bot, world.keys.account]) {
+    const { status, body } = await disclosed(run.effect_id, key);
+    expect(status).toBe(200);
+    expect(body.receipt).toEqual(run.receipt);
+    const { values } = body.disclosure;
+    expect(values).toMatchObject({
+      params: call['params'],
+      idem: call['idempotency_key'],
+      request: { sent_sha256: sent },
+    });
+    expect(Object.keys(values).sort()).toEqual(['idem', 'params', 'request', 'response', 'target']);
+    const file = JSON.stringify(body);
+    const report = verifyReport({ receipt: file, trust, disclosure: file });
+    expect(report.exit, report.text).toBe(0);
+    expect(report.text.match(/^ok +disclosure/gm)).toHaveLength(5);
+    for (const field of Object.keys(values)) {
+      const altered = { ...body.disclosure, values: { ...values, [field]: 'something else' } };
+      expect(verifyReport({ receipt: file, trust, disclosure: JSON.stringify(altered) }).exit, field).toBe(1);
+    }
+  }
+});
+
+it('of a proxied call the bytes are those that came', async () => {
+  const answer = await send(
+    world.gateway.url,
+    world.keys.bot,
+    'POST',
+    '/payments/v1/notes',
+    { text: 'as it came' },
+    { 'idempotency-key': freshKey() },
+  );
+  const { body } = await disclosed(answer.headers.get('svc-effect-id') ?? '');
+  expect(body.disclosure.values.request.sent_sha256).toBe(await lastSent());
+});
+
+it('nobody else does', async () => {
+  const { body: run } = await world.run(refund());
+  expect((await disclosed(run.effect_id, world.keys.otherBot)).status).toBe(404);
+  const reader = await makeApiKey(world.gateway, 'olga', { profile: 'mcp_operator', workspace: 'demo' });
+  expect((await world.get(`/effects/${run.effect_id}/receipt`, reader)).status).toBe(200);
+  const refused = await disclosed(run.effect_id, reader);
+  expect([refused.status, refused.body.code]).toEqual([403, 'insufficient_scope']);
+  const narrow = await makeApiKey(world.gateway, 'olga', {
+    kind: 'agent',
+    workspace: 'demo',
+    agent_id: 'bot',
+    allowed_tools: ['notes.add'],
+  });
+  expect((await disclosed(run.effect_id, narrow)).status).toBe(403);
+});
