@@ -10,7 +10,7 @@ function pages(folder: string): string[] {
   });
 }
 
-const PAGES = ['README.md', 'CHANGELOG.md', ...pages('docs')];
+const PAGES = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'client/README.md', ...pages('docs')];
 
 test('there are pages', () => {
   expect(PAGES.length).toBeGreaterThan(60);
@@ -23,4 +23,18 @@ test.each(PAGES)('%s: every link leads somewhere', (file) => {
     .filter((target) => !/^(https?:|#)/.test(target))
     .filter((target) => !existsSync(join(dirname(file), target.split('#')[0] ?? '')));
   expect(broken).toEqual([]);
+});
+
+test('the glossary has at most 20 words of the house', () => {
+  const words = readFileSync('docs/glossary.md', 'utf8').match(/^\| \*\*.*?\*\*/gm) ?? [];
+  expect(words.length).toBeGreaterThan(10);
+  expect(words.length).toBeLessThanOrEqual(20);
+});
+
+test('paths of the code that CONTRIBUTING.md names are there', () => {
+  const named = [...readFileSync('CONTRIBUTING.md', 'utf8').matchAll(/`((?:src|test|docs)\/[^`\s<*]*)`/g)].map(
+    ([, path = '']) => path,
+  );
+  expect(named.length).toBeGreaterThan(10);
+  expect(named.filter((path) => !existsSync(path))).toEqual([]);
 });
