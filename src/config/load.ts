@@ -51,11 +51,12 @@ export async function loadConfiguration(
       ),
     ],
   ]);
-  const configuration = await judgeFile(source, environment, findings);
+  const credentialFiles: string[] = [];
+  const configuration = await judgeFile(source, environment, findings, reading, credentialFiles);
   const ordered = inReadingOrder(findings);
   if (configuration === null || ordered.some(({ severity }) => severity === 'error'))
     throw new InvalidFiles(ordered, sources);
-  return { configuration: deepFreeze(configuration), warnings: ordered, sources, files: [file] };
+  return { configuration: deepFreeze(configuration), warnings: ordered, sources, files: [file, ...credentialFiles] };
 }
 
 /** What `svc config check` prints, and its exit code: 0 clean, 1 findings, 2 the file cannot be read. */
@@ -116,6 +117,8 @@ async function judgeFile(
   source: YamlSource,
   environment: Readonly<Record<string, string>>,
   findings: Finding[],
+  reading: FileReading,
+  credentialFiles: string[],
 ): Promise<Configuration | null> {
   const { value } = source;
   if (value === undefined) return null;
@@ -149,9 +152,12 @@ async function judgeFile(
   findings.push(...faults.filter(isNews));
   if (file === null) return null;
   const judged: Finding[] = [];
-  const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged));
+  const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged), reading);
   findings.push(...judged.filter(isNews));
-  return { ...configuration, ...digestsOf(file, source, pathOf) };
+  for (const { credentials } of file.upstreams)
+    if (credentials?.file !== undefined) credentialFiles.push(credentials.file);
+  const { digest, sharedDigest } = digestsOf(file, source, pathOf);
+  return { ...configuration, digest: withFiles(digest, file, configuration.upstreams), sharedDigest };
 }
 
 function placeOf(at: Position | null): string {
@@ -205,6 +211,18 @@ function digestsOf(
     digest: digestOf({ ...file, store, upstreams }),
     sharedDigest: digestOf({ ...shared, store: sharedStore, upstreams, mode: policies.mode ?? null }),
   };
+}
+
+/** What files of credentials hold is this gateway's own, and a new value has to come into force. */
+function withFiles(digest: string, file: GatewayFile, upstreams: Configuration['upstreams']): string {
+  const held = file.upstreams.flatMap(({ credentials }, at) =>
+    credentials?.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
+  );
+  return held.length === 0
+    ? digest
+    : createHash('sha256')
+        .update(JSON.stringify([digest, held]))
+        .digest('base64url');
 }
 
 function digestOf(data: object): string {

@@ -1,6 +1,8 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
+import { resolveCredentials } from './resolve-credentials.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
@@ -9,10 +11,6 @@ import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTools } from './resolve-tools.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
-
-/** Headers that belong to the connection, not to a credential. */
-const NO_CREDENTIAL =
-  /^(host|content-length|content-type|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|svc-.*)$/;
 
 /**
  * What a file means: looks up names, turns units into numbers, and tells every fault to the judge.
@@ -23,6 +21,7 @@ export async function resolveConfiguration(
   file: GatewayFile,
   tree: Tree,
   judge: Judge,
+  reading: FileReading,
 ): Promise<Omit<Configuration, 'digest' | 'sharedDigest'>> {
   const sections = typeof tree === 'object' && tree !== null && !Array.isArray(tree) ? tree : {};
   const names = {
@@ -31,7 +30,7 @@ export async function resolveConfiguration(
     tools: namesIn(sections['tools'], 'name'),
   };
   const people = resolvePeople(file, judge);
-  const upstreams = resolveUpstreams(file, judge);
+  const upstreams = await resolveUpstreams(file, judge, reading);
   const tools = resolveTools(file, upstreams, names.upstreams, judge);
   judge.unique('pool', file.pools, 'id');
   const store = resolveStore(file, judge);
@@ -164,42 +163,25 @@ async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Jud
   return { paths, mode: policies.mode };
 }
 
-function resolveUpstreams(file: GatewayFile, judge: Judge): readonly UpstreamSettings[] {
+function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading): Promise<readonly UpstreamSettings[]> {
   judge.unique('upstream', file.upstreams, 'id');
-  return file.upstreams.map((upstream) => {
-    const url = resolveOrigin(upstream, judge);
-    const { credentials } = upstream;
-    if (credentials !== undefined) {
-      if (NO_CREDENTIAL.test(credentials.header.toLowerCase()))
-        judge.error(
-          'forbidden_header',
-          credentials,
-          ['header'],
-          `Credentials cannot be sent as the header '${credentials.header}'`,
-        );
-      // What it holds is not shown: it comes from the environment and is a secret.
-      if (!/^[\u0020-\u007e\u0080-\u00ff]*$/.test(credentials.value) || credentials.value.trim() !== credentials.value)
-        judge.error(
-          'bad_header_value',
-          credentials,
-          ['value'],
-          'The value cannot stand in a header',
-          'it has a line break, a space at an end, or another character that headers do not carry',
-        );
-      if (url?.protocol === 'http:' && !isLoopback(url.hostname))
+  return Promise.all(
+    file.upstreams.map(async (upstream) => {
+      const url = resolveOrigin(upstream, judge);
+      const { credentials } = upstream;
+      if (credentials !== undefined && url?.protocol === 'http:' && !isLoopback(url.hostname))
         judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
-    }
-    return {
-      id: upstream.id,
-      url: url?.origin ?? '',
-      timeoutMs: milliseconds(upstream.timeout),
-      connections: upstream.connections,
-      network: upstream.network,
-      env: upstream.env ?? null,
-      credentials:
-        credentials === undefined ? null : { header: credentials.header.toLowerCase(), value: credentials.value },
-    };
-  });
+      return {
+        id: upstream.id,
+        url: url?.origin ?? '',
+        timeoutMs: milliseconds(upstream.timeout),
+        connections: upstream.connections,
+        network: upstream.network,
+        env: upstream.env ?? null,
+        credentials: credentials === undefined ? null : await resolveCredentials(credentials, judge, reading),
+      };
+    }),
+  );
 }
 
 function resolveOrigin(upstream: GatewayFile['upstreams'][number], judge: Judge): URL | null {

@@ -282,7 +282,12 @@ const policies = section('policies', 'What agents may do.', {
 
 const credentials = record('credentials', 'A header that the gateway sets on each request to the upstream.', {
   header: text(headerName, 'the name of a header', 'Name of the header.'),
-  value: Type.String({ minLength: 1, description: 'Its value; write secrets as ${NAME}.' }),
+  value: Type.Optional(
+    Type.String({ minLength: 1, description: 'Its value; write secrets as ${NAME}. Either this or file.' }),
+  ),
+  file: Type.Optional(
+    path('A file that holds the whole value. It is watched: a new value is in force without a restart.'),
+  ),
 });
 
 const upstream = record('an upstream', 'A service behind the gateway.', {

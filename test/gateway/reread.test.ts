@@ -114,6 +114,58 @@ describe('files that are read again', () => {
   });
 });
 
+describe('a credential in a file', () => {
+  const withFile = (): string =>
+    CONFIG().replace('9" }', `9", credentials: { header: authorization, file: "${join(folder, 'token')}" } }`);
+  const valueOf = ({ configuration }: InForce) => configuration.upstreams[0]?.credentials?.value;
+
+  test('is taken up when the file changes, or a link above it is swapped; what is being written is waited for', async () => {
+    writeFileSync(configFile, withFile());
+    mkdirSync(join(folder, '..1'));
+    writeFileSync(join(folder, '..1', 'token'), 'Bearer first-one\n');
+    symlinkSync('..1', join(folder, '..data'));
+    symlinkSync(join('..data', 'token'), join(folder, 'token'));
+    const first = await readFiles(configFile, {});
+    expect(valueOf(first)).toBe('Bearer first-one');
+    expect(first.files).toContain(join(folder, 'token'));
+
+    writeFileSync(join(folder, '..1', 'token'), '');
+    await expect(again(first)).rejects.toThrow(/gateway\.yaml:2:\d+.*token is empty/s);
+    writeFileSync(join(folder, '..1', 'token'), 'Bearer second-one');
+    const second = await again(first);
+    expect([second.kind, valueOf(second.inForce)]).toEqual(['new', 'Bearer second-one']);
+    // Nobody else has to have the same one at the same time.
+    expect(second.inForce.configuration.sharedDigest).toBe(first.configuration.sharedDigest);
+
+    mkdirSync(join(folder, '..2'));
+    writeFileSync(join(folder, '..2', 'token'), 'Bearer third-one\n');
+    symlinkSync('..2', join(folder, '..new'));
+    renameSync(join(folder, '..new'), join(folder, '..data'));
+    expect(valueOf((await again(second.inForce)).inForce)).toBe('Bearer third-one');
+  });
+
+  test.each([
+    ['two lines', 'canary-1\ncanary-2\n', 'cannot stand in a header'],
+    ['a space at the end', 'canary-1 \n', 'cannot stand in a header'],
+    ['other characters', 'canary-\u4e00', 'cannot stand in a header'],
+    ['a long text', 'canary'.repeat(10_000), 'too long for a header'],
+    ['nothing', null, 'cannot be read'],
+  ])('that holds %s is refused, and not shown', async (_what, text, message) => {
+    writeFileSync(configFile, withFile());
+    if (text !== null) writeFileSync(join(folder, 'token'), text);
+    const refused = readFiles(configFile, {});
+    await expect(refused).rejects.toThrow(message);
+    await expect(refused).rejects.not.toThrow('canary');
+  });
+
+  test('beside a value, or neither of the two, is refused', async () => {
+    writeFileSync(configFile, withFile().replace('file:', 'value: x, file:'));
+    await expect(readFiles(configFile, {})).rejects.toThrow("either 'value' or 'file'");
+    writeFileSync(configFile, CONFIG().replace('9" }', '9", credentials: { header: authorization } }'));
+    await expect(readFiles(configFile, {})).rejects.toThrow("either 'value' or 'file'");
+  });
+});
+
 describe('files as of one moment', () => {
   test('each is read once; what changes meanwhile is noticed', async () => {
     const reading = createReading();
