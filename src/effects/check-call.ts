@@ -61,7 +61,7 @@ export function checkCall(
   if (authorized.kind === 'denied') {
     const trace = { policyVersion, matched: [], shadow: [], observed: null };
     const { decision, reason } = authorized;
-    return denied(ports, request, { kind: 'deny', decision, reason, trace }, stages);
+    return denied(ports, request, null, { kind: 'deny', decision, reason, trace }, stages);
   }
   const catalog = ports.catalog();
   const tool = catalog.tool(request.tool);
@@ -72,7 +72,8 @@ export function checkCall(
     } as const;
     const trace = { policyVersion, matched: [], shadow: [], observed: null };
     const refused: Stage = { stage: 'validate', status: 'refused', startedAt, durationMs: null, detail: reason.code };
-    return denied(ports, request, { kind: 'deny', decision: 'denied_policy', reason, trace }, [...stages, refused]);
+    const deny: Deny = { kind: 'deny', decision: 'denied_policy', reason, trace };
+    return denied(ports, request, authorized.agent.id, deny, [...stages, refused]);
   }
   const misfits = catalog.check(tool, request.params);
   // What is made from params has to fit. What goes on as it came is only reported while policy observes.
@@ -178,10 +179,18 @@ function authorizationStages(
   ];
 }
 
-function denied(ports: EffectPorts, request: RunRequest, deny: Deny, stages: readonly Stage[]): Checked {
+/** @param authorized the agent that the key may have act; `null` where it may not */
+function denied(
+  ports: EffectPorts,
+  request: RunRequest,
+  authorized: string | null,
+  deny: Deny,
+  stages: readonly Stage[],
+): Checked {
   const workspace = workspaceOf(request.principal) ?? INSTALLATION;
-  // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too.
-  const agentId = agentOf(request.principal) ?? request.agentId ?? '';
+  // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too. Any other key
+  // acts for an agent only where it may; without one it is the key itself that was refused.
+  const agentId = agentOf(request.principal) ?? authorized ?? '';
   const target = request.target ?? request.tool;
   const key = ports.secrets.fingerprintKey(workspace);
   const action: FingerprintedAction = {

@@ -82,7 +82,7 @@ export function denial(
   const id = earlier?.id ?? request.effectId;
   const reply = refusedAs(id, decision, reason, earlier?.attempt ?? 0, retryAfterMs);
   const denied = event('effect.denied', id, agentOf(request), deniedData(request, decision, reason));
-  const throttle = `${request.workspace}\n${request.idempotencyKey}\n${reason.code}`;
+  const throttle = `${request.workspace}\n${throttledBy(request)}\n${reason.code}`;
   if (earlier !== null) return { reply, events: [denied], throttle };
   const record: EffectRecord = {
     ...freshEffect(view, request),
@@ -120,6 +120,17 @@ export function event(
   return { kind, effectId, actor, data };
 }
 
-export function agentOf(request: AdmitRequest): LedgerActor {
-  return { type: 'agent', id: request.actor.agentId };
+/**
+ * What refusals of a call are counted by: its idempotency key; or, where who calls may not act at all, the API key: such
+ * a caller gets no further by another name or another idempotency key.
+ */
+export function throttledBy({ verdict, idempotencyKey, actor }: AdmitRequest): string {
+  const mayNotAct =
+    verdict.kind === 'deny' && (verdict.decision === 'denied_permission' || verdict.decision === 'denied_identity');
+  return mayNotAct ? actor.keyId : idempotencyKey;
+}
+
+/** Who caused an event: the agent; the key, where it acts for none. */
+export function agentOf({ actor }: Pick<AdmitRequest, 'actor'>): LedgerActor {
+  return actor.agentId === '' ? { type: 'key', id: actor.keyId } : { type: 'agent', id: actor.agentId };
 }

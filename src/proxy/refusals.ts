@@ -20,7 +20,7 @@ export interface Refusals {
   close(): Promise<void>;
 }
 
-/** Refusals of one agent and code that get an event each, a second; what comes beyond is one counted event. */
+/** Refusals of one key and code that get an event each, a second; what comes beyond is one counted event. */
 const EVENTS_PER_SECOND = 10;
 
 interface Burst {
@@ -45,8 +45,8 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
       await ports.append(workspace, [{ ...event, effectId: null, data }]).catch(() => {});
     }
   };
-  const takesEvent = (workspace: string, event: LedgerDraft, code: string): boolean => {
-    const key = `${workspace}\n${event.actor.id}\n${code}`;
+  const takesEvent = (workspace: string, keyId: string, event: LedgerDraft, code: string): boolean => {
+    const key = `${workspace}\n${keyId}\n${code}`;
     let burst = bursts.get(key);
     if (burst === undefined) {
       burst = { workspace, event, events: 0, counted: 0 };
@@ -75,7 +75,7 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
         data: { decision, code: reason.code, method, path: arrived.path, upstream, tool, key_id: principal.keyId },
       };
       try {
-        if (takesEvent(workspace, event, reason.code)) await ports.append(workspace, [event]);
+        if (takesEvent(workspace, principal.keyId, event, reason.code)) await ports.append(workspace, [event]);
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error;
         const problem = problemOf('store_unavailable', 'The store cannot be reached, so nothing was sent.');
@@ -109,7 +109,8 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
   };
 }
 
-function agentOf({ principal, agentId }: Arrived): string {
+/** The agent that the key is bound to. Whom a request only names did not act: nobody has looked whether it may. */
+function agentOf({ principal }: Arrived): string {
   if (principal.kind === 'agent') return principal.agentId;
-  return (principal.kind === 'profile' ? principal.agentId : null) ?? agentId ?? '';
+  return (principal.kind === 'profile' ? principal.agentId : null) ?? '';
 }

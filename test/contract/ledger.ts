@@ -148,6 +148,22 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(events.at(-1)).toMatchObject({ kind: 'effect.duplicate_blocked', data: { repeated: 190 } });
     });
 
+    at.timed('counts what one API key that may not act is refused, whoever and whatever it names', async () => {
+      const reason = { code: 'unknown_agent', message: 'There is no such agent.' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_identity', reason, trace: permit().trace } as const;
+      const storm = Array.from({ length: 40 }, (_, n) => {
+        const request = admitRequest({ idempotencyKey: `k${n}`, verdict });
+        return at.store.admit({ ...request, actor: { ...request.actor, agentId: '', keyId: 'key_loud' } });
+      });
+      for (const answer of await Promise.all(storm)) expect(answer.kind).toBe('refused');
+      expect(await all()).toHaveLength(10);
+      at.advance(1_000);
+      await at.store.sweep(1);
+      const events = await all();
+      expect(events.map(({ actor }) => actor)).toEqual(Array(11).fill({ type: 'key', id: 'key_loud' }));
+      expect(events.at(-1)).toMatchObject({ kind: 'effect.denied', data: { code: 'unknown_agent', repeated: 30 } });
+    });
+
     at.timed('writes duplicates again in the next second', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, committed()));

@@ -28,7 +28,10 @@ describe('denied_identity', () => {
     expect(unknown.status).toBe(403);
     expect(unknown.body).toMatchObject({ decision: 'denied_identity', reason: { code: 'unknown_agent' } });
     expect(await world.kinds(unknown.body.effect_id)).toEqual(['effect.denied']);
-    expect((await world.get(`/effects/${unknown.body.effect_id}`)).body.effect.state).toBe('denied');
+    // A key that may not have that agent act was refused itself.
+    const refused = await world.get(`/effects/${unknown.body.effect_id}`);
+    expect(refused.body.effect).toMatchObject({ state: 'denied', agent_id: '' });
+    expect(refused.body.ledger[0].actor).toMatchObject({ type: 'key', id: expect.stringMatching(/^key_/) });
     expect((await world.upstream.counts()).requests).toBe(before.requests);
   });
 });

@@ -385,6 +385,21 @@ describe('refused before anything is sent', () => {
     expect(last.length).toBe(10);
   });
 
+  test('a key that is no agent’s is refused itself, and writes no more under other names', async () => {
+    const names = Array.from({ length: 60 }, (_, n) => `name-${n}`);
+    await Promise.all(
+      names.map((name) =>
+        world.call('GET', '/shop/v1/named', { key: world.keys.account, headers: { 'svc-agent-id': name } }),
+      ),
+    );
+    const events = async () =>
+      (await world.store.ledger('demo', 0, 10_000)).filter(({ data }) => data['path'] === '/v1/named');
+    let written = await events();
+    while (!written.some(({ data }) => typeof data['count'] === 'number')) written = await events();
+    expect(written.length).toBeLessThan(60);
+    expect(new Set(written.map(({ actor }) => actor.type))).toEqual(new Set(['key']));
+  });
+
   test('undeclared requests beyond ten a second are one counted event', async () => {
     await Promise.all(Array.from({ length: 60 }, () => world.call('GET', '/shop/v1/flood')));
     const events = async () =>

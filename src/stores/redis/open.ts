@@ -19,6 +19,7 @@ import { createFleet } from './fleet.ts';
 import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
 import { createLost } from './lost.ts';
+import { agentOf, throttledBy } from '../../effects/refusing.ts';
 import { rowOfDraft } from './ledger-events.ts';
 import { notDispatched, watchLostAnswers } from './lost-answers.ts';
 import { type Answered, createKeyQueues } from './same-key.ts';
@@ -237,12 +238,12 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   }
 
   async function askAdmission(request: AdmitRequest, preview: boolean): Promise<Answered> {
-    const { workspace, idempotencyKey } = request;
+    const { workspace } = request;
     const args = admitArguments(request, {
       preview,
       maxFreezeMs: options.maxFreezeMs,
       boot,
-      quiet: throttle.quiet(workspace, idempotencyKey, now()),
+      quiet: throttle.quiet(workspace, throttledBy(request), now()),
     });
     lostAnswers.askedAgain(request);
     const reply = await frame
@@ -261,7 +262,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     const word = throttleWord(admission);
     if (counted !== '') {
       throttle.count(request, counted, effectIdOf(admission), reply.now);
-    } else if (word !== null) throttle.wrote(workspace, idempotencyKey, word, reply.now);
+    } else if (word !== null) throttle.wrote(workspace, throttledBy(request), word, reply.now);
     return { admission, written: reply.written };
   }
 
@@ -455,7 +456,7 @@ function effectIdOf(admission: Admission): string {
 }
 
 function countedEvent({ code, sample, effectId, repeated }: Counted): LedgerDraft {
-  const actor = { type: 'agent', id: sample.actor.agentId } as const;
+  const actor = agentOf(sample);
   if (code === 'duplicate') return { kind: 'effect.duplicate_blocked', effectId, actor, data: { repeated } };
   if (code === 'conflict')
     return { kind: 'effect.conflict', effectId, actor, data: { tool: sample.action.tool, repeated } };

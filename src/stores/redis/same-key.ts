@@ -1,3 +1,4 @@
+import { throttledBy } from '../../effects/refusing.ts';
 import type { Admission, AdmitRequest } from '../../effects/store.ts';
 import { passingMap } from '../passing-map.ts';
 
@@ -50,7 +51,8 @@ export function createKeyQueues(
 
   return (request) =>
     new Promise((resolve, reject) => {
-      const name = `${request.workspace}\n${request.idempotencyKey}`;
+      // Refusals of one API key go in a row too: the later ones know how many were written.
+      const name = `${request.workspace}\n${throttledBy(request)}`;
       const queue = queues.get(name);
       const waiting = { request, resolve, reject };
       if (queue !== undefined) {

@@ -1,3 +1,4 @@
+import { throttledBy } from '../../effects/refusing.ts';
 import type { AdmitRequest } from '../../effects/store.ts';
 
 /** Repetitions with one word that are written in one second; what is beyond becomes one counted event. */
@@ -75,7 +76,7 @@ export function createThrottle(): Throttle {
       wordOf(workspace, key, code, now).written += 1;
     },
     count(request, code, effectId, now) {
-      const word = wordOf(request.workspace, request.idempotencyKey, code, now);
+      const word = wordOf(request.workspace, throttledBy(request), code, now);
       word.counted += 1;
       word.sample = request;
       word.effectId = effectId;

@@ -54,7 +54,8 @@ local function stop_dispatch(id, decision, why, code, rule)
   event('effect.denied', id, 'agent', q.agent, q.ev_denied, unpack(more))
 end
 
--- A refusal is an event, and an effect of its own; it binds no key and leaves an earlier effect as it is.
+-- A refusal is an event, and an effect of its own; it binds no key and leaves an earlier effect as it is. A key that acts
+-- for no agent is refused itself.
 local function denial(decision, why, earlier, retry, row)
   local code, rule = code_and_rule(why, 0)
   local id = earlier and earlier.id or q.effect
@@ -71,7 +72,8 @@ local function denial(decision, why, earlier, retry, row)
       e.at, e.why = int(now), array(why)
       plan_new_effect(e, false)
     end
-    event('effect.denied', id, 'agent', q.agent, q.ev_denied, unpack(more))
+    local acts = q.agent ~= ''
+    event('effect.denied', id, acts and 'agent' or 'key', acts and q.agent or q.rkey, q.ev_denied, unpack(more))
   end
   return answer({ 'refused', id, decision, array(why), earlier and earlier.att or '0', retry or '', row and cjson.encode(row) or '', loud and '' or code })
 end
