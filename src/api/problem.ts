@@ -141,6 +141,7 @@ const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   pool_full: 'wait',
   too_early: 'wait',
   too_many_requests: 'retry',
+  busy: 'retry',
   store_unavailable: 'retry',
   not_ready: 'retry',
   not_unknown: 'proceed',

@@ -33,6 +33,7 @@ export const CODES = {
   unsupported_media_type: { status: 415, title: 'The content type is not JSON' },
   pool_full: { status: 423, title: 'The pool has not enough free units' },
   too_many_requests: { status: 429, title: 'Too many requests from this address' },
+  busy: { status: 429, title: 'Too many calls are under way' },
   internal: { status: 500, title: 'Something went wrong inside the gateway' },
   store_unavailable: { status: 503, title: 'The store cannot be reached' },
   not_ready: { status: 503, title: 'The gateway is not ready' },

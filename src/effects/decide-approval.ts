@@ -8,7 +8,7 @@ import type { EffectPorts, SealedParams } from './ports.ts';
 import type { Agent, Principal } from './principal.ts';
 import { admitAndExecute } from './run-effect.ts';
 import type { Problem } from './run-request.ts';
-import { StoreUnavailable } from './store.ts';
+import { NoPlace, StoreUnavailable } from './store.ts';
 import type { Tool } from './tool.ts';
 
 /** A vote on a request for approval. */
@@ -108,6 +108,8 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     return await dispatched(ports, people, voted.approval, voted.effect);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
+    if (error instanceof NoPlace)
+      return problem('busy', 'The vote counts. The call is sent as soon as there is a place for it.', 1000);
     return problem(
       'store_unavailable',
       'The store cannot be reached. Look at the request again before you vote again.',

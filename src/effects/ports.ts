@@ -109,6 +109,11 @@ export interface PauseView {
 export interface EffectPorts {
   readonly store: EffectStore;
   readonly upstream: UpstreamPort;
+  /**
+   * Takes a place for a call on an upstream; what it gives, gives the place back. No more calls are admitted than can be
+   * sent in time, and no agent takes all places. `null` where none came in time.
+   */
+  readonly place: (upstream: string, workspace: string, agentId: string) => (() => void) | Promise<(() => void) | null>;
   readonly catalog: () => ToolCatalog;
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /** The active policy set's word; its version is `trace.policyVersion`. */

@@ -7,7 +7,7 @@ import { evaluate, govern, type GovernedCall } from './governed-call.ts';
 import type { RunOutcome, RunResult } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
 import type { RunRequest } from './run-request.ts';
-import { type Admission, type AdmitRequest, StoreUnavailable } from './store.ts';
+import { type Admission, type AdmitRequest, NoPlace, StoreUnavailable } from './store.ts';
 
 /** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
 const MAX_EVALUATIONS = 5;
@@ -36,6 +36,7 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
     return problem('not_ready', 'The configuration changed in between, so nothing was sent. Send the same call again.');
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
+    if (error instanceof NoPlace) return problem('busy', error.message);
     const detail = 'The store cannot be reached, so nothing was sent. Send the same call with the same key again.';
     return problem('store_unavailable', detail);
   }
@@ -54,9 +55,22 @@ async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: De
 /**
  * Verdict, admission and, where it is admitted, the attempt.
  * @returns `null` when the configuration that the call was checked under is not the one in force any more
- * @throws StoreUnavailable only before admission
+ * @throws StoreUnavailable, NoPlace only before admission
  */
 export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
+  const { call, tool } = governed.checked;
+  const taken = ports.place(tool.upstream, call.workspace, call.agentId);
+  const giveBack = taken instanceof Promise ? await taken : taken;
+  if (giveBack === null)
+    throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
+  try {
+    return await admitInPlace(ports, governed);
+  } finally {
+    giveBack();
+  }
+}
+
+async function admitInPlace(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
   const sentAt = ports.elapsed();
   const admitted = await admitInForce(ports, governed);
   if (admitted === null) return null;

@@ -28,6 +28,9 @@ export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
 }
 
+/** There is no place for the call now: it was not admitted, and nothing of it stays. */
+export class NoPlace extends StoreUnavailable {}
+
 /** What the gateway had seen of the store's settings when it evaluated; admission compares. */
 export interface SeenVersions {
   readonly policy: string;

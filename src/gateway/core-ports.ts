@@ -3,7 +3,6 @@ import type { EffectPorts } from '../effects/ports.ts';
 import { newId, randomPooled } from '../effects/random.ts';
 import { createRunning } from '../effects/running.ts';
 import type { EffectStore } from '../effects/store.ts';
-import type { UpstreamPort } from '../effects/upstream.ts';
 import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';
 import { evaluatePolicies } from '../policy/evaluate.ts';
@@ -11,6 +10,7 @@ import type { ReceiptSigner } from '../receipts/sign.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import { followPolicy } from './policy-in-store.ts';
@@ -40,7 +40,7 @@ export function createElapsed(): () => number {
 /** Wires the rooms into what the core asks for. */
 export function corePorts(parts: {
   readonly store: EffectStore;
-  readonly upstream: UpstreamPort;
+  readonly upstream: Upstreams;
   readonly current: () => InForce;
   readonly directory: Directory;
   readonly pauses: LivePauseView;
@@ -57,6 +57,7 @@ export function corePorts(parts: {
   return {
     store,
     upstream: parts.upstream,
+    place: (upstream, workspace, agentId) => parts.upstream.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => current().catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge: (input) => {

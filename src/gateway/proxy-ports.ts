@@ -56,6 +56,7 @@ export function proxyPorts(parts: {
     run: parts.run,
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
+    place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),
     upstream: (id) => upstreams.settings(id),
     receiptView,
     renderProblem: (problem, { id, method, keyed }) => {

@@ -10,7 +10,7 @@ import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
-import { judgeRead, type StreamedRead } from './streamed-read.ts';
+import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
 import { passOn, sendFailedRead, streamingOptions, streamThrough } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
 
@@ -102,6 +102,29 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     else sendResult(request, reply, arrived, await ports.run(run));
   };
 
+  /** Lets a read stream once there is a place for it; the place is given back when its answer has gone, or its caller. */
+  const passInPlace = (request: FastifyRequest, reply: FastifyReply, read: StreamedRead): Promise<void> | null => {
+    const pass = (giveBack: (() => void) | null): void => {
+      if (giveBack === null) {
+        send(reply, problemAnswer(ports, BUSY, answered(request)));
+        return;
+      }
+      if (reply.raw.destroyed) {
+        giveBack();
+        reply.hijack();
+        return;
+      }
+      reply.raw.once('close', giveBack);
+      live.add(read.live);
+      passOn(request, reply, read, streaming);
+    };
+    const { upstream, workspace, agentId } = read.passed;
+    const taken = ports.place('reads', upstream, workspace, agentId);
+    if (taken instanceof Promise) return taken.then(pass);
+    pass(taken);
+    return null;
+  };
+
   /** Lets a read stream, or does instead what its verdict asks for. */
   const passRead = (
     request: FastifyRequest,
@@ -114,9 +137,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     const judged = judgeRead(ports, arrived, match, request.raw, read, () => reply.raw.destroy());
     switch (judged.kind) {
       case 'stream':
-        live.add(judged.read.live);
-        passOn(request, reply, judged.read, streaming);
-        return null;
+        return passInPlace(request, reply, judged.read);
       case 'problem':
         send(reply, problemAnswer(ports, judged.problem, answered(request)));
         return null;

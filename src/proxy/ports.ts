@@ -32,6 +32,13 @@ export interface ProxyPorts {
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
   /** Reads stream through this; `null` where no upstream is declared by that id. */
   readonly stream: (upstream: string) => Dispatcher | null;
+  /** Takes a place for a read or a tunnel of an agent; what it gives, gives it back. `null` where none came in time. */
+  readonly place: (
+    kind: 'reads' | 'tunnels',
+    upstream: string,
+    workspace: string,
+    agentId: string,
+  ) => (() => void) | Promise<(() => void) | null>;
   /** Origin, network and credentials of an upstream. */
   readonly upstream: (id: string) => ProxiedUpstream | null;
   readonly receiptView: (jws: string) => JsonObject;

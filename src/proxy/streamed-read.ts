@@ -101,6 +101,12 @@ export function judgeRead(
   };
 }
 
+/** The refusal of a read or a tunnel beyond the agent's share. */
+export const BUSY: Problem = {
+  ...problemOf('busy', 'This agent has too many reads or tunnels to this upstream under way. Nothing was sent.'),
+  retryAfterMs: 1000,
+};
+
 function noUpstream(): Problem {
   return { ...problemOf('not_ready', 'The upstream of this route is not there.'), retryAfterMs: 1000 };
 }

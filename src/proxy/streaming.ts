@@ -65,6 +65,11 @@ export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Er
 /** Passes a read on that was let through. */
 export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
   request.streamed = read;
+  const gone = new AbortController();
+  reply.raw.once('close', () => {
+    if (!reply.raw.writableFinished) gone.abort();
+  });
+  callerOf = gone.signal;
   const timed = read.timeoutMs === null ? options : { ...options, timeout: read.timeoutMs };
   if (read.body === null) void reply.from('/', timed);
   else
@@ -73,7 +78,14 @@ export function passOn(request: FastifyRequest, reply: FastifyReply, read: Strea
       body: read.body,
       contentType: read.headers['content-type'] ?? 'application/json',
     });
+  callerOf = null;
 }
+
+/**
+ * Aborted when the caller of the read goes that {@link passOn} passes on: `reply.from` has no way to hand it over, and
+ * asks {@link streamThrough} before it comes back.
+ */
+let callerOf: AbortSignal | null = null;
 
 /** Hands a streaming request to the pool of the upstream that its origin stands for, with the path that it carries. */
 export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
@@ -85,7 +97,7 @@ export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
     const stream = ports.stream(idsByOrigin.get(String(options.origin)) ?? '');
     if (stream === null) throw new Error('the upstream of this route is not declared any more');
     if (!options.path.startsWith('/?/')) throw new Error('a streaming request carries its path as a query');
-    const passed = { ...options, path: options.path.slice(2) };
+    const passed = { ...options, path: options.path.slice(2), ...(callerOf === null ? {} : { signal: callerOf }) };
     return callback === undefined ? stream.request(passed) : stream.request(passed, callback);
   }
   return request as Dispatcher['request'];

@@ -15,7 +15,7 @@ import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import type { DoorRefusal, Refusals } from './refusals.ts';
 import type { RouteTable } from './route-table.ts';
-import { judgeRead, type StreamedRead } from './streamed-read.ts';
+import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
 
 export interface UpgradeParts {
   readonly ports: ProxyPorts;
@@ -86,8 +86,14 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
   }
   const judged = judgeRead(ports, arrival, match, request, read, () => socket.destroy());
   switch (judged.kind) {
-    case 'stream':
+    case 'stream': {
+      const { upstream, workspace, agentId } = judged.read.passed;
+      const giveBack = await ports.place('tunnels', upstream, workspace, agentId);
+      if (giveBack === null) return answer(socket, problemAnswer(ports, BUSY, context));
+      if (socket.destroyed) giveBack();
+      else socket.once('close', giveBack);
       return judged.read;
+    }
     case 'problem':
       return answer(socket, problemAnswer(ports, judged.problem, context));
     case 'govern':
@@ -161,7 +167,9 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
       clean(response);
-      // Either end takes the other with it, however it ends.
+      // Either end takes the other with it, however it ends: a side that only stops sending would keep a place for ever.
+      socket.once('end', () => upstreamSocket.destroySoon());
+      upstreamSocket.once('end', () => socket.destroySoon());
       socket.once('close', () => upstreamSocket.destroy());
       upstreamSocket.once('close', () => socket.destroy());
     });

@@ -1,6 +1,7 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { UpstreamPort } from '../effects/upstream.ts';
 import { createConnections } from './connections.ts';
+import { createPlaces, type Place, type Places } from './places.ts';
 import {
   type HttpUpstream,
   readToolState,
@@ -16,11 +17,24 @@ export interface Upstreams extends UpstreamPort {
   settings(id: string): UpstreamSettings | null;
   /** Where reads of an upstream stream through; `null` where none is declared by that id. */
   stream(id: string): Dispatcher | null;
+  /**
+   * Takes a place for a piece of work of an agent on an upstream (see {@link createPlaces}); there are as many of each
+   * kind as the upstream has connections. `null` where none came in time.
+   */
+  place(kind: PlaceKind, id: string, agent: string): Place | Promise<Place | null>;
   /** Takes on another configuration. What runs, ends on the connections that it has. */
   update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
   /** Lets running requests end, then closes all connections. */
   close(): Promise<void>;
 }
+
+export type PlaceKind = 'calls' | 'reads' | 'tunnels';
+
+/** How long a call or a read may wait for a place: short of `dispatch_by`, and of what a caller takes for an answer, ms. */
+const PLACE_WAIT_MS = 1_000;
+
+/** Where the upstream is not declared any more there is nothing to wait for: what follows says so. */
+const NOWHERE: Place = () => undefined;
 
 /**
  * Makes the upstreams of a configuration. Connections are opened as needed.
@@ -33,6 +47,7 @@ export function createUpstreams(
 ): Upstreams {
   let current = new Map<string, HttpUpstream>();
   let streams = new Map<string, Pool>();
+  let places = new Map<string, Readonly<Record<PlaceKind, Places>>>();
   const closing = new Set<Promise<void>>();
 
   const retire = (closed: Promise<void>): void => {
@@ -51,6 +66,19 @@ export function createUpstreams(
     for (const [id, upstream] of current) {
       if (made.get(id)?.connections !== upstream.connections) retire(upstream.connections.close());
     }
+    const nextPlaces: typeof places = new Map();
+    for (const { id, connections } of next) {
+      const before = current.get(id)?.settings.connections === connections ? places.get(id) : undefined;
+      nextPlaces.set(
+        id,
+        before ?? {
+          calls: createPlaces(connections, PLACE_WAIT_MS),
+          reads: createPlaces(connections, PLACE_WAIT_MS),
+          tunnels: createPlaces(connections, 0),
+        },
+      );
+    }
+    places = nextPlaces;
     const keptStreams = new Map<string, Pool>();
     for (const [id, stream] of streams) {
       const before = current.get(id)?.settings;
@@ -90,6 +118,7 @@ export function createUpstreams(
       streams.set(id, stream);
       return stream;
     },
+    place: (kind, id, agent) => places.get(id)?.[kind].take(agent) ?? NOWHERE,
     update,
     close: async () => {
       for (const upstream of current.values()) retire(upstream.connections.close());

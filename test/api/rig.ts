@@ -181,6 +181,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
   const core: EffectPorts = {
     store,
     upstream: upstreams,
+    place: (upstream, workspace, agentId) => upstreams.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge: (input) => evaluatePolicies(set, { ...input, env: directory.envOf(input.workspace), mode: 'enforce' }),

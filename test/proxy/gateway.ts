@@ -239,6 +239,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     run: (request) => runEffect(core, request),
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
+    place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),
     upstream: (id) => upstreams.settings(id),
     receiptView,
     renderProblem: (problem, { id }) =>
