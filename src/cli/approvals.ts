@@ -98,7 +98,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   );
 }
 
-/** What keeps a granted call from being sent, or why it was given up. */
+/** Why a call that was approved is not sent yet, or never will be. */
 function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
   const message = words(member(approval['stopped'], 'message'));
   return message === '' ? [] : [['stopped', message]];

@@ -5,11 +5,11 @@ import { type Finding, InvalidFiles } from '../diagnostics/finding.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { loadPolicySets } from '../policy/load.ts';
 
-/** What a look at a configuration and the policies that it names came to. */
+/** The result of checking a configuration and the policies that it names. */
 export interface CheckedFiles {
   /** 0 usable, 1 findings, 2 cannot be read. */
   readonly exit: 0 | 1 | 2;
-  /** `null` when the configuration does not hold; the policies were not looked at then. */
+  /** `null` when the configuration has errors: the policies are not checked then. */
   readonly configuration: Configuration | null;
   readonly findings: readonly Finding[];
   /** For people: each finding with its line and a caret, then a summary. */
@@ -18,7 +18,7 @@ export interface CheckedFiles {
 
 /**
  * Checks a configuration, and the policies against the tools, pools and roles that it declares.
- * @param environment laid over the environment when `${NAME}` is expanded
+ * @param environment variables that take precedence over those of the process when `${NAME}` is expanded
  */
 export async function checkFiles(
   file: string,

@@ -53,15 +53,15 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
     });
   } catch (error) {
     if (!(error instanceof SvcError) || error.code !== 'missing_key') throw error;
-    // The client's own words speak of its options, which nobody sees here.
+    // The client's message names options of the client, which the user of a command does not see.
     throw new SvcError('missing_key', 'No API key: set SVC_API_KEY, or name a file that holds it with --key-file');
   }
 }
 
-/** Largest file that a command reads whole, bytes. It may have come from others. */
+/** Largest file that a command reads, bytes. The file may come from somebody else. */
 const MOST_FILE = 16 * 1024 * 1024;
 
-/** Text of a file a person named. @throws CommandFailure when it cannot be read, or is far too large to be what is meant */
+/** Text of a file that the user named. @throws CommandFailure when it cannot be read or is too large */
 export async function readText(file: string): Promise<string> {
   try {
     const { size } = await stat(file);

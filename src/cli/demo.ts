@@ -17,7 +17,7 @@ interface DemoOptions {
   readonly json?: true;
 }
 
-/** Keys that the demo made in an earlier start, so that a line copied from its terminal goes on working. */
+/** Keys that an earlier start of the demo made, kept so that a command copied from the terminal still works. */
 interface DemoKeys {
   readonly agent: string;
   /** Of the agent's owner, who may not approve what the agent asks for. */
@@ -84,7 +84,7 @@ async function stopDemo({ gateway, upstream }: Demo): Promise<void> {
   await upstream.close();
 }
 
-/** The keys of an earlier start where they still hold, else new ones, kept in a file that only its owner can read. */
+/** The keys of an earlier start if they are still valid, otherwise new ones. Only the owner can read their file. */
 async function demoKeys(ports: CliPorts, store: Demo['store'], url: string, data: string): Promise<DemoKeys> {
   const file = join(data, 'demo-keys.json');
   const known = await readKeys(file);
@@ -129,7 +129,7 @@ async function holds(key: string, url: string): Promise<boolean> {
   return answer.ok;
 }
 
-/** A call that is allowed, once per start: the key is new each time. */
+/** A call that is allowed. Each start makes a new idempotency key for it. */
 function curlLine({ gateway, keys }: Demo): string {
   const body = {
     tool: 'payments.refund',
@@ -188,7 +188,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
   terminal.out('What else can happen: npx svc demo --tour. Stop with Ctrl-C.');
 }
 
-/** The tour has a store of its own, on a port that the system chooses, and leaves nothing behind. */
+/** The tour uses its own store and a free port, and removes everything at the end. */
 async function tour(ports: CliPorts, terminal: Terminal): Promise<void> {
   const data = await mkdtemp(join(tmpdir(), 'svc-tour-'));
   try {

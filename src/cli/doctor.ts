@@ -13,10 +13,10 @@ import { json, styled, type Terminal } from './terminal.ts';
 const REACH_MS = 3000;
 const ROOM_BYTES = 1024 ** 3;
 const SKEW_MS = 30_000;
-/** The product did not exist before: a clock that says so is wrong. */
+/** A clock that shows an earlier time is wrong: the product did not exist then. */
 const EARLIEST = Date.UTC(2026, 0, 1);
 
-/** `svc doctor`: looks at everything a start depends on. Changes nothing. */
+/** `svc doctor`: checks everything that a start depends on. Changes nothing. */
 export function addDoctor(program: Command, { ports, terminal, exit }: CliContext): void {
   const command = program
     .command('doctor')
@@ -60,7 +60,7 @@ function storeCheck({ state, problem, durability, inUse }: StoreInspection): Che
   return ok('store', `durability ${durability ?? 'unknown'}${inUse ? ', in use by a gateway' : ''}`);
 }
 
-/** Room and permission where the store is, or will be. */
+/** Free space and write permission in the folder of the store. */
 async function folderCheck(path: string): Promise<Check> {
   let folder = path;
   for (;;) {
@@ -127,7 +127,7 @@ async function portCheck({ server }: Configuration, { inUse }: StoreInspection):
   }
 }
 
-/** Asks an upstream for nothing but an answer: HEAD, without credentials. */
+/** Sends HEAD without credentials, to see whether the upstream answers at all. */
 async function reach({
   id,
   url,

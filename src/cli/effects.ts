@@ -110,7 +110,7 @@ function listPage(svc: Svc, filter: EffectFilter): Promise<EffectPage> {
   return svc.effects.list(filter);
 }
 
-/** Looks through page after page until enough are found that policy would have stopped. */
+/** Reads page after page until there are enough effects that policy would have stopped. */
 async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<EffectPage> {
   const effects: Effect[] = [];
   let cursor = filter.cursor;
@@ -130,7 +130,7 @@ export function effectRow(effect: Effect): readonly string[] {
   return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, reasonOf(effect)];
 }
 
-/** Why, in one word; while policy only observes, what it would have said as well. */
+/** The reason code. In observe mode also the decision that policy would have made. */
 function reasonOf({ reason, observed }: Effect): string {
   return observed === undefined ? reason.code : `${reason.code}, policy: ${observed.would}`;
 }

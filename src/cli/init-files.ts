@@ -12,11 +12,11 @@ export interface InitChoices {
   readonly folder: string;
 }
 
-/** Operations that are named as left out, and characters of each. */
+/** How many left-out operations are listed, and how many characters of each. */
 const MOST_NAMED = 200;
 const MOST_LINE = 200;
 
-/** Text of a first `gateway.yaml`: commented, policy only observes. */
+/** Text of a first `gateway.yaml`, with comments, in observe mode. */
 export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
   const { upstream, folder } = choices;
   const file = folder === '.' ? 'gateway.yaml' : `${plainText(folder, MOST_LINE)}/gateway.yaml`;
@@ -154,7 +154,7 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
   return lines;
 }
 
-/** `/v1/notes/{id}` acts on `notes:{id}`: what approvers, claims and pauses see. */
+/** `/v1/notes/{id}` has the target `notes:{id}`, which approvers see and claims are taken on. */
 function targetLine({ path }: DraftTool): readonly string[] {
   const [, noun, param] = /([A-Za-z0-9_-]+)\/\{(\w+)\}[^{}]*$/.exec(path) ?? [];
   return noun === undefined || param === undefined ? [] : [`    target: ${quoted(`${noun}:{${param}}`)}`];
@@ -177,13 +177,13 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
 
 function paramsSchema(tool: DraftTool): object {
   const properties: Record<string, object> = {};
-  // Names of members are keys of the file, in which nothing is replaced.
+  // Names become keys of the YAML file. References to the environment are not expanded in keys.
   for (const name of [...tool.required, ...tool.query]) properties[name] = {};
   for (const [name, type] of Object.entries(tool.types)) properties[name] = type === '' ? {} : { type };
   return { type: 'object', ...(tool.required.length > 0 && { required: tool.required }), properties };
 }
 
-/** An id as YAML reads it again: `007`, `null` and `a:` would be something else without quotes. */
+/** Quotes an id where YAML would read it as something else: `007`, `null`, `a:`. */
 function id(text: string): string {
   return /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(true|false|null)$/i.test(text) ? text : quoted(text);
 }

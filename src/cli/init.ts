@@ -23,11 +23,11 @@ interface InitOptions {
   readonly json?: true;
 }
 
-/** Where APIs tend to publish their OpenAPI document. Only these are asked for, with GET. */
+/** Paths where APIs usually publish their OpenAPI document. `svc init` requests only these, with GET. */
 const DOCUMENT_PATHS = ['/openapi.json', '/openapi.yaml', '/v3/api-docs', '/swagger.json', '/api/openapi.json'];
 const DOCUMENT_MOST = 5 * 1024 * 1024;
 
-/** `svc init`: a first configuration before an API of one's own. */
+/** `svc init`: writes a first configuration for your own API. */
 export function addInit(program: Command, { terminal, exit }: CliContext): void {
   const command = program
     .command('init')
@@ -65,7 +65,7 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
       const found = await findDocument(upstreamUrl);
       const draft = found === null ? { tools: [], skipped: [] } : draftTools(found.document, choices.upstream);
       await mkdir(join(folder, 'policies'), { recursive: true });
-      // The store will hold the master secret and the first key: no version control should pick them up.
+      // The folder will hold the master secret and the first key. They must not end up in version control.
       await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
       await writeFile(join(folder, 'data', '.gitignore'), '*\n');
       await writeFile(files.gateway, gatewayFile(choices, draft, schemaUrl('gateway')));
@@ -118,7 +118,7 @@ function upstreamName(origin: string): string {
   return /^[A-Za-z][A-Za-z0-9-]*$/.test(label) && !isOwn ? label : 'api';
 }
 
-/** The id is the prefix of the route and of the tools: some are the gateway's own. */
+/** The id becomes the prefix of the route and of the tools. Some prefixes belong to the gateway itself. */
 function isTaken(upstream: string): boolean {
   return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
 }
@@ -146,7 +146,7 @@ function plainFolder(dir: string): string {
     .replace(/(?<=.)\/+$/, '');
 }
 
-/** Nothing is overwritten, and no policies are put in force that somebody wrote for another configuration. */
+/** Refuses to overwrite files, and to put policies in force that belong to another configuration. */
 async function refuseToDisturb(
   folder: string,
   files: { readonly gateway: string; readonly policy: string },
@@ -186,13 +186,13 @@ async function findDocument(origin: string): Promise<{ readonly url: string; rea
   return null;
 }
 
-/** The text of an answer; empty where it is longer than `most` bytes, of which nothing further is read. */
+/** The text of an answer. Reads at most `most` bytes; a longer answer gives an empty text. */
 async function textUpTo(answer: Response, most: number): Promise<string> {
   const chunks: Uint8Array[] = [];
   let length = 0;
   for await (const chunk of answer.body ?? []) {
     length += chunk.byteLength;
-    // Leaving the loop ends the connection.
+    // Returning from the loop closes the connection.
     if (length > most) return '';
     chunks.push(chunk);
   }
@@ -206,7 +206,7 @@ async function answers(origin: string): Promise<boolean> {
   );
 }
 
-/** The schema files that come with the product, so that editors help. */
+/** The schema files that come with the product. Editors use them to complete and check. */
 function schemaUrl(name: string): string {
   return new URL(`../../schemas/${name}.schema.json`, import.meta.url).href;
 }

@@ -62,7 +62,7 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
   withExitCodes(create, 'made', 'is not used', 'not made; why stands on standard error');
 }
 
-/** Who answers for a key with which calls are made. Asked where somebody is there to answer. */
+/** The user who is responsible for a key that makes calls. Asks for it when a person is at the terminal. */
 async function askUser({ kind, json: asJson }: CreateOptions, terminal: Terminal): Promise<string | null> {
   if ((kind !== 'account' && kind !== 'agent') || asJson === true || !terminal.interactive) return null;
   const message = 'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.)';
@@ -92,7 +92,7 @@ interface RotateOptions extends KeyAccess {
   readonly overlap: number;
 }
 
-/** Adds the options of the commands on keys that are there. */
+/** Adds the options of the commands that work on existing keys. */
 function onKeys(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration, which names the store: works in it directly')
@@ -187,7 +187,7 @@ function reach({ url, keyFile }: KeyAccess): GatewayAccess {
   return { ...(url !== undefined && { url }), ...(keyFile !== undefined && { keyFile }) };
 }
 
-/** A key itself is not taken: it would stand in the shell's history. */
+/** Takes the id of a key, never the key itself: that would stay in the shell's history. */
 function toKeyId(value: string): string {
   if (/^key_[0-9A-Za-z]{12}$/.test(value)) return value;
   throw new InvalidArgumentError('A key is named by its id, key_ and 12 characters; svc keys list shows it.');

@@ -71,7 +71,7 @@ export async function runCli(
   }
 }
 
-/** Says what went wrong, on standard error, and gives the exit code for it. */
+/** Prints what went wrong to standard error. @returns the exit code for it */
 function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   const details = asJson ? detailsOf(error) : null;
@@ -93,7 +93,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
   return error instanceof SvcError && error.status > 0 ? 1 : 2;
 }
 
-/** What went wrong, for programs; `null` for a fault of svc itself. */
+/** The error as an object for `--json`; `null` for a fault of svc itself. */
 function detailsOf(error: unknown): object | null {
   if (error instanceof SvcError)
     return {

@@ -11,7 +11,7 @@ export interface DraftTool {
   readonly path: string;
   readonly query: readonly string[];
   readonly body: boolean;
-  /** Type by param, where the document says one and the param does not travel as text. */
+  /** Type of each param that is not sent as text, where the document names one. */
   readonly types: Readonly<Record<string, string>>;
   readonly required: readonly string[];
 }
@@ -25,15 +25,15 @@ export interface Draft {
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 const PLAIN_TYPES = new Set(['string', 'integer', 'number', 'boolean', 'array', 'object']);
 const MOST_TOOLS = 200;
-/** Of an operation; the document's author may name thousands. */
+/** Most params of one operation. The document may name thousands. */
 const MOST_PARAMS = 200;
 const MOST_NAME = 128;
 const MOST_TITLE = 80;
 
-/** Controls, formatting marks (bidirectional, zero-width), line separators, private use, half characters. */
+/** Control characters, invisible formatting characters, line separators, private use, unpaired surrogates. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
-/** A text of the document on one line, without characters that do something to a reader, a terminal or a file. */
+/** Text of the document on one line, without characters that could mislead a reader or control a terminal. */
 export function plainText(text: string, most: number): string {
   return text
     .slice(0, 10 * most)
@@ -44,14 +44,14 @@ export function plainText(text: string, most: number): string {
     .replace(UNSAFE, '');
 }
 
-/** What is wrong with the name of a param, in words; `null` where it can be declared as it is. */
+/** Why a param cannot be declared under its name; `null` if it can. */
 function nameFault(names: readonly string[]): string | null {
   if (names.length > MOST_PARAMS) return `more than ${MOST_PARAMS} params`;
   const odd = names.find((name) => name === '' || name === '__proto__' || name !== plainText(name, MOST_NAME));
   return odd === undefined ? null : 'a param whose name cannot be declared';
 }
 
-/** Drafts tools from an OpenAPI 2 or 3 document. What it cannot make out it leaves out and names. */
+/** Drafts tools from an OpenAPI 2 or 3 document. Operations that it cannot declare are listed with the reason. */
 export function draftTools(document: JsonObject, upstream: string): Draft {
   const tools = new Map<string, DraftTool>();
   const skipped: string[] = [];
@@ -151,7 +151,7 @@ function toolWord(operation: JsonObject, method: string, segments: readonly stri
   return word(source.replace(/([a-z0-9])([A-Z])/g, '$1_$2')).toLowerCase();
 }
 
-/** Only what names of params and tools may consist of. */
+/** Makes a word that is allowed in the name of a tool: a letter first, then letters, digits and `_`. */
 function word(text: string): string {
   const clean = text.replace(/[^A-Za-z0-9]+/g, '_').replace(/^_+|_+$/g, '');
   return /^[A-Za-z]/.test(clean) ? clean.slice(0, 60) : `x_${clean}`.slice(0, 60);

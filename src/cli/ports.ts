@@ -6,8 +6,8 @@ import type { KeyKind } from '../effects/principal.ts';
 export interface CliPorts {
   /**
    * Starts a gateway in this process and resolves when it accepts requests.
-   * Throws `InvalidFiles` for a configuration or policy that does not hold, `CommandFailure` for what else a person
-   * can mend (port taken, store locked).
+   * Throws `InvalidFiles` when the configuration or a policy has errors, and `CommandFailure` for anything else that
+   * the user can mend (port taken, store locked).
    */
   startGateway(options: GatewayOptions): Promise<RunningGateway>;
   /** Makes a key directly in the store, also while a gateway runs on it. Throws `CommandFailure` on bad combinations. */
@@ -27,7 +27,7 @@ export interface CliPorts {
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;
   /** Declares that a gateway's journal is lost. Only on Redis. Throws `CommandFailure`. */
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
-  /** What the store has otherwise than its ledger says. Throws `CommandFailure` where it cannot be read. */
+  /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
@@ -35,7 +35,7 @@ export interface CliPorts {
 
 export interface StoreOptions {
   readonly configFile: string;
-  /** Laid over the environment when `${NAME}` is expanded in the configuration. */
+  /** Takes precedence over the environment when `${NAME}` is expanded in the configuration. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -54,11 +54,11 @@ export interface GatewayOptions extends StoreOptions {
 export interface RunningServer {
   /** Base URL with the port really bound, no trailing slash. */
   readonly url: string;
-  /** Stops accepting, lets what is under way end, releases files. */
+  /** Stops accepting requests, waits for those that run, and closes files. */
   close(): Promise<void>;
 }
 
-/** `loseNextAnswer`: the next write happens, and its answer is lost on the way. */
+/** `loseNextAnswer`: the next write is done, but its answer does not arrive. */
 export interface DemoUpstream extends RunningServer {
   loseNextAnswer(): void;
 }
@@ -91,7 +91,7 @@ export interface CreatedKey {
   readonly record: JsonObject;
   /** The key in clear; it is not kept anywhere. */
   readonly key: string;
-  /** Where the key can do less than its maker may think; for people. */
+  /** Warnings for the person who made the key, where it can do less than they may expect. */
   readonly notice: string | null;
 }
 
@@ -103,7 +103,7 @@ export type RotatedKey =
 export interface StoreInspection {
   /** `absent`: nothing was ever started here. */
   readonly state: 'absent' | 'ready' | 'broken';
-  /** What is wrong, and what mends it; `null` unless broken. */
+  /** What is wrong and how to mend it; `null` unless the store is broken. */
   readonly problem: { readonly message: string; readonly remedy: string } | null;
   /** Durability in force, e.g. `fsync`. */
   readonly durability: string | null;

@@ -13,7 +13,7 @@ interface TailOptions extends GatewayAccess {
 
 const PAGE = 200;
 const EVERY_MS = 500;
-/** At least so many characters for each of the columns: what comes later should stand under what came before. */
+/** Smallest width of each column, in characters, so that later lines stay aligned with earlier ones. */
 const WIDTHS = [30, 24, 12, 20, 20, 0];
 
 /** `svc tail`: decisions as they are made. */
@@ -55,7 +55,7 @@ export function addTail(program: Command, { terminal }: CliContext): void {
     });
 }
 
-/** Effects made since the newest one seen, that one's millisecond included. */
+/** Effects made since the newest one seen, including others of the same millisecond. */
 async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect[]> {
   const from = seen.at(0)?.createdAt;
   const effects: Effect[] = [];

@@ -1,14 +1,14 @@
 import { printable } from '../diagnostics/render.ts';
 
-/** Where a command writes, and how it hears that it should stop. */
+/** Where a command writes, and how it is told to stop. */
 export interface Terminal {
   /** Result of the command: standard output, one line. */
   out(line: string): void;
-  /** Words about the command: standard error, one line. */
+  /** A message about the command itself: standard error, one line. */
   err(line: string): void;
-  /** Standard output shows colours (`NO_COLOR` and the like are heeded). */
+  /** Whether standard output shows colours. `NO_COLOR`, `FORCE_COLOR` and `TERM` are respected. */
   readonly color: boolean;
-  /** A person sits at both ends. */
+  /** Whether input and output are both a terminal, so that a person can be asked. */
   readonly interactive: boolean;
   /** Resolves on SIGINT or SIGTERM. A second signal ends the process at once. */
   stopped(): Promise<void>;
@@ -20,7 +20,7 @@ export function processTerminal(): Terminal {
   return {
     out: (line) => void stdout.write(`${line}\n`),
     err: (line) => void stderr.write(`${line}\n`),
-    // Node's own reading of NO_COLOR, FORCE_COLOR and TERM.
+    // Node interprets NO_COLOR, FORCE_COLOR and TERM.
     color: stdout.isTTY && stdout.hasColors(),
     interactive: stdout.isTTY && stdin.isTTY,
     stopped: () =>
@@ -53,7 +53,7 @@ export function styled(terminal: Terminal, style: Style, text: string): string {
   return terminal.color ? `\u001b[${on}m${printable(text)}\u001b[${off}m` : printable(text);
 }
 
-/** Rows as aligned columns. Cells come from outside: what a terminal would act upon is escaped. */
+/** Rows as aligned columns. Cells are untrusted text: control characters are escaped. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const cells = [head, ...rows].map((row) => row.map(printable));
   const widths = head.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
@@ -67,10 +67,10 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
     .join('\n');
 }
 
-/** Content whose names are the caller's, the upstream's or a signature's: left as they are. */
+/** Members whose contents belong to the caller, the upstream or a signature. Their names are not converted. */
 const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
 
-/** What the client read, in the spelling of the wire again: scripts see the names that the HTTP interface documents. */
+/** Converts the client's camelCase names back to the snake_case names of the HTTP interface, which scripts expect. */
 export function wire(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(wire);
   if (typeof value !== 'object' || value === null) return value;
@@ -82,7 +82,7 @@ export function wire(value: unknown): unknown {
   );
 }
 
-/** JSON for people and programs alike. What a terminal or a reader could be fooled by is escaped, as JSON escapes. */
+/** JSON for people and programs. Characters that could control a terminal or mislead a reader are escaped. */
 export function json(value: unknown, indent = 2): string {
   return JSON.stringify(value, null, indent).replace(/(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (found) =>
     found.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),

@@ -20,10 +20,10 @@ interface Scene {
   readonly result: CallResult;
 }
 
-/** More than the budget of the day holds, and as many as four payments can give back. */
+/** Enough refunds to exceed the daily budget, spread over four payments. */
 const MOST_REFUNDS = 20;
 
-/** Plays an agent that makes mistakes, prints what became of each call, and checks a receipt without the gateway. */
+/** Plays an agent that makes mistakes, prints the decision of each call, and verifies a receipt offline. */
 export async function playTour(stage: TourStage, terminal: Terminal): Promise<void> {
   const scenes: Scene[] = [];
   const played = (what: string, result: CallResult): CallResult => {

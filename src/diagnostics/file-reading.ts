@@ -2,7 +2,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Files as of one moment: each is read once, however often it is asked for. */
+/** Reads each file once and remembers it, so that all readers see the same version. */
 export interface FileReading {
   /** @throws what `readFile` throws, each time the same */
   bytes(path: string): Promise<Buffer>;
@@ -10,7 +10,7 @@ export interface FileReading {
   size(path: string): Promise<number>;
   /** Names in a folder, sorted; `null` where the path is none. @throws what `stat` throws */
   names(path: string): Promise<readonly string[] | null>;
-  /** Whether what was asked for is still as it was: nothing was written, replaced, added or removed meanwhile. */
+  /** Whether all files and folders that were read are still unchanged. */
   isStill(): Promise<boolean>;
 }
 
@@ -81,8 +81,8 @@ function remembered<Value>(
 const MAX_DEPTH = 8;
 
 /**
- * One digest over names and contents of files, and of the YAML files in folders; what cannot be read counts as such.
- * Names that begin with a dot are passed over in folders, as those that read the folders do.
+ * One digest over the names and contents of files, and of YAML files in folders. An unreadable file has its own mark.
+ * Files in folders whose names begin with a dot are skipped, as everywhere.
  */
 export async function digestOf(paths: readonly string[], reading: FileReading): Promise<string> {
   const hash = createHash('sha256');

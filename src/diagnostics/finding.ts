@@ -7,7 +7,7 @@ export interface Position {
   readonly column: number;
 }
 
-/** Something wrong (`error`: the file is not used) or doubtful (`warning`) in a file that a person wrote. */
+/** A problem in a file that a person wrote. With an `error` the file is not used; a `warning` leaves it usable. */
 export interface Finding {
   /** Stable, snake_case. */
   readonly code: string;
@@ -16,11 +16,11 @@ export interface Finding {
   readonly message: string;
   /** What to do about it, where that can be said. */
   readonly hint: string | null;
-  /** `null` where no line is to blame (a file that is not there, a setting that is missing in all). */
+  /** `null` where the problem has no line: the file does not exist, or a setting is missing altogether. */
   readonly at: Position | null;
 }
 
-/** Files that cannot be used. The message is the rendered text of all findings; carries nothing but what the files say. */
+/** Files that cannot be used. The message is the text of all findings, and quotes nothing but the files. */
 export class InvalidFiles extends Error {
   readonly findings: readonly Finding[];
   /** Text of each file by its name, for carets. */
@@ -34,7 +34,7 @@ export class InvalidFiles extends Error {
   }
 }
 
-/** Findings in the order a reader meets them: by file as first seen, line, column; those without a place come first. */
+/** Sorts findings by file (in order of appearance), line and column. Those without a place come first. */
 export function inReadingOrder(findings: readonly Finding[]): Finding[] {
   const files = new Map<string, number>();
   for (const { at } of findings) if (at !== null && !files.has(at.file)) files.set(at.file, files.size);

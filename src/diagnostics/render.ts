@@ -3,10 +3,10 @@ import type { Finding } from './finding.ts';
 /** How much of a long line is shown around the caret, in characters. */
 const SHOWN = 140;
 
-/** C0 and C1 controls, line separators, zero-width and bidirectional marks: what could fool a terminal or a reader. */
+/** Control characters, line separators, and invisible characters that could mislead a reader. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
-/** Replaces characters that a terminal would act upon by their escape, so that text of a file can be shown safely. */
+/** Escapes characters that a terminal would interpret, so that text of a file can be shown safely. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (found) => `\\u{${(found.codePointAt(0) ?? 0).toString(16)}}`);
 }
@@ -64,7 +64,7 @@ const painted: Paint = {
   dim: (text) => `\u001b[2m${text}\u001b[22m`,
 };
 
-/** The line, and under it carets below the word that begins at the column. */
+/** The line, and below it carets under the word that begins at the column. */
 function excerpt(line: string, number: number, column: number, paint: Paint): string {
   const from = Math.max(0, column - 1 - SHOWN / 2);
   const to = Math.min(line.length, from + SHOWN);

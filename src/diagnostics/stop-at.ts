@@ -1,4 +1,4 @@
-/** Faults that a validator looks for in one value; beyond them it only counts that there are more. */
+/** Most faults that a validator reports for one value. */
 export const MOST_FAULTS = 100;
 
 /** A text in quotes, or one of the two ways in which a validator of Ajv counts what it found. */

@@ -14,7 +14,7 @@ import {
 } from 'yaml';
 import type { Finding, Position } from './finding.ts';
 
-/** Data as YAML files of ours may carry it: that of JSON. Objects have own, enumerable keys only, never `__proto__`. */
+/** The data that a YAML file can hold: that of JSON. Objects have own, enumerable keys only, never `__proto__`. */
 export type PlainValue =
   | null
   | boolean
@@ -26,11 +26,11 @@ export type PlainValue =
 /** Steps from the top of a file to a value: names of keys, indices of lists. */
 export type DataPath = readonly (string | number)[];
 
-/** A YAML file, read: its data, what is wrong with it as YAML, and where everything stands. */
+/** A YAML file that was read: its data, its faults as YAML, and the position of every value. */
 export interface YamlSource {
   readonly file: string;
   readonly text: string;
-  /** The data; `undefined` where the file has no usable structure. Where `findings` has an error, use it only to look for more. */
+  /** The data; `undefined` if there is no usable structure. If `findings` has an error: only for finding more errors. */
   readonly value: PlainValue | undefined;
   readonly findings: readonly Finding[];
   /**
@@ -48,8 +48,8 @@ const MAX_TEXT = 16 * 1024 * 1024;
 const PRIMITIVE_TAGS = /^[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?$/;
 
 /**
- * Reads one YAML 1.2 file (core schema) as plain data, strictly: what YAML would silently turn into something else than
- * the writer meant is a finding, not a surprise. Never throws.
+ * Reads one YAML 1.2 file (core schema) as plain data, strictly. Where YAML would silently read something other than
+ * the writer meant, there is a finding. Never throws.
  * @param file its name for positions
  */
 export function readYamlSource(file: string, text: string): YamlSource {
@@ -88,7 +88,7 @@ function positionsIn(file: string, text: string): (offset: number) => Position {
 
 type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
 
-/** Whether collections of a concrete syntax tree stand within each other more than `most` times. */
+/** Whether collections of a concrete syntax tree are nested deeper than `most`. */
 function nestsDeeper(root: CST.Token, most: number): boolean {
   const open: { readonly token: CST.Token; readonly depth: number }[] = [{ token: root, depth: 0 }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -103,15 +103,15 @@ function nestsDeeper(root: CST.Token, most: number): boolean {
   return false;
 }
 
-/** The tree of the one document of a text, or `null` where there is none that can be used. */
+/** The tree of the single document in a text, or `null` if there is no usable one. */
 function compose(text: string, position: (offset: number) => Position, report: Report): unknown {
   if (text.length > MAX_TEXT) {
     report('file_too_large', 0, `The file has ${text.length} characters; at most ${MAX_TEXT} are read`);
     return null;
   }
   const tokens = [...new Parser().parse(text)];
-  // What comes next recurses. Near the end of the stack even a regular expression that is compiled there ends the
-  // process, so that a RangeError cannot be waited for.
+  // The parser recurses. Near the end of the stack even compiling a regular expression ends the process, so it is not
+  // possible to rely on a RangeError.
   if (tokens.some((token) => nestsDeeper(token, 4 * MAX_DEPTH))) {
     report('too_deep', 0, `The file nests deeper than ${MAX_DEPTH} levels`);
     return null;
@@ -153,12 +153,12 @@ function compose(text: string, position: (offset: number) => Position, report: R
     // An empty alias is reported with its own words below.
     if (code === 'BAD_ALIAS') continue;
     structure = false;
-    // What is said of the lines right below a fault is mostly its echo.
+    // Errors in the lines right below an error are mostly consequences of it.
     const { line } = position(pos[0]);
     const isEcho = line <= lastLine + 1;
     lastLine = Math.max(lastLine, line);
     if (isEcho) continue;
-    // The document is over for the parser: all that follows would be told as well.
+    // The parser regards the document as ended here and would report everything that follows.
     const isOver = message.endsWith('in YAML stream') || message.includes(' in YAML stream:');
     if (isOver && told) break;
     told ||= isOver;
@@ -169,7 +169,7 @@ function compose(text: string, position: (offset: number) => Position, report: R
   return structure ? document.contents : null;
 }
 
-/** Words of our own for the parser's errors that people meet most: form of code and message, message, hint. */
+/** Our own messages and hints for the parser errors that people meet most, by pattern of code and message. */
 const SYNTAX: readonly (readonly [RegExp, string, string | null])[] = [
   [/^TAB_AS_INDENT/, 'A tab is used for indentation', 'use spaces'],
   [
@@ -207,7 +207,7 @@ function syntaxHint(text: string, offset: number): string | null {
   return null;
 }
 
-/** Turns the tree into plain data and reports, on the way, everything that YAML would read otherwise than it looks. */
+/** Turns the tree into plain data, and reports everything that YAML reads differently from how it looks. */
 function plainData(node: unknown, report: Report, depth: number): PlainValue {
   if (node === null || node === undefined) return null;
   if (depth > MAX_DEPTH) {
@@ -311,7 +311,7 @@ function scalarData(node: Scalar, report: Report): PlainValue {
         `${source} is read as ${value}`,
         'quote it where it is an identifier, else drop the leading zero',
       );
-    // -0 is written as 0 in JSON: one value, one form.
+    // JSON writes -0 as 0, so that a value has one form.
     return value === 0 ? 0 : value;
   }
   if (typeof value === 'string') {
@@ -348,7 +348,7 @@ function step(node: unknown, name: string | number): unknown {
   return pairAt(node, String(name))?.value;
 }
 
-/** Offset of a value or key; of the nearest place above where the path leads nowhere. */
+/** Offset of a value or key. If the path does not exist: of its nearest existing parent. */
 function offsetOf(contents: unknown, path: DataPath, part: 'key' | 'value'): number {
   let node = contents;
   let offset = start(contents);
@@ -358,7 +358,7 @@ function offsetOf(contents: unknown, path: DataPath, part: 'key' | 'value'): num
     const next = step(node, name);
     if (pair === undefined && (next === undefined || next === null)) return offset;
     const keyOffset = pair === undefined ? start(next) : start(pair.key);
-    // Above the end of the path keys are the better place: a parent's value begins at its first child.
+    // For a parent its key is the better position: its value begins at the first child.
     offset = pair !== undefined && (!last || part === 'key' || !hasText(next)) ? keyOffset : start(next);
     node = next;
   }

@@ -1,6 +1,6 @@
 /**
  * Strict base64url (RFC 4648, section 5, without padding). Node's decoder forgives other letters, padding, line ends
- * and stray bits at the end; each would be a second spelling of the same JWS.
+ * and unused bits at the end. Each of these would be another spelling of the same JWS.
  * @returns `null` for every text but the one that encoding gives
  */
 export function decodeBase64url(text: string): Buffer | null {

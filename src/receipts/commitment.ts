@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { canonicalJson } from '../effects/canonical-json.ts';
 import type { Json } from '../effects/json.ts';
 
-/** Most values fit; taking memory for each would be much of what a commitment costs. */
+/** A buffer that is used again: most values fit, and allocating one each time would be a large part of the cost. */
 const SCRATCH_BYTES = 4096;
 const scratch = Buffer.alloc(SCRATCH_BYTES);
 

@@ -4,7 +4,7 @@ import { decodeBase64url } from './base64url.ts';
 
 /** The one algorithm of receipts (RFC 9864). */
 export const RECEIPT_ALG = 'Ed25519';
-/** The one type of receipts: keeps other JWS of the same key from passing as one. */
+/** The `typ` of receipts. It keeps another JWS that was signed with the same key from being taken for a receipt. */
 export const RECEIPT_TYP = 'svc-receipt+jws';
 
 /**
@@ -19,7 +19,7 @@ export function publicJwk(key: KeyObject): { readonly kid: string; readonly jwk:
 }
 
 /**
- * A key of a JWKS that receipts may be signed with, under its own thumbprint: what the set calls it does not count.
+ * A key of a JWKS that may have signed receipts, with the thumbprint computed from the key: the set's `kid` is ignored.
  * @returns `null` for keys of another kind
  */
 export function receiptKeyOf(jwk: JsonObject): { readonly kid: string; readonly key: KeyObject } | null {

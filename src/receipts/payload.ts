@@ -10,20 +10,20 @@ import { requestContent, responseContent } from './disclosure.ts';
 /** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
 type SaltedField = 'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence';
 
-/** Who issues: the same in every receipt of a gateway. */
+/** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {
   readonly iss: string;
   /** Version of the gateway. */
   readonly version: string;
   /** Version of Node it runs on. */
   readonly node: string;
-  /** Durability that the store has in force: `fsync` on the embedded store. */
+  /** What the store guarantees when it says that something is written: `fsync` on the embedded store. */
   readonly durability: () => string;
 }
 
 /**
  * The payload of a receipt as the text that is signed: the canonical form (RFC 8785) of its JSON. What could be private
- * is a salted commitment. `log` is where the transparency log's head stands once there is one.
+ * is a salted commitment. `log` is reserved for the head of a transparency log.
  */
 export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const { effect, approval, evidence, response, sealed } = input;
@@ -34,8 +34,8 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   };
   const target = committed('target', action.target);
   const params = sealed === null ? null : committed('params', sealed.params);
-  // All names stand in the order of RFC 8785, here and in the functions below, so that writing them down as they come
-  // is the canonical form (a third of the time that sorting takes). A test compares the two.
+  // Members are written in the order of RFC 8785, here and in the functions below. So JSON.stringify gives the
+  // canonical form, in a third of the time that sorting takes. A test compares the two.
   const payload: JsonObject = {
     action: {
       idem: committed('idem', effect.idempotencyKey),
@@ -97,7 +97,7 @@ function policyToWire({ matched, observed, policyVersion }: VerdictTrace): JsonO
 
 /**
  * Covers the members `upstream_status` and `result` that answers show. An answer that has no canonical form (half a
- * surrogate pair) is left out: the action happened, and its receipt must not fail over the answer's spelling.
+ * surrogate pair) is left out: the action happened, and the receipt must not fail because of how the answer is written.
  */
 function responseCommitment(response: KeptResult, committed: Committed): string | null {
   try {

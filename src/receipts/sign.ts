@@ -8,7 +8,7 @@ import type { ReceiptFacts } from '../effects/ports.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
 
-/** Signs receipts with the newest key of a folder, and knows the public halves of all. */
+/** Signs receipts with the newest key of a folder, and publishes the public keys of all. */
 export interface ReceiptSigner {
   /** RFC 7638 thumbprint of the key in use. */
   kid(): string;
@@ -16,7 +16,7 @@ export interface ReceiptSigner {
   issue(input: ReceiptFacts): SignedReceipt;
   /** All receipt keys, the one in use first, retired ones too (RFC 7517). */
   jwks(): JsonObject;
-  /** Makes a new key and signs with it from now on; of the old one only the public half is kept. */
+  /** Makes a new key and signs with it from now on. Only the public key of the old one is kept. */
   rotate(): Promise<void>;
 }
 
@@ -40,11 +40,11 @@ interface SigningKey {
   readonly kid: string;
   readonly jwk: JsonObject;
   readonly key: KeyObject;
-  /** The header, encoded, and the dot behind it: the same for every receipt of the key. */
+  /** The encoded header with its dot. It is the same for every receipt of the key. */
   readonly head: string;
 }
 
-/** The newest private key, the public halves of all others (newest first), and when the newest key was made, ms. */
+/** The newest private key, the public keys of all others (newest first), and when the newest key was made, ms. */
 interface Ring<Current> {
   readonly current: Current;
   readonly others: readonly JsonObject[];
@@ -52,14 +52,14 @@ interface Ring<Current> {
 }
 
 /**
- * Opens the receipt keys of a fleet; makes the first one.
+ * Opens the folder of receipt keys, which all gateways of a fleet share. Makes the first key.
  * @param options.issuer `null` takes `urn:svc-gateway:<install id>`
  * @throws ReceiptKeyFault when a key file is not an Ed25519 key; or as the folder's functions throw
  */
 export async function openSigner(options: {
   readonly keys: KeyFolder;
   readonly issuer: string | null;
-  /** Read for each receipt: a store that cannot be reached at the start tells it later. */
+  /** Read for each receipt, because a store that is unreachable at the start has its id only later. */
   readonly installId: string;
   readonly version: string;
   /** Durability that the store has in force. */
@@ -93,7 +93,7 @@ export async function openSigner(options: {
   };
 }
 
-/** Makes a key that is newer than all in the ring, whatever the clock says, and reads the folder again. */
+/** Makes a key that counts as newer than all others, even if the clock was set back, and reads the folder again. */
 async function renew(keys: KeyFolder, before: Ring<SigningKey | null>): Promise<Ring<SigningKey>> {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
   const madeAt = Math.max(Date.now(), before.newestAt + 1);
@@ -104,7 +104,10 @@ async function renew(keys: KeyFolder, before: Ring<SigningKey | null>): Promise<
   return { ...rest, current };
 }
 
-/** A thief of the folder then gets no key that was retired. The public half first: a crash between leaves both. */
+/**
+ * Deletes a private key, so that a stolen folder has no retired ones. The public key is written first: a crash in
+ * between leaves both.
+ */
 async function retire(keys: KeyFolder, retired: SigningKey): Promise<void> {
   const pem = createPublicKey(retired.key).export({ type: 'spki', format: 'pem' }).toString();
   await keys.make(retired.file.replace(/\.pem$/, '.pub.pem'), pem);

@@ -7,7 +7,7 @@ import { commit } from './commitment.ts';
 import { commitmentIn, memberAt } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
-/** One thing that was looked at. `undecided`: what it takes to tell is not there. */
+/** The result of one check. `undecided`: something that the check needs is missing. */
 export interface Check {
   readonly name:
     | 'file'
@@ -37,7 +37,7 @@ const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
 
 /**
  * Verifies a receipt offline. The algorithm and the type come from here, the keys from `trust`; the receipt's own
- * header is believed in nothing but which of the trusted keys to try.
+ * header is used only to choose which of the trusted keys to try.
  * @param input.content a bare JWS, the JSON view of a receipt, or an answer with such a view in `receipt`
  * @param input.trust a JWKS
  * @param input.disclosure `{salts, values}` by field name, to open commitments; `null` leaves them closed
@@ -111,7 +111,7 @@ function findReceipt(content: string): Found | null {
   return { form: 'An answer with a receipt; nothing else in it is signed.', jws, view, around };
 }
 
-/** Members of an answer that the receipt in it knows too. */
+/** Members of an answer that its receipt has as well. */
 const TOLD_TWICE: Readonly<Record<string, readonly string[]>> = {
   effect_id: ['effect', 'id'],
   tool: ['action', 'tool'],
@@ -119,10 +119,10 @@ const TOLD_TWICE: Readonly<Record<string, readonly string[]>> = {
   workspace: ['ws'],
   receipt_id: ['id'],
 };
-/** Answers that carry the receipt of an action that happened. */
+/** Decisions whose answers carry a receipt. */
 const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
 
-/** An answer must be the one that the receipt belongs to, and not another receipt's view around it. */
+/** Checks that the receipt belongs to the answer around it. */
 function checkAround(around: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (around === null) return [];
   const differing = Object.entries(TOLD_TWICE).flatMap(([name, path]) =>
@@ -139,7 +139,7 @@ function checkAround(around: JsonObject | null, payload: JsonObject): readonly C
     : [{ name: 'around', status: 'skipped', detail: `Not signed; anybody may have written it: ${named(unsigned)}.` }];
 }
 
-/** Names for a sentence, not all of very many. */
+/** A list of names for a message, shortened when it is long. */
 function named(names: readonly string[]): string {
   const few = names.slice(0, 20).map(shown).join(', ');
   return names.length > 20 ? `${few} and ${names.length - 20} more` : few;
@@ -211,7 +211,7 @@ function trustedKey(trust: JsonObject, kid: string) {
   return null;
 }
 
-/** What people and programs read is the view; it must say what was signed, no more and no less. */
+/** People and programs read the view, so it must say exactly what was signed. */
 function checkView(view: JsonObject | null, payload: JsonObject): Check {
   if (view === null) return { name: 'view', status: 'skipped', detail: 'The file has no view.' };
   const { jws: _, ...said } = view;
@@ -228,7 +228,7 @@ function textOf(object: JsonObject, name: string): string | null {
 
 function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (disclosure === null) return [];
-  // The answer that holds a disclosure is one, too.
+  // The answer of `?disclosure=1` is accepted as a disclosure file as well.
   const { salts, values } = isJsonObject(disclosure['disclosure']) ? disclosure['disclosure'] : disclosure;
   if (!isJsonObject(salts) || !isJsonObject(values) || Object.keys(values).length === 0)
     return [{ name: 'disclosure', status: 'undecided', detail: 'It has not the form {"salts": {…}, "values": {…}}.' }];
@@ -258,7 +258,7 @@ function failed(name: Check['name'], detail: string): Check {
   return { name, status: 'failed', detail };
 }
 
-/** Foreign text for a terminal: quoted, short, ASCII only. */
+/** Untrusted text for a terminal: quoted, shortened, ASCII only. */
 function shown(text: string): string {
   const quoted = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
   return quoted.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);

@@ -2,8 +2,8 @@ import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 
 /**
  * The JSON view of a receipt, as answers carry it: the payload, the JWS itself, and the proof that the log holds it
- * (`null` while there is no log). Made of the stored bytes alone, so that a duplicate shows what the first answer did.
- * @param jws one that this gateway signed; nothing is verified here
+ * (`null` while there is no log). It is made from the stored bytes only: a duplicate shows the same as the first answer.
+ * @param jws signed by this gateway; it is not verified here
  * @throws Error when it is no JWS with a JSON object in it
  */
 export function receiptView(jws: string): JsonObject {

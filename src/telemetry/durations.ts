@@ -1,4 +1,4 @@
-/** How long things took, counted in buckets: a Prometheus histogram. */
+/** A Prometheus histogram of durations. */
 export interface Durations {
   /** @param labels a value for each label name, with a line end between */
   observe(labels: string, durationMs: number): void;
@@ -7,7 +7,7 @@ export interface Durations {
 }
 
 interface Series {
-  /** Observations by the first bound that they are within; the last is for those beyond all. */
+  /** Number of observations in each bucket. The last bucket is for those above all bounds. */
   readonly within: number[];
   sum: number;
 }

@@ -6,7 +6,7 @@ import { createDurations } from './durations.ts';
 /** Steps of the store that are measured. */
 const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as const;
 
-/** Most effects that are counted for one gauge: a scrape must not read without bound. */
+/** Most effects that are counted for one gauge, so that a scrape reads a bounded amount. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
 
@@ -15,7 +15,7 @@ export interface Metrics {
   decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** Rules in shadow mode would have refused a call. */
   shadowed(rules: readonly string[]): void;
-  /** A call went through that policy would have stopped, were it in force. */
+  /** In observe mode: a call ran that policy would have stopped. */
   observed(would: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** A stage of a run took so long, ms. */
   stage(stage: string, durationMs: number): void;
@@ -23,7 +23,7 @@ export interface Metrics {
   step(step: (typeof MEASURED_STEPS)[number], result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
-  /** Something that people have to look at. */
+  /** Something that a person has to look at. */
   alerted(what: string): void;
   /** Prometheus text of everything. */
   render(): Promise<{ readonly contentType: string; readonly text: string }>;
