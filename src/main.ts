@@ -2,7 +2,7 @@ import { runCli } from './cli/main.ts';
 import { startPaymentsUpstream } from './demo/payments-upstream.ts';
 import { inspectStore } from './gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from './gateway/offline-keys.ts';
-import { acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
+import { acceptClock, acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
 import { startGateway } from './gateway/start.ts';
 import { VERSION } from './version.ts';
 
@@ -20,6 +20,7 @@ export function main(argv: readonly string[]): Promise<number> {
     rotateKey,
     inspectStore,
     acceptLoss,
+    acceptClock,
     recoverLost,
     checkStore,
     startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),

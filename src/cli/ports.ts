@@ -25,6 +25,11 @@ export interface CliPorts {
    * Throws `CommandFailure`.
    */
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;
+  /**
+   * Takes the clock of this machine for right, also beside a running gateway. Only on the embedded store.
+   * Throws `CommandFailure`, also where the store's time is not behind it.
+   */
+  acceptClock(options: StoreOptions): Promise<{ readonly before: number; readonly time: number }>;
   /** Declares that a gateway's journal is lost. Only on Redis. Throws `CommandFailure`. */
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */

@@ -29,6 +29,20 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
     });
   withExitCodes(accept, 'accepted', 'is not used', 'not accepted; why stands on standard error');
 
+  const time = store
+    .command('accept-time')
+    .description('take the clock of this machine for right, however far it is ahead of the last time that is known')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .option('--json', 'print JSON')
+    .action(async ({ config, json: asJson }: StoreChoice) => {
+      const accepted = await ports.acceptClock({ configFile: config, environment: {} });
+      const before = new Date(accepted.before).toISOString();
+      const now = new Date(accepted.time).toISOString();
+      if (asJson) return terminal.out(json({ before, accepted: now }));
+      terminal.out(`The store goes on from ${now}; before, it was ${before} there. A gateway that runs takes it up.`);
+    });
+  withExitCodes(time, 'accepted', 'is not used', 'not accepted; why stands on standard error');
+
   const recover = store
     .command('recover')
     .description('declare that the journal of a gateway is lost: writes no longer wait for it')

@@ -54,6 +54,8 @@ interface EmbeddedStoreSettings {
   readonly path: string;
   /** How long a start waits for another process to let go of the store. */
   readonly lockWaitMs: number;
+  /** How far the machine's clock may be ahead of the last time that is known. */
+  readonly maxClockJumpMs: number;
 }
 
 export interface RedisStoreSettings {

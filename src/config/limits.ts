@@ -115,7 +115,7 @@ export const LIMITS = {
     what: 'Items on a page of a list',
     value: 200,
     beyond: '400 `invalid_request`',
-    source: 'src/api/effects.ts#MAX_PAGE',
+    source: 'src/api/paging.ts#MAX_PAGE',
   },
   faults: {
     what: 'Faults listed in one answer',

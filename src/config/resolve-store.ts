@@ -8,7 +8,7 @@ type StoreFile = GatewayFile['store'];
 
 /** Fields that mean something for one kind alone: written beside the other they would be ignored, which nothing is. */
 const FIELDS_OF = {
-  embedded: ['path', 'lock_wait'],
+  embedded: ['path', 'lock_wait', 'max_clock_jump'],
   redis: ['url', 'mode', 'nodes', 'durability', 'journal', 'max_freeze', 'allow_weak_durability'],
 } as const;
 
@@ -26,7 +26,12 @@ export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSetting
       );
   return store.kind === 'redis'
     ? resolveRedis(store, judge)
-    : { kind: 'embedded', path: store.path ?? './data', lockWaitMs: milliseconds(store.lock_wait ?? '10s') };
+    : {
+        kind: 'embedded',
+        path: store.path ?? './data',
+        lockWaitMs: milliseconds(store.lock_wait ?? '10s'),
+        maxClockJumpMs: milliseconds(store.max_clock_jump ?? '7d'),
+      };
 }
 
 /** The folder of this gateway's own data, under which keys are by default: the store's, or the one of the journal. */

@@ -123,6 +123,12 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
       max: '10m',
     }),
   ),
+  max_clock_jump: Type.Optional(
+    duration(
+      'embedded: how far the clock of the machine may be ahead of the last time that is known. Further, nothing is admitted until it is set right or accepted (`svc store accept-time`). Longer than the gateway is ever off. Default: 7d.',
+      { min: '1h', max: '366d' },
+    ),
+  ),
   url: Type.Optional(
     // Without a pattern: what does not fit is not shown, it may hold a password.
     Type.String({

@@ -33,6 +33,7 @@ export const LEDGER_KINDS = [
   'policy.loaded',
   'policy.rejected',
   'store.loss_accepted',
+  'store.time_accepted',
   'gateway.declared_lost',
   'pause.set',
   'pause.lifted',

@@ -273,8 +273,8 @@ export interface SweepReport {
   readonly aged: number;
 }
 
-/** `store_sync_failed`: a sync failed, so the process has to end; the next start puts the store on the disk anew. */
-type StoreProblem = 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed';
+/** `clock_ahead`: the machine's clock is not believed, and nothing is admitted. `store_sync_failed`: a sync failed, so the process has to end; the next start puts the store on the disk anew. */
+type StoreProblem = 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed' | 'clock_ahead';
 
 export interface StoreHealth {
   readonly ready: boolean;

@@ -114,7 +114,7 @@ interface Shelf {
 function openShelf({ store, retention }: Configuration): Promise<Shelf> {
   switch (store.kind) {
     case 'embedded':
-      return openKeyStore(store.path);
+      return openKeyStore(store.path, store.maxClockJumpMs);
     case 'redis':
       return openBeside(store, retention);
   }

@@ -30,8 +30,11 @@ export async function openStoreAndFleet({
 }: Pick<Configuration, 'store' | 'retention'>): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
-      const { path, lockWaitMs } = settings;
-      return { store: await openEmbeddedStore({ path, lockWaitMs, retention, worker: 'auto' }), fleet: null };
+      const { path, lockWaitMs, maxClockJumpMs } = settings;
+      return {
+        store: await openEmbeddedStore({ path, lockWaitMs, maxClockJumpMs, retention, worker: 'auto' }),
+        fleet: null,
+      };
     }
     case 'redis': {
       const store = await openOnRedis(settings, retention);

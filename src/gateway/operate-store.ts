@@ -5,6 +5,7 @@ import { checkWorkspace } from '../effects/fsck.ts';
 import { INSTALLATION } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
+import { acceptTime } from '../stores/embedded/key-store.ts';
 import { openBeside } from './beside-redis.ts';
 import { faultOfSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
@@ -13,6 +14,22 @@ import { openOnRedis, openStore } from './open-store.ts';
 export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   const { store: settings, retention } = await onRedis(options, 'accept-loss');
   return using(openOnRedis(settings, retention), (store) => store.acceptLoss());
+};
+
+/** Takes the clock of this machine for right. A gateway that runs on the store goes on from there. */
+export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store } = configuration;
+  if (store.kind !== 'embedded')
+    throw new CommandFailure('svc store accept-time is for the embedded store; on Redis its servers tell the time.');
+  const { before, time } = await acceptTime(store.path).catch((error: unknown) => {
+    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+  });
+  if (time <= before)
+    throw new CommandFailure(
+      `The store's time, ${new Date(before).toISOString()}, is not behind the clock of this machine: there is nothing to accept.`,
+    );
+  return { before, time };
 };
 
 /** Declares that the journal of a gateway is lost. */

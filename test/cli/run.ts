@@ -3,7 +3,7 @@ import type { CliPorts } from '../../src/cli/ports.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { inspectStore } from '../../src/gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
-import { acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
+import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 
 /** What a command printed, and how it ended. */
@@ -22,6 +22,7 @@ const PORTS: CliPorts = {
   rotateKey,
   inspectStore,
   acceptLoss,
+  acceptClock,
   recoverLost,
   checkStore,
   startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),

@@ -1,16 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { createStoreClock, type StoreClock, wrapClock } from './clock.ts';
+import { beginningOf, type ClockSource, createStoreClock, type StoreClock, timeOf, wrapClock } from './clock.ts';
 import type { OpenDatabase, SqlDatabase } from './driver.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { makePrivateFile } from './files.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
+import { countFrom, noteTime } from './machine.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
 import { configureConnection, ensureSchema } from './schema.ts';
 import { openSession, type Session } from './session.ts';
 
 /** An open database file whose rows belong to this installation. */
-interface OpenStore {
+export interface OpenStore {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: Session;
@@ -26,7 +27,14 @@ interface RolledBack {
   readonly message: string;
 }
 
-export type Booted = (OpenStore & { readonly clock: StoreClock }) | RolledBack;
+/** The machine's clock is not believed. The file stays open: whether it is, is looked at again. */
+interface ClockAhead {
+  readonly kind: 'clock_ahead';
+  readonly opened: OpenStore;
+  readonly message: string;
+}
+
+export type Booted = (OpenStore & { readonly clock: StoreClock }) | RolledBack | ClockAhead;
 
 /** Runs `work` in a transaction of its own. */
 export function inTransaction<T>(database: SqlDatabase, session: Session, now: number, work: () => T): T {
@@ -97,7 +105,13 @@ export function openStoreFile(path: string, open: OpenDatabase, now: number, inU
     }
     // Where the mark is gone, nobody can tell whether the store is the newest there was: a new epoch.
     const continued = beside === null && found !== null ? epoch + 1 : epoch;
-    return { kind: 'open', database, session, mark: { installId, epoch: continued, commits }, fresh: found === null };
+    return {
+      kind: 'open',
+      database,
+      session,
+      mark: { installId, epoch: continued, commits, seen: beside?.seen ?? null },
+      fresh: found === null,
+    };
   } catch (error) {
     database.close();
     throw error;
@@ -115,21 +129,31 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
 /**
  * Opens the store for a gateway: what an earlier boot left executing is answered as unknown from now on, however much
  * it is; the sweep puts it on record.
- * @param clock the caller's clock, for tests; `null` takes the machine's
+ * @param clock the caller's clock; `null` takes the machine's
+ * @param maxJumpMs how much time may have gone by while nobody counted it
  */
-export function bootStore(path: string, open: OpenDatabase, clock: (() => number) | null): Booted {
-  const opened = openStoreFile(path, open, clock === null ? Date.now() : clock(), false);
-  if (opened.kind === 'rolled_back') return opened;
+export function bootStore(path: string, open: OpenDatabase, clock: ClockSource | null, maxJumpMs: number): Booted {
+  const opened = openStoreFile(path, open, timeOf(clock), false);
+  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, clock, maxJumpMs);
+}
+
+/** The rest of {@link bootStore}, for a file that is open. */
+export function beginBoot(path: string, opened: OpenStore, clock: ClockSource | null, maxJumpMs: number): Booted {
   const { database, session, mark } = opened;
   try {
+    session.forget();
     const told = session.meta.get();
     // No time is told again after a boot: what was admitted before it is known by its time.
     const start = told.boots === 0 ? told.clock : told.clock + 1;
-    const storeClock = clock === null ? createStoreClock(start) : wrapClock(start, clock);
-    const now = storeClock();
+    const counted = clock === null ? countFrom(mark.seen) : null;
+    const beginning = beginningOf(start, counted, timeOf(clock), maxJumpMs);
+    if (beginning.kind === 'ahead') return { kind: 'clock_ahead', opened, message: beginning.message };
+    const storeClock = clock === null ? createStoreClock(beginning.time, maxJumpMs) : wrapClock(beginning.time, clock);
+    const now = storeClock.now();
     inTransaction(database, session, now, () => session.meta.boot(mark.epoch));
     session.leftOvers.recover(start, now - start);
-    writeInstallMark(path, { ...mark, commits: session.meta.get().commits });
+    const seen = typeof clock === 'function' ? null : noteTime(now);
+    writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen });
     return { ...opened, clock: storeClock };
   } catch (error) {
     database.close();

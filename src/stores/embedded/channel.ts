@@ -60,6 +60,7 @@ export type ToGateway =
 export interface StoreThreadData {
   readonly path: string;
   readonly lockWaitMs: number;
+  readonly maxClockJumpMs: number;
 }
 
 export function decodeForGateway(message: string): ToGateway {

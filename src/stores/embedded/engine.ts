@@ -1,8 +1,9 @@
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
-import { type Booted, bootStore, rollback } from './boot.ts';
+import { beginBoot, type Booted, bootStore, type OpenStore, rollback } from './boot.ts';
 import { join } from 'node:path';
-import type { StoreClock } from './clock.ts';
+import { aheadMessage, type ClockSource, type StoreClock } from './clock.ts';
+import { noteTime } from './machine.ts';
 import {
   loadDriver,
   type OpenDatabase,
@@ -33,6 +34,9 @@ const WATCHES_PER_MARK = 20;
 const REOPEN_FIRST_MS = 100;
 const REOPEN_MOST_MS = 5000;
 
+/** How often a clock that is not believed is looked at, ms. */
+const CLOCK_LOOK_MS = 500;
+
 /** Pages in the journal from which on they are brought into the file of the store. */
 const CHECKPOINT_PAGES = 4000;
 
@@ -59,6 +63,8 @@ export interface EngineOptions {
   readonly lockWaitMs: number;
   /** Instead of the machine's clock; for tests. */
   readonly clock: (() => number) | null;
+  /** How far the machine's clock may be ahead of what is known, ms. */
+  readonly maxClockJumpMs: number;
 }
 
 export interface Engine {
@@ -104,7 +110,7 @@ export async function startEngine(options: EngineOptions, listener: EngineListen
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
   try {
-    return runEngine(options, listener, open, lock, bootStore(path, open, options.clock));
+    return runEngine(options, listener, open, lock, bootStore(path, open, options.clock, options.maxClockJumpMs));
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
@@ -127,20 +133,22 @@ function runEngine(
   lock: StoreLock,
   first: Booted,
 ): Engine {
-  const { path } = options;
+  const { path, maxClockJumpMs } = options;
   // What this process has sent is still under way when the file is opened anew: its clock goes on, whatever the machine's says.
-  const clock = options.clock ?? (first.kind === 'open' ? first.clock : null);
-  const installId = first.kind === 'open' ? first.mark.installId : first.installId;
+  let clock: ClockSource | null = options.clock ?? (first.kind === 'open' ? first.clock : null);
+  const installId = installOf(first);
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
-  let state: State = enter(first);
-  let lastNow = state.kind === 'open' ? state.clock() : Date.now();
   let queue: Job[] = [];
   let scheduled = false;
   let watches = 0;
   let reopenTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
+  /** Open, and not begun with: the machine's clock is not believed. */
+  let awaited: OpenStore | null = null;
   /** A file that is being let go of. */
   let ending = Promise.resolve();
+  let state: State = enter(first);
+  let lastNow = state.kind === 'open' ? state.clock.now() : Date.now();
   const watcher = setInterval(watch, WATCH_MS).unref();
 
   function enter(booted: Booted): State {
@@ -148,7 +156,13 @@ function runEngine(
       health = { ...health, ready: false, problem: { code: 'store_rolled_back', message: booted.message } };
       return { kind: 'failed', why: booted.message };
     }
-    const { database, session, clock } = booted;
+    if (booted.kind === 'clock_ahead') {
+      health = { ...health, ready: false, problem: { code: 'clock_ahead', message: booted.message } };
+      const { opened, message } = booted;
+      beginAfter(opened);
+      return { kind: 'failed', why: message };
+    }
+    const { database, session } = booted;
     health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
@@ -156,7 +170,17 @@ function runEngine(
     const journal = followJournal(database);
     const checkpoint = database.prepare('PRAGMA wal_checkpoint(PASSIVE)');
     const marks = { durableCommits: commits, markedCommits: commits };
-    return { kind: 'open', database, session, clock, dataVersion, journal, checkpoint, seenVersion, ...marks };
+    return {
+      kind: 'open',
+      database,
+      session,
+      clock: booted.clock,
+      dataVersion,
+      journal,
+      checkpoint,
+      seenVersion,
+      ...marks,
+    };
   }
 
   /** From here on commits do not wait for the disk, and answers do. */
@@ -261,7 +285,7 @@ function runEngine(
     try {
       notice(store);
       const before = session.writes();
-      lastNow = store.clock();
+      lastNow = store.clock.now();
       session.beginAt(lastNow);
       work();
       if (session.writes() !== before) session.flush();
@@ -311,6 +335,8 @@ function runEngine(
     if (version === store.seenVersion) return;
     store.seenVersion = version;
     store.session.forget();
+    // An operator may have accepted a later time.
+    store.clock.accept(store.session.meta.get().clock);
     listener.onKeysChanged(null);
   }
 
@@ -364,7 +390,7 @@ function runEngine(
   function reopenAfter(waitMs: number): void {
     reopenTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, clock));
+        state = enter(bootStore(path, open, clock, maxClockJumpMs));
         listener.onHealth(health);
         listener.onKeysChanged(null);
       } catch (error) {
@@ -374,10 +400,42 @@ function runEngine(
     }, waitMs).unref();
   }
 
+  /** Looks again whether the machine's clock is believed: it was set right, or an operator accepts it. */
+  function beginAfter(opened: OpenStore): void {
+    awaited = opened;
+    reopenTimer = setTimeout(() => {
+      awaited = null;
+      try {
+        state = enter(beginBoot(path, opened, options.clock, maxClockJumpMs));
+        if (state.kind !== 'open') return;
+        clock ??= state.clock;
+        listener.onHealth(health);
+        listener.onKeysChanged(null);
+      } catch (error) {
+        fail(describe(path, error), error);
+        reopenAfter(REOPEN_FIRST_MS);
+      }
+    }, CLOCK_LOOK_MS).unref();
+  }
+
+  /** While the machine's clock is not believed the store goes on by its own, and nothing is admitted. */
+  function watchClock(store: OpenState): void {
+    const now = store.clock.now();
+    const ahead = store.clock.ahead();
+    const isAhead = ahead > 0;
+    if (isAhead === (health.problem?.code === 'clock_ahead')) return;
+    const problem = isAhead
+      ? ({ code: 'clock_ahead', message: aheadMessage(now, now + ahead, maxClockJumpMs) } as const)
+      : null;
+    health = { ...health, ready: !isAhead, problem };
+    listener.onHealth(health);
+  }
+
   function watch(): void {
     if (state.kind !== 'open') return;
     try {
       if (!scheduled) notice(state);
+      watchClock(state);
       watches += 1;
       if (watches % WATCHES_PER_MARK === 0) mark(state);
     } catch (error) {
@@ -390,14 +448,15 @@ function runEngine(
   function mark(store: OpenState): void {
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
-    writeInstallMark(path, { installId, epoch: health.epoch, commits });
+    const seen = options.clock === null ? noteTime(store.clock.now()) : null;
+    writeInstallMark(path, { installId, epoch: health.epoch, commits, seen });
     store.markedCommits = commits;
   }
 
   return {
     installId,
     now() {
-      if (state.kind === 'open') lastNow = state.clock();
+      if (state.kind === 'open') lastNow = state.clock.now();
       return lastNow;
     },
     health: () => health,
@@ -413,6 +472,7 @@ function runEngine(
       const last = state;
       state = { kind: 'closed' };
       await ending;
+      awaited?.database.close();
       if (last.kind === 'open') await closeWhole(last);
       // Whoever came now would go on with what this process has of the file in memory: its end lets go of the lock.
       if (!isUnsynced) lock.release();
@@ -432,6 +492,17 @@ function runEngine(
       // A disk without room: what was acknowledged is in the journal, and the next start takes it from there.
     }
     database.close();
+  }
+}
+
+function installOf(booted: Booted): string {
+  switch (booted.kind) {
+    case 'open':
+      return booted.mark.installId;
+    case 'clock_ahead':
+      return booted.opened.mark.installId;
+    case 'rolled_back':
+      return booted.installId;
   }
 }
 

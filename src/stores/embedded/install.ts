@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import type { TimeSeen } from './machine.ts';
 import { syncFolder } from '../private-folder.ts';
 
 /** What is remembered beside the store, so that a store that was emptied or set back is noticed. */
@@ -8,6 +9,8 @@ export interface InstallMark {
   readonly epoch: number;
   /** Transactions that the store had written when the mark was made; never more than it really has. */
   readonly commits: number;
+  /** The store's time when it was made; `null`: not noted. */
+  readonly seen: TimeSeen | null;
 }
 
 /**
@@ -44,16 +47,27 @@ function parseMark(content: string): InstallMark | null {
   if (!('install_id' in value && 'epoch' in value && 'commits' in value)) return null;
   const { install_id: installId, epoch, commits } = value;
   if (typeof installId !== 'string' || typeof epoch !== 'number' || typeof commits !== 'number') return null;
-  return { installId, epoch, commits };
+  return { installId, epoch, commits, seen: 'seen' in value ? parseSeen(value.seen) : null };
+}
+
+function parseSeen(value: unknown): TimeSeen | null {
+  if (typeof value !== 'object' || value === null) return null;
+  if (!('boot' in value && 'up_ms' in value && 'time' in value)) return null;
+  const { boot, up_ms: upMs, time } = value;
+  if (typeof boot !== 'string' || typeof upMs !== 'number' || typeof time !== 'number') return null;
+  return { boot, upMs, time };
 }
 
 /** Writes the mark: whole or not at all, also over a loss of power. */
-export function writeInstallMark(path: string, { installId, epoch, commits }: InstallMark): void {
+export function writeInstallMark(path: string, { installId, epoch, commits, seen }: InstallMark): void {
   const file = join(path, 'install.json');
   const draft = `${file}.new`;
   const descriptor = openSync(draft, 'w', 0o600);
   try {
-    writeSync(descriptor, `${JSON.stringify({ install_id: installId, epoch, commits })}\n`);
+    writeSync(
+      descriptor,
+      `${JSON.stringify({ install_id: installId, epoch, commits, ...(seen === null ? {} : { seen: { boot: seen.boot, up_ms: seen.upMs, time: seen.time } }) })}\n`,
+    );
     fsyncSync(descriptor);
   } finally {
     closeSync(descriptor);

@@ -1,15 +1,17 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KeyRecord } from '../../effects/controls.ts';
-import type { LedgerActor } from '../../effects/ledger.ts';
+import { INSTALLATION, type LedgerActor } from '../../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../effects/store.ts';
 import { inTransaction, openStoreFile } from './boot.ts';
+import { beginningOf, MAX_CLOCK_JUMP_MS } from './clock.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { describe } from './engine.ts';
 import { makePrivateFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { bindSecret, endKey, putKey } from './key-operations.ts';
 import { isLocked } from './lock.ts';
+import { countFrom } from './machine.ts';
 
 /** Keys of a store, for a process beside the gateway. Each write is one short transaction; the gateway notices it. */
 export interface KeyStore {
@@ -28,7 +30,7 @@ export interface KeyStore {
  * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
-export async function openKeyStore(path: string): Promise<KeyStore> {
+export async function openKeyStore(path: string, maxClockJumpMs = MAX_CLOCK_JUMP_MS): Promise<KeyStore> {
   const open = await loadDriver();
   makePrivateFolder(path);
   const opened = openOrSay(path, open, isLocked(path, open));
@@ -37,7 +39,10 @@ export async function openKeyStore(path: string): Promise<KeyStore> {
   if (opened.fresh) writeInstallMark(path, mark);
   const write = <T>(work: () => T): T => {
     session.forget();
-    return inTransaction(database, session, Math.max(Date.now(), session.meta.get().clock), work);
+    const record = session.meta.get().clock;
+    const beginning = beginningOf(record, countFrom(mark.seen), Date.now(), maxClockJumpMs);
+    // A key is ended also where the machine's clock is not believed; time stands still then.
+    return inTransaction(database, session, beginning.kind === 'believed' ? beginning.time : record, work);
   };
   return {
     installId: mark.installId,
@@ -50,6 +55,37 @@ export async function openKeyStore(path: string): Promise<KeyStore> {
     endKey: (id, end, actor) => write(() => endKey(session, { id, end, actor })),
     close: () => database.close(),
   };
+}
+
+/**
+ * Takes the machine's clock for right, whatever it says, also while a gateway runs on the store: that one goes on from
+ * there. It stands in the ledger.
+ * @returns the time on record before and the one from now on, ms
+ * @throws StoreUnavailable
+ */
+export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number }> {
+  const open = await loadDriver();
+  const opened = openOrSay(path, open, isLocked(path, open));
+  if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
+  const { database, session, mark } = opened;
+  try {
+    const before = Math.max(session.meta.get().clock, Math.floor(countFrom(mark.seen) ?? 0));
+    const time = Date.now();
+    if (time > before)
+      inTransaction(database, session, time, () =>
+        session.append(INSTALLATION, [
+          {
+            kind: 'store.time_accepted',
+            effectId: null,
+            actor: { type: 'gateway', id: 'svc store accept-time' },
+            data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
+          },
+        ]),
+      );
+    return { before, time };
+  } finally {
+    database.close();
+  }
 }
 
 function openOrSay(path: string, open: OpenDatabase, inUse: boolean): ReturnType<typeof openStoreFile> {

@@ -1,4 +1,5 @@
-import type { EffectStore, StoreHealth } from '../../effects/store.ts';
+import { type EffectStore, type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import { MAX_CLOCK_JUMP_MS } from './clock.ts';
 import { runInProcess, type Runner, type RunnerListener } from './in-process.ts';
 import type { Retention } from './sweep.ts';
 import { runInWorker } from './worker-client.ts';
@@ -9,6 +10,8 @@ export interface EmbeddedOptions {
   /** How long to wait for another gateway to let go of the store, ms. */
   readonly lockWaitMs: number;
   readonly retention: Retention;
+  /** How far the machine's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  readonly maxClockJumpMs?: number;
   /** `auto`: in a worker thread where the machine has two cores or more. */
   readonly worker: 'auto' | 'never';
   /** Instead of the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
@@ -34,11 +37,11 @@ export async function openEmbeddedStore(options: EmbeddedOptions): Promise<Effec
       for (const listen of pauseListeners) listen(workspace);
     },
   };
-  const { path, lockWaitMs, clock = null } = options;
+  const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS } = options;
   const wantsWorker = options.worker === 'auto' && clock === null;
   const runner =
-    (wantsWorker ? await runInWorker({ path, lockWaitMs }, listener) : null) ??
-    (await runInProcess({ path, lockWaitMs, clock }, listener));
+    (wantsWorker ? await runInWorker({ path, lockWaitMs, maxClockJumpMs }, listener) : null) ??
+    (await runInProcess({ path, lockWaitMs, maxClockJumpMs, clock }, listener));
   return storeOver(runner, options.retention, keyListeners, pauseListeners);
 }
 
@@ -52,13 +55,19 @@ function storeOver(
     installId,
     now,
     health: (): StoreHealth => health(),
-    admit: (request) => call('admit', request),
+    admit(request) {
+      const { problem } = health();
+      return problem?.code === 'clock_ahead'
+        ? Promise.reject(new StoreUnavailable(problem.message))
+        : call('admit', request);
+    },
     preview: (request) => call('preview', request),
     settle: (request) => call('settle', request),
     resolve: (request) => call('resolve', request),
     vote: (request) => call('vote', request),
     giveUp: (request) => call('giveUp', request),
     async sweep(limit) {
+      if (health().problem?.code === 'clock_ahead') throw new StoreUnavailable(health().problem?.message ?? '');
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
       for (let left = limit; left > 0; left -= SWEEP_BATCH) {
         const batch = Math.min(left, SWEEP_BATCH);

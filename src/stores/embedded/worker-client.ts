@@ -49,7 +49,7 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   let outgoingCalls = 0;
   let lastId = 0;
   let worker: Worker | null = null;
-  let clock: StoreClock = createStoreClock(0);
+  let clock: StoreClock = createStoreClock(0, data.maxClockJumpMs);
   let seen = 0;
   let health: StoreHealth;
   let closing: (() => void) | null = null;
@@ -194,11 +194,11 @@ export async function runInWorker(data: StoreThreadData, listener: RunnerListene
   const first = await start();
   health = first.health;
   seen = first.now;
-  clock = createStoreClock(first.now);
+  clock = createStoreClock(first.now, data.maxClockJumpMs);
 
   return {
     installId: first.installId,
-    now: () => Math.max(seen, clock()),
+    now: () => Math.max(seen, clock.now()),
     health: () => health,
     call<Name extends OperationName>(name: Name, request: Operations[Name]['request']) {
       return new Promise<Operations[Name]['reply']>((resolve, reject) => {

@@ -17,7 +17,7 @@ import type { Session } from './session.ts';
 
 /** The thread of the store: the engine, and batches of operations and answers over the port. */
 
-const { path, lockWaitMs }: StoreThreadData = workerData;
+const { path, lockWaitMs, maxClockJumpMs }: StoreThreadData = workerData;
 let replies: string[] = [];
 
 function post(message: ToGateway): void {
@@ -90,7 +90,7 @@ async function close(engine: Engine): Promise<void> {
 
 try {
   const engine: Engine = await startEngine(
-    { path, lockWaitMs, clock: null },
+    { path, lockWaitMs, maxClockJumpMs, clock: null },
     {
       onHealth: (health) => post({ kind: 'health', health }),
       onKeysChanged: (handles) => post({ kind: 'keys', handles }),
