@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { ClaimRecord } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
+import { type Caller as PolicyCaller, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
@@ -49,7 +50,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
       const { target, agent_id, ttl_s } = request.body;
       const caller = callerOf(request);
       const agentId = actingAgent(caller, agent_id, ws, ports.directory);
-      if (!isTargetOfCallable(target, caller, ports))
+      if (!isTargetOfCallable(target, whoCalls(caller, agentId, ws, target, ports), caller, ports))
         throw refuseFaults([{ path: '/target', message: 'is the target of no tool that the agent may call' }]);
       const result = await store.takeClaim({
         id: ports.newId('clm'),
@@ -155,8 +156,23 @@ function noSuchClaim() {
   return refuse('not_found', 'There is no such claim here, or its time is over.');
 }
 
+/** What policy knows of the calls that an agent would make with this key. */
+export function whoCalls(
+  { principal }: Caller,
+  agentId: string,
+  workspace: string,
+  target: string | null,
+  { directory }: Pick<ApiPorts, 'directory'>,
+): PolicyCaller {
+  const agent = directory.agent(workspace, agentId);
+  if (agent === null) throw refuseFaults([{ path: '/agent_id', message: 'names no registered agent' }]);
+  const profile = principal.kind === 'profile' ? principal.profile : null;
+  const key = { id: principal.keyId, kind: principal.kind, profile, user: principal.user };
+  return { agent, key, workspace, target };
+}
+
 /** Whether some tool that the key and policy leave open to the agent has a target of this form. */
-function isTargetOfCallable(target: string, caller: Caller, ports: ApiPorts): boolean {
+function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, ports: ApiPorts): boolean {
   const { allowedTools } = caller.principal;
   const { set } = ports.policies();
   return ports
@@ -165,8 +181,8 @@ function isTargetOfCallable(target: string, caller: Caller, ports: ApiPorts): bo
     .some(
       (tool) =>
         (allowedTools === null || allowedTools.includes(tool.name)) &&
-        set.couldPermit(tool.name) &&
-        (target === tool.name || tool.target === null || fitsTemplate(tool.target, target)),
+        (target === tool.name || tool.target === null || fitsTemplate(tool.target, target)) &&
+        couldPermitCaller(set, tool, who),
     );
 }
 

@@ -2,9 +2,10 @@ import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { ReservationRecord } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
+import { couldUsePool } from '../policy/could-permit.ts';
 import type { ApiApp } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
-import { Ttl } from './claims.ts';
+import { Ttl, whoCalls } from './claims.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
@@ -23,7 +24,8 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'makeReservation',
         summary: 'Set units of a pool aside, for a time',
-        description: 'A pool without enough free units is a 423 `pool_full`.',
+        description:
+          'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`.',
         tags: ['reservations'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -49,6 +51,16 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
         const hint = didYouMean(pool, ports.pools().keys());
         throw refuseFaults([{ path: '/pool', message: `is no declared pool${hint === null ? '' : `; ${hint}`}` }]);
       }
+      const { allowedTools } = caller.principal;
+      const who = whoCalls(caller, agentId, ws, null, ports);
+      const { set } = ports.policies();
+      const uses = ports
+        .catalog()
+        .tools()
+        .some(
+          (tool) => (allowedTools === null || allowedTools.includes(tool.name)) && couldUsePool(set, tool, who, pool),
+        );
+      if (!uses) throw refuseFaults([{ path: '/pool', message: 'is used by no call that the agent may make' }]);
       const result = await store.makeReservation({
         id: ports.newId('rsv'),
         workspace: ws,

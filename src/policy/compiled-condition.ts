@@ -30,6 +30,8 @@ export type Test =
       /** Set where the leaf holds exactly for these values of the fact, and other types are unknown. */
       readonly equality: Equality | null;
       readonly fixed: boolean;
+      /** Of what the leaf is judged: a part of the input; `null` where it compares two of them. */
+      readonly reads: FactPath['root'] | null;
     }
   | {
       readonly kind: 'some' | 'every';
@@ -95,6 +97,7 @@ function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Sy
     judge,
     equality: path.root === 'item' ? null : equality,
     fixed: fixed && isFixedPerTool(path),
+    reads: fixed ? path.root : null,
   };
 }
 

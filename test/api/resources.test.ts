@@ -68,6 +68,16 @@ describe('reservations', () => {
     expect(again.status).toBe(201);
   });
 
+  it('and claims are for agents whose rules could permit them a call that needs them', async () => {
+    expect((await rig.send('POST', `${WS}/agents`, { body: { id: 'barred' } })).status).toBe(201);
+    const ask = (path: string, body: Record<string, unknown>) =>
+      rig.send('POST', `${WS}/${path}`, { body: { ...body, agent_id: 'barred', ttl_s: 60 } });
+    const pool = await ask('reservations', { pool: 'deploy-slot', units: 1 });
+    expect([pool.status, list(pool.json['errors'])[0]?.['path']]).toEqual([400, '/pool']);
+    const claim = await ask('claims', { target: 'payment:pay_barred' });
+    expect([claim.status, list(claim.json['errors'])[0]?.['path']]).toEqual([400, '/target']);
+  });
+
   it('says which pool was probably meant', async () => {
     const body = { pool: 'deploy-slots', units: 1, ttl_s: 60 };
     const answer = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
@@ -353,7 +363,7 @@ describe('catalog', () => {
       list(json['rules'])
         .map(({ id }) => id)
         .toSorted(),
-    ).toEqual(['rig/refund', 'rig/refund-large']);
+    ).toEqual(['rig/barred', 'rig/refund', 'rig/refund-in-a-slot', 'rig/refund-large']);
     const agent = await rig.send('GET', `${WS}/policies`, { key: rig.keys.agent });
     expect(list(agent.json['rules'])[0]).not.toHaveProperty('file');
   });

@@ -134,6 +134,12 @@ rules:
     match: { tools: [payments.refund] }
     when: { params.amount: { lte: 50000 } }
     obligations: [ { budget: { use: agent-day, amount: params.amount } }, { budget: { use: team-day, amount: params.amount } } ]
+  - id: refund-in-a-slot
+    effect: allow
+    match: { tools: [payments.refund] }
+    when: { params.reason: { eq: slot } }
+    obligations: [ { reserve: { pool: deploy-slot, units: 1 } } ]
+  - { id: barred, effect: deny, match: { agents: { id: [barred] } }, reason: "This agent does nothing" }
   - id: refund-large
     effect: require_approval
     match: { tools: [payments.refund] }

@@ -1,0 +1,103 @@
+import type { Tool } from '../effects/tool.ts';
+import type { Test } from './compiled-condition.ts';
+import type { PolicyInput } from './input.ts';
+import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import { inputOfTool } from './rules-by-tool.ts';
+import type { Template } from './template.ts';
+import type { RuleIndex } from './tool-index.ts';
+
+/** What is known of calls that were not made yet: who would make them, where, and, for a claim, of which target. */
+export interface Caller {
+  readonly agent: PolicyInput['agent'];
+  readonly key: PolicyInput['key'];
+  readonly workspace: string;
+  readonly target: string | null;
+}
+
+/** Parts of the input that are the same for all calls of a caller; the target too, where it is known. */
+const KNOWN: ReadonlySet<string> = new Set(['agent', 'key', 'tool', 'workspace']);
+
+/**
+ * Whether some rule could permit a caller some call of a tool, whatever its params, its time and where it comes from: a
+ * rule that allows or asks for approval could match, and none that refuses matches every call.
+ */
+export function couldPermitCaller(set: CompiledPolicies, tool: Tool, caller: Caller): boolean {
+  const rules = rulesFor(set, tool, caller);
+  return rules !== null && rules.some(({ effect }) => effect === 'allow' || effect === 'require_approval');
+}
+
+/** Whether a call of the tool that could be permitted to the caller could use units of a pool. */
+export function couldUsePool(set: CompiledPolicies, tool: Tool, caller: Caller, pool: string): boolean {
+  if (!couldPermitCaller(set, tool, caller)) return false;
+  return (rulesFor(set, tool, caller) ?? []).some(({ obligations }) =>
+    obligations.some((obligation) => obligation.kind === 'reserve' && couldRender(obligation.pool, pool)),
+  );
+}
+
+/** Rules in force that could match some call; `null` where one of them refuses every call. */
+function rulesFor(set: CompiledPolicies, tool: Tool, caller: Caller): readonly CompiledRule[] | null {
+  const { agent, key, workspace, target } = caller;
+  const input = { ...inputOfTool(tool), agent, key, workspace, target: target ?? '' };
+  const isKnown = (root: string | null): boolean =>
+    root !== null && (KNOWN.has(root) || (root === 'target' && target !== null));
+  const could: CompiledRule[] = [];
+  const index = set.byTool.get(tool.name);
+  for (const rule of index === undefined ? [] : rulesIn(index)) {
+    if (rule.mode !== 'enforce') continue;
+    const ways = [judge(rule.perTool, input, isKnown), judge(rule.perCall, input, isKnown)];
+    if (ways.includes('never')) continue;
+    const refuses = rule.effect === 'deny' || rule.effect === 'pause';
+    const isAlways = rule.from === Number.NEGATIVE_INFINITY && rule.until === Number.POSITIVE_INFINITY;
+    if (refuses && isAlways && ways.every((way) => way === 'always')) return null;
+    if (!refuses) could.push(rule);
+  }
+  return could;
+}
+
+const known = new WeakMap<RuleIndex, readonly CompiledRule[]>();
+
+/** All rules of an index; tools with the same rules share one. */
+function rulesIn(index: RuleIndex): readonly CompiledRule[] {
+  const before = known.get(index);
+  if (before !== undefined) return before;
+  const all = new Set(index.always);
+  for (const { byValue, mistyped } of index.keys) {
+    for (const bucket of byValue.values()) for (const rule of rulesIn(bucket)) all.add(rule);
+    for (const bucket of Object.values(mistyped)) for (const rule of bucket) all.add(rule);
+  }
+  const rules = [...all];
+  known.set(index, rules);
+  return rules;
+}
+
+/** Whether a condition holds for every call of the caller, for none, or for some. */
+type Way = 'always' | 'never' | 'some';
+
+function judge(test: Test, input: PolicyInput, isKnown: (root: string | null) => boolean): Way {
+  switch (test.kind) {
+    case 'all':
+    case 'any': {
+      const [settles, rest] = test.kind === 'all' ? (['never', 'always'] as const) : (['always', 'never'] as const);
+      const ways = test.of.map((part) => judge(part, input, isKnown));
+      if (ways.includes(settles)) return settles;
+      return ways.every((way) => way === rest) ? rest : 'some';
+    }
+    case 'leaf': {
+      if (!isKnown(test.reads)) return 'some';
+      const truth = test.judge(input, undefined);
+      // What cannot be judged grants nothing, and refuses: neither is for this function to say.
+      if (truth === undefined) return test.absent === 'unknown' ? 'never' : 'some';
+      return truth ? 'always' : 'never';
+    }
+    case 'some':
+    case 'every':
+      return 'some';
+  }
+}
+
+/** Whether a name can come out of a template: its literal parts in order, each slot something. */
+function couldRender({ parts }: Template, name: string): boolean {
+  let pattern = '';
+  for (const part of parts) pattern += typeof part === 'string' ? part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&') : '.+';
+  return new RegExp(`^${pattern}$`, 's').test(name);
+}
