@@ -128,6 +128,8 @@ export class Svc {
         path: `/effects/${encodeURIComponent(id)}/receipt`,
         repeatable: true,
       })) as unknown as Receipt,
+    /** Forgets params, salts and the kept answer of an effect that is over; its receipt stays. Needs an account key. */
+    erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
     run: (id: string): Promise<{ readonly stages: readonly Stage[] }> =>
       this.#get(`/effects/${encodeURIComponent(id)}/run`),
   };

@@ -8,6 +8,7 @@ import { addCheckRoutes } from './checks.ts';
 import { addClaimRoutes } from './claims.ts';
 import { addDocsPages } from './docs-pages.ts';
 import { addEffectRoutes } from './effects.ts';
+import { addEraseRoute } from './erase.ts';
 import { addHealthRoutes } from './health.ts';
 import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
@@ -40,6 +41,7 @@ export async function addControlPlane(
 
     await addOpenApi(app, () => ports.settings().publicUrl, version);
     addEffectRoutes(app, ports);
+    addEraseRoute(app, ports);
     addApprovalRoutes(app, ports);
     addClaimRoutes(app, ports);
     addReservationRoutes(app, ports);

@@ -104,6 +104,18 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
         options.json ? json(wire(result)) : `${result.effectId} is ${result.status}: ${result.reason.message}`,
       );
     });
+
+  talksToGateway(
+    effects
+      .command('erase')
+      .description('forget params, salts and the kept answer of an effect that is over; its receipt still verifies'),
+  )
+    .argument('<id>', 'effect id')
+    .action(async (id: string, options: GatewayAccess) => {
+      const svc = await connect(options);
+      await svc.effects.erase(id);
+      terminal.out(options.json ? json({ erased: id }) : `Erased: ${id}. Its receipt stays.`);
+    });
 }
 
 function listPage(svc: Svc, filter: EffectFilter): Promise<EffectPage> {

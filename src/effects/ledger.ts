@@ -6,6 +6,7 @@ export const LEDGER_KINDS = [
   'effect.duplicate_blocked',
   'effect.reconciled',
   'effect.resolved',
+  'effect.erased',
   'effect.contradiction',
   'effect.conflict',
   'approval.requested',

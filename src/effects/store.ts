@@ -1,3 +1,4 @@
+import type { EraseRequest, Erasure } from './erase.ts';
 import type { Mismatch } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { BudgetRow, ClaimRecord, KeyRecord, PauseRecord, PauseScope, ReservationRecord } from './controls.ts';
@@ -319,6 +320,8 @@ export interface EffectStore {
   resolve(request: ResolveRequest): Promise<Resolution>;
   vote(request: VoteRequest): Promise<VoteResult>;
   giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
+  /** Forgets params, salts and the kept answer of an effect that is over; its receipt stays. */
+  erase(request: EraseRequest): Promise<Erasure>;
   /** Declares what is over (leases, approvals, retention), at most `limit` of each. */
   sweep(limit: number): Promise<SweepReport>;
   /** Approvals that have their quorum and were not dispatched yet (a gateway died in between). */

@@ -73,6 +73,15 @@ export const ENDPOINTS = {
     administrative: 'no',
     profile: 'no',
   },
+  'effects.erase': {
+    does: 'Forget params, salts and the kept answer of an effect that is over',
+    routes: [`DELETE ${WS}/effects/{id}/params`],
+    changes: true,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'no',
+    profile: 'no',
+  },
   'approvals.decide': {
     does: "Approve or reject another user's request",
     routes: [`POST ${WS}/approvals/{id}/approve`, `POST ${WS}/approvals/{id}/reject`],

@@ -3,6 +3,7 @@ import { describeAdmission } from './admission.ts';
 import { describeApprovals } from './approvals.ts';
 import { describeBudgets } from './budgets.ts';
 import type { Capabilities, OpenStore } from './fixture.ts';
+import { describeErasure } from './erasure.ts';
 import { describeGranted } from './granted.ts';
 import { describeHoldings } from './holdings.ts';
 import { describeKeys } from './keys.ts';
@@ -25,6 +26,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);
     describeGranted(open, capabilities);
+    describeErasure(open, capabilities);
     describeHoldings(open, capabilities);
     describeLedger(open, capabilities);
     describeKeys(open, capabilities);

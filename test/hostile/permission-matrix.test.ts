@@ -175,6 +175,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   getReceipt: async () => ({ path: `${WS}/effects/${await thing('committed')}/receipt` }),
   getRun: async () => ({ path: `${WS}/effects/${await thing('committed')}/run` }),
   resolveEffect: async () => ({ path: `${WS}/effects/${await thing('lost')}/resolve`, body: { outcome: 'happened' } }),
+  eraseEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}/params` }),
   listApprovals: () => ({ path: `${WS}/approvals` }),
   getApproval: async () => ({ path: `${WS}/approvals/${await thing('waiting')}` }),
   approve: async () => ({ path: `${WS}/approvals/${await thing('waiting')}/approve`, body: {} }),

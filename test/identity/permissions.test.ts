@@ -37,6 +37,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'effects.preview': ['workspace', 'own', 'no', 'effects:preview effects:run'],
   'effects.read': ['workspace', 'own', 'no', 'traces:read'],
   'effects.resolve': ['workspace', 'no', 'no', 'no'],
+  'effects.erase': ['workspace', 'no', 'no', 'no'],
   'approvals.decide': ['workspace', 'no', 'no', 'approvals:decide'],
   'approvals.read': ['workspace', 'own', 'no', 'approvals:read'],
   'claims.write': ['workspace', 'own', 'no', 'claims:write'],

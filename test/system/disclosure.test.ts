@@ -74,3 +74,19 @@ it('nobody else does', async () => {
   });
   expect((await disclosed(run.effect_id, narrow)).status).toBe(403);
 });
+
+it('what is erased cannot be opened any more, by nobody, and its receipt still verifies', async () => {
+  const { body: run } = await world.run(refund({ amount: 11 }));
+  const path = `/v1/workspaces/demo/effects/${run.effect_id}/params`;
+  const erase = (key: string) => send(world.gateway.url, key, 'DELETE', path);
+  expect((await erase(world.keys.bot)).body.code).toBe('wrong_key_kind');
+  expect((await disclosed(run.effect_id)).status).toBe(200);
+  expect(await erase(world.keys.account)).toMatchObject({ status: 200, body: { erased: true } });
+  const gone = await disclosed(run.effect_id, world.keys.account);
+  expect([gone.status, gone.body.code]).toEqual([410, 'disclosure_gone']);
+  const receipt = await world.get(`/effects/${run.effect_id}/receipt`);
+  expect(receipt.body).toEqual(run.receipt);
+  expect(verifyReport({ receipt: JSON.stringify(receipt.body), trust, disclosure: null }).exit).toBe(0);
+  expect(await world.kinds(run.effect_id)).toContain('effect.erased');
+  expect((await world.get(`/effects/${run.effect_id}`)).body.effect).not.toHaveProperty('result');
+});

@@ -66,6 +66,7 @@ function storeOver(
     resolve: (request) => call('resolve', request),
     vote: (request) => call('vote', request),
     giveUp: (request) => call('giveUp', request),
+    erase: (request) => call('erase', request),
     async sweep(limit) {
       if (health().problem?.code === 'clock_ahead') throw new StoreUnavailable(health().problem?.message ?? '');
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };

@@ -2,6 +2,7 @@ import { admitStep } from '../../effects/admission.ts';
 import type { ApprovalRecord } from '../../effects/approval.ts';
 import type { BudgetRow, ClaimRecord, KeyRecord, PauseRecord, ReservationRecord } from '../../effects/controls.ts';
 import type { EffectRecord, SignedReceipt } from '../../effects/effect.ts';
+import { type EraseRequest, type Erasure, eraseStep } from '../../effects/erase.ts';
 import {
   makeReservationStep,
   releaseClaimStep,
@@ -54,6 +55,7 @@ export interface Operations {
   resolve: { request: ResolveRequest; reply: Resolution };
   vote: { request: VoteRequest; reply: VoteResult };
   giveUp: { request: GiveUpRequest; reply: GiveUpResult };
+  erase: { request: EraseRequest; reply: Erasure };
   sweep: { request: { readonly limit: number; readonly retention: Retention }; reply: SweepReport };
   grantedApprovals: { request: { readonly limit: number }; reply: readonly ApprovalRecord[] };
   effect: { request: ById; reply: EffectRecord | null };
@@ -124,6 +126,7 @@ const OPERATIONS: {
   resolve: (session, request) => session.run(request.workspace, resolveStep, request),
   vote: (session, request) => session.run(request.workspace, voteStep, request),
   giveUp: (session, request) => session.run(request.workspace, giveUpStep, request),
+  erase: (session, request) => session.run(request.workspace, eraseStep, request),
   sweep: (session, request) => sweep(session, request.limit, request.retention),
   grantedApprovals: (session, { limit }) => session.approvals.granted(limit),
   effect: (session, { workspace, id }) => session.view.effect(workspace, id),

@@ -97,6 +97,9 @@ function metadataOf(text: string | null, known: KnownDocuments | null): EffectRe
   return text === '' ? null : (JSON.parse(text) as EffectRecord['metadata']);
 }
 
+/** Stands where a seal was, so that steps that run again after a loss put it there too; no seal is like it. */
+const ERASED = '!';
+
 /** Reads an effect from its hash. Documents in it were written by this store from typed values. */
 export function effectOf(hash: Fields, known: KnownDocuments | null = null): EffectRecord {
   const fields = unpacked(hash);
@@ -120,7 +123,7 @@ export function effectOf(hash: Fields, known: KnownDocuments | null = null): Eff
     trace: { ...trace, observed },
     stages: withLater(stages, fields.get('more') ?? ''),
     metadata: metadataOf(sent(fields.get('meta')), known),
-    sealed: sealed ?? known?.sealed ?? null,
+    sealed: sealed === ERASED ? null : (sealed ?? known?.sealed ?? null),
   };
 }
 

@@ -12,6 +12,7 @@ import { admissionOf, admitArguments } from './admit.ts';
 import { createAttempts } from './attempts.ts';
 import { createBoard, type InForceDigests } from './board.ts';
 import { type Changes, watchChanges } from './changes.ts';
+import { eraseOnRedis } from './erase.ts';
 import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
 import { createControls } from './controls.ts';
 import type { Durability } from './durability.ts';
@@ -334,6 +335,12 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       return resolutionOf(await frame.step('resolve', request.workspace, args), args);
     },
     giveUp: async (request) => giveUpResultOf(await frame.step('giveup', request.workspace, giveUpArguments(request))),
+    erase: (request) =>
+      eraseOnRedis(
+        request,
+        () => records.effect(request.workspace, request.effectId),
+        (args) => frame.step('erase', request.workspace, args),
+      ),
     vote: async (request) => voteResultOf(await frame.step('vote', request.workspace, voteArguments(request))),
     async sweep(limit) {
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };

@@ -12,6 +12,7 @@ export const SCRIPTS = {
   resolve: ['request', 'out'],
   vote: ['request', 'vote'],
   giveup: ['request'],
+  erase: ['request', 'out'],
   claim: ['op', 'request'],
   reserve: ['op', 'request'],
   sweep: ['limit', 'effects-before', 'denials-before', 'keys-before'],

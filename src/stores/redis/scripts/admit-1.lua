@@ -100,7 +100,7 @@ end
 -- An effect that is run again begins its stages anew.
 local function plan_documents(e, changes)
   local there = redis.call('HMGET', P .. 'e:' .. e.id, 'sealed', 'more')
-  if not there[1] then changes.sealed = SEALED end
+  if not there[1] or there[1] == '!' then changes.sealed = SEALED end
   if there[2] and there[2] ~= '' then changes.more = '' end
 end
 

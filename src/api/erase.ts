@@ -1,0 +1,42 @@
+import type { ApiApp } from './app.ts';
+import { callerOf, ledgerActor } from './caller.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse } from './problem.ts';
+import { AnyObject, answers, NoQuery, WithId } from './schema.ts';
+
+/** `DELETE …/effects/{id}/params`: forgets what the receipt only commits to. */
+export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
+  app.delete(
+    '/v1/workspaces/:ws/effects/:id/params',
+    {
+      config: { endpoint: 'effects.erase' },
+      schema: {
+        operationId: 'eraseEffect',
+        summary: 'Forget params, salts and the kept answer',
+        description:
+          'For an effect that is over; one that waits, runs or is unknown answers 409. The receipt stays, and verifies as before; nobody can open it any more. Twice is the same as once.',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`effect_id`, and `erased: true`.') }),
+      },
+    },
+    async (request) => {
+      const { ws: workspace, id } = request.params;
+      const actor = ledgerActor(callerOf(request).principal);
+      const erasure = await ports.store.erase({ workspace, effectId: id, actor });
+      switch (erasure.kind) {
+        case 'erased':
+        case 'unchanged':
+          return { effect_id: id, erased: true };
+        case 'needed':
+          throw refuse(
+            'conflict',
+            'The effect waits, runs or is unknown: its params are still needed. Settle it first.',
+          );
+        case 'absent':
+          throw refuse('not_found', 'There is no such effect here.');
+      }
+    },
+  );
+}

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import { admitRequest, committed, dispatched, FAILED, settleRequest, WORKSPACE } from './requests.ts';
+
+const PERSON = { type: 'user', id: 'maria' } as const;
+
+/** What is forgotten on demand. */
+export function describeErasure(open: OpenStore, capabilities: Capabilities): void {
+  describe('erasing', () => {
+    const at = useStore(open, capabilities);
+    const erase = (effectId: string) => at.store.erase({ workspace: WORKSPACE, effectId, actor: PERSON });
+    const kinds = async (id: string) => (await at.store.effectLedger(WORKSPACE, id)).map(({ kind }) => kind);
+
+    it('forgets params, salts and the kept answer; the receipt, the rest of the record and the ledger stay', async () => {
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, committed('a.b.c', 'rcp_1')));
+      const before = await at.store.effect(WORKSPACE, effect.id);
+      expect(before?.sealed).toEqual(expect.any(String));
+      expect(await erase(effect.id)).toEqual({ kind: 'erased' });
+      const after = await at.store.effect(WORKSPACE, effect.id);
+      expect(after).toEqual({ ...before, sealed: null, life: { ...before?.life, result: null } });
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toEqual({ id: 'rcp_1', jws: 'a.b.c' });
+      expect(await kinds(effect.id)).toContain('receipt.issued');
+      const last = (await at.store.effectLedger(WORKSPACE, effect.id)).at(-1);
+      expect(last).toMatchObject({ kind: 'effect.erased', actor: PERSON });
+
+      expect(await erase(effect.id)).toEqual({ kind: 'unchanged' });
+      expect((await kinds(effect.id)).filter((kind) => kind === 'effect.erased')).toHaveLength(1);
+      await at.reopen();
+      expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(after);
+    });
+
+    it('is refused while the params are needed', async () => {
+      const { effect } = await dispatched(at.store);
+      expect(await erase(effect.id)).toEqual({ kind: 'needed' });
+      await at.store.settle(settleRequest(effect, { kind: 'unknown' }));
+      expect(await erase(effect.id)).toEqual({ kind: 'needed' });
+      expect((await at.store.effect(WORKSPACE, effect.id))?.sealed).toEqual(expect.any(String));
+      expect(await erase('eff_none')).toEqual({ kind: 'absent' });
+    });
+
+    it('leaves a failed action free to run again, with what comes then', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'again' });
+      await at.store.settle(settleRequest(effect, FAILED));
+      expect(await erase(effect.id)).toEqual({ kind: 'erased' });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ sealed: null, life: { state: 'failed' } });
+      const request = admitRequest({ idempotencyKey: 'again' });
+      expect(await at.store.admit(request)).toMatchObject({ kind: 'dispatch', effect: { id: effect.id } });
+      expect((await at.store.effect(WORKSPACE, effect.id))?.sealed).toBe(request.sealed);
+    });
+  });
+}
