@@ -19,6 +19,11 @@ export const FAULTS = {
     line: "binding: life.state === 'denied' ? 'release' : 'keep'",
     instead: "binding: life.state === 'committed' ? 'keep' : 'release'",
   },
+  'never-late': {
+    file: 'src/effects/execute.ts',
+    line: 'return elapsedMs >= lease.dispatchBy - lease.admittedAt;',
+    instead: 'return elapsedMs === Number.POSITIVE_INFINITY;',
+  },
   'redirect-is-a-refusal': {
     file: 'src/upstreams/classify.ts',
     line: "return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);",

@@ -78,10 +78,15 @@ const FAULT_BEFORE: Reason = {
   message: 'The gateway failed before anything was sent. Send the same call with the same key again.',
 };
 
+/** Whether the time to send an attempt is over. @param elapsedMs since before its admission was asked for */
+export function isLate(elapsedMs: number, lease: Pick<Lease, 'admittedAt' | 'dispatchBy'>): boolean {
+  return elapsedMs >= lease.dispatchBy - lease.admittedAt;
+}
+
 /** Asked immediately before the first byte: the time since before the admission, and pauses heard since. */
 function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
   const { lease, sentAt, governed } = attempt;
-  if (ports.elapsed() - sentAt >= lease.dispatchBy - lease.admittedAt) return 'late';
+  if (isLate(ports.elapsed() - sentAt, lease)) return 'late';
   const { call, tool } = governed.checked;
   const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: governed.actor.keyId };
   if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';

@@ -1,12 +1,14 @@
+import * as execution from '../../src/effects/execute.ts';
 import * as settlement from '../../src/effects/settlement.ts';
 import { admitStep } from '../../src/effects/admission.ts';
 import type { EffectRecord } from '../../src/effects/effect.ts';
 import type { StepView } from '../../src/effects/plan.ts';
 import * as classification from '../../src/upstreams/classify.ts';
 import { planted } from '../planted-faults.ts';
-import { PRODUCTION, type Rules } from './world.ts';
+import { beforeLate, PRODUCTION, type Rules } from './world.ts';
 
 const { resolveStep, settleStep } = settlement;
+const carelessExecution = await planted(execution, 'never-late');
 
 function withEffect(view: StepView, change: (effect: EffectRecord) => EffectRecord): StepView {
   return {
@@ -66,7 +68,10 @@ export const MUTANTS: Readonly<Record<string, Rules>> = {
       ),
   },
   'delete on error': { ...PRODUCTION, settle: (await planted(settlement, 'delete-on-error')).settleStep },
-  'send without looking at the time': { ...PRODUCTION, maySend: () => true },
+  'send without looking at the time': {
+    ...PRODUCTION,
+    maySend: (now, dispatchBy) => beforeLate(carelessExecution.isLate, now, dispatchBy),
+  },
   'take a redirect for a refusal': classifiedBy(await planted(classification, 'redirect-is-a-refusal')),
   'call a 500 a failure': classifiedBy(await planted(classification, 'error-is-a-failure')),
 };

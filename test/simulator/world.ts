@@ -1,6 +1,7 @@
 import { admitStep } from '../../src/effects/admission.ts';
 import type { EffectRecord, Evidence, Fence } from '../../src/effects/effect.ts';
 import type { Plan, StepView } from '../../src/effects/plan.ts';
+import { isLate } from '../../src/effects/execute.ts';
 import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
 import type {
   Admission,
@@ -71,12 +72,18 @@ export interface Rules {
 
 const NOTHING_DECLARED = { committed: [], failed: [], unknown: [], body: [] } as const;
 
+/** The product's look at the time, for an attempt of this world. */
+export function beforeLate(late: typeof isLate, now: number, dispatchBy: number): boolean {
+  const admittedAt = dispatchBy - TIMES.dispatchWindowMs;
+  return !late(now - admittedAt, { admittedAt, dispatchBy });
+}
+
 export const PRODUCTION: Rules = {
   admit: admitStep,
   settle: settleStep,
   resolve: resolveStep,
   lose: (view, effect) => loseLeaseStep(view, effect, false),
-  maySend: (now, dispatchBy) => now < dispatchBy,
+  maySend: (now, dispatchBy) => beforeLate(isLate, now, dispatchBy),
   classify: (seen) => classify('write', NOTHING_DECLARED, seen),
 };
 
