@@ -39,6 +39,12 @@ export const LIMITS = {
     beyond: '400 `invalid_json`; nothing ran',
     source: 'src/effects/strict-json.ts#MAX_NAME',
   },
+  response_values: {
+    what: "Values in the JSON of an upstream's answer",
+    value: 20_000,
+    beyond: 'it is kept as text; for `outcomes.body` and `state_check` it counts as unreadable',
+    source: 'src/upstreams/answer.ts#LIMITS.values',
+  },
   response_kept: {
     what: "Part of an upstream's answer that is kept for duplicates",
     value: '64KiB',

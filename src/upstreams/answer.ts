@@ -22,8 +22,11 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 /** Headers that are kept with an answer for duplicates: what says how to read the body, or names what was made. */
 const KEPT_HEADERS = ['content-type', 'content-language', 'content-encoding', 'etag', 'last-modified', 'location'];
 
-/** Nesting that is read in an upstream's JSON. */
-const DEPTH = 64;
+/**
+ * What is read of an upstream's JSON. It is trusted further than a caller, whose own limits are lower; but what it
+ * answers to one call must not keep all the others waiting.
+ */
+const LIMITS = { depth: 64, values: 20_000 };
 
 /**
  * Whether a header of an upstream's answer goes on to the caller: not those of the connection, not those that speak in
@@ -44,17 +47,22 @@ export function connectionNames(connection: string | readonly string[] | undefin
   return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-/** Makes of what was read the answer that the rest of the gateway sees. */
+/**
+ * Makes of what was read the answer that the rest of the gateway sees.
+ * @param options.wantsJson whether somebody looks into its JSON, however long it is
+ */
 export function readAnswer(
   raw: { readonly status: number; readonly headers: IncomingHeaders; readonly body: Buffer; readonly whole: boolean },
-  options: { readonly responseKeptBytes: number; readonly setCookie: boolean },
+  options: { readonly responseKeptBytes: number; readonly setCookie: boolean; readonly wantsJson: boolean },
 ): UpstreamResponse {
   const named = connectionNames(raw.headers['connection']);
   const headers: Record<string, string | readonly string[]> = {};
   for (const [name, value] of Object.entries(raw.headers)) {
     if (value !== undefined && passesBack(name, options.setCookie, named)) headers[name] = value;
   }
-  const json = raw.whole && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
+  // What is not kept as JSON is read as JSON only where somebody looks into it.
+  const isRead = options.wantsJson || raw.body.byteLength <= options.responseKeptBytes;
+  const json = raw.whole && isRead && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
   return {
     status: raw.status,
     headers,
@@ -103,6 +111,6 @@ function isJson(contentType: string | string[] | undefined): boolean {
 }
 
 function parseJson(body: Buffer): Json | undefined {
-  const parsed = parseStrictJson(body, { depth: DEPTH });
+  const parsed = parseStrictJson(body, LIMITS);
   return parsed.ok ? parsed.value : undefined;
 }

@@ -82,7 +82,11 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
       return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null, sent);
     case 'answer': {
       const setCookie = dispatch.proxied?.setCookie ?? false;
-      const response = readAnswer(result, { responseKeptBytes: upstream.limits.responseKeptBytes, setCookie });
+      const response = readAnswer(result, {
+        responseKeptBytes: upstream.limits.responseKeptBytes,
+        setCookie,
+        wantsJson: tool.outcomes.body.length > 0,
+      });
       const seen: Seen = {
         kind: 'answer',
         status: result.status,
@@ -119,7 +123,7 @@ export async function readToolState(upstream: HttpUpstream, tool: Tool, params: 
     case 'answer': {
       if (result.status < 200 || result.status > 299) return unreadable(`the upstream answered ${result.status}`);
       if (!result.whole) return unreadable('the answer was cut, or longer than what is read');
-      const { json } = readAnswer(result, { responseKeptBytes: 0, setCookie: false });
+      const { json } = readAnswer(result, { responseKeptBytes: 0, setCookie: false, wantsJson: true });
       return isJsonObject(json) ? { kind: 'read', state: json } : unreadable('the answer is not a JSON object');
     }
   }
