@@ -9,6 +9,7 @@ import type { Json } from '../effects/json.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import { advise } from './advice.ts';
+import { avoidableObligations } from './avoidable.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
 import { compileSet, type Surroundings } from './compile-set.ts';
 import { compileCondition } from './compiled-condition.ts';
@@ -205,6 +206,14 @@ export function compilePolicies(
   });
   const findings = [...earlier, ...files.flatMap(({ checked }) => checked.findings)];
   findings.push(...namesTwice(files.map(({ checked }) => checked)));
+  // Of files with faults the rules are not all there: what they say of each other would be half the truth.
+  if (!findings.some((finding) => finding.severity === 'error'))
+    findings.push(
+      ...avoidableObligations(
+        files.flatMap(({ rules }) => rules),
+        tools,
+      ),
+    );
   if (texts.length === 0)
     findings.push({
       ...unplaced('no_policies', 'No policy file was found: every call is refused'),

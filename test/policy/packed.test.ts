@@ -33,7 +33,7 @@ budgets:
   day: { unit: c, by: [agent.id], per: day, limit: $auto, warn_at: 70 }
   week: { unit: c, rolling: 7d, limit: 5, by: [params.currency] }
 rules:
-  - { id: a, effect: allow, when: { condition: small }, obligations: [ { budget: { use: day, amount: params.amount } }, { rate_limit: { by: [agent.id], limit: 5, per: 10s } } ] }
+  - { id: a, effect: allow, match: { kinds: [write] }, when: { condition: small }, obligations: [ { budget: { use: day, amount: params.amount } }, { rate_limit: { by: [agent.id], limit: 5, per: 10s } } ] }
   - { id: b, effect: allow, match: { kinds: [read], except: [ { tags: [money] } ] }, priority: 7, obligations: [ { budget: { use: week, amount: $auto } } ] }
   - { id: c, effect: deny, match: { tools: ["payments.*"], targets: ["payment:p_*"] }, when: { params.currency: { nin: $currencies } }, reason: "No \${params.currency} of \${agent.id}" }
   - { id: d, effect: deny, when: { params.currency: { in: $long }, params.amount: { gt: 900 } } }

@@ -1,0 +1,113 @@
+import { expect, test } from 'vitest';
+import { compileAll, faultsOf, HEAD } from './fixtures.ts';
+
+const BUDGET =
+  'budgets: { day: { unit: c, by: [agent.id], per: day, limit: 5 }, other: { unit: c, per: day, limit: 5 } }\n';
+const ASKS =
+  '{ id: small, effect: allow, when: { params.amount: { lte: 500 } }, obligations: [ { budget: { use: day, amount: params.amount } } ] }';
+
+function faults(...rules: readonly string[]): readonly string[] {
+  return faultsOf(`${HEAD}${BUDGET}rules:\n${rules.map((rule) => `  - ${rule}\n`).join('')}`);
+}
+
+test('what another rule allows without them is said at the rule, with what to write instead', () => {
+  expect(faults(ASKS, '{ id: wide, effect: allow }')).toEqual([
+    "6:11 avoidable_obligation A call avoids the obligations of 's/small' by leaving params.amount out: 's/wide' allows it then, without them",
+  ]);
+  try {
+    compileAll([`${HEAD}${BUDGET}rules:\n  - ${ASKS}\n  - { id: wide, effect: allow }\n`]);
+  } catch (error) {
+    expect(String(error)).toContain('write them into a rule of effect: constrain with the same match');
+  }
+});
+
+test.each([
+  [
+    'by leaving it out, where absence is allowed',
+    '{ id: b, effect: allow, when: { params.amount: { lte: 5, if_absent: true } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by leaving it out, where nothing is asked for',
+    '{ id: b, effect: allow, when: { params.amount: { exists: false } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'by another type',
+    '{ id: b, effect: allow, when: { params.amount: { in: [all, none] } } }',
+    'sending params.amount as another type than number',
+  ],
+  [
+    'by a type that is asked for',
+    '{ id: b, effect: allow, when: { params.amount: { type: string } } }',
+    'sending params.amount as another type',
+  ],
+  [
+    'for a part of the tools',
+    '{ id: b, effect: allow, match: { tools: [payments.get] } }',
+    'leaving params.amount out',
+  ],
+  [
+    'with another budget',
+    '{ id: b, effect: allow, obligations: [ { budget: { use: other, amount: 1 } } ] }',
+    'leaving params.amount out',
+  ],
+  [
+    'under a rule that denies only others',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, match: { agents: { team: [sales] } }, unless: { params.amount: { type: number } } }',
+    'leaving params.amount out',
+  ],
+])('%s', (_what, other, how) => {
+  expect(faults(ASKS, other).join('\n')).toContain(how);
+});
+
+test.each([
+  ['no other rule', '{ id: b, effect: deny, when: { params.amount: { gt: 5 } } }'],
+  ['one that needs the amount too', '{ id: b, effect: allow, when: { params.amount: { gt: 500 } } }'],
+  ['one of other tools', '{ id: b, effect: allow, match: { tools: [mail.send] } }'.replace('mail.send', 'mail.send')],
+  [
+    'one that holds the same budget',
+    '{ id: b, effect: allow, obligations: [ { budget: { use: day, amount: params.amount } } ] }',
+  ],
+  ['one that is in shadow', '{ id: b, effect: allow, mode: shadow }'],
+  [
+    'one beside a rule that refuses what cannot be judged',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, unless: { params.amount: { type: number } } }',
+  ],
+  [
+    'one beside a rule that asks the same of all',
+    '{ id: b, effect: allow }\n  - { id: c, effect: constrain, obligations: [ { budget: { use: day, amount: params.amount } } ] }',
+  ],
+])('cannot be avoided through %s', (_what, other) => {
+  const asks = other.includes('mail.send')
+    ? ASKS.replace('effect: allow,', 'effect: allow, match: { tools: [payments.refund] },')
+    : ASKS;
+  expect(faults(asks, other)).toEqual([]);
+});
+
+test('rules for different agents, or of different times, do not meet', () => {
+  const of = (team: string, rule: string) =>
+    rule.replace('effect: allow', `effect: allow, match: { agents: { team: [${team}] } }`);
+  expect(faults(of('support', ASKS), of('sales', '{ id: b, effect: allow }'))).toEqual([]);
+  expect(faults(of('support', ASKS), of('support', '{ id: b, effect: allow }'))).toHaveLength(1);
+  expect(
+    faults(
+      ASKS.replace('effect: allow', 'effect: allow, until: 2026-01-01'),
+      '{ id: b, effect: allow, from: 2026-01-01 }',
+    ),
+  ).toEqual([]);
+});
+
+test("a bound that a fact chooses is a number too; a text that tells calls apart is the caller's choice", () => {
+  const values = 'values: { auto: { by: env, of: { prod: 5 }, else: 9 } }\n';
+  const bound = ASKS.replace('lte: 500', 'lte: $auto');
+  expect(faultsOf(`${HEAD}${values}${BUDGET}rules:\n  - ${bound}\n  - { id: b, effect: allow }\n`)).toHaveLength(1);
+  expect(
+    faults(ASKS.replace('{ params.amount: { lte: 500 } }', '{ params.from: burst }'), '{ id: b, effect: allow }'),
+  ).toEqual([]);
+});
+
+test('a rule in another file is a way around too', () => {
+  const other = `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: t\nrules:\n  - { id: wide, effect: allow }\n`;
+  expect(faultsOf(`${HEAD}${BUDGET}rules:\n  - ${ASKS}\n`, other).join()).toContain("'t/wide' allows it then");
+});
