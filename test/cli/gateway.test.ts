@@ -210,6 +210,20 @@ describe('effects', () => {
     expect({ effect: wired.effect, ledger: wired.ledger }).toEqual(served);
   });
 
+  test('erase: what opens the receipt is gone, the receipt is there', async () => {
+    const { effect_id: id } = await refund(100, 'erase-1');
+    const receipt = `${url}/v1/workspaces/w/effects/${id}/receipt`;
+    const read = (of: string) => fetch(of, { headers: { 'x-api-key': account } });
+    expect((await read(`${receipt}?disclosure=1`)).status).toBe(200);
+    expect(await asAccount('effects', 'erase', id)).toMatchObject({
+      code: 0,
+      out: `Erased: ${id}. Its receipt stays.`,
+    });
+    expect((await read(`${receipt}?disclosure=1`)).status).toBe(410);
+    expect((await read(receipt)).status).toBe(200);
+    expect((await asAccount('effects', 'erase', 'eff_absent')).code).toBe(1);
+  });
+
   test('an effect that is not there is 1', async () => {
     const { code, err } = await asAccount('effects', 'show', 'eff_absent');
     expect(err).toMatch(/\[not_found\]$/);
