@@ -145,7 +145,9 @@ export async function replay(
     const entry = byNode.get(node);
     if (before === undefined || entry === undefined) throw new Error('the recording ends a sync that did not begin');
     if (entry.kind === 'folder') {
-      if (flags === 0) entry.durable = entry.namings.filter((naming) => naming.order < before).length;
+      // One that began earlier may end later.
+      const covered = entry.namings.filter((naming) => naming.order < before).length;
+      if (flags === 0) entry.durable = Math.max(entry.durable, covered);
       return;
     }
     for (const change of entry.changes)
