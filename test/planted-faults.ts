@@ -36,11 +36,11 @@ export const FAULTS = {
   },
   'follow-a-redirect': {
     file: 'src/upstreams/http-upstream.ts',
-    line: 'const result = await attemptOn(upstream, request, options);\n  const endedAt',
+    line: 'const result = await attemptOn(upstream, request, options);',
     instead:
-      'let result = await attemptOn(upstream, request, options);\n' +
-      "  if (result.kind === 'answer' && result.status === 303) result = await attemptOn(upstream, request, options);\n" +
-      '  const endedAt',
+      'const first = await attemptOn(upstream, request, options);' +
+      "const follows = first.kind === 'answer' && first.status === 303;" +
+      'const result = follows ? await attemptOn(upstream, request, options) : first;',
   },
   'answer-before-the-sync': {
     file: 'src/stores/embedded/behind.ts',
