@@ -12,6 +12,7 @@ import { addEraseRoute } from './erase.ts';
 import { addHealthRoutes } from './health.ts';
 import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
+import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
 import { addPauseRoutes } from './pauses.ts';
@@ -37,6 +38,7 @@ export async function addControlPlane(
     app.addHook('onRequest', identifyCaller(ports, ports.invalidKeys));
     app.addHook('onRequest', checkQuery);
     app.addHook('preValidation', absentBodyIsEmpty);
+    app.addHook('preValidation', refuseKeysInTexts);
     app.addHook('onResponse', logRequest);
 
     await addOpenApi(app, () => ports.settings().publicUrl, version);

@@ -42,6 +42,15 @@ export function parseKey(text: string): ParsedKey | null {
   return { kind, handle };
 }
 
+const WITHIN = /svc_(?:acct|agent|admin|mcp)_[0-9A-Za-z]{50}/g;
+
+/** Whether a key, whoever's it is, stands somewhere in a text: in its form, with a right checksum. */
+export function holdsKey(text: string): boolean {
+  if (!text.includes('svc_')) return false;
+  for (const [found] of text.matchAll(WITHIN)) if (parseKey(found) !== null) return true;
+  return false;
+}
+
 /** What is stored of a key: HMAC-SHA-256 of the whole key under the pepper. */
 export function hashKey(pepper: KeyObject, key: string): Buffer {
   return createHmac('sha256', pepper).update(key).digest();

@@ -4,6 +4,7 @@ import type { Code } from '../effects/codes.ts';
 import type { Principal } from '../effects/principal.ts';
 import type { Problem, RequestFault } from '../effects/run-request.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
+import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/path.ts';
 import { wouldForward } from './headers.ts';
 import type { Identities } from './identities.ts';
@@ -157,8 +158,18 @@ function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key:
     !decoded.some((text) => text.includes(key)) &&
     !wouldForward(request.headers, key)
   )
-    return null;
+    return keyIsKept(request, decodedPath(path));
   return keyGoesOn();
+}
+
+/** Nor is any other key kept: what a request names itself with stands in the ledger. */
+function keyIsKept(request: IncomingMessage, path: string): Problem | null {
+  const named = [path, ...['svc-agent-id', 'idempotency-key'].map((name) => String(request.headers[name] ?? ''))];
+  if (!named.some(holdsKey)) return null;
+  return problemOf(
+    'invalid_request',
+    'The path, Svc-Agent-Id or Idempotency-Key holds an API key, which would be kept and shown. Send keys in X-API-Key only.',
+  );
 }
 
 function decodedPath(path: string): string {

@@ -1,6 +1,12 @@
 import { type DestinationStream, type Logger, destination, pino, stdTimeFunctions } from 'pino';
 
-const KEY = /(svc_(?:acct|agent|admin|mcp)_[0-9A-Za-z]{12})[0-9A-Za-z]{1,38}/g;
+/** Each letter of a key as it is, or percent-encoded, also more than once over. */
+const letter = (found: string): string =>
+  `(?:${found}|%(?:25){0,3}${found.charCodeAt(0).toString(16).replace('f', '[fF]')})`;
+const word = (letters: string): string => Array.from(letters, letter).join('');
+const ANY = '(?:[0-9A-Za-z]|%(?:25){0,3}[3-7][0-9A-Fa-f])';
+const KINDS = ['acct', 'agent', 'admin', 'mcp'].map(word).join('|');
+const KEY = new RegExp(`(${word('svc_')}(?:${KINDS})${letter('_')}${ANY}{12})${ANY}{1,38}`, 'g');
 const QUERY_KEY = /([?&]api_key=)[^&\s"'\\]+/gi;
 const BEARER = /\b(bearer\s+)[0-9A-Za-z._~+/=-]{8,}/gi;
 const JWT = /\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*/g;

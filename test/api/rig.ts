@@ -135,7 +135,8 @@ rules:
     when: { params.amount: { lte: 50000 } }
     obligations: [ { budget: { use: agent-day, amount: params.amount } }, { budget: { use: team-day, amount: params.amount } } ]
   - id: refund-in-a-slot
-    effect: allow
+    effect: constrain
+    on_unknown: skip
     match: { tools: [payments.refund] }
     when: { params.reason: { eq: slot } }
     obligations: [ { reserve: { pool: deploy-slot, units: 1 } } ]

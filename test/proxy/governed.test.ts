@@ -1,3 +1,4 @@
+import { makeKey } from '../../src/identity/key-format.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
@@ -383,6 +384,19 @@ describe('refused before anything is sent', () => {
       ({ data }) => data['code'] === 'route_not_declared',
     );
     expect(last.length).toBe(10);
+  });
+
+  test('another’s key in the path, Svc-Agent-Id or Idempotency-Key is refused, and not shown', async () => {
+    const { key: other } = makeKey('account');
+    for (const [path, headers] of [
+      [`/shop/v1/orders/${other.replaceAll('_', '%5F')}`, {}],
+      ['/shop/v1/nowhere', { 'svc-agent-id': other }],
+      ['/shop/v1/nowhere', { 'idempotency-key': other }],
+    ] as const) {
+      const answer = await world.call('GET', path, { key: world.keys.account, headers });
+      expect([answer.status, answer.body.code]).toEqual([400, 'invalid_request']);
+      expect(answer.text).not.toContain(other.slice(-38));
+    }
   });
 
   test('a key that is no agent’s is refused itself, and writes no more under other names', async () => {

@@ -1,0 +1,44 @@
+import type { FastifyRequest } from 'fastify';
+import type { Json } from '../effects/json.ts';
+import type { RequestFault } from '../effects/run-request.ts';
+import { holdsKey } from '../identity/key-format.ts';
+import { refuseFaults } from './problem.ts';
+
+const MESSAGE = 'holds an API key, which would be kept and shown; send keys in X-API-Key only';
+
+/** Endpoints that keep nothing of what they are sent. */
+const KEEP_NOTHING: ReadonlySet<string> = new Set(['state.verify', 'outcomes.reconcile']);
+
+/**
+ * The hook that refuses API keys, whoever's, in what is kept or shown: every text of the path, the query and the body, but
+ * for the params of a call, which are sealed.
+ */
+export async function refuseKeysInTexts(request: FastifyRequest): Promise<void> {
+  const { endpoint } = request.routeOptions.config;
+  if (endpoint === undefined || KEEP_NOTHING.has(endpoint)) return;
+  const faults: RequestFault[] = [];
+  const isCall = endpoint === 'effects.run' || endpoint === 'effects.preview';
+  // What Fastify has parsed is JSON.
+  collect(request.params as Json, '/params', null, faults);
+  collect(request.query as Json, '/query', null, faults);
+  collect(request.body as Json, '', isCall ? 'params' : null, faults);
+  if (faults.length > 0) throw refuseFaults(faults);
+}
+
+/** A request is refused with so many faults; more tell nobody anything. */
+const MAX_FAULTS = 20;
+
+/** @param spared member of the value that is not looked at */
+function collect(value: Json | undefined, path: string, spared: string | null, faults: RequestFault[]): void {
+  if (faults.length >= MAX_FAULTS) return;
+  if (typeof value === 'string') {
+    if (holdsKey(value)) faults.push({ path, message: MESSAGE });
+    return;
+  }
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    // The name is not repeated: the answer would show the key.
+    if (holdsKey(name)) faults.push({ path, message: MESSAGE });
+    else if (name !== spared) collect(member, `${path}/${name}`, null, faults);
+  }
+}
