@@ -1,8 +1,7 @@
 // `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24.
-// `npm test -- --verify` begins with `npm run verify`: the unit tests that it runs are counted, and not run again.
 // Closes with `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,10 +9,7 @@ import { node24 } from './node-24.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'svc-test-'));
-const verifies = process.argv[2] === '--verify';
-const only = process.argv.slice(verifies ? 3 : 2);
-/** Of the vitest projects, all but the one that `npm run verify` runs. */
-const BEYOND_VERIFY = ['long', 'system', 'timed'].flatMap((project) => ['--project', project]);
+const only = process.argv.slice(2);
 
 run(process.execPath, ['node_modules/typescript/bin/tsc', '--version'], 'TypeScript is missing: run `npm ci` first');
 run('npm', ['run', '--silent', 'build'], 'the build failed');
@@ -24,23 +20,6 @@ if (process.env.CI && Number(process.versions.node.split('.')[0]) < 24) nodes.pu
 let passed = 0;
 let failed = 0;
 const failures = [];
-/** Whether the unit tests ran on the first Node already. */
-let unitRan = false;
-if (verifies) {
-  const report = join(folder, 'report-verify.json');
-  console.log('\n# npm run verify');
-  const result = spawnSync(
-    'npm',
-    ['run', 'verify', '--', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`],
-    { cwd: root, stdio: 'inherit' },
-  );
-  unitRan = existsSync(report);
-  if (unitRan) count(report, result.status, 'npm run verify');
-  else {
-    failed += 1;
-    failures.push('npm run verify failed before its tests: format, types, lint or dead code, see above');
-  }
-}
 for (const node of nodes) {
   const report = join(folder, `report-${nodes.indexOf(node)}.json`);
   const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim();
@@ -53,7 +32,6 @@ for (const node of nodes) {
       '--reporter=default',
       '--reporter=json',
       `--outputFile.json=${report}`,
-      ...(unitRan && node === process.execPath ? BEYOND_VERIFY : []),
       ...only,
     ],
     {
@@ -63,29 +41,24 @@ for (const node of nodes) {
       env: { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` },
     },
   );
-  count(report, result.status, `Node ${version}`);
+  const counts = readReport(report);
+  passed += counts.passed;
+  failed += counts.failed;
+  failures.push(...counts.failures.map((failure) => `failed on Node ${version}: ${failure}`));
+  // Nothing is skipped silently; on CI, which has all that tests need, nothing may be skipped at all.
+  for (const name of counts.skipped) console.error(`skipped: ${name}`);
+  if (process.env.CI) failed += counts.skipped.length;
+  // A crash of the runner or an unhandled error is a failure even when no assertion failed.
+  if (result.status !== 0 && counts.failed === 0) {
+    failed += 1;
+    failures.push(`failed on Node ${version}: the runner ended with ${result.status ?? result.signal}, no test failed`);
+  }
 }
 rmSync(folder, { recursive: true, force: true });
 // Named once more where they are seen: of a long output, often only the end is kept.
 for (const failure of failures) console.error(failure);
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed === 0 && passed > 0 ? 0 : 1);
-
-/** Adds up what a run of vitest came to. */
-function count(report, status, where) {
-  const counts = readReport(report);
-  passed += counts.passed;
-  failed += counts.failed;
-  failures.push(...counts.failures.map((failure) => `failed on ${where}: ${failure}`));
-  // Nothing is skipped silently; on CI, which has all that tests need, nothing may be skipped at all.
-  for (const name of counts.skipped) console.error(`skipped: ${name}`);
-  if (process.env.CI) failed += counts.skipped.length;
-  // A crash of the runner or an unhandled error is a failure even when no assertion failed.
-  if (status !== 0 && counts.failed === 0) {
-    failed += 1;
-    failures.push(`failed on ${where}: the runner ended with ${status ?? 'a signal'}, no test failed`);
-  }
-}
 
 function readReport(path) {
   try {
