@@ -2,6 +2,8 @@
 // so that other work of a busy machine does not count. Asked over a socket for what it saw since it was last asked.
 import { openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
 
 /** Between two looks the loop has gone round at least once, ms. */
@@ -19,15 +21,23 @@ function watch() {
     before = now;
   };
   setInterval(look, EVERY_MS).unref();
-  createServer((_request, response) => {
+  createServer((request, response) => {
     look();
-    const { rss } = process.memoryUsage();
+    if (request.url === '/settled') collectGarbage();
+    const { rss, heapUsed, external } = process.memoryUsage();
     const open = readdirSync('/proc/self/fd').length;
-    response.end(JSON.stringify({ held, rss, open }));
+    response.end(JSON.stringify({ held, rss, used: heapUsed + external, open }));
     held = 0;
+    before = cpu();
   })
     .listen(process.env.SVC_TEST_LOOP)
     .unref();
+}
+
+/** What is garbage is no growth: it would be collected by and by. */
+function collectGarbage() {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
 }
 
 /** CPU time of the main thread so far, ms; of the whole process where the system does not tell threads apart. */

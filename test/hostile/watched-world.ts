@@ -10,8 +10,10 @@ import { startWorld, type World, worldFiles } from '../system/world.ts';
 export interface Watched {
   /** Longest time for which the event loop was held, CPU ms of the main thread. */
   readonly held: number;
-  /** Bytes. */
+  /** Bytes of the process, those of its threads and what was given back to nobody among them. */
   readonly rss: number;
+  /** Bytes that the main thread holds: heap, buffers and what hangs on them. */
+  readonly used: number;
   /** Descriptors open now. */
   readonly open: number;
 }
@@ -19,6 +21,8 @@ export interface Watched {
 export interface WatchedWorld {
   readonly world: World;
   watched(): Promise<Watched>;
+  /** The same, once garbage is collected. */
+  settled(): Promise<Watched>;
   close(): Promise<void>;
 }
 
@@ -33,7 +37,8 @@ export async function startWatchedWorld(): Promise<WatchedWorld> {
   });
   return {
     world,
-    watched: () => ask(socket),
+    watched: () => ask(socket, '/'),
+    settled: () => ask(socket, '/settled'),
     async close() {
       await world.close();
       await rm(folder, { recursive: true, force: true });
@@ -41,8 +46,8 @@ export async function startWatchedWorld(): Promise<WatchedWorld> {
   };
 }
 
-async function ask(socketPath: string): Promise<Watched> {
-  const outgoing = httpRequest({ socketPath, path: '/', agent: false });
+async function ask(socketPath: string, path: string): Promise<Watched> {
+  const outgoing = httpRequest({ socketPath, path, agent: false });
   outgoing.end();
   const [incoming] = await once(outgoing, 'response');
   let text = '';
