@@ -82,6 +82,11 @@ export interface Effect {
   /** While policy only observes: the decision it would have made. */
   readonly observed?: { readonly would: string; readonly rule: string | null };
   readonly metadata?: JsonObject | null;
+  /** With `get`, and with lists that ask for them; those that policy redacts are masked. */
+  readonly params?: JsonObject;
+  readonly paramsTruncated?: boolean;
+  /** Why there are none. */
+  readonly paramsOmitted?: string;
 }
 
 /** One event of the append-only ledger. */
@@ -109,6 +114,8 @@ export interface EffectFilter {
   readonly since?: string;
   /** RFC 3339, exclusive. */
   readonly until?: string;
+  /** With the params of each call. */
+  readonly params?: true;
   readonly limit?: number;
   readonly cursor?: string;
 }

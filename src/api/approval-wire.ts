@@ -1,8 +1,12 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
+import type { ApprovalCost, ApprovalRecord } from '../effects/approval.ts';
+import type { BudgetRow } from '../effects/controls.ts';
 import type { ApprovalResult, Became } from '../effects/decide-approval.ts';
 import { decisionOf } from '../effects/effect-decision.ts';
-import type { JsonObject } from '../effects/json.ts';
+import type { EffectRecord } from '../effects/effect.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
 import { approvalToWire } from '../effects/render.ts';
+import type { View } from '../identity/permissions.ts';
+import type { CallReader } from './call-params.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
@@ -43,6 +47,49 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string): Json
           },
         }),
   };
+}
+
+/**
+ * What is asked: the action and where it goes, its params, and what it costs.
+ * @param budgets rows as they stand now, where they are shown
+ */
+export function askedToWire(
+  approval: ApprovalRecord,
+  effect: EffectRecord | null,
+  calls: CallReader,
+  view: View,
+  budgets: readonly BudgetRow[] | null,
+): JsonObject {
+  return {
+    costs: approval.costs.map((cost) => costToWire(cost, view, budgets)),
+    ...(effect === null
+      ? { params_omitted: 'the record of the call is gone' }
+      : { action: calls.action(effect), ...calls.params(effect), attempt: effect.attempt }),
+  };
+}
+
+/** Of budgets an agent sees what its call takes, and no more: others may share them. */
+function costToWire(cost: ApprovalCost, view: View, budgets: readonly BudgetRow[] | null): JsonObject {
+  const { budget, unit, amount, limit } = cost;
+  if (view.kind === 'own') return { budget, unit, amount };
+  const row = budgets?.find((one) => one.budget === budget && one.bucket === cost.bucket && one.window === cost.window);
+  if (row === undefined) return { budget, unit, amount, limit };
+  const { spent, held, resetsAt } = row;
+  return { budget, unit, amount, limit, spent, held, resets_at: optionalTimeToWire(resetsAt) };
+}
+
+/** Each rule that asks: what it is for, and what it could not judge. */
+export function whyAsked(
+  approval: ApprovalRecord,
+  effect: EffectRecord | null,
+  rules: readonly { readonly id: string; readonly description: string | null }[],
+): Json {
+  return approval.requirements.map(({ rule, summary }) => ({
+    rule,
+    summary,
+    description: rules.find(({ id }) => id === rule)?.description ?? null,
+    unknown: effect?.trace.matched.find((matched) => matched.rule === rule)?.unknown ?? [],
+  }));
 }
 
 /** The answer to a vote: the request as it is now, the call, and what became of it. */

@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import type { RequestFault } from '../effects/run-request.ts';
 import type { ApiApp } from './app.ts';
-import { requestToWire, voteToWire } from './approval-wire.ts';
+import { askedToWire, requestToWire, voteToWire, whyAsked } from './approval-wire.ts';
+import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
@@ -42,7 +43,8 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
       },
     },
     async (request) => {
-      const { view } = callerOf(request);
+      const caller = callerOf(request);
+      const { view } = caller;
       const faults: RequestFault[] = [];
       const page = pageOf(request.query, faults);
       if (faults.length > 0) throw refuseFaults(faults);
@@ -51,8 +53,13 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         agentId: view.kind === 'own' ? view.agentId : null,
         ...page,
       });
+      const calls = readCalls(ports, caller, 'list');
+      const effects = await Promise.all(items.map(({ workspace, effectId }) => store.effect(workspace, effectId)));
       return {
-        approvals: items.map((approval) => requestToWire(approval, ports.settings().publicUrl)),
+        approvals: items.map((approval, index) => ({
+          ...requestToWire(approval, ports.settings().publicUrl),
+          ...askedToWire(approval, effects[index] ?? null, calls, view, null),
+        })),
         next_cursor: next,
       };
     },
@@ -72,10 +79,17 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
       },
     },
     async (request) => {
-      const approval = await store.approval(request.params.ws, request.params.id);
-      if (approval === null || !mayBeSeen(callerOf(request), approval.requester.agentId))
+      const caller = callerOf(request);
+      const { ws, id } = request.params;
+      const approval = await store.approval(ws, id);
+      if (approval === null || !mayBeSeen(caller, approval.requester.agentId))
         throw refuse('not_found', 'There is no such request for approval here.');
-      return requestToWire(approval, ports.settings().publicUrl);
+      const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
+      return {
+        ...requestToWire(approval, ports.settings().publicUrl),
+        ...askedToWire(approval, effect, readCalls(ports, caller, 'one'), caller.view, budgets),
+        why: whyAsked(approval, effect, ports.policies().set.rules),
+      };
     },
   );
 

@@ -15,6 +15,7 @@ import type { EffectFilter } from '../effects/store.ts';
 import { MAX_TARGET } from '../effects/tool.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import type { ApiApp, Caller } from './app.ts';
+import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from './effect-wire.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -85,6 +86,7 @@ const ListQuery = Type.Object(
     agent_id: Type.Optional(AgentId),
     since: Type.Optional(Time),
     until: Type.Optional(Time),
+    params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
     ...PAGE_QUERY,
   },
   { additionalProperties: false },
@@ -238,8 +240,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       const filter = listFilter(request.query, caller);
       if (filter === null) return { effects: [], next_cursor: null };
       const page = await ports.store.effects(request.params.ws, filter);
+      const calls = request.query.params === 'true' ? readCalls(ports, caller, 'list') : null;
       return {
-        effects: page.items.map((effect) => wireOf(effect, caller, ports)),
+        effects: page.items.map((effect) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) })),
         next_cursor: page.next,
       };
     },
@@ -266,7 +269,11 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
         ports.store.effectLedger(ws, id),
         effect.life.state === 'pending_approval' ? ports.store.approval(ws, effect.life.approvalId) : null,
       ]);
-      return { effect: wireOf(effect, caller, ports, approval), ledger: ledger.map(ledgerEventToWire) };
+      const params = readCalls(ports, caller, 'one').params(effect);
+      return {
+        effect: { ...wireOf(effect, caller, ports, approval), ...params },
+        ledger: ledger.map(ledgerEventToWire),
+      };
     },
   );
 

@@ -33,6 +33,8 @@ export interface ApiPorts {
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
+  /** The params of a call, opened; `null` where they cannot be. */
+  readonly openParams: (effect: EffectRecord) => JsonObject | null;
   readonly directory: Directory;
   readonly catalog: () => ApiCatalog;
   /** The active policy set. */

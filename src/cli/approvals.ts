@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import type { Approval, Json } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { json, type Terminal, styled, table, wire } from './terminal.ts';
+import { inShort, json, type Terminal, styled, table, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly status: Approval['status'];
@@ -33,7 +33,14 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       if (options.json) return terminal.out(json(wire(page)));
       const { approvals: found, nextCursor } = page;
       if (found.length === 0) terminal.out(nextCursor === null ? 'None.' : 'None here.');
-      const rows = found.map((one) => [one.id, one.tool, one.target, one.status, one.expiresAt, words(one['summary'])]);
+      const rows = found.map((one) => [
+        one.id,
+        one.tool,
+        one.target,
+        one.status,
+        one.expiresAt,
+        inShort(words(one['summary'])),
+      ]);
       if (found.length > 0) terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
       if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
     });
@@ -68,14 +75,34 @@ function showApproval(terminal: Terminal, approval: Approval): void {
     ['asked', words(approval['summary'])],
     ['tool', approval.tool],
     ['target', approval.target],
-    ['by', mentioned(approval['requestedBy'], ['agentId', 'user'])],
+    ['sent to', sentTo(approval['action'])],
+    ['by', mentioned(approval['requestedBy'], ['agentId', 'agentOwner', 'user'])],
     ['made', approval.createdAt],
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
     ...stoppedLine(approval),
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
-  const { requirements, votes } = approval;
+  showParams(terminal, approval);
+  const { requirements, votes, costs, why } = approval;
+  if (list(costs).length > 0) {
+    terminal.out(`\n${styled(terminal, 'bold', 'What it costs')}`);
+    const cells = ['budget', 'amount', 'unit', 'limit', 'spent', 'held'] as const;
+    terminal.out(
+      table(
+        cells,
+        list(costs).map((cost) => cells.map((cell) => words(member(cost, cell)))),
+      ),
+    );
+  }
+  terminal.out(`\n${styled(terminal, 'bold', 'Why somebody is asked')}`);
+  const unknown = (one: Json): string => list(member(one, 'unknown')).map(words).join(', ');
+  terminal.out(
+    table(
+      ['rule', 'what it is for', 'could not judge'],
+      list(why).map((one) => [words(member(one, 'rule')), words(member(one, 'description')), unknown(one)]),
+    ),
+  );
   terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
   terminal.out(
     table(
@@ -96,6 +123,24 @@ function showApproval(terminal: Terminal, approval: Approval): void {
       list(votes).map((vote) => cells.map((cell) => words(member(vote, cell)))),
     ),
   );
+}
+
+/** Every param, a line each. What a terminal would act upon is escaped. */
+function showParams(terminal: Terminal, approval: Approval): void {
+  const { params } = approval;
+  terminal.out(`\n${styled(terminal, 'bold', 'Params')}`);
+  if (typeof params !== 'object' || params === null || Array.isArray(params))
+    return terminal.out(`(${printable(words(approval['paramsOmitted']))})`);
+  const rows = Object.entries(params).map(([name, value]) => [name, JSON.stringify(value)]);
+  terminal.out(rows.length === 0 ? '(none)' : table(['name', 'value'], rows));
+  if (approval['paramsTruncated'] === true) terminal.out('Some are cut: they are longer than is shown here.');
+}
+
+function sentTo(action: Json | undefined): string {
+  const [upstream = '', method = '', path = ''] = ['upstream', 'method', 'path'].map((name) =>
+    words(member(action, name)),
+  );
+  return `${upstream} ${method} ${path}`.trim();
 }
 
 /** Why a call that was approved is not sent yet, or never will be. */

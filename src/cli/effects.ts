@@ -1,7 +1,7 @@
 import type { Effect, EffectFilter, EffectPage, Json, Svc } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { json, styled, table, type Terminal, wire } from './terminal.ts';
+import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly state?: NonNullable<EffectFilter['state']>;
@@ -54,7 +54,8 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
       });
       if (options.json) return terminal.out(json(wire(page)));
       if (page.effects.length === 0) return terminal.out('No effects.');
-      terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
+      if (options.observed) terminal.out(table(OBSERVED_COLUMNS, page.effects.map(observedRow)));
+      else terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
       if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
     });
 
@@ -128,7 +129,7 @@ async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: n
   let cursor = filter.cursor;
   for (;;) {
     const limit = filter.limit - effects.length;
-    const page: EffectPage = await svc.effects.list({ ...filter, limit, ...(cursor && { cursor }) });
+    const page: EffectPage = await svc.effects.list({ ...filter, params: true, limit, ...(cursor && { cursor }) });
     effects.push(...page.effects.filter(({ observed }) => observed !== undefined));
     if (page.nextCursor === null || effects.length >= filter.limit) return { effects, nextCursor: page.nextCursor };
     cursor = page.nextCursor;
@@ -140,6 +141,13 @@ export const EFFECT_COLUMNS = ['effect', 'at', 'agent', 'tool', 'decision', 'rea
 /** The cells of {@link EFFECT_COLUMNS}. */
 export function effectRow(effect: Effect): readonly string[] {
   return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, reasonOf(effect)];
+}
+
+/** What policy would have stopped: what it is, so that people can say whether it should be. */
+const OBSERVED_COLUMNS = [...EFFECT_COLUMNS, 'target', 'params'] as const;
+
+function observedRow(effect: Effect): readonly string[] {
+  return [...effectRow(effect), effect.target, inShort(paramsText(effect.params, effect.paramsOmitted))];
 }
 
 /** The reason code. In observe mode also the decision that policy would have made. */
@@ -161,6 +169,7 @@ function showEffect(terminal: Terminal, effect: Effect): void {
     ['key', effect.idempotencyKey],
     ['attempt', String(effect.attempt)],
     ['created', effect.createdAt],
+    ['params', paramsText(effect.params, effect.paramsOmitted)],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
 }

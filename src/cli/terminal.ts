@@ -67,6 +67,19 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
     .join('\n');
 }
 
+/** Params in one line, or why there are none. */
+export function paramsText(params: unknown, omitted: unknown): string {
+  if (params !== undefined) return JSON.stringify(params);
+  return typeof omitted === 'string' ? `(${omitted})` : '';
+}
+
+/** A text as a cell of a table that people read. */
+export function inShort(text: string): string {
+  return text.length <= MAX_CELL ? text : `${text.slice(0, MAX_CELL - 1)}…`;
+}
+
+const MAX_CELL = 120;
+
 /** Members whose contents belong to the caller, the upstream or a signature. Their names are not converted. */
 const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
 

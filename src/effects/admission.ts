@@ -1,5 +1,5 @@
 import type { ApprovalRecord } from './approval.ts';
-import { isQuorate } from './approval.ts';
+import { costsOf, isQuorate } from './approval.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import type { EffectRecord, Lease, Tombstone } from './effect.ts';
 import type { Json } from './json.ts';
@@ -480,6 +480,7 @@ function askForApproval(
       keyMadeBy: request.actor.keyMadeBy,
     },
     requirements: permit.approvals,
+    costs: costsOf(permit.obligations),
     votes: [],
     status: 'pending',
     createdAt: view.now,

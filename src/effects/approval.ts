@@ -1,5 +1,6 @@
 import type { DeniedDecision, Reason } from './decision.ts';
-import type { ApprovalRequirement } from './verdict.ts';
+import { windowId } from './obligations.ts';
+import type { ApprovalRequirement, Obligation } from './verdict.ts';
 
 /** One person's vote. `requirements` are the indices of the requirements that the voter's roles or name qualify for. */
 export interface Vote {
@@ -16,6 +17,16 @@ export interface Stopped {
   readonly at: number;
   readonly decision: DeniedDecision;
   readonly reason: Reason;
+}
+
+/** What the call takes of a budget, as it was when approval was asked for. */
+export interface ApprovalCost {
+  readonly budget: string;
+  readonly unit: string;
+  readonly bucket: string;
+  readonly window: string;
+  readonly amount: number | null;
+  readonly limit: number;
 }
 
 /** A request for approval. Bound to a digest over the action and the rules that ask. */
@@ -35,6 +46,7 @@ export interface ApprovalRecord {
     readonly keyMadeBy: string | null;
   };
   readonly requirements: readonly ApprovalRequirement[];
+  readonly costs: readonly ApprovalCost[];
   readonly votes: readonly Vote[];
   readonly status: 'pending' | 'granted' | 'rejected' | 'expired' | 'used';
   readonly createdAt: number;
@@ -51,5 +63,14 @@ export function isQuorate(requirements: readonly ApprovalRequirement[], votes: r
     for (const vote of votes)
       if (vote.verdict === 'approve' && vote.requirements.includes(index)) voters.add(vote.user);
     return voters.size >= requirement.quorum;
+  });
+}
+
+/** What a call takes of budgets, for those who are asked about it. */
+export function costsOf(obligations: readonly Obligation[]): readonly ApprovalCost[] {
+  return obligations.flatMap((obligation) => {
+    if (obligation.kind !== 'budget') return [];
+    const { budget, unit, bucket, window, amount, limit } = obligation;
+    return [{ budget, unit, bucket, window: windowId(window), amount, limit }];
   });
 }

@@ -232,6 +232,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       running: ports.running,
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
+      openParams: ({ sealed, workspace, id, fingerprint }) =>
+        sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
       directory,
       catalog: () => inForce.catalog,
       policies: () => ({ set: inForce.policies, mode: inForce.configuration.policies.mode }),

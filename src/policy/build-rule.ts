@@ -26,7 +26,10 @@ export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): Compi
     ...split(parts.testOf(plan.conditions, symbols)),
     reason: reason === null ? null : buildTemplate(reason),
     obligations: obligations.map((obligation) => buildObligation(obligation, parts)),
-    approval: approval === null ? null : { ...approval, summary: buildTemplate(approval.summary) },
+    approval:
+      approval === null
+        ? null
+        : { ...approval, summary: approval.summary === null ? null : buildTemplate(approval.summary) },
     plainMatch: { rule: plan.id, effect: plan.effect, unknown: [] },
   };
 }

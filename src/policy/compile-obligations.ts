@@ -13,7 +13,6 @@ import { constantText, parseTemplate } from './template.ts';
 import { readDuration } from './windows.ts';
 
 const DEFAULT_EXPIRES = '24h';
-const DEFAULT_SUMMARY = '${agent.id} asks to call ${tool.name} on ${target}';
 
 /** A budget of a set, and what the store has to know of it. */
 export function compileBudget(options: {
@@ -234,9 +233,9 @@ export function compileApproval(
     );
   }
   if (sound) warnOfTooFew(source, path, surroundings.rolesOf, report);
-  const summary = parseTemplate(source.summary ?? DEFAULT_SUMMARY, [...path, 'summary'], report);
+  const summary = source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report);
   const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
-  if (!sound || summary === null || expiresMs === null) return null;
+  if (!sound || expiresMs === null || (summary === null && source.summary !== undefined)) return null;
   return {
     approvers: { roles, users },
     quorum: source.quorum ?? 1,

@@ -135,6 +135,7 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     ...compiled,
     reason,
     obligations: obligations.filter((obligation) => obligation !== null),
+    redact: (source.obligations ?? []).flatMap(({ redact }) => redact?.params ?? []),
     approval: approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds) },
   };
 }

@@ -5,8 +5,8 @@ import type { PolicyInput } from './input.ts';
 import { obligationsOf } from './obligations.ts';
 import { withPatternSteps } from './pattern-steps.ts';
 import type { CompiledPolicies, CompiledRule } from './policies.ts';
-import { renderForPeople } from './template.ts';
-import { matchingRules } from './tool-index.ts';
+import { renderCall, renderForPeople } from './template.ts';
+import { matchingRules, NOTHING_REDACTED } from './tool-index.ts';
 
 export type { PolicyInput } from './input.ts';
 export type { CompiledPolicies } from './policies.ts';
@@ -37,7 +37,7 @@ function evaluateWithin(set: CompiledPolicies, input: PolicyInput): Verdict {
     shadow,
     observed: null,
   };
-  const verdict = combine(matched, input, trace);
+  const verdict = combine(matched, input, trace, index?.redacted ?? NOTHING_REDACTED);
   return input.mode === 'observe' ? observed(verdict) : verdict;
 }
 
@@ -95,9 +95,15 @@ function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
 const REFUSING: ReadonlySet<CompiledRule['effect']> = new Set(['pause', 'deny', 'require_approval']);
 
 /** The lattice. Rules come in the order of report, so that the first refusal is the one to name. */
-function combine(matched: readonly CompiledRule[], input: PolicyInput, trace: VerdictTrace): Verdict {
+function combine(
+  matched: readonly CompiledRule[],
+  input: PolicyInput,
+  trace: VerdictTrace,
+  redacted: ReadonlySet<string>,
+): Verdict {
   const [first] = matched;
-  if (first !== undefined && (first.effect === 'pause' || first.effect === 'deny')) return refusal(first, input, trace);
+  if (first !== undefined && (first.effect === 'pause' || first.effect === 'deny'))
+    return refusal(first, input, trace, redacted);
   if (!matched.some((rule) => grants(rule, input))) return deny('denied_policy', nothingAllows(input, trace), trace);
   const result = obligationsOf(matched, input);
   if (result.kind === 'impossible') {
@@ -105,7 +111,8 @@ function combine(matched: readonly CompiledRule[], input: PolicyInput, trace: Ve
     return deny('denied_policy', { code: 'rule_denied', message, policy: rule.set, rule: rule.id }, trace);
   }
   const approvals: ApprovalRequirement[] = [];
-  for (const rule of matched) if (rule.approval !== null) approvals.push(requirement(rule, rule.approval, input));
+  for (const rule of matched)
+    if (rule.approval !== null) approvals.push(requirement(rule, rule.approval, input, redacted));
   return { kind: 'permit', mode: 'enforce', obligations: result.obligations, approvals, trace };
 }
 
@@ -136,12 +143,12 @@ function because(unknown: readonly string[]): string {
   return ` (${[...new Set(unknown)].slice(0, 8).join(', ')}: absent, or not of the expected type)`;
 }
 
-function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace): Deny {
+function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace, redacted: ReadonlySet<string>): Deny {
   const isPause = rule.effect === 'pause';
   const said =
     rule.reason === null
       ? `The rule ${rule.id} ${isPause ? 'pauses' : 'refuses'} this call`
-      : renderForPeople(rule.reason, input);
+      : renderForPeople(rule.reason, input, redacted);
   return deny(
     isPause ? 'denied_paused' : 'denied_policy',
     {
@@ -158,6 +165,7 @@ function requirement(
   rule: CompiledRule,
   approval: NonNullable<CompiledRule['approval']>,
   input: PolicyInput,
+  redacted: ReadonlySet<string>,
 ): ApprovalRequirement {
   return {
     rule: rule.id,
@@ -165,7 +173,8 @@ function requirement(
     approvers: approval.approvers,
     quorum: approval.quorum,
     expiresMs: approval.expiresMs,
-    summary: renderForPeople(approval.summary, input),
+    summary:
+      approval.summary === null ? renderCall(input, redacted) : renderForPeople(approval.summary, input, redacted),
     hold: approval.hold,
   };
 }

@@ -20,6 +20,7 @@ import { rulesByTool } from './rules-by-tool.ts';
 import { collectInto, type Reporter } from './reporter.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
 import { hasShape } from './shape.ts';
+import { NOTHING_REDACTED } from './tool-index.ts';
 
 export interface PolicyLoadOptions {
   /** Files, and folders that are searched for `*.yaml` and `*.yml`. */
@@ -383,6 +384,7 @@ function assemble(
       rules,
       byTool,
       couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+      redacted: (tool) => byTool.get(tool)?.redacted ?? NOTHING_REDACTED,
     },
     plan: {
       version,

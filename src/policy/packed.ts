@@ -11,7 +11,7 @@ import type { PolicyPlan } from './load.ts';
 import { rememberMembers } from './operators.ts';
 import type { CompiledBudget, CompiledPolicies, CompiledRule } from './policies.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
-import type { KeyIndex, RuleIndex, ToolIndex } from './tool-index.ts';
+import { type KeyIndex, NOTHING_REDACTED, type RuleIndex, type ToolIndex } from './tool-index.ts';
 
 /**
  * Compiled policies on their way to another thread. Everything is in small pieces of bytes, so that who takes them up
@@ -185,7 +185,12 @@ function packIndex(
   for (const index of set.byTool.values()) if (!indices.has(index)) indices.set(index, indices.size);
   numbers.push(indices.size);
   for (const index of indices.keys()) {
-    numbers.push(index.couldPermit ? 1 : 0, index.hasShadow ? 1 : 0);
+    numbers.push(index.couldPermit ? 1 : 0, index.hasShadow ? 1 : 0, index.redacted.size);
+    for (const name of index.redacted) {
+      const number = values.get(name) ?? values.size;
+      values.set(name, number);
+      numbers.push(number);
+    }
     addNode(index);
   }
   for (const { name } of tools) {
@@ -256,6 +261,7 @@ export function* unpackPolicies(
     rules,
     byTool,
     couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
+    redacted: (tool) => byTool.get(tool)?.redacted ?? NOTHING_REDACTED,
   };
 }
 
@@ -345,7 +351,12 @@ function* unpackIndex(
   const indices: ToolIndex[] = [];
   for (let left = next(); left > 0; left -= 1) {
     const [couldPermit, hasShadow] = [next() === 1, next() === 1];
-    indices.push({ ...(yield* nextNode()), couldPermit, hasShadow });
+    const redacted = new Set<string>();
+    for (let names = next(); names > 0; names -= 1) {
+      const name = values[next()];
+      if (typeof name === 'string') redacted.add(name);
+    }
+    indices.push({ ...(yield* nextNode()), couldPermit, hasShadow, redacted });
   }
   const byTool = new Map<string, ToolIndex>();
   for (const { name } of tools) {

@@ -20,6 +20,8 @@ export interface CompiledPolicies {
   readonly byTool: ReadonlyMap<string, ToolIndex>;
   /** Whether some rule could permit a call of the tool: what `tools/list` shows. */
   couldPermit(tool: string): boolean;
+  /** Params of a tool that some rule masks, whether or not it matches a call. */
+  redacted(tool: string): ReadonlySet<string>;
 }
 
 /** A rule ready to be judged. */
@@ -46,6 +48,8 @@ export interface CompiledRule {
   readonly perCall: Test;
   readonly reason: Template | null;
   readonly obligations: readonly CompiledObligation[];
+  /** Params that are masked where people are shown them. */
+  readonly redact: readonly string[];
   readonly approval: CompiledApproval | null;
   /** What the trace holds where nothing was unknown: one object for all decisions. */
   readonly plainMatch: MatchedRule;
@@ -98,6 +102,7 @@ export interface CompiledApproval {
   readonly approvers: ApprovalRequirement['approvers'];
   readonly quorum: number;
   readonly expiresMs: number;
-  readonly summary: Template;
+  /** `null`: what the call is, with its params. */
+  readonly summary: Template | null;
   readonly hold: 'own' | 'all';
 }

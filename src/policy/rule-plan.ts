@@ -25,6 +25,7 @@ export interface RulePlan {
   readonly symbols: Symbols;
   readonly reason: TemplatePlan | null;
   readonly obligations: readonly ObligationPlan[];
+  readonly redact: readonly string[];
   readonly approval: ApprovalPlan | null;
 }
 
@@ -64,4 +65,4 @@ export type ObligationPlan =
   | { readonly kind: 'claim'; readonly on: TemplatePlan; readonly hold: 'call' | 'existing' }
   | { readonly kind: 'reserve'; readonly pool: TemplatePlan; readonly units: CountPlan };
 
-export type ApprovalPlan = Omit<CompiledApproval, 'summary'> & { readonly summary: TemplatePlan };
+export type ApprovalPlan = Omit<CompiledApproval, 'summary'> & { readonly summary: TemplatePlan | null };

@@ -155,13 +155,23 @@ const Obligation = Type.Object(
         { ...closed, description: 'Units of a pool while the call runs; refused: denied_reservation' },
       ),
     ),
+    redact: Type.Optional(
+      Type.Object(
+        { params: names('Params, by name') },
+        {
+          ...closed,
+          description: 'Masks these params of the tools that the rule can match wherever people are shown them',
+        },
+      ),
+    ),
   },
   {
     ...closed,
     minProperties: 1,
     maxProperties: 1,
-    'x-later': ['redact', 'require_recent', 'forbid_recent', 'distinct'],
-    description: 'What a permitted call has to satisfy: one of budget, rate_limit, claim, reserve',
+    'x-later': ['require_recent', 'forbid_recent', 'distinct'],
+    description:
+      'What a permitted call has to satisfy: one of budget, rate_limit, claim, reserve; redact refuses nothing',
   },
 );
 

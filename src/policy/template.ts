@@ -1,5 +1,6 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Json } from '../effects/json.ts';
+import { canonicalJson } from '../effects/canonical-json.ts';
+import type { Json, JsonObject } from '../effects/json.ts';
 import { type FactPath, isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
@@ -20,6 +21,8 @@ interface Slot {
   readonly read: ReadFact;
   /** The value is the caller's word: quoted where people read it. */
   readonly quoted: boolean;
+  /** The param that it is of, or is a part of. */
+  readonly param: string | null;
 }
 
 /** Of one value in a text for people, and of the whole text. */
@@ -27,6 +30,9 @@ const MAX_VALUE = 120;
 const MAX_TEXT = 1_000;
 /** Of one value that is read for a text for people. */
 const MAX_LOOKED_AT = 10_000;
+/** Of the params that a call's own words list. */
+const MAX_NAMES = 50;
+const REDACTED = '(redacted)';
 /** Of a name that a template makes. */
 const MAX_NAME = 512;
 
@@ -61,9 +67,16 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
 /** A template with the readers of its facts. */
 export function buildTemplate({ parts }: TemplatePlan): Template {
   return {
-    parts: parts.map((part) =>
-      typeof part === 'string' ? part : { fact: part.text, read: readerOf(part), quoted: isCallersWord(part) },
-    ),
+    parts: parts.map((part) => {
+      if (typeof part === 'string') return part;
+      const [param] = part.root === 'params' ? part.steps : [];
+      return {
+        fact: part.text,
+        read: readerOf(part),
+        quoted: isCallersWord(part),
+        param: param === undefined ? null : String(param),
+      };
+    }),
   };
 }
 
@@ -73,27 +86,54 @@ export function constantText(template: TemplatePlan): string | null {
   return typeof only === 'string' && others.length === 0 ? only : null;
 }
 
-/** For people: values of the caller quoted and capped, characters that could mislead a reader removed. */
-export function renderForPeople(template: Template, input: PolicyInput): string {
+/**
+ * For people: values of the caller quoted and capped, characters that could mislead a reader removed.
+ * @param redacted params whose values are not shown
+ */
+export function renderForPeople(template: Template, input: PolicyInput, redacted: ReadonlySet<string>): string {
   let text = '';
-  for (const part of template.parts) text += typeof part === 'string' ? part : shown(part, input);
+  for (const part of template.parts) text += typeof part === 'string' ? part : shown(part, input, redacted);
   return capped(text.replace(UNSAFE, ''), MAX_TEXT);
 }
 
-function shown(slot: Slot, input: PolicyInput): string {
-  const value = slot.read(input, undefined);
+/** A call with its params, for people, where the rule has no words of its own. The same for the same call. */
+export function renderCall(input: PolicyInput, redacted: ReadonlySet<string>): string {
+  const { agent, tool, target, params } = input;
+  const names = Object.keys(params);
+  const on = target === tool.name ? '' : ` on ${valueText(target, true)}`;
+  const asks = `${agent.id} asks to call ${tool.name}${on}`;
+  return capped(asks.replace(UNSAFE, '') + withParams(names, params, redacted), MAX_TEXT);
+}
+
+function withParams(names: string[], params: JsonObject, redacted: ReadonlySet<string>): string {
+  if (names.length === 0) return '';
+  if (names.length > MAX_NAMES) return ` with ${names.length} params`;
+  const listed = names.sort().map((name) => {
+    const word = capped(name.slice(0, MAX_LOOKED_AT).replace(UNSAFE, ''), MAX_VALUE);
+    return `${word} ${redacted.has(name) ? REDACTED : valueText(params[name], true)}`;
+  });
+  return ` with ${listed.join(', ')}`;
+}
+
+function shown(slot: Slot, input: PolicyInput, redacted: ReadonlySet<string>): string {
+  if (slot.param !== null && redacted.has(slot.param)) return REDACTED;
+  return valueText(slot.read(input, undefined), slot.quoted);
+}
+
+function valueText(value: Json | undefined, quoted: boolean): string {
   if (value === undefined || value === null) return '(absent)';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   // Of what is far too long only the beginning is looked at: characters may go from it, but not all of them.
   const whole = (typeof value === 'string' ? value : jsonText(value)).slice(0, MAX_LOOKED_AT);
   const text = capped(whole.replace(UNSAFE, ''), MAX_VALUE);
-  return slot.quoted ? JSON.stringify(text) : text;
+  return quoted ? JSON.stringify(text) : text;
 }
 
 /** JSON of a list or map of the caller; deep nesting ends a serialiser's stack. */
 function jsonText(value: Json): string {
   try {
-    return JSON.stringify(value);
+    // Canonical: the same params in another order are the same call, and the same words.
+    return canonicalJson(value);
   } catch {
     return '(too deep)';
   }

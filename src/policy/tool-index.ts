@@ -9,6 +9,8 @@ export interface ToolIndex extends RuleIndex {
   /** Whether some rule in force at some time could permit a call. */
   readonly couldPermit: boolean;
   readonly hasShadow: boolean;
+  /** Params that some of the rules mask. */
+  readonly redacted: ReadonlySet<string>;
 }
 
 export interface RuleIndex {
@@ -28,6 +30,9 @@ export interface KeyIndex {
 
 export type ScalarType = 'string' | 'number' | 'boolean';
 
+/** Of a tool that no rule says anything of. */
+export const NOTHING_REDACTED: ReadonlySet<string> = new Set();
+
 /** A call reads at most so many facts to find its rules. */
 const MAX_KEYS = 8;
 /** A key that saves fewer rules than this is not worth its look-up. */
@@ -41,6 +46,7 @@ export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
     ...splitByFacts(rules, []),
     couldPermit: couldPermit(rules),
     hasShadow: rules.some((rule) => rule.mode === 'shadow'),
+    redacted: new Set(rules.flatMap((rule) => rule.redact)),
   };
 }
 

@@ -145,6 +145,8 @@ rules:
     effect: require_approval
     match: { tools: [payments.refund] }
     when: { params.amount: { gt: 50000 } }
+    description: Large refunds are looked at
+    obligations: [ { budget: { use: team-day, amount: params.amount } }, { redact: { params: [reason] } } ]
     approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Refund \${params.amount}" }
 `;
 
@@ -241,6 +243,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     preview: (request) => previewEffect(core, request),
     resolve: (call) => resolveEffect(core, call),
     decideApproval: (call) => decideApproval(core, people, call),
+    openParams: ({ sealed, workspace, id, fingerprint }) =>
+      sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
     directory,
     catalog: () => catalog,
     policies: () => ({ set, mode: 'enforce' }),

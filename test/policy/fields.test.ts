@@ -1,3 +1,4 @@
+import type { JsonObject } from '../../src/effects/json.ts';
 import { describe, expect, test } from 'vitest';
 import type { Obligation, Verdict } from '../../src/effects/verdict.ts';
 import type { PolicyInput } from '../../src/policy/evaluate.ts';
@@ -441,6 +442,30 @@ rules:
       { kind: 'reserve', rule: 's/a', pool: 'desk-eu', units: 1, capacity: 2 },
     ]);
     expect(outcome(judgeParams(set, { region: 'mars' }))).toBe('denied_policy');
+  });
+
+  test('redact: masked in what people read, whether or not the rule matches; a call without words of its own is described', () => {
+    const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
+    const set = rules(
+      '{ id: h, effect: constrain, when: { params.never: { eq: 1 } }, on_unknown: skip, obligations: [ { redact: { params: [card] } } ] }',
+      `{ id: q, ${asks} } }`,
+      `{ id: s, ${asks}, summary: "Pay with \${params.card.number} \${params.card} for \${params.id}" } }`,
+    );
+    const summaries = (params: JsonObject) => {
+      const verdict = judgeParams(set, params);
+      return verdict.kind === 'permit' ? verdict.approvals.map(({ summary }) => summary) : [];
+    };
+    const params = { id: 'p\u202e1', card: { number: '4111' }, amount: 5 };
+    expect(summaries(params)).toEqual([
+      expect.stringMatching(/ asks to call payments\.refund.* with amount 5, card \(redacted\), id "p1"$/),
+      'Pay with (redacted) (redacted) for "p1"',
+    ]);
+    expect(summaries({ amount: 5, card: { number: '4111' }, id: 'p\u202e1' })).toEqual(summaries(params));
+    expect(JSON.stringify(summaries(params))).not.toContain('4111');
+    expect(set.redacted('payments.refund')).toEqual(new Set(['card']));
+    expect(set.redacted('payments.unknown')).toEqual(new Set());
+    const many = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`p${n}`, n]));
+    expect(summaries(many)[0]).toMatch(/ with 60 params$/);
   });
 
   test('an approval on an allow is asked for', () => {

@@ -270,7 +270,6 @@ describe('faults, each at its place', () => {
           (name) => `when: { params.x: { ${name}: x } }`,
         ),
         'when: { params.x: { gt: { fact: agent.attributes.a, plus: 24h } } }',
-        'obligations: [ { redact: { params: [x] } } ]',
         'obligations: [ { require_recent: {} } ]',
         'obligations: [ { forbid_recent: {} } ]',
         'obligations: [ { distinct: {} } ]',

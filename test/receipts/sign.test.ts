@@ -133,6 +133,7 @@ describe('a receipt', () => {
       expiresAt: 1,
       decidedAt: 1,
       stopped: null,
+      costs: [],
     };
     const view = receiptView(signer.issue(receiptInput({ approval })).jws);
     const params = commit(SALTS['params']!, PARAMS);
@@ -212,6 +213,7 @@ describe('the signed text', () => {
               expiresAt: 1,
               decidedAt: 1,
               stopped: null,
+              costs: [],
             },
             effect: {
               ...base.effect,

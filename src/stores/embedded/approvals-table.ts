@@ -26,8 +26,8 @@ export interface ApprovalsTable {
 
 /** Members that came later are absent in records of before. */
 function read(row: SqlRow): ApprovalRecord {
-  const found = decode<Omit<ApprovalRecord, 'stopped'> & Partial<ApprovalRecord>>(row['doc']);
-  return { ...found, stopped: found.stopped ?? null };
+  const found = decode<Omit<ApprovalRecord, 'stopped' | 'costs'> & Partial<ApprovalRecord>>(row['doc']);
+  return { ...found, stopped: found.stopped ?? null, costs: found.costs ?? [] };
 }
 
 /** Requests for approval, and the fingerprints that were rejected. */

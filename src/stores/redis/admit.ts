@@ -1,3 +1,4 @@
+import { costsOf } from '../../effects/approval.ts';
 import type { BudgetRow } from '../../effects/controls.ts';
 import type { Decision, DeniedDecision } from '../../effects/decision.ts';
 import type { EffectRecord } from '../../effects/effect.ts';
@@ -146,6 +147,7 @@ function approvalIdentity({ approvalId, workspace, action, actor, verdict }: Adm
       keyMadeBy: actor.keyMadeBy,
     },
     requirements: verdict.kind === 'permit' ? verdict.approvals : [],
+    costs: verdict.kind === 'permit' ? costsOf(verdict.obligations) : [],
   };
 }
 

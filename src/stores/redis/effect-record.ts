@@ -52,7 +52,7 @@ export function runDocument({ action, trace, stages }: Run): string {
 /** The part of an approval that never changes. */
 export type ApprovalIdentity = Pick<
   ApprovalRecord,
-  'id' | 'workspace' | 'tool' | 'target' | 'requester' | 'requirements'
+  'id' | 'workspace' | 'tool' | 'target' | 'requester' | 'requirements' | 'costs'
 >;
 
 export function isTombstone(fields: Fields): boolean {
@@ -281,9 +281,14 @@ export function receiptOfFields(hash: Fields): { readonly id: string; readonly j
 
 /** Reads a request for approval from its hash. */
 export function approvalOf(fields: Fields, known: ApprovalIdentity | null = null): ApprovalRecord {
-  const identity = document<ApprovalIdentity>(fields.get('doc'), known ?? undefined);
+  // Records of before have no costs.
+  const identity = document<Omit<ApprovalIdentity, 'costs'> & Partial<ApprovalIdentity>>(
+    fields.get('doc'),
+    known ?? undefined,
+  );
   return {
     ...identity,
+    costs: identity.costs ?? [],
     effectId: fromPlainText(fields.get('effect') ?? ''),
     digest: fromPlainText(fields.get('digest') ?? ''),
     votes: rows(fields.get('votes')).map(

@@ -1,0 +1,72 @@
+import type { EffectRecord } from '../effects/effect.ts';
+import type { JsonObject } from '../effects/json.ts';
+import { shownParams } from '../effects/shown-params.ts';
+import type { Tool } from '../effects/tool.ts';
+import type { Caller } from './app.ts';
+import type { ApiPorts } from './ports.ts';
+
+/** Characters of sealed params that one answer opens, in all; of what is beyond, params are left out. */
+const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
+
+/** What of calls a reader is shown. Params are opened until there are enough of them for one answer. */
+export interface CallReader {
+  /** Members `params` and what was cut, or `params_omitted` and why. */
+  params(effect: EffectRecord): JsonObject;
+  /** Member `action`: what is sent where. */
+  action(effect: EffectRecord): JsonObject;
+}
+
+type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
+
+/** Reads calls for one answer to a caller. Params go only to a key that may call the tool, those redacted masked. */
+export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof typeof OPENED): CallReader {
+  const { allowedTools } = caller.principal;
+  let left: number = OPENED[answer];
+
+  /** @returns why there are none, where there are none */
+  function open(effect: EffectRecord, tool: Tool | null): JsonObject | string {
+    const { action, sealed } = effect;
+    if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
+    // What is to be redacted is known of declared tools only.
+    if (tool === null) return 'the tool is not declared';
+    if (sealed === null) return 'they were erased';
+    if (sealed.length > left) return 'too many for one answer; ask for the one';
+    left -= sealed.length;
+    return ports.openParams(effect) ?? 'they cannot be read';
+  }
+
+  return {
+    params(effect) {
+      const tool = ports.catalog().tool(effect.action.tool);
+      const params = open(effect, tool);
+      if (typeof params === 'string') return { params_omitted: params };
+      const shown = shownParams(params, ports.policies().set.redacted(effect.action.tool));
+      return { params: shown.params, ...(shown.truncated ? { params_truncated: true } : {}) };
+    },
+    action(effect) {
+      const { action } = effect;
+      const tool = ports.catalog().tool(action.tool);
+      const what = { type: action.type, kind: action.kind, upstream: action.upstream, target: action.target };
+      if (tool === null) return what;
+      const params = open(effect, tool);
+      const redacted = ports.policies().set.redacted(action.tool);
+      return {
+        ...what,
+        title: tool.title,
+        method: tool.request.method,
+        path: typeof params === 'string' ? tool.request.path : pathOf(tool, params, redacted),
+        // Approval was asked for another form of the tool than the one that is declared now.
+        ...(tool.digest === action.toolDigest ? {} : { tool_changed: true }),
+      };
+    },
+  };
+}
+
+/** The path with its params; one that is redacted stays the placeholder that it is. */
+function pathOf({ request }: Tool, params: JsonObject, redacted: ReadonlySet<string>): string {
+  const filled = request.path.replace(/\{([^{}]+)\}/g, (placeholder, name: string) => {
+    const value = Object.hasOwn(params, name) && !redacted.has(name) ? params[name] : undefined;
+    return typeof value === 'string' || typeof value === 'number' ? encodeURIComponent(String(value)) : placeholder;
+  });
+  return filled.length > 2_000 ? `${filled.slice(0, 2_000)}…` : filled;
+}

@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { refund, type Rig, startRig } from './rig.ts';
+
+const WS = '/v1/workspaces/demo';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+const params = { payment_id: 'pay/1', amount: 60_000, currency: 'EUR', reason: 'canary-of-the-reason' };
+
+async function waiting(more: Record<string, unknown> = {}) {
+  const run = await rig.send('POST', `${WS}/effects`, {
+    body: refund({ params: { ...params, payment_id: 'pay_1', ...more } }),
+  });
+  if (run.json['decision'] !== 'pending_approval') throw new Error(run.text);
+  const { id } = run.json['approval'] as unknown as { id: string };
+  return { id, effect: String(run.json['effect_id']) };
+}
+
+const SHOWN = { payment_id: 'pay_1', amount: 60_000, currency: 'EUR', reason: '(redacted)' };
+
+it('approvers see what they approve: what is sent where, every param, cost, whose it is, and why they are asked', async () => {
+  const { id } = await waiting();
+  const { json, text } = await rig.send('GET', `${WS}/approvals/${id}`, { key: rig.keys.approver });
+  expect(json).toMatchObject({
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    summary: 'Refund 60000',
+    action: {
+      title: 'Refund',
+      kind: 'write',
+      upstream: 'payments',
+      method: 'POST',
+      path: '/v1/payments/pay_1/refunds',
+      target: 'payment:pay_1',
+    },
+    params: SHOWN,
+    costs: [{ budget: 'rig/team-day', unit: 'EUR-cent', amount: 60_000, limit: 1_000_000 }],
+    requested_by: { agent_id: 'bot', agent_owner: 'olga' },
+    why: [{ rule: 'rig/refund-large', description: 'Large refunds are looked at', unknown: [] }],
+  });
+  expect(text).not.toContain('canary');
+  const list = await rig.send('GET', `${WS}/approvals?status=pending&limit=200`, { key: rig.keys.approver });
+  const found = list.json['approvals'] as unknown as { id: string }[];
+  expect(found.find((one) => one.id === id)).toMatchObject({ params: SHOWN, action: { method: 'POST' } });
+  expect(list.text).not.toContain('canary');
+});
+
+it('the agent sees its own, without the figures of budgets; a key that may not call the tool sees no params', async () => {
+  const { id, effect } = await waiting();
+  const own = await rig.send('GET', `${WS}/approvals/${id}`, { key: rig.keys.agent });
+  expect(own.json).toMatchObject({ params: SHOWN });
+  expect(own.json['costs']).toEqual([{ budget: 'rig/team-day', unit: 'EUR-cent', amount: 60_000 }]);
+  expect((await rig.send('GET', `${WS}/approvals/${id}`, { key: rig.keys.otherAgent })).status).toBe(404);
+  for (const path of [`approvals/${id}`, `effects/${effect}`]) {
+    const limited = await rig.send('GET', `${WS}/${path}`, { key: rig.keys.restricted });
+    expect([limited.status, limited.text.includes('params_omitted')]).toEqual([200, true]);
+    expect(limited.text).not.toContain('EUR"');
+  }
+});
+
+it('effects show their params one by one, and in lists that ask for them', async () => {
+  const { effect } = await waiting();
+  const one = await rig.send('GET', `${WS}/effects/${effect}`);
+  expect(one.json['effect']).toMatchObject({ params: SHOWN });
+  expect((await rig.send('GET', `${WS}/effects`)).text).not.toContain('"params"');
+  const asked = await rig.send('GET', `${WS}/effects?params=true&limit=1`);
+  expect(asked.json['effects']).toMatchObject([{ effect_id: effect, params: SHOWN }]);
+  expect((await rig.send('GET', `${WS}/effects?params=no`)).status).toBe(400);
+});
+
+it('a list opens a bounded part of what is sealed', async () => {
+  for (let n = 0; n < 4; n += 1) await waiting({ reason: 'x'.repeat(180_000) });
+  const list = await rig.send('GET', `${WS}/approvals?status=pending&limit=4`);
+  const shown = (list.json['approvals'] as unknown as { params?: unknown; params_omitted?: string }[]).map(
+    (one) => one.params_omitted ?? 'shown',
+  );
+  expect(shown[0]).toBe('shown');
+  expect(shown.at(-1)).toMatch(/too many/);
+});

@@ -1,0 +1,40 @@
+import { expect, it } from 'vitest';
+import type { Json, JsonObject } from '../../src/effects/json.ts';
+import { shownParams } from '../../src/effects/shown-params.ts';
+
+const none: ReadonlySet<string> = new Set();
+
+it('shows every param as it is, and masks those that are redacted', () => {
+  const params = { amount: 900, ok: true, nothing: null, list: [1, { a: 'b' }], card: { number: '4111' } };
+  expect(shownParams(params, none)).toEqual({ params, truncated: false });
+  expect(shownParams(params, new Set(['card', 'absent']))).toEqual({
+    params: { ...params, card: '(redacted)' },
+    truncated: false,
+  });
+});
+
+it('a name that JavaScript knows is a name', () => {
+  const params: JsonObject = JSON.parse('{"__proto__": {"a": 1}, "constructor": "x"}');
+  const shown = shownParams(params, none);
+  expect(JSON.stringify(shown.params)).toBe('{"__proto__":{"a":1},"constructor":"x"}');
+});
+
+it.each<readonly [string, JsonObject]>([
+  ['a long text', { text: 'x'.repeat(1_000_000) }],
+  ['many params', Object.fromEntries(Array.from({ length: 50_000 }, (_, n) => [`p${n}`, n]))],
+  ['a long list', { list: Array.from({ length: 200_000 }, (_, n) => n) }],
+  ['many long texts', Object.fromEntries(Array.from({ length: 150 }, (_, n) => [`p${n}`, 'y'.repeat(5_000)]))],
+  ['a long name', { ['n'.repeat(500_000)]: 1 }],
+  ['what is deep', { a: Array.from({ length: 40 }).reduce<Json>((inner) => [inner], 'x') }],
+  ['lists of lists', { a: Array.from({ length: 200 }, () => Array.from({ length: 200 }, () => 'z'.repeat(100))) }],
+])('%s is cut, says so, and stays small', (_what, params) => {
+  const shown = shownParams(params, none);
+  expect(shown.truncated).toBe(true);
+  expect(JSON.stringify(shown).length).toBeLessThan(80_000);
+  expect(JSON.stringify(shown)).toContain('…');
+});
+
+it('cuts no character in half', () => {
+  const { params } = shownParams({ text: `${'x'.repeat(1_999)}😀😀` }, none);
+  expect(JSON.stringify(params)).not.toMatch(/\\ud[89a-f]/i);
+});
