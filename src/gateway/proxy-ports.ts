@@ -51,7 +51,6 @@ export function proxyPorts(parts: {
       pauses,
       isFresh: (workspace) => pauses.isLoaded(workspace) && store.health().ready,
       now: () => store.now(),
-      shadowed: parts.shadowed,
     }),
     run: parts.run,
     append: (workspace, events) => store.append(workspace, events),
@@ -67,6 +66,7 @@ export function proxyPorts(parts: {
     },
     policyMode: core.policyMode,
     observed: parts.observed,
+    shadowed: parts.shadowed,
     settings: () => {
       const { publicUrl, queryKey, depthLimit } = parts.settings();
       return { publicUrl, queryKey, depthLimit, bodyLimit: current().configuration.limits.bodyBytes };

@@ -22,8 +22,6 @@ export interface ReadJudgeParts {
   readonly isFresh: (workspace: string) => boolean;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
-  /** Told of the rules in shadow mode that would have refused a read that passes. */
-  readonly shadowed: (rules: readonly string[]) => void;
 }
 
 /**
@@ -96,8 +94,8 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
         denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
       };
     }
-    if (trace.shadow.length > 0) parts.shadowed(trace.shadow);
-    return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed };
+    const { shadow } = trace;
+    return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed, shadow };
   };
 }
 

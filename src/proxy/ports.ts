@@ -51,6 +51,8 @@ export interface ProxyPorts {
   readonly policyMode: () => 'enforce' | 'observe';
   /** Told of a read that passed and would have been refused, were policy in force. */
   readonly observed: (would: string) => void;
+  /** Told of the rules in shadow mode that would have refused a read that passed. */
+  readonly shadowed: (rules: readonly string[]) => void;
   readonly settings: () => ProxySettings;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
@@ -87,6 +89,8 @@ export type ReadVerdict =
       readonly rule: string | null;
       /** In `observe` mode: the decision that policy would have made. */
       readonly observed: string | null;
+      /** Rules in shadow mode that would have refused it. */
+      readonly shadow: readonly string[];
     }
   /**
    * It is refused, or has obligations or approvals: the core decides, with a record. `denied` is the refusal, `null`

@@ -68,6 +68,8 @@ export function judgeRead(
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
   const observed = faults.length > 0 ? 'invalid_request' : verdict.observed;
   if (observed !== null) ports.observed(observed);
+  // Counted here and not where it is judged: what stays open is judged again and again.
+  if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
   const headers = forwardedHeaders(
     request.headers,
     planOf(tool.request).headers,

@@ -36,6 +36,8 @@ export interface ProxiedWorld {
   readonly upstream: LedgerUpstream;
   /** Lines that the gateway logged. */
   readonly log: readonly string[];
+  /** Rules in shadow mode that would have refused a read, once for each read that was counted. */
+  readonly shadowed: readonly string[];
   readonly keys: { readonly bot: string; readonly account: string; readonly readonly: string };
   /** A key that a test may revoke. */
   freshBot(): Promise<{ readonly key: string; revoke(): Promise<void> }>;
@@ -146,6 +148,7 @@ rules:
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
   - { id: counted-upstream, effect: constrain, match: { upstreams: [counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
+  - { id: tried, mode: shadow, effect: deny, match: { tools: [orders.stream] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
 `;
 
@@ -208,6 +211,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   let origin = '';
   const settings = () => ({ publicUrl: origin, allowedHosts: [], queryKey: 'allow' as const, depthLimit: 64 });
   const log: string[] = [];
+  const shadowed: string[] = [];
   const logger = createLogger({ level: 'trace', sink: { write: (line) => void log.push(line) } });
   const server = createServer({
     logger,
@@ -234,7 +238,6 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       pauses,
       isFresh: () => fresh,
       now: () => store.now(),
-      shadowed: () => {},
     }),
     run: (request) => runEffect(core, request),
     append: (workspace, events) => store.append(workspace, events),
@@ -246,6 +249,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       renderProblem(problem, {}, { publicUrl: origin, requestId: id, run: true, changes: true }),
     policyMode: () => configuration.policies.mode,
     observed: () => {},
+    shadowed: (rules) => void shadowed.push(...rules),
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes }),
     now: () => store.now(),
     newId: core.newId,
@@ -294,6 +298,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     store,
     upstream: service,
     log,
+    shadowed,
     keys: { bot: bot.key, account: account.key, readonly: readonly.key },
     freshBot: async () => {
       const made = await makeKey({ kind: 'agent', agentId: 'bot' });

@@ -313,6 +313,18 @@ describe('tunnels', () => {
     await lift();
   });
 
+  test('are counted once under a rule in shadow mode, however often they are looked at again', async () => {
+    const before = world.shadowed.length;
+    const open = await upgrade('/shop/v1/stream', [`X-API-Key: ${world.keys.bot}`]);
+    expect(open.head).toMatch(/ 101 /);
+    const closed = once(open.socket, 'close');
+    // Each change of pauses has whatever is open judged again; the last one cuts it.
+    const changes = [await world.pause('some.other'), await world.pause('orders.stream')];
+    await closed;
+    for (const lift of changes) await lift();
+    expect(world.shadowed.slice(before)).toEqual(['proxied/tried']);
+  });
+
   test('are cut when the key is revoked', async () => {
     const fresh = await world.freshBot();
     const open = await upgrade('/shop/v1/stream', [`X-API-Key: ${fresh.key}`]);
