@@ -388,7 +388,7 @@ test('what policy only observes can be found', async () => {
     );
     const { effect_id: allowed } = await refund(100, 'observed-small');
     const { out } = await asAccount('effects', 'list', '--observed', '--limit', '1');
-    expect(out).toMatch(/committed, policy: pending_approval$/m);
+    expect(out).toMatch(/committed, policy: pending_approval  payment:pay_1  \{"payment_id":"pay_1","amount":9000,/);
     expect(out).not.toContain(allowed);
     const id = /eff_\w+/.exec(out)?.[0] ?? '';
     expect((await asAccount('effects', 'show', id)).out).toMatch(
