@@ -78,20 +78,31 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(effect);
     });
 
-    it('says of a conflict whether the key is another agent’s, also when only a tombstone is left', async () => {
-      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
-      await at.store.settle(settleRequest(effect, committed()));
+    /** The same key with other params, by its own agent and by another. */
+    async function conflicts() {
       const own = admitRequest({ idempotencyKey: 'k', fingerprint: 'other' });
       const actor = { ...own.actor, agentId: 'another-bot' };
-      const ask = async () => ({
-        own: await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other' })),
+      return {
+        own: await at.store.admit(own),
         other: await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint: 'other', actor })),
-      });
-      expect(await ask()).toMatchObject({ own: { foreign: false }, other: { foreign: true } });
+      };
+    }
+    const FOREIGN_TO_OTHERS = { own: { foreign: false }, other: { foreign: true } };
+
+    it('says of a conflict whether the key is another agent’s', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      expect(await conflicts()).toMatchObject(FOREIGN_TO_OTHERS);
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await conflicts()).toMatchObject(FOREIGN_TO_OTHERS);
+    });
+
+    at.timed('says so also when only a tombstone is left', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed()));
       at.advance(RETENTION.effectsMs + 1);
       await at.store.sweep(100);
       expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();
-      expect(await ask()).toMatchObject({ own: { foreign: false }, other: { foreign: true } });
+      expect(await conflicts()).toMatchObject(FOREIGN_TO_OTHERS);
     });
 
     it('keeps the keys of workspaces apart', async () => {
