@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 import type { ApiApp } from './app.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from './approval-wire.ts';
@@ -54,14 +55,14 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         ...page,
       });
       const calls = readCalls(ports, caller, 'list');
-      const effects = await Promise.all(items.map(({ workspace, effectId }) => store.effect(workspace, effectId)));
-      return {
-        approvals: items.map((approval, index) => ({
-          ...requestToWire(approval, ports.settings().publicUrl),
-          ...askedToWire(approval, effects[index] ?? null, calls, view, null),
-        })),
-        next_cursor: next,
-      };
+      const approvals: JsonObject[] = [];
+      // One by one: records are large, and what of one is shown is little.
+      for (const approval of items) {
+        const effect = await store.effect(approval.workspace, approval.effectId);
+        const asked = askedToWire(approval, effect, calls, view, null);
+        approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
+      }
+      return { approvals, next_cursor: next };
     },
   );
 

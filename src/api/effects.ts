@@ -232,7 +232,11 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['effects'],
         params: InWorkspace,
         querystring: ListQuery,
-        response: answers({ 200: AnyObject('`effects`, and `next_cursor` for the next page.') }),
+        response: answers({
+          200: AnyObject(
+            '`effects`, and `next_cursor` for the next page. A page may be short though others follow: records are large.',
+          ),
+        }),
       },
     },
     async (request) => {

@@ -123,6 +123,12 @@ export const LIMITS = {
     beyond: '400 `invalid_request`',
     source: 'src/api/paging.ts#MAX_PAGE',
   },
+  page_bytes: {
+    what: 'Records on a page of effects, as they are kept (params and answers sealed); one item at least',
+    value: '2MiB',
+    beyond: 'the page is short; `next_cursor` goes on',
+    source: 'src/effects/store.ts#PAGE_BYTES',
+  },
   faults: {
     what: 'Faults listed in one answer',
     value: 100,

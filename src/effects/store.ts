@@ -246,6 +246,12 @@ export interface Page<T> {
   readonly next: string | null;
 }
 
+/**
+ * Bytes of records on one page of effects; a page has one item at least. Records hold sealed params and answers, of up
+ * to 1.5 MB each: a page of 200 took hundreds of MB in both threads, and held the event loop while it was read.
+ */
+export const PAGE_BYTES = 2 * 1024 * 1024;
+
 export interface EffectFilter {
   readonly state: EffectState | null;
   readonly decision: Decision | null;

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { INSTALLATION, type LedgerEvent } from '../../src/effects/ledger.ts';
+import { PAGE_BYTES } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -196,6 +197,23 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
         cursor = page.next;
       } while (cursor !== null);
       expect(seen).toEqual(made.map(({ id }) => id).reverse());
+    });
+
+    it('ends a page by bytes as well as by count, and shows each effect once', async () => {
+      const made = [];
+      for (const size of [900_000, 900_000, 10, 900_000, PAGE_BYTES + 1, 10, 10])
+        made.push(await dispatched(at.store, { sealed: 's'.repeat(size) }));
+      const pages: string[][] = [];
+      let cursor: string | null = null;
+      do {
+        const page = await at.store.effects(WORKSPACE, { ...ANY, limit: 200, cursor });
+        const bytes = page.items.reduce((sum, { sealed }) => sum + (sealed?.length ?? 0), 0);
+        expect(page.items.length === 1 || bytes <= PAGE_BYTES).toBe(true);
+        pages.push(page.items.map(({ id }) => id));
+        cursor = page.next;
+      } while (cursor !== null);
+      expect(pages.flat()).toEqual(made.map(({ effect }) => effect.id).reverse());
+      expect(pages.map(({ length }) => length)).toEqual([2, 1, 3, 1]);
     });
 
     it('keeps its place while new effects are made', async () => {

@@ -1,6 +1,6 @@
 import type { Decision } from '../../effects/decision.ts';
 import type { EffectRecord, EffectState } from '../../effects/effect.ts';
-import type { EffectFilter, Page } from '../../effects/store.ts';
+import { type EffectFilter, PAGE_BYTES, type Page } from '../../effects/store.ts';
 import type { SqlDatabase, SqlValue } from './driver.ts';
 import { columnText, integer } from './document.ts';
 import { decodeEffect } from './effect-document.ts';
@@ -51,19 +51,30 @@ export function readPage(
     ask('n < ?', cursor.n);
     ask('created <= ?', cursor.created);
   }
-  const rows = database
+  // Lengths stand in the heads of rows: those that are not shown are not read.
+  const found = database
     .prepare(
-      `SELECT n, created, call, terms, coalesce(lives.life, effects.life) AS life, outcome FROM effects ${index} LEFT JOIN lives USING (n) WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
+      `SELECT n, created, octet_length(call) + coalesce(octet_length(outcome), 0) AS bytes FROM effects ${index} LEFT JOIN lives USING (n) WHERE ${where.join(' AND ')} ORDER BY ${order} LIMIT ?`,
     )
     .all(...values, filter.limit + 1);
-  const shown = rows.slice(0, filter.limit);
+  let bytes = 0;
+  const tooMany = found.findIndex((row, at) => {
+    bytes += integer(row['bytes']);
+    return at === filter.limit || (at > 0 && bytes > PAGE_BYTES);
+  });
+  const shown = tooMany === -1 ? found : found.slice(0, tooMany);
   const last = shown.at(-1);
+  const rows = database
+    .prepare(
+      `SELECT call, terms, coalesce(lives.life, effects.life) AS life, outcome FROM effects LEFT JOIN lives USING (n) WHERE n IN (${shown.map(() => '?').join(', ')}) ORDER BY n DESC`,
+    )
+    .all(...shown.map((row) => integer(row['n'])));
   return {
-    items: shown.map((row) => decodeEffect(row).record),
+    items: rows.map((row) => decodeEffect(row).record),
     next:
-      rows.length > filter.limit && last !== undefined
-        ? `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`
-        : null,
+      tooMany === -1 || last === undefined
+        ? null
+        : `${integer(last['created']).toString(36)}.${integer(last['n']).toString(36)}`,
   };
 }
 

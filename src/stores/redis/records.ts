@@ -2,7 +2,7 @@ import type { ApprovalRecord } from '../../effects/approval.ts';
 import type { BudgetRow } from '../../effects/controls.ts';
 import type { EffectRecord } from '../../effects/effect.ts';
 import type { LedgerEvent } from '../../effects/ledger.ts';
-import type { EffectFilter, EffectStore, Page } from '../../effects/store.ts';
+import { type EffectFilter, type EffectStore, PAGE_BYTES, type Page } from '../../effects/store.ts';
 import { fieldsOf, textsOf } from './connection.ts';
 import { approvalOf, effectOf, isTombstone, receiptOfFields } from './effect-record.ts';
 import type { Frame } from './frame.ts';
@@ -57,6 +57,7 @@ export function createRecords(frame: Frame, lost: LostEffects): Records {
     async effects(workspace, filter): Promise<Page<EffectRecord>> {
       const ids: string[] = [];
       let from = parseCursor(filter.cursor);
+      let room = String(PAGE_BYTES);
       for (;;) {
         const reply = await frame.read('effects', workspace, [
           indexOf(filter),
@@ -69,11 +70,14 @@ export function createRecords(frame: Frame, lost: LostEffects): Records {
           from,
           String(filter.limit - ids.length),
           String(SCANNED),
+          room,
+          String(ids.length),
         ]);
         if (reply === null) return { items: [], next: null };
-        const [how, next = '', ...found] = reply.values;
+        const [how, next = '', left = '', ...found] = reply.values;
         ids.push(...found);
         from = next;
+        room = left;
         if (how === 'scan') continue;
         const records = await lost.effects(workspace, ids);
         const items = records.filter((fields) => !isTombstone(fields)).map((fields) => effectOf(fields));

@@ -21,7 +21,7 @@ export const SCRIPTS = {
   budgets: ['budget'],
   reset: ['budget'],
   policy: ['version', 'definitions'],
-  effects: ['index', 'state', 'decision', 'tool', 'agent', 'since', 'until', 'from', 'limit', 'scan'],
+  effects: ['index', 'state', 'decision', 'tool', 'agent', 'since', 'until', 'from', 'limit', 'scan', 'room', 'have'],
   key: ['op', 'request', 'doc', 'event'],
   directory: ['op', 'name', 'doc', 'outgoing'],
   join: ['install', 'policy', 'first-epoch', 'returns', 'boot'],

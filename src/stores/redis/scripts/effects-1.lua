@@ -1,8 +1,11 @@
--- A page of effects, newest first: ids, then where to go on. Looks at no more than `scan` effects a call.
+-- A page of effects, newest first: whether there are more, where to go on, bytes that are left, ids. Looks at no more
+-- than `scan` effects a call.
+-- A page ends before the effect with which it would have more than `room` bytes, unless it is the first of it.
+-- have: effects that earlier calls have found for this page
 -- from: place below which to look, or ''; since, until: ms or ''
 -- @include step boots effects
 -- @keys workspace
--- @args epoch gateway clock index state decision tool agent since until from limit scan
+-- @args epoch gateway clock index state decision tool agent since until from limit scan room have
 -- @replies ok:page absent
 
 local stop = begin(true)
@@ -10,6 +13,7 @@ if stop then return stop end
 
 local index, state, decision, tool, agent, since, before, from = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 local limit, scan = tonumber(ARGV[12]), tonumber(ARGV[13])
+local room, have = tonumber(ARGV[14]), tonumber(ARGV[15])
 local top = from == '' and '+inf' or '(' .. from
 if before ~= '' then
   local bound = int(tonumber(before) * 2048)
@@ -54,10 +58,14 @@ for i = 1, #found, 2 do
   if is_lost_on_record(found[i], e[1], e[5]) then e[1], e[2] = 'unknown', 'unknown_effect' end
   local fits = (state == '' or e[1] == state) and (decision == '' or e[2] == decision) and (tool == '' or e[3] == tool) and (agent == '' or e[4] == agent)
   if fits and e[1] then
-    if #ids == limit then return finish({ 'page', 'more', last, unpack(ids) }, '', true) end
+    local size = 0
+    for _, field in ipairs({ 'sealed', 'meta', 'out', 'jws' }) do size = size + redis.call('HSTRLEN', P .. 'e:' .. found[i], field) end
+    local full = #ids == limit or (size > room and have + #ids > 0)
+    if full then return finish({ 'page', 'more', last, int(room), unpack(ids) }, '', true) end
     ids[#ids + 1] = found[i]
+    room = room - size
   end
   last = string.format('%.0f', tonumber(found[i + 1]))
 end
-if #found < scan * 2 then return finish({ 'page', 'end', '', unpack(ids) }, '', true) end
-return finish({ 'page', 'scan', last, unpack(ids) }, '', true)
+if #found < scan * 2 then return finish({ 'page', 'end', '', int(room), unpack(ids) }, '', true) end
+return finish({ 'page', 'scan', last, int(room), unpack(ids) }, '', true)
