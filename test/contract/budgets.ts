@@ -185,6 +185,26 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       });
     });
 
+    at.timed('takes off what has aged out once, however often the row is looked at', async () => {
+      const window = { kind: 'rolling', ms: HOUR } as const;
+      const spent = async (amount: number): Promise<void> => {
+        const { effect } = await dispatched(at.store, spend(100, amount, { window }));
+        await at.store.settle(settleRequest(effect, committed()));
+      };
+      await spent(60);
+      at.advance(HOUR / 2);
+      await spent(40);
+      at.advance(HOUR / 2 + HOUR / 1_000);
+      await spent(60);
+      for (let look = 0; look < 3; look += 1) {
+        at.advance(HOUR / 100);
+        expect(await at.store.admit(admitRequest(spend(100, 1, { window })))).toMatchObject({
+          decision: 'denied_budget',
+        });
+      }
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 100, held: 0 }]);
+    });
+
     at.timed('never lets an open hold age out of a rolling window', async () => {
       const window = { kind: 'rolling', ms: HOUR } as const;
       const { effect } = await dispatched(at.store, spend(100, 100, { window }));

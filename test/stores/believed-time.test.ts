@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { INSTALLATION } from '../../src/effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { createStoreClock } from '../../src/stores/embedded/clock.ts';
 import { acceptTime, openKeyStore } from '../../src/stores/embedded/key-store.ts';
 import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
@@ -186,3 +187,12 @@ const ALL = {
   limit: 10,
   cursor: null,
 };
+
+it('an operator’s word sets the time forward only', () => {
+  const clock = createStoreClock(1_750_000_000_000, DAY);
+  const before = clock.now();
+  clock.accept(before - 60_000);
+  expect(clock.now()).toBeGreaterThanOrEqual(before);
+  clock.accept(before + 60_000);
+  expect(clock.now()).toBeGreaterThanOrEqual(before + 60_000);
+});

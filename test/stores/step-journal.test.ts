@@ -70,3 +70,23 @@ it('keeps about 32 MB, the newest', async () => {
     rmSync(folder, { recursive: true });
   }
 });
+
+it('the newest step of a workspace stays known when the file that it was in is dropped, also over a kill', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const journal = await openStepJournal(folder);
+    await journal.remember({ installId: 'i', gatewayId: 'g', accepted: 0 });
+    await journal.append({ workspace: 'quiet', step: 7, at: 7, redo: 'x', documents: {}, epoch: 1 });
+    const redo = 'x'.repeat(1024 * 1024);
+    for (let step = 1; step <= 60; step += 1)
+      await journal.append({ workspace: 'w', step, at: step, redo, documents: {}, epoch: 1 });
+    expect(await journal.after('quiet', 0)).toEqual([]);
+    // It was not closed: this is what a killed gateway left.
+    const again = await openStepJournal(folder);
+    expect(again.heads().get('quiet')).toEqual({ step: 7, at: 7, epoch: 1 });
+    await again.close();
+    await journal.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,79 @@
+import { rmSync } from 'node:fs';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { PauseScope } from '../../src/effects/controls.ts';
+import type { PauseSubject } from '../../src/effects/ports.ts';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { newId, PERSON, WORKSPACE } from '../contract/requests.ts';
+
+const SUBJECT: PauseSubject = { tool: 'payments.refund', agentId: 'bot', upstream: 'payments', keyId: 'key_1' };
+
+let path = '';
+let store: EffectStore;
+beforeEach(async () => {
+  path = storeFolder();
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, worker: 'never' });
+});
+afterEach(async () => {
+  await store.close();
+  rmSync(path, { recursive: true });
+});
+
+function pause(scope: PauseScope) {
+  const by = { keyId: 'key_admin', keyKind: 'administrative', user: 'maria' } as const;
+  return store.setPause({
+    id: newId('pau'),
+    workspace: WORKSPACE,
+    scope,
+    reason: 'stop',
+    until: null,
+    by,
+    actor: PERSON,
+  });
+}
+
+it('an answer of the store that comes late does not undo a pause that is known already', async () => {
+  const late = await store.pauses(WORKSPACE);
+  let giveLate: () => void = () => undefined;
+  let asked = 0;
+  const view = createPauseView({
+    ...store,
+    pauses(workspace) {
+      asked += 1;
+      if (asked > 1) return store.pauses(workspace);
+      return new Promise((resolve) => {
+        giveLate = () => resolve(late);
+      });
+    },
+  });
+  const first = view.refresh(WORKSPACE);
+  await pause({ kind: 'workspace' });
+  await view.refresh(WORKSPACE);
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).toMatchObject({ reason: 'stop' });
+  giveLate();
+  await first;
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).toMatchObject({ reason: 'stop' });
+});
+
+it('a pause whose glob cannot be read stops every tool', async () => {
+  const view = createPauseView(store);
+  await pause({ kind: 'tool', glob: 'mail.{a' });
+  await view.refresh(WORKSPACE);
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).toMatchObject({ reason: 'stop' });
+});
+
+it.each<[PauseScope, Partial<PauseSubject>]>([
+  [{ kind: 'agent', id: 'bot' }, { agentId: 'other' }],
+  [{ kind: 'upstream', id: 'payments' }, { upstream: 'other' }],
+  [{ kind: 'key', id: 'key_1' }, { keyId: 'key_2' }],
+  [{ kind: 'tool', glob: 'payments.*' }, { tool: 'mail.send' }],
+])('%j stops what it names and nothing else', async (scope, other) => {
+  const view = createPauseView(store);
+  await pause(scope);
+  await view.refresh(WORKSPACE);
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).not.toBeNull();
+  expect(view.match(WORKSPACE, { ...SUBJECT, ...other }, store.now())).toBeNull();
+});
