@@ -260,11 +260,18 @@ it.each([
 describe('what goes wrong inside', () => {
   it('a store that is gone is a 503 that may be tried again, and tells nothing else', async () => {
     const broken = await startRig();
+    // Whoever is known already gets as far as the core.
+    expect((await broken.send('GET', EFFECTS)).status).toBe(200);
     await broken.ports.store.close();
     const run = await broken.send('POST', EFFECTS, { body: refund() });
     expect([run.status, run.json['code'], run.headers['x-should-retry']]).toEqual([503, 'store_unavailable', 'true']);
     expect(run.json).toMatchObject({ did_it_happen: 'maybe', safe_to_retry: true, next: 'retry' });
     expect(Number(run.headers['retry-after'])).toBeGreaterThan(0);
+    // An earlier run of a write may have happened. A read changes nothing, whatever became of it.
+    const body = { tool: 'payments.get', params: { payment_id: 'pay_1' }, idempotency_key: 'read-1', agent_id: 'bot' };
+    const read = await broken.send('POST', EFFECTS, { body });
+    expect([read.status, read.json['code']]).toEqual([503, 'store_unavailable']);
+    expect(read.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
     await broken.close();
   });
 

@@ -350,7 +350,11 @@ describe('workspaces and agents', () => {
 describe('catalog', () => {
   it('shows tools without where they are, and to an agent only what is open to it', async () => {
     const all = await rig.send('GET', `${WS}/tools`);
-    expect(list(all.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund', 'deploy.start']);
+    expect(list(all.json['tools']).map((tool) => tool['name'])).toEqual([
+      'payments.refund',
+      'deploy.start',
+      'payments.get',
+    ]);
     expect(all.text).not.toContain('127.0.0.1');
     const agent = await rig.send('GET', `${WS}/tools`, { key: rig.keys.agent });
     expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund']);

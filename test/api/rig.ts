@@ -117,6 +117,12 @@ tools:
     request: { method: POST, path: /v1/deployments, body: [service] }
     params_schema: { type: object, required: [service], properties: { service: { type: string } }, additionalProperties: false }
     target: "service:{service}"
+  - name: payments.get
+    title: Get
+    upstream: payments
+    kind: read
+    request: { method: GET, path: "/v1/payments/{payment_id}" }
+    params_schema: { type: object, required: [payment_id], properties: { payment_id: { type: string } }, additionalProperties: false }
 pools: [ { id: deploy-slot, units: 2 } ]
 `;
 
