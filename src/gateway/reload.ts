@@ -10,13 +10,15 @@ import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts
 
 /** What could not be taken on because the store was away is tried again after this long. */
 const RETRY_MS = 1_000;
+/** Files that a thread died over are tried again after twice as long each time, and never later than this. */
+const LONGEST_RETRY_MS = 60_000;
 
 /** Takes on what the files say now; what is broken leaves everything as it was, and is said loudly. */
 export interface Reloader {
   /** One after the other; resolves when this one is done. */
   reload(): Promise<void>;
-  /** Whether the files say something that was refused. */
-  isBehind(): boolean;
+  /** Whether the files say something that was refused, or could not be read at all and are tried again. */
+  behind(): 'refused' | 'unread' | null;
   /** Resolves when nothing is being taken on any more. */
   settled(): Promise<void>;
 }
@@ -37,7 +39,8 @@ export function createReloader(parts: {
 }): Reloader {
   const { store, current, logger } = parts;
   let running = Promise.resolve();
-  let isBehind = false;
+  let behind: 'refused' | 'unread' | null = null;
+  let retryMs = RETRY_MS;
   let isStopping = false;
   let retry: NodeJS.Timeout | null = null;
 
@@ -52,7 +55,7 @@ export function createReloader(parts: {
       const next = found.inForce;
       if (found.kind === 'same') {
         parts.noted(next);
-        isBehind = false;
+        caughtUp();
         return;
       }
       for (const name of unchangeable(before.configuration, next.configuration))
@@ -60,7 +63,7 @@ export function createReloader(parts: {
       await activate(store, next);
       await store.seeUsers(next.configuration.users.map(({ id }) => id));
       parts.adopt(next);
-      isBehind = false;
+      caughtUp();
       for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
       logger.info(
         { policy_version: next.policies.version, rules: next.policies.rules.length },
@@ -69,19 +72,36 @@ export function createReloader(parts: {
       await record('policy.loaded', { version: next.policies.version });
     } catch (error) {
       if (isStopping) return;
-      isBehind = true;
+      if (error instanceof FilesNotRead) return unread(error);
+      behind = 'refused';
+      retryMs = RETRY_MS;
       const detail =
-        error instanceof FilesRefused ||
-        error instanceof FilesNotRead ||
-        error instanceof InvalidFiles ||
-        error instanceof StoreUnavailable
+        error instanceof FilesRefused || error instanceof InvalidFiles || error instanceof StoreUnavailable
           ? error.message
           : 'it could not be read';
       logger.error({ detail }, 'the new configuration is not in force; the last good one is');
       parts.metrics.alerted('configuration_rejected');
       await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
-      if (error instanceof StoreUnavailable) retry = setTimeout(() => void reloadNext(), RETRY_MS).unref();
+      if (error instanceof StoreUnavailable) later(RETRY_MS);
     }
+  }
+
+  function caughtUp(): void {
+    behind = null;
+    retryMs = RETRY_MS;
+  }
+
+  /** It is no fault of what the files say: nobody has to change them for the next try. */
+  function unread({ message }: FilesNotRead): void {
+    behind = 'unread';
+    logger.error({ detail: message, retry_after_ms: retryMs }, 'the files could not be read; they are tried again');
+    parts.metrics.alerted('configuration_rejected');
+    later(retryMs);
+    retryMs = Math.min(2 * retryMs, LONGEST_RETRY_MS);
+  }
+
+  function later(ms: number): void {
+    retry = setTimeout(() => void reloadNext(), ms).unref();
   }
 
   function reloadNext(): Promise<void> {
@@ -93,7 +113,7 @@ export function createReloader(parts: {
 
   return {
     reload: reloadNext,
-    isBehind: () => isBehind,
+    behind: () => behind,
     async settled() {
       isStopping = true;
       await parts.reader.close();

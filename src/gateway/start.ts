@@ -50,7 +50,11 @@ import { watchStore } from './watch-store.ts';
 const SWEEP_EVERY_MS = 1000;
 /** Connections of the admin port at once: those who scrape and probe. */
 const ADMIN_CONNECTIONS = 16;
-const BEHIND = 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.';
+const BEHIND = {
+  refused: 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.',
+  unread:
+    'The files could not be read; the last good version is in force. They are tried again by themselves. The log says why.',
+} as const;
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
 
@@ -208,7 +212,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       if (!takeUp.isDone()) return [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
       return agreement.impediments();
     },
-    notes: () => [...(reloader.isBehind() ? [{ part: 'configuration', message: BEHIND }] : []), ...agreement.notes()],
+    notes: () => {
+      const behind = reloader.behind();
+      const notes = behind === null ? [] : [{ part: 'configuration', message: BEHIND[behind] }];
+      return [...notes, ...agreement.notes()];
+    },
     metrics: () => metrics.render(),
   };
   const limiter = createInvalidKeyLimiter(() => performance.now());
