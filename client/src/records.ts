@@ -232,6 +232,8 @@ export interface Pause {
   readonly reason: string;
   readonly createdAt: string;
   readonly until: string | null;
+  /** When it was just set: nothing known has the name that it stops. */
+  readonly warning?: string;
 }
 
 /** Which keys are listed: those that fit all that is named. */

@@ -1,7 +1,8 @@
 import { type Static, Type } from 'typebox';
 import type { PauseRecord, PauseScope } from '../effects/controls.ts';
 import type { JsonObject } from '../effects/json.ts';
-import { compilePattern } from '../policy/glob.ts';
+import { undeclaredRead } from '../config/undeclared-read.ts';
+import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
@@ -60,7 +61,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
           },
           { additionalProperties: false },
         ),
-        response: answers({ 201: Record }),
+        response: answers({ 201: AnyObject('A pause; `warning` says so where nothing of its name is known.') }),
       },
     },
     async (request, reply) => {
@@ -81,7 +82,8 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
         by: { keyId: principal.keyId, keyKind: principal.kind, user: principal.user },
         actor: ledgerActor(principal),
       });
-      return reply.code(201).send(pauseToWire(pause));
+      const warning = await warningOf(ports, request.params.ws, scope, pattern);
+      return reply.code(201).send({ ...pauseToWire(pause), ...(warning === null ? {} : { warning }) });
     },
   );
 
@@ -147,6 +149,35 @@ function scopeOf(scope: Static<typeof Scope>): PauseScope {
   if (scope.upstream !== undefined) return { kind: 'upstream', id: scope.upstream };
   if (scope.key !== undefined) return { kind: 'key', id: scope.key };
   return { kind: 'workspace' };
+}
+
+/**
+ * What is wrong with a name that nothing known has; `null` where it has. The pause is set all the same: what comes later
+ * under the name is stopped too.
+ */
+async function warningOf(
+  ports: ApiPorts,
+  workspace: string,
+  scope: Static<typeof Scope>,
+  glob: CompiledPattern | null,
+): Promise<string | null> {
+  const stops = (what: string): string => `${what} is known, so this stops nothing now. Look for a misspelt name.`;
+  const tools = ports.catalog().tools();
+  if (glob?.ok === true) {
+    // Reads that no tool declares are paused by globs of their upstream.
+    const upstreams = new Set(tools.map((tool) => tool.upstream));
+    const names = [...tools.map(({ name }) => name), ...[...upstreams].map((id) => undeclaredRead(id).name)];
+    return names.some((name) => glob.test(name)) ? null : stops(`No tool that fits '${scope.tool}'`);
+  }
+  if (scope.agent !== undefined && ports.directory.agent(workspace, scope.agent) === null)
+    return stops(`No agent '${scope.agent}' of this workspace`);
+  if (scope.upstream !== undefined && !tools.some(({ upstream }) => upstream === scope.upstream))
+    return stops(`No tool of an upstream '${scope.upstream}'`);
+  if (scope.key !== undefined) {
+    const key = await ports.store.key(scope.key.slice('key_'.length));
+    if (key === null || key.workspace !== workspace) return stops(`No key '${scope.key}' of this workspace`);
+  }
+  return null;
 }
 
 function scopeToWire(scope: PauseScope): JsonObject {

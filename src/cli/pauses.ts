@@ -41,6 +41,7 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
       const pause = await svc.pauses.set({ scope, reason: options.reason, ...(until !== undefined && { until }) });
       if (options.json) return terminal.out(json(wire(pause)));
       terminal.out(`Paused, ${pause.until === null ? 'until it is resumed' : `until ${pause.until}`}: ${pause.id}`);
+      if (pause.warning !== undefined) terminal.out(`Warning: ${pause.warning}`);
     });
 
   talksToGateway(program.command('resume').description('let calls run again; without an id it lists what is paused'))

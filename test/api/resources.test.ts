@@ -86,6 +86,39 @@ describe('reservations', () => {
 });
 
 describe('pauses', () => {
+  it.each([
+    [{ tool: 'payment.*' }, "No tool that fits 'payment.*'"],
+    [{ agent: 'bott' }, "No agent 'bott' of this workspace"],
+    [{ upstream: 'payment' }, "No tool of an upstream 'payment'"],
+    [{ key: 'key_000000000000' }, "No key 'key_000000000000' of this workspace"],
+    [{ tool: 'payments.*' }, null],
+    [{ tool: 'payments.(*)' }, null],
+    [{ agent: 'retired' }, null],
+    [{ upstream: 'payments' }, null],
+    [{ workspace: true }, null],
+  ])('of %j is set, with a warning where nothing known has the name', async (scope, about) => {
+    const set = await rig.send('POST', `${WS}/pauses`, { body: { scope, reason: 'look' } });
+    expect(set.status).toBe(201);
+    if (about === null) expect(set.json).not.toHaveProperty('warning');
+    else expect(set.json['warning']).toBe(`${about} is known, so this stops nothing now. Look for a misspelt name.`);
+    const { json } = await rig.send('GET', `${WS}/pauses`);
+    expect(list(json['pauses'])).toContainEqual(expect.objectContaining({ id: set.json['id'], scope }));
+    expect((await rig.send('DELETE', `${WS}/pauses/${String(set.json['id'])}`)).status).toBe(200);
+  });
+
+  it('of a key is set without a warning in its own workspace only', async () => {
+    for (const [key, workspace, isWarned] of [
+      [rig.keys.agent, 'demo', false],
+      [rig.keys.agent, 'elsewhere', true],
+    ] as const) {
+      const id = `key_${/^svc_[a-z]+_(.{12})/.exec(key)?.[1] ?? ''}`;
+      const path = `/v1/workspaces/${workspace}/pauses`;
+      const set = await rig.send('POST', path, { key: rig.keys.admin, body: { scope: { key: id }, reason: 'look' } });
+      expect([set.status, 'warning' in set.json]).toEqual([201, isWarned]);
+      await rig.send('DELETE', `${path}/${String(set.json['id'])}`, { key: rig.keys.admin });
+    }
+  });
+
   it('stop calls until they are lifted; those of an administrative key by one only', async () => {
     const set = await rig.send('POST', `${WS}/pauses`, {
       key: rig.keys.admin,

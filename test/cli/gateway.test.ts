@@ -296,6 +296,9 @@ test('pause and resume', async () => {
   expect(listed.out).toContain(id);
   expect(listed.code).toBe(1);
   expect((await asAccount('resume', id)).code).toBe(0);
+  const misspelt = await asAccount('pause', '--tool', 'payment.**', '--reason', 'look');
+  expect(misspelt.out).toMatch(/^Paused, .*\nWarning: No tool that fits 'payment\.\*\*' is known/);
+  expect((await asAccount('resume', '--all')).code).toBe(0);
   expect((await refund(100, 'paused-1')).decision).toBe('committed');
 });
 
