@@ -55,7 +55,11 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
     });
 
   for (const verb of ['approve', 'reject'] as const) {
-    talksToGateway(approvals.command(verb).description(`${verb} one; needs an account key of another user`))
+    talksToGateway(
+      approvals
+        .command(verb)
+        .description(`${verb} one, which svc approvals show shows; needs an account key of another user`),
+    )
       .argument('<id>', 'approval id')
       .option('--comment <text>', 'kept with the vote')
       .action(async (id: string, options: DecideOptions) => {
@@ -76,7 +80,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
     ['tool', approval.tool],
     ['target', approval.target],
     ['sent to', sentTo(approval['action'])],
-    ['by', mentioned(approval['requestedBy'], ['agentId', 'agentOwner', 'user'])],
+    ['by', askedBy(approval['requestedBy'])],
     ['made', approval.createdAt],
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
@@ -106,7 +110,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
   terminal.out(
     table(
-      ['rule', 'roles', 'users', 'of them'],
+      ['rule', 'roles', 'users', 'needed'],
       list(requirements).map((one) => {
         const approvers = member(one, 'approvers');
         const named = (group: string): string => list(member(approvers, group)).map(words).join(', ');
@@ -149,10 +153,17 @@ function stoppedLine(approval: Approval): readonly (readonly [string, string])[]
   return message === '' ? [] : [['stopped', message]];
 }
 
-function mentioned(of: Json | undefined, names: readonly string[]): string {
-  return names
-    .map((name) => words(member(of, name)))
-    .filter((word) => word !== '')
+/** Who asked. None of those who are named here may decide. */
+function askedBy(of: Json | undefined): string {
+  const parts = [
+    ['agent', 'agentId'],
+    ['owner', 'agentOwner'],
+    ['user of the key', 'user'],
+  ] as const;
+  return parts
+    .map(([what, name]) => [what, words(member(of, name))] as const)
+    .filter(([, word]) => word !== '')
+    .map((part) => part.join(' '))
     .join(', ');
 }
 

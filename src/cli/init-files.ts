@@ -50,7 +50,8 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     `  - id: ${id(upstream)}`,
     `    url: ${quoted(choices.upstreamUrl)}`,
     '    # A credential that the agents then no longer need to hold; it is put on every request:',
-    '    # credentials: { header: authorization, value: "Bearer ${API_TOKEN}" }',
+    '    # The file holds the whole value, e.g. Bearer and the token; a new value is in force without a restart.',
+    `    # credentials: { header: authorization, file: ${quoted(within('data/api-credential'))} }`,
     '',
     ...toolLines(upstream, draft.tools),
     'routes:',
@@ -115,7 +116,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
       '    effect: require_approval',
       '    mode: shadow                             # judged and counted, never in force',
       `    match: { tools: [${deletes.map((tool) => quoted(tool.name)).join(', ')}] }`,
-      '    approval: { approvers: { roles: [approver] }, quorum: 1, expires: 4h, summary: "Delete" }',
+      '    approval: { approvers: { roles: [approver] }, quorum: 1, expires: 4h, summary: "Delete ${target}" }',
     );
   return `${lines.join('\n')}\n`;
 }

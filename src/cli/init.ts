@@ -1,5 +1,6 @@
 import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
-import { join, normalize, sep } from 'node:path';
+import { join, normalize, resolve, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { cancel, isCancel, text } from '@clack/prompts';
 import type { Command } from 'commander';
 import { parse } from 'yaml';
@@ -97,6 +98,10 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
         `  npx svc keys create --config ${files.gateway} --kind agent --workspace ${choices.workspace} --agent ${choices.agent} --user operator`,
       );
       terminal.out(`and point the agent at http://127.0.0.1:8080/${choices.upstream} with the key in X-API-Key.`);
+      terminal.out(`The port is server.port in ${files.gateway}. Policy only observes until it says mode: enforce.`);
+      const home = fileURLToPath(new URL('../..', import.meta.url));
+      if (resolve(home) !== process.cwd() && !home.includes('node_modules'))
+        terminal.out(`npx svc works in ${resolve(home)}; here say node ${join(home, 'bin', 'svc.mjs')} instead.`);
     });
   withExitCodes(command, 'written', 'written, but the configuration has findings', 'not written');
 }

@@ -263,6 +263,7 @@ describe('approvals', () => {
     const shown = await asAccount('approvals', 'show', id);
     expect(shown.out).toMatch(new RegExp(`^approval {2}${id}\\nstatus {4}pending, 0 of 1 approvals\\n`));
     expect(shown.out).toContain(waiting.effect_id);
+    expect(shown.out).toMatch(/^by {8}agent [\w-]+, owner \w+/m);
     const approved = await asAccount('approvals', 'approve', id, '--comment', 'fine');
     expect(approved.out).toBe(
       `Approved, and sent: committed. The action happened. The effect ${waiting.effect_id} is committed.`,

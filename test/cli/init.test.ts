@@ -335,6 +335,7 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
     const { code, out } = await svc('init', '--upstream', await api({}), '--yes', '--dir', folder);
     const file = join(folder, 'gateway.yaml');
     expect(out).toContain(`npx svc start --config ${file}\n`);
+    expect(out).toContain(`here say node ${resolve(import.meta.dirname, '../../bin/svc.mjs')} instead.`);
     expect(code).toBe(0);
     const { configuration } = await loadConfiguration(file);
     expect(resolve(storeFolder(configuration.store))).toBe(resolve(folder, 'data'));

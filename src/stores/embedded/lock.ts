@@ -30,7 +30,7 @@ export async function acquireLock(path: string, open: OpenDatabase, waitMs: numb
     if (performance.now() >= deadline) {
       database.close();
       throw new StoreUnavailable(
-        `Another gateway uses the store in ${path} (waited ${waitMs / 1000} s for its lock). Stop it, or give this one a store.path of its own.`,
+        `Another gateway uses the store in ${path} (waited ${waitMs / 1000} s for its lock). Stop it first. A second gateway needs a folder of its own.`,
       );
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
