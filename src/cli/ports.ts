@@ -26,7 +26,7 @@ export interface CliPorts {
    */
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;
   /**
-   * Takes the clock of this machine for right, also beside a running gateway. Only on the embedded store.
+   * Takes the clock of this machine, or of the Redis servers, for right, also beside running gateways.
    * Throws `CommandFailure`, also where the store's time is not behind it.
    */
   acceptClock(options: StoreOptions): Promise<{ readonly before: number; readonly time: number }>;

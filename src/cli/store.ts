@@ -31,7 +31,9 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
 
   const time = store
     .command('accept-time')
-    .description('take the clock of this machine for right, however far it is ahead of the last time that is known')
+    .description(
+      'take the clock of this machine, or of the Redis servers, for right, however far it is ahead of the last time that is known',
+    )
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .option('--json', 'print JSON')
     .action(async ({ config, json: asJson }: StoreChoice) => {

@@ -69,6 +69,8 @@ export interface RedisStoreSettings {
   /** Folder of this gateway's own journal, relative to the working directory. */
   readonly journal: string;
   readonly maxFreezeMs: number;
+  /** How far the servers' clocks may be ahead of the last time that is known. */
+  readonly maxClockJumpMs: number;
   readonly allowWeakDurability: boolean;
 }
 

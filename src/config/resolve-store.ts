@@ -8,7 +8,7 @@ type StoreFile = GatewayFile['store'];
 
 /** Fields that mean something for one kind alone: written beside the other they would be ignored, which nothing is. */
 const FIELDS_OF = {
-  embedded: ['path', 'lock_wait', 'max_clock_jump'],
+  embedded: ['path', 'lock_wait'],
   redis: ['url', 'mode', 'nodes', 'durability', 'journal', 'max_freeze', 'allow_weak_durability'],
 } as const;
 
@@ -82,6 +82,7 @@ function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {
     durability,
     journal: store.journal ?? './data/journal',
     maxFreezeMs: milliseconds(store.max_freeze ?? '10m'),
+    maxClockJumpMs: milliseconds(store.max_clock_jump ?? '7d'),
     allowWeakDurability,
   };
 }

@@ -125,7 +125,7 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
   ),
   max_clock_jump: Type.Optional(
     duration(
-      'embedded: how far the clock of the machine may be ahead of the last time that is known. Further, nothing is admitted until it is set right or accepted (`svc store accept-time`). Longer than the gateway is ever off. Default: 7d.',
+      'How far the clock of the machine, or of the Redis servers, may be ahead of the last time that is known. Further, nothing is admitted until it is set right or accepted (`svc store accept-time`). Longer than all gateways are ever off. Default: 7d.',
       { min: '1h', max: '366d' },
     ),
   ),

@@ -85,8 +85,19 @@ export function redisOptions(
   journalFolder: string,
   gatewayId: string,
 ): RedisStoreOptions {
-  const { mode, url, nodes, durability, allowWeakDurability, maxFreezeMs } = settings;
-  return { mode, url, nodes, durability, allowWeakDurability, journalFolder, maxFreezeMs, retention, gatewayId };
+  const { mode, url, nodes, durability, allowWeakDurability, maxFreezeMs, maxClockJumpMs } = settings;
+  return {
+    mode,
+    url,
+    nodes,
+    durability,
+    allowWeakDurability,
+    journalFolder,
+    maxFreezeMs,
+    maxClockJumpMs,
+    retention,
+    gatewayId,
+  };
 }
 
 /** Opens a store on Redis; that the servers' settings do not fit is said to a person. */

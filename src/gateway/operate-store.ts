@@ -16,12 +16,15 @@ export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   return using(openOnRedis(settings, retention), (store) => store.acceptLoss());
 };
 
-/** Takes the clock of this machine for right. A gateway that runs on the store goes on from there. */
+/** Takes the clock of this machine, or of the Redis servers, for right. Gateways that run on the store go on from there. */
 export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
-  const { store } = configuration;
-  if (store.kind !== 'embedded')
-    throw new CommandFailure('svc store accept-time is for the embedded store; on Redis its servers tell the time.');
+  const { store, retention } = configuration;
+  if (store.kind === 'redis') {
+    const accepted = await using(openBeside(store, retention), (opened) => opened.acceptTime());
+    if (accepted !== null) return accepted;
+    throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
+  }
   const { before, time } = await acceptTime(store.path).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });

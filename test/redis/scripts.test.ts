@@ -7,7 +7,7 @@ const FOLDER = fileURLToPath(new URL('../../src/stores/redis/scripts/', import.m
 const NAMES = Object.keys(SCRIPTS) as ScriptName[];
 
 /** Tags that the frame understands before a step has run. */
-const REFUSALS = ['absent', 'new_history', 'new_epoch', 'waiting', 'unregistered', 'replica'];
+const REFUSALS = ['absent', 'new_history', 'new_epoch', 'waiting', 'unregistered', 'replica', 'clock_ahead'];
 
 function tagsReturned(body: string): readonly string[] {
   const code = body

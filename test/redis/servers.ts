@@ -39,8 +39,8 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-function spawnServer(words: readonly string[]): ChildProcess {
-  const child = spawn(redisServerBinary(), words, { stdio: 'ignore' });
+function spawnServer(words: readonly string[], environment: Readonly<Record<string, string>> = {}): ChildProcess {
+  const child = spawn(redisServerBinary(), words, { stdio: 'ignore', env: { ...process.env, ...environment } });
   running.add(child);
   child.once('exit', () => running.delete(child));
   return child;
@@ -90,7 +90,11 @@ function listenOnce(port: number): Promise<number> {
 }
 
 /** Starts a server. `settings` are further words of its command line. */
-export async function startRedis(settings: readonly string[] = [], clusterNode = false): Promise<RedisServer> {
+export async function startRedis(
+  settings: readonly string[] = [],
+  clusterNode = false,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<RedisServer> {
   const folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'svc-redis-'));
   const port = await freePort(clusterNode ? 10_000 : 0);
   let child: ChildProcess;
@@ -106,7 +110,7 @@ export async function startRedis(settings: readonly string[] = [], clusterNode =
   async function start(): Promise<void> {
     const words = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', '', '--daemonize', 'no'];
     const durable = ['--appendonly', 'yes', '--appendfsync', 'always', '--repl-diskless-sync-delay', '0'];
-    child = spawnServer([...words, ...durable, ...settings]);
+    child = spawnServer([...words, ...durable, ...settings], environment);
     await client.connect().catch(() => undefined);
     await until(async () => (await client.ping()) === 'PONG');
   }

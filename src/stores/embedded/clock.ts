@@ -1,4 +1,5 @@
 import { uptime } from 'node:os';
+import { aheadMessage } from '../clock-jump.ts';
 
 /** The store's clock: whole ms since the epoch, never goes back. */
 export interface StoreClock {
@@ -11,9 +12,6 @@ export interface StoreClock {
 
 /** A step of the wall clock by more than this is looked at: suspension, or somebody set the clock. */
 const STEP_MS = 500;
-
-/** How far the machine's clock may be ahead of what is known where nobody says otherwise: a holiday, not a season. */
-export const MAX_CLOCK_JUMP_MS = 7 * 86_400_000;
 
 /** How much of the elapsed time may be added or left out to come nearer to the wall clock. */
 const SLEW = 0.05;
@@ -98,15 +96,11 @@ export type Beginning =
  */
 export function beginningOf(record: number, counted: number | null, wall: number, maxJumpMs: number): Beginning {
   const known = Math.max(record, Math.floor(counted ?? record));
-  if (wall - known > maxJumpMs) return { kind: 'ahead', message: aheadMessage(known, wall, maxJumpMs) };
+  if (wall - known > maxJumpMs) return { kind: 'ahead', message: machineAhead(known, wall, maxJumpMs) };
   return { kind: 'believed', time: counted === null ? Math.max(known, wall) : known };
 }
 
 /** What is wrong with the machine's clock, for people. */
-export function aheadMessage(known: number, wall: number, maxJumpMs: number): string {
-  const days = (ms: number): string => `${Math.round(ms / 8_640_000) / 10} days`;
-  return (
-    `The clock of this machine says ${new Date(wall).toISOString()}: ${days(wall - known)} after the last time that is known, ${new Date(known).toISOString()}, and store.max_clock_jump allows ${days(maxJumpMs)}. ` +
-    'Nothing is admitted: budgets would begin anew, and keys that were used be forgotten. Set the clock right. If the gateway was really off for so long, or its clock was behind until now, run: svc store accept-time --config FILE'
-  );
+export function machineAhead(known: number, wall: number, maxJumpMs: number): string {
+  return aheadMessage({ whose: 'this machine', known, clock: wall, maxJumpMs });
 }

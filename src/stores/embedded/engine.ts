@@ -2,7 +2,7 @@ import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
 import { beginBoot, type Booted, bootStore, type OpenStore, rollback } from './boot.ts';
 import { join } from 'node:path';
-import { aheadMessage, type ClockSource, type StoreClock } from './clock.ts';
+import { type ClockSource, machineAhead, type StoreClock } from './clock.ts';
 import { noteTime } from './machine.ts';
 import {
   loadDriver,
@@ -425,7 +425,7 @@ function runEngine(
     const isAhead = ahead > 0;
     if (isAhead === (health.problem?.code === 'clock_ahead')) return;
     const problem = isAhead
-      ? ({ code: 'clock_ahead', message: aheadMessage(now, now + ahead, maxClockJumpMs) } as const)
+      ? ({ code: 'clock_ahead', message: machineAhead(now, now + ahead, maxClockJumpMs) } as const)
       : null;
     health = { ...health, ready: !isAhead, problem };
     listener.onHealth(health);

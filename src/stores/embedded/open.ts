@@ -1,5 +1,5 @@
 import { type EffectStore, type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import { MAX_CLOCK_JUMP_MS } from './clock.ts';
+import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { runInProcess, type Runner, type RunnerListener } from './in-process.ts';
 import type { Retention } from './sweep.ts';
 import { runInWorker } from './worker-client.ts';

@@ -35,6 +35,8 @@ export async function watchChanges(parts: {
   readonly board: Board;
   readonly subscriber: RedisConnection;
   readonly listeners: ChangeListeners;
+  /** Told of the time on record in a workspace, and what its server's clock said, ms. */
+  readonly clockSeen: (workspace: string, record: number, time: number) => void;
 }): Promise<Changes> {
   const { frame, fleet, board, subscriber, listeners } = parts;
   const versions = new Map<string, Versions>();
@@ -85,16 +87,19 @@ export async function watchChanges(parts: {
   async function look(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
-    const [meta, gateways, gone, replication] = await frame.commands(workspace, [
-      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid', 'sn', 'members'],
+    const [meta, gateways, gone, replication, time] = await frame.commands(workspace, [
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'pauses', 'keys', 'rid', 'sn', 'members', 'clock'],
       ['HKEYS', keyOf(workspace, 'gw')],
       ['HKEYS', keyOf(workspace, 'away')],
       ['INFO', 'replication'],
+      ['TIME'],
     ]);
     if (!Array.isArray(meta)) return;
-    const [epoch = '', open = '', pauses = '', keys = '', rid = '', step = '', members = ''] = meta.map(
+    const [epoch = '', open = '', pauses = '', keys = '', rid = '', step = '', members = '', record = ''] = meta.map(
       (value: unknown) => (typeof value === 'string' ? value : ''),
     );
+    const [seconds = '', micros = ''] = textsOf(time);
+    parts.clockSeen(workspace, Number(record), Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
     // What was there and is gone was emptied: attaching says so.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);

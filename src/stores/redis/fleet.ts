@@ -26,6 +26,8 @@ export interface FleetSettings {
   /** The store's time as last seen plus what has gone by since, ms; `null` where none was seen. */
   readonly estimate: () => number | null;
   readonly observe: (now: number) => void;
+  /** The clock of the server of a workspace was not believed. */
+  readonly disbelieve: (workspace: string, known: number, time: number) => void;
   /** Acknowledged steps that are missing may span this much, ms; more is a store that was set back. */
   readonly maxReplayMs: number;
 }
@@ -168,7 +170,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   async function joined(workspace: string, reply: readonly string[]): Promise<string> {
-    const [tag = '', epoch = '', steps = '0', now = ''] = reply;
+    const [tag = '', epoch = '', steps = '0', now = '', ahead = ''] = reply;
     switch (tag) {
       case 'joined': {
         const head = journal.heads().get(workspace);
@@ -178,7 +180,8 @@ export function createFleet(settings: FleetSettings): Fleet {
             `it ends at step ${steps} of ${nameOf(workspace)}, and step ${head.step} was acknowledged`,
           );
         }
-        settings.observe(Number(now));
+        if (ahead === '') settings.observe(Number(now));
+        else settings.disbelieve(workspace, Number(now), Number(ahead));
         // An epoch to come waits for this gateway only if its registration is as durable as what follows.
         await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
         attached.set(workspace, { epoch });

@@ -2,6 +2,7 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import type { StepJournal } from '../journal/step-journal.ts';
 import type { Fleet } from './fleet.ts';
 import type { ScriptName } from './scripts.ts';
+import { ClockAhead } from './store-time.ts';
 import type { Topology } from './topology.ts';
 
 /** Refusals of a script, before it has done anything, that are followed by asking again. */
@@ -53,6 +54,8 @@ export function createFrame(parts: {
   readonly gatewayId: string;
   readonly clock: () => string;
   readonly observe: (now: number) => void;
+  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
+  readonly disbelieve: (workspace: string, known: number, time: number) => ClockAhead;
   /** Told of each failure and each success, for health. */
   readonly report: (error: StoreUnavailable | null) => void;
   /** Told of each step that failed or could not be made durable, and of each that was. */
@@ -84,7 +87,7 @@ export function createFrame(parts: {
     for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
       const epoch = await fleet.attach(workspace);
       const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
-      const [tag = ''] = reply;
+      const [tag = '', known = '', time = ''] = reply;
       switch (tag) {
         case 'ok':
           return reply;
@@ -97,6 +100,8 @@ export function createFrame(parts: {
         case 'waiting':
           await fleet.recover(workspace);
           break;
+        case 'clock_ahead':
+          throw parts.disbelieve(workspace, Number(known), Number(time));
         case 'replica':
           topology.primaryOf(workspace).connection().reset();
           void topology.relocate().catch(() => undefined);
@@ -110,7 +115,6 @@ export function createFrame(parts: {
 
   function replyOf(reply: readonly string[]): StepReply {
     const [, now = '', epoch = '', step = '', , tag = '', ...values] = reply;
-    parts.observe(Number(now));
     return { now: Number(now), epoch: Number(epoch), written: step !== '', tag, values };
   }
 
@@ -132,10 +136,11 @@ export function createFrame(parts: {
       const unconfirmed = options.undurable === undefined ? null : topology.primaryOf(workspace).barrier.fault();
       if (unconfirmed !== null) throw unconfirmed;
       const raw = await evaluate(name, workspace, args).catch((error: unknown) => {
-        if (error instanceof StoreUnavailable) parts.reportStep(error);
+        if (error instanceof StoreUnavailable && !(error instanceof ClockAhead)) parts.reportStep(error);
         throw error;
       });
       const reply = replyOf(raw);
+      parts.observe(reply.now);
       const [, , epoch = '', step = '', redo = ''] = raw;
       if (!reply.written && !(options.confirm?.(reply) ?? false)) return reply;
       const kept = reply.written

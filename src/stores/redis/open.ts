@@ -7,6 +7,7 @@ import {
   type StoreHealth,
   StoreUnavailable,
 } from '../../effects/store.ts';
+import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { openStepJournal } from '../journal/step-journal.ts';
 import { admissionOf, admitArguments } from './admit.ts';
 import { createAttempts } from './attempts.ts';
@@ -66,7 +67,9 @@ export interface RedisStoreOptions {
   readonly maxReplayMs?: number;
   /** Opens also while the servers cannot be reached: steps reject until they can. Unfit settings are refused all the same. */
   readonly openUnreached?: boolean;
-  /** Instead of the server's clock, ms since the epoch; for tests. */
+  /** How far a server's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  readonly maxClockJumpMs?: number;
+  /** Instead of the server's clock, ms since the epoch, believed; for tests. */
   readonly clock?: () => number;
 }
 
@@ -76,6 +79,11 @@ export interface RedisStore extends EffectStore {
   recoverLost(gateway: string): Promise<void>;
   /** Goes on in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited */
   acceptLoss(): Promise<readonly string[]>;
+  /**
+   * An operator says that the servers' clocks are right, however far they are ahead of what is known. Times in ms.
+   * @returns `null` where they are believed as they are
+   */
+  acceptTime(): Promise<{ readonly before: number; readonly time: number } | null>;
   /** Tells the other gateways what is in force here; call it when the policies have been activated. */
   announce(digests: InForceDigests): void;
   /** The policies in force in the store (`null` until known), and what the other gateways have in force, by name. */
@@ -100,7 +108,7 @@ const VIEW_MS = 2000;
 export async function openRedisStore(options: RedisStoreOptions): Promise<RedisStore> {
   const { gatewayId, retention } = options;
   const boot = randomBytes(9).toString('base64url');
-  const time = createStoreTime(options.clock);
+  const time = createStoreTime(options.clock, options.maxClockJumpMs ?? MAX_CLOCK_JUMP_MS);
   const { now, observe } = time;
   const clock = time.argument;
   let failure: StoreUnavailable | null = null;
@@ -145,6 +153,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     clock,
     estimate: time.estimate,
     observe,
+    disbelieve: time.disbelieve,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
   });
   const frame = createFrame({
@@ -154,6 +163,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     gatewayId,
     clock,
     observe,
+    disbelieve: time.disbelieve,
     report: (error) => {
       failure = error;
     },
@@ -213,6 +223,10 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     fleet,
     board,
     subscriber,
+    clockSeen(workspace, record, at) {
+      const isOld = time.look(workspace, record, at);
+      if (isOld && workspace === '') frame.step('clock', '', []).catch(ignoreUnavailable);
+    },
     listeners: {
       keys: (handles) => {
         for (const listen of keyListeners) listen(handles);
@@ -298,6 +312,8 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     const common = { durability: options.durability, epoch: Math.max(1, ...epochs) };
     const setBack = fleet.rolledBack();
     if (setBack !== null) return { ...common, ready: false, problem: { code: 'store_rolled_back', message: setBack } };
+    const ahead = time.problem();
+    if (ahead !== null) return { ...common, ready: false, problem: { code: 'clock_ahead', message: ahead } };
     const awaited = [...new Set([...fleet.waiting().values()].flat())];
     const fault =
       topology
@@ -410,6 +426,13 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     onPausesChanged: (listener) => void pauseListeners.push(listener),
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,
+    async acceptTime() {
+      const { tag, values } = await frame.step('believe', '', ['1']);
+      if (tag === 'right') return null;
+      for (const workspace of await controls.entered()) await frame.step('believe', workspace, ['']);
+      const [before = 0, accepted = 0] = values.map(Number);
+      return { before, time: accepted };
+    },
     announce: board.announce,
     announced: () => ({ policies: board.policies(), others: board.others() }),
     async close() {

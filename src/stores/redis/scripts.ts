@@ -28,6 +28,8 @@ export const SCRIPTS = {
   leave: [],
   lose: ['effects'],
   mark: [],
+  clock: [],
+  believe: ['asked'],
   epoch: ['estimate', 'accepted', 'above', 'event'],
   handin: ['last', 'neighbours'],
   replay: ['lost', 'event'],

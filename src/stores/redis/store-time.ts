@@ -1,4 +1,6 @@
 import { uptime } from 'node:os';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { aheadMessage } from '../clock-jump.ts';
 
 /** The machine slept for longer than this, ms: less is the coarseness of its clocks. */
 const SLEPT_MS = 500;
@@ -19,10 +21,36 @@ export interface StoreTime {
   estimate(): number | null;
   /** The time as an argument of scripts: the test's clock, or what the store's own is held against. */
   argument(): string;
+  /**
+   * The server of a workspace was asked for its clock, with the time on record there (0: none).
+   * @returns whether the record is to be written anew: nobody has written for long
+   */
+  look(workspace: string, record: number, time: number): boolean;
+  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
+  disbelieve(workspace: string, known: number, time: number): ClockAhead;
+  /** Why some server's clock is not believed, or `null`. */
+  problem(): string | null;
 }
 
-/** @param clock a test's clock, in the place of the server's */
-export function createStoreTime(clock: (() => number) | undefined): StoreTime {
+/** A server's clock is further ahead of the last time that is known than is believed. Nothing was done. */
+export class ClockAhead extends StoreUnavailable {}
+
+/**
+ * The record of the time may be this old before it is written anew, ms. While gateways run they count themselves; it is
+ * for one that starts when none has run.
+ */
+const RECORD_MS = 10_000;
+
+/** A time on record that is later than what was counted here by more than this is taken up, ms: less is the way there. */
+const LATER_MS = 5000;
+
+/**
+ * @param clock a test's clock, in the place of the server's; it is believed
+ * @param maxJumpMs how far a server's clock may be ahead of what is known
+ */
+export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: number): StoreTime {
+  /** Workspaces whose server's clock is not believed, with why. */
+  const disbelieved = new Map<string, string>();
   let seen: { readonly now: number; readonly at: number } | null = null;
   let last = 0;
   let slept = 0;
@@ -45,20 +73,42 @@ export function createStoreTime(clock: (() => number) | undefined): StoreTime {
     return clock !== undefined || seen === null ? null : Math.floor(seen.now + elapsed() - seen.at);
   }
 
+  function disbelieve(workspace: string, known: number, time: number): ClockAhead {
+    last = Math.max(last, known);
+    const message = aheadMessage({ whose: 'the Redis server', known, clock: time, maxJumpMs });
+    // The first one said stands: the times in it go on, what is wrong does not.
+    if (!disbelieved.has(workspace)) disbelieved.set(workspace, message);
+    return new ClockAhead(message);
+  }
+
   return {
+    disbelieve,
+    look(workspace, record, time) {
+      if (clock !== undefined || record === 0) return false;
+      const expected = estimate();
+      // On record stands only what was believed, or accepted by an operator.
+      if (expected !== null && record > expected + LATER_MS) seen = { now: record, at: elapsed() };
+      const known = Math.max(record, expected ?? last);
+      if (time - known > maxJumpMs) disbelieve(workspace, known, time);
+      else disbelieved.delete(workspace);
+      return known - record > RECORD_MS || (!disbelieved.has(workspace) && time - record > RECORD_MS);
+    },
+    problem: () => [...disbelieved.values()][0] ?? null,
     now() {
       last = Math.max(last, Math.floor(clock?.() ?? estimate() ?? 0));
       return last;
     },
     observe(time) {
       last = Math.max(last, time);
-      seen = { now: time, at: elapsed() };
+      // Meanwhile a step has no other time than what was known: time goes on as it was counted here, or not at all.
+      if (disbelieved.size === 0) seen = { now: time, at: elapsed() };
     },
     estimate,
     argument() {
       if (clock !== undefined) return String(Math.floor(clock()));
       const expected = estimate();
-      return expected === null ? '' : `~${expected}`;
+      const known = expected === null ? `?${last === 0 ? '' : last}` : `~${expected}`;
+      return `${known}/${maxJumpMs}`;
     },
   };
 }

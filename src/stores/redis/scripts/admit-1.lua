@@ -3,13 +3,15 @@
 -- @include step boots tallies claims effects release approvals obligations
 -- @keys workspace
 -- @args epoch gateway clock request doc run metadata sealed obligations approval
--- @replies ok:first ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale
+-- @replies ok:first ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale clock_ahead
 
 local stop = begin(false)
 if stop then return stop end
 
 -- What the request leaves out is empty.
 local q = setmetatable(cjson.decode(ARGV[4]), { __index = function() return '' end })
+local unsure = disbelieved()
+if unsure and q.preview ~= '1' then return unsure end
 local obligations = list(ARGV[9])
 local MAX_ATTEMPTS, MAX_PENDING, POLL_MS = 10, 20, 1000
 local DOC, RUN, METADATA, SEALED, APPROVAL = document(5), document(6), document(7), document(8), document(10)

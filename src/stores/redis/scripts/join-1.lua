@@ -37,4 +37,4 @@ if before ~= ARGV[8] then
   if before and last[2] then redis.call('ZADD', P .. 'gone', last[2], before) end
   redis.call('HSET', P .. 'gb', ARGV[2], ARGV[8])
 end
-return { 'joined', meta.epoch, int(meta.sn), int(now) }
+return { 'joined', meta.epoch, int(meta.sn), int(now), meta.ahead and int(meta.ahead) or '' }

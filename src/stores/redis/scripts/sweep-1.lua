@@ -2,9 +2,9 @@
 -- @include step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock limit effects-before denials-before keys-before
--- @replies ok:swept
+-- @replies ok:swept clock_ahead
 
-local stop = begin(false)
+local stop = begin(false) or disbelieved()
 if stop then return stop end
 
 local limit = tonumber(ARGV[4])

@@ -4,7 +4,8 @@
 --
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; every other key is derived from it, in the same slot
 -- ARGV[1]  epoch the gateway knows   ARGV[2]  id of the gateway
--- ARGV[3]  time to use instead of TIME, or `~` and the time that the gateway expects by what it saw, or ''
+-- ARGV[3]  time to use instead of TIME; or what the gateway knows of the time, and how far TIME may be ahead of that, ms:
+--          `~known/bound` as it saw it, and counted since; `?known/bound` as it saw it last; `?/bound` it has seen none
 
 local MAX_INT = 9007199254740991
 local P = string.sub(KEYS[1], 1, -2)
@@ -55,23 +56,36 @@ local JUMP = 5000
 
 -- Time of the step: TIME plus the skew on record, never before the highest time on record. A clock that was set back is
 -- carried on from there, one that was set forward from where the gateway saw it; the skew then shrinks by a twentieth
--- of the time that goes by, so that leases end when they should and time comes right all the same.
+-- of the time that goes by, so that leases end when they should and time comes right all the same. One that is further
+-- ahead of what is known than the bound is not believed (`meta.ahead`): the step has the time that is known.
 local function read_clock()
   local clock = tonumber(meta.clock) or 0
   local skew = tonumber(meta.skew) or 0
   local before = skew
   local time = tonumber(ARGV[3])
+  local how, seen, bound = nil, nil, nil
   if not time then
     local parts = redis.call('TIME')
     time = tonumber(parts[1]) * 1000 + math.floor(tonumber(parts[2]) / 1000)
+    how, seen, bound = string.match(ARGV[3], '^([~?])(%d*)/(%d+)$')
+    seen, bound = tonumber(seen), tonumber(bound)
+  end
+  meta.time = time
+  local known = math.max(clock, seen or 0)
+  if bound and known > 0 then
+    if time - known > bound then
+      meta.ahead, now = time, known
+      return
+    end
+    -- It was behind when that was put on record, and has been set right since.
+    if skew > 0 and time + skew - known > bound then skew = 0 end
   end
   if skew ~= 0 and time + skew > clock then
     local part = math.min(math.abs(skew), math.floor((time + skew - clock) / 20))
     skew = skew > 0 and skew - part or skew + part
   end
   now = time + skew
-  local seen = tonumber(string.match(ARGV[3], '^~(%d+)$'))
-  if seen and now > seen + JUMP then
+  if how == '~' and now > seen + JUMP then
     skew = skew - (now - seen)
     now = seen
   end
@@ -101,6 +115,12 @@ local function begin(reads)
   if meta.open ~= '1' then return { 'waiting', meta.epoch } end
   if redis.call('HGET', P .. 'gw', ARGV[2]) ~= meta.epoch then return { 'unregistered' } end
   return nil
+end
+
+-- What time decides, and cannot be taken back, waits while the server's clock is not believed: a reply, or nil.
+local function disbelieved()
+  if not meta.ahead then return nil end
+  return { 'clock_ahead', int(now), int(meta.ahead) }
 end
 
 -- Adds an event: kind, effect or '', actor's type and id, data as JSON, then what the data has besides, three strings

@@ -1,0 +1,21 @@
+/** How far a clock may be ahead of what is known where nobody says otherwise: a holiday, not a season. */
+export const MAX_CLOCK_JUMP_MS = 7 * 86_400_000;
+
+/** What is wrong with a clock that is not believed, for people. Times in ms. */
+export function aheadMessage({
+  whose,
+  known,
+  clock,
+  maxJumpMs,
+}: {
+  readonly whose: 'this machine' | 'the Redis server';
+  readonly known: number;
+  readonly clock: number;
+  readonly maxJumpMs: number;
+}): string {
+  const days = (ms: number): string => `${Math.round(ms / 8_640_000) / 10} days`;
+  return (
+    `The clock of ${whose} says ${new Date(clock).toISOString()}: ${days(clock - known)} after the last time that is known, ${new Date(known).toISOString()}, and store.max_clock_jump allows ${days(maxJumpMs)}. ` +
+    'Nothing is admitted: budgets would begin anew, and keys that were used be forgotten. Set the clock right. If no gateway ran for so long, or the clock was behind until now, run: svc store accept-time --config FILE'
+  );
+}

@@ -1,0 +1,13 @@
+-- Keeps the time on record while nothing is written: a gateway that starts holds the server's clock against it. The same
+-- figures stand in no redo record, so this is no step.
+-- @include step
+-- @keys workspace
+-- @args epoch gateway clock
+-- @replies ok:kept
+
+local stop = begin(false)
+if stop then return stop end
+
+redis.call('HSET', KEYS[1], 'clock', int(now))
+if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
+return { 'ok', int(now), meta.epoch, '', '', 'kept' }
