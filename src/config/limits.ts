@@ -160,7 +160,7 @@ export const LIMITS = {
     source: 'src/upstreams/connections.ts#CONNECT_TIMEOUT_MS',
   },
   attempts: {
-    what: 'Attempts of one effect that may have sent something',
+    what: 'Attempts of one effect',
     value: 10,
     beyond: '`denied_policy`, `attempts_exhausted`',
     source: 'src/effects/lifecycle.ts#MAX_ATTEMPTS',

@@ -76,6 +76,22 @@ describe('reconcile', () => {
       'refund_id',
     ],
     ['what cannot be judged', { text: { $regex: 'x' } }, { text: 'y'.repeat(5000) }, {}, 'replan', 'text'],
+    [
+      'a nested param is contradicted whose name is also that of a condition',
+      { status: 'refunded' },
+      { status: 'paid', to: { status: 'blocked' } },
+      { to: { status: 'open' } },
+      'replan',
+      'to.status',
+    ],
+    [
+      'one cannot be judged, the others are refuted',
+      { status: 'refunded', text: { $regex: 'x' } },
+      { status: 'paid', text: 'y'.repeat(5000) },
+      {},
+      'replan',
+      'text',
+    ],
   ])('%s', (_what, conditions, state, params, decision, named) => {
     const result = decide(conditions, state, params);
     expect(result).toMatchObject({ decision, status: 'reconciled' });

@@ -9,7 +9,6 @@ import {
   dispatched,
   FAILED,
   leaseOf,
-  NOTHING_SENT,
   pauseRequest,
   permit,
   settleRequest,
@@ -130,36 +129,6 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
     });
 
-    it('does not count attempts that sent nothing among the ten; their numbers go on', async () => {
-      for (let attempt = 1; attempt <= 11; attempt += 1) {
-        const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
-        expect(effect).toMatchObject({ attempt, unsent: attempt - 1 });
-        expect(leaseOf(effect).fence.n).toBe(attempt);
-        await at.store.settle(settleRequest(effect, FAILED, NOTHING_SENT));
-      }
-      for (let attempt = 12; attempt <= 21; attempt += 1) {
-        const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
-        expect(effect).toMatchObject({ attempt, unsent: 11 });
-        await at.store.settle(settleRequest(effect, FAILED));
-      }
-      const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
-      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
-    });
-
-    it('counts an attempt that sent nothing once, though an earlier one keeps its effect unknown', async () => {
-      const times = { idempotentForMs: 60_000 };
-      const first = await dispatched(at.store, { idempotencyKey: 'k', times });
-      await at.store.settle(settleRequest(first.effect, UNKNOWN));
-      for (let attempt = 2; attempt <= 12; attempt += 1) {
-        const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times });
-        const unsent = settleRequest(effect, FAILED, NOTHING_SENT);
-        await at.store.settle(unsent);
-        await at.store.settle(unsent);
-        const record = await at.store.effect(WORKSPACE, effect.id);
-        expect(record).toMatchObject({ attempt, unsent: attempt - 1, life: { state: 'unknown' } });
-      }
-    });
-
     it('never sends an unknown effect again where the upstream does not remove duplicates', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, UNKNOWN));
@@ -194,6 +163,51 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.admit(changed)).toMatchObject({ kind: 'existing', safeToRetry: false });
     });
 
+    it('repeats nothing while it is paused, and lets it be repeated afterwards', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 } };
+      const { effect } = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const pausedBy = { id: 'pau_1', reason: 'incident', until: null };
+      expect(await at.store.admit(admitRequest({ ...again, pausedBy }))).toMatchObject({
+        kind: 'existing',
+        effect: { life: { state: 'unknown' }, attempt: 1 },
+      });
+      await dispatched(at.store, again);
+    });
+
+    it('holds for a repeat what the unknown attempt holds: once, and until it is settled', async () => {
+      const again = {
+        idempotencyKey: 'k',
+        times: { idempotentForMs: 60_000 },
+        verdict: permit([budgetOf(100, 60)]),
+      };
+      const first = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      const second = await dispatched(at.store, again);
+      expect(second.effect).toMatchObject({ holds: [{ amount: 60 }], holdState: 'held' });
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 60, spent: 0 }]);
+      await at.store.settle(settleRequest(second.effect, committed()));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 0, spent: 60 }]);
+    });
+
+    at.timed('says at which place a repeat stands also where it finds the attempt before it lost', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 600_000 } };
+      const { effect } = await dispatched(at.store, again);
+      at.advance(9_000);
+      const second = await dispatched(at.store, again);
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(events.map(({ kind }) => kind)).toEqual(['effect.admitted', 'execution.lost', 'effect.admitted']);
+      expect(second.ledger.seq).toBe(events.at(-1)?.seq);
+    });
+
+    it('keeps the params as they were sealed first: a later attempt’s are sealed for another id', async () => {
+      const first = await dispatched(at.store, { idempotencyKey: 'k', sealed: 'sealed.first' });
+      await at.store.settle(settleRequest(first.effect, FAILED));
+      const second = await dispatched(at.store, { idempotencyKey: 'k', sealed: 'sealed.second' });
+      expect(second.effect.sealed).toBe('sealed.first');
+      expect(await at.store.effect(WORKSPACE, first.effect.id)).toMatchObject({ attempt: 2, sealed: 'sealed.first' });
+    });
+
     it('admits one of a hundred concurrent calls with one key', async () => {
       const answers = await Promise.all(
         Array.from({ length: 100 }, () => at.store.admit(admitRequest({ idempotencyKey: 'k' }))),
@@ -226,16 +240,17 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
     });
 
     it('tells who may not act nothing of what the key is bound to', async () => {
-      await dispatched(at.store, { idempotencyKey: 'k' });
-      const verdict: Deny = {
-        ...DENY,
-        decision: 'denied_permission',
-        reason: { code: 'tool_not_allowed', message: '-' },
-      };
-      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }))).toMatchObject({
-        kind: 'refused',
-        decision: 'denied_permission',
-      });
+      await dispatched(at.store, { idempotencyKey: 'k', fingerprint: 'refund of 42' });
+      for (const [decision, code] of [
+        ['denied_permission', 'tool_not_allowed'],
+        ['denied_identity', 'agent_disabled'],
+      ] as const) {
+        const verdict: Deny = { ...DENY, decision, reason: { code, message: '-' } };
+        for (const fingerprint of ['refund of 42', 'another action']) {
+          const told = await at.store.admit(admitRequest({ idempotencyKey: 'k', fingerprint, verdict }));
+          expect(told).toMatchObject({ kind: 'refused', decision, reason: { code } });
+        }
+      }
     });
 
     it('refuses what was evaluated under a policy that is no longer active, and writes nothing', async () => {

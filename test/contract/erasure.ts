@@ -30,6 +30,17 @@ export function describeErasure(open: OpenStore, capabilities: Capabilities): vo
       expect(await at.store.effect(WORKSPACE, effect.id)).toEqual(after);
     });
 
+    it('forgets the answer kept of a failure too', async () => {
+      const { effect } = await dispatched(at.store);
+      const body = { kind: 'json', value: { iban: 'DE1' } } as const;
+      const result = { status: 402, headers: {}, body, truncated: false };
+      await at.store.settle(settleRequest(effect, { kind: 'failed', result }));
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result } });
+      expect(await erase(effect.id)).toEqual({ kind: 'erased' });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ sealed: null, life: { result: null } });
+      expect(await erase(effect.id)).toEqual({ kind: 'unchanged' });
+    });
+
     it('is refused while the params are needed', async () => {
       const { effect } = await dispatched(at.store);
       expect(await erase(effect.id)).toEqual({ kind: 'needed' });

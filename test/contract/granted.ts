@@ -63,6 +63,21 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status: 'used', stopped: null });
     });
 
+    it('says it again where another rule stops it for a reason of the same kind', async () => {
+      const { approval, effect } = await granted();
+      const before = (await events(effect.id)).length;
+      const denied = { kind: 'deny', decision: 'denied_policy', trace: permit().trace } as const;
+      for (const rule of ['payments/freeze', 'payments/freeze', 'payments/night']) {
+        const reason = { code: 'rule_denied', message: 'Not now.', rule } as const;
+        expect(await send(approval.id, { verdict: { ...denied, reason } })).toMatchObject({ reason });
+      }
+      const told = (await at.store.effectLedger(WORKSPACE, effect.id)).slice(before);
+      expect(told.map(({ data }) => data['rule'])).toEqual(['payments/freeze', 'payments/night']);
+      expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({
+        stopped: { reason: { rule: 'payments/night' } },
+      });
+    });
+
     it('is not sent under another key, nor before it is granted, nor for another request', async () => {
       const waiting = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: asking() }));
       if (waiting.kind !== 'pending') throw new Error('it waits');
@@ -121,6 +136,32 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
         actor: GATEWAY,
       });
       expect(given).toMatchObject({ kind: 'already_decided', approval: { status: 'pending' } });
+    });
+
+    it.each([
+      ['another bucket', { bucket: '["other"]' }],
+      ['another budget', { budget: 'payments/other' }],
+    ])('counts what it holds against no limit but that of the row it holds it on: %s', async (_, more) => {
+      const { approval } = await granted();
+      await dispatched(at.store, { verdict: permit([budgetOf(100, 60, more)]) });
+      const elsewhere = permit([budgetOf(100, 60, more)], [approvalBy()]);
+      expect(await send(approval.id, { verdict: elsewhere })).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'budget_exceeded' },
+      });
+    });
+
+    at.timed('counts what it holds on a day that is over against nothing of the next', async () => {
+      const today = { kind: 'calendar', start: at.now() - 1_000, end: at.now() + 1_000 } as const;
+      const tomorrow = { kind: 'calendar', start: today.end, end: today.end + 1_000 } as const;
+      const on = (window: typeof today) => permit([budgetOf(100, 60, { window })], [approvalBy()]);
+      const { approval } = await granted({ verdict: on(today) });
+      at.advance(1_000);
+      await dispatched(at.store, { verdict: permit([budgetOf(100, 60, { window: tomorrow })]) });
+      expect(await send(approval.id, { verdict: on(tomorrow) })).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'budget_exceeded' },
+      });
     });
 
     at.timed('expires like any other when nothing lets it be sent', async () => {

@@ -11,6 +11,7 @@ import {
   permit,
   PERSON,
   reservationRequest,
+  resolveRequest,
   settleRequest,
   UNKNOWN,
   WORKSPACE,
@@ -122,6 +123,74 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
     });
   });
 
+  describe('claims of calls that run', () => {
+    const at = useStore(open, capabilities);
+    const action = { target: 'customer:7' };
+    const take = (overrides: Parameters<typeof claimRequest>[1] = {}) =>
+      at.store.takeClaim(claimRequest('customer:7', overrides));
+
+    at.timed('outlive their time while a call runs, also when they were taken again meanwhile', async () => {
+      await take({ ttlMs: 1_000 });
+      const { effect } = await dispatched(at.store, { action });
+      expect(await take({ ttlMs: 1_000 })).toMatchObject({ claim: { runningEffects: [effect.id] } });
+      at.advance(2_000);
+      expect(await take(OTHER)).toMatchObject({ kind: 'held' });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('stay for an unknown effect until that is quiet, also when they are taken again', async () => {
+      await take({ ttlMs: 1_000 });
+      const { effect } = await dispatched(at.store, { action });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      await take({ ttlMs: 1_000 });
+      at.advance(68_000);
+      expect(await take(OTHER)).toMatchObject({ kind: 'held' });
+      at.advance(2_000);
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    it('keep others out when they are released before the call is settled', async () => {
+      const taken = await take();
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      const { effect } = await dispatched(at.store, { action });
+      await at.store.releaseClaim(WORKSPACE, taken.claim.id, AGENT);
+      expect(await take(OTHER)).toMatchObject({ kind: 'held' });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('end in time where a call is found lost and resolved at once', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      at.advance(9_000);
+      expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'resolved' });
+      at.advance(61_000);
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    it('are named for the target of the call, not for another', async () => {
+      const taken = await take();
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      const claimId = taken.claim.id;
+      expect(await at.store.admit(admitRequest({ claimId, action: { target: 'customer:8' } }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_claim',
+        reason: { code: 'claim_required' },
+      });
+      await dispatched(at.store, { claimId, action });
+    });
+
+    it('refuse other agents also where policy only observes', async () => {
+      await take(OTHER);
+      const observing = { ...permit(), mode: 'observe' } as const;
+      expect(await at.store.admit(admitRequest({ action, verdict: observing }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_claim',
+      });
+    });
+  });
+
   describe('reservations', () => {
     const at = useStore(open, capabilities);
     const reserve = (units: number): Obligation => ({
@@ -141,6 +210,33 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       });
       expect(await at.store.reservation(WORKSPACE, made.reservation.id)).toEqual(made.reservation);
       expect(await at.store.reservations(WORKSPACE)).toEqual([made.reservation]);
+    });
+
+    it('counts what an agent has set aside before against what it may set aside', async () => {
+      expect(await at.store.makeReservation(reservationRequest({ units: 3 }))).toMatchObject({ kind: 'made' });
+      expect(await at.store.makeReservation(reservationRequest({ units: 2 }))).toEqual({ kind: 'full', free: 1 });
+      expect(await at.store.makeReservation(reservationRequest({ units: 1 }))).toMatchObject({ kind: 'made' });
+    });
+
+    it('counts what another agent uses beyond what it has set aside', async () => {
+      await at.store.makeReservation(reservationRequest({ units: 1, ...OTHER }));
+      await dispatched(at.store, { verdict: permit([reserve(3)]), actor: OTHER });
+      expect(await at.store.admit(admitRequest({ verdict: permit([reserve(2)]) }))).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'pool_exhausted', message: expect.stringContaining('1 of 4 are free') },
+      });
+      await dispatched(at.store, { verdict: permit([reserve(1)]) });
+    });
+
+    it('adds up what several rules ask of one pool', async () => {
+      expect(await at.store.admit(admitRequest({ verdict: permit([reserve(3), reserve(2)]) }))).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_reservation',
+      });
+      await dispatched(at.store, { verdict: permit([reserve(3), reserve(1)]) });
+      expect(await at.store.admit(admitRequest({ verdict: permit([reserve(1)]) }))).toMatchObject({
+        decision: 'denied_reservation',
+      });
     });
 
     it('never sets more aside than there is, however many ask at once', async () => {

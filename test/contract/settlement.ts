@@ -103,6 +103,11 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       const second = await dispatched(at.store, IDEMPOTENT);
       await at.store.settle(settleRequest(second.effect, FAILED));
       expect(await at.store.effect(WORKSPACE, first.effect.id)).toMatchObject({ life: { state: 'unknown' } });
+      // The ledger says both: what the attempt came to, and as what the effect is on record.
+      const failed = (await at.store.effectLedger(WORKSPACE, first.effect.id)).filter(
+        ({ kind }) => kind === 'execution.failed',
+      );
+      expect(failed).toMatchObject([{ data: { attempt: 2, recorded_as: 'unknown' } }]);
     });
 
     it('takes an answer to the second attempt as evidence for the effect', async () => {

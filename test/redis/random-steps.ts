@@ -248,19 +248,17 @@ function settling(random: Random, workspace: string, now: number, seen: Seen): R
     };
     return { name: `resolve ${said}`, onStore: (store) => store.resolve(request), onMap: onMap(resolveStep, request) };
   }
-  const came = outcome(random);
-  const startedAt = random() < 0.8 ? now - 5 : null;
   const request = {
     workspace,
     effectId,
     fence,
-    outcome: came,
+    outcome: outcome(random),
     settledBy: { by: 'owner' } as const,
     evidence: {
-      code: startedAt === null ? 'not_dispatched' : 'http_status',
+      code: 'http_status',
       message: 'The upstream answered.',
       status: 201,
-      startedAt,
+      startedAt: random() < 0.8 ? now - 5 : null,
       endedAt: now,
     },
     stages: [

@@ -292,7 +292,6 @@ function firstAttempt(
       },
     },
     attempt: 1,
-    unsent: 0,
     generation: 1,
     firstDispatchAt: now,
     mayHaveHappened: false,
