@@ -50,6 +50,14 @@ describe('figures from the ledger', () => {
     expect(rows(audit.compare([], [], 9000))).toEqual([]);
   });
 
+  it('a row that the ledger knows nothing of', () => {
+    const found = createAudit().compare([], [row(5, 4)], 2000);
+    expect(found).toEqual([
+      { what: 'held', where: 'day all c:0:9000', ledger: '0', store: '4' },
+      { what: 'spent', where: 'day all c:0:9000', ledger: '0', store: '5' },
+    ]);
+  });
+
   it('a rolling window forgets what is older, give or take a slot', () => {
     const audit = createAudit();
     const window = 'r:1000000';

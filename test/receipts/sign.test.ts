@@ -3,11 +3,12 @@ import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, type JSONWebKeySet } from 'jose';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/approval.ts';
-import type { SettledBy } from '../../src/effects/effect.ts';
+import type { KeptResult, SettledBy } from '../../src/effects/effect.ts';
 import { canonicalJson } from '../../src/effects/canonical-json.ts';
 import { commit } from '../../src/receipts/commitment.ts';
+import { disclosureOf } from '../../src/receipts/disclosure.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
@@ -145,6 +146,35 @@ describe('a receipt', () => {
     expect(JSON.stringify(view)).not.toContain('canary');
   });
 
+  it('says of a call that policy only observed what policy would have done', () => {
+    const input = receiptInput();
+    const observed = { would: 'denied_budget', rule: 'payments/daily' } as const;
+    const trace = { ...input.effect.trace, observed };
+    const { jws } = signer.issue(receiptInput({ effect: { ...input.effect, trace } }));
+    expect(receiptView(jws)).toMatchObject({
+      policy: { outcome: 'observe', would: 'denied_budget', would_rule: 'payments/daily' },
+    });
+    expect(receiptView(signer.issue(input).jws)).toMatchObject({ policy: { outcome: 'permit' } });
+  });
+
+  it('leaves the answer closed in a disclosure where it cannot be read any more', () => {
+    const input = receiptInput();
+    const { sealed, evidence, settledBy } = input;
+    if (sealed === null) throw new Error('it has its salts');
+    const { id, jws } = signer.issue(input);
+    const disclosed = (body: KeptResult['body']) => {
+      const result: KeptResult = { status: 201, headers: {}, body, truncated: false };
+      const receipt = { id, jws };
+      const life = { state: 'committed', at: 1, settledBy, evidence, receipt, result } as const;
+      const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
+      return disclosureOf(effect, sealed, receiptView(jws));
+    };
+    expect(disclosed({ kind: 'json', value: { refund: 're_9' } })['values']).toHaveProperty('response');
+    const closed = disclosed({ kind: 'sealed', value: 'sealed.by.a.lost.secret' });
+    expect(closed['values']).not.toHaveProperty('response');
+    expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: closed }).verdict).toBe('VALID');
+  });
+
   it('is still issued when the sealed values are gone, and then commits to nothing', () => {
     const { jws } = signer.issue(receiptInput({ sealed: null, response: null }));
     expect(receiptView(jws)['action']).toMatchObject({ target: null, params: null, idem: null });
@@ -262,6 +292,18 @@ describe('receipt keys', () => {
     expect(files.filter((name) => name.endsWith('.pub.pem'))).toHaveLength(2);
     const texts = await Promise.all(files.map((name) => readFile(join(bench.folder, name), 'utf8')));
     expect(texts.filter((text) => text.includes('PRIVATE KEY'))).toHaveLength(1);
+  });
+
+  it('rotate also where the clock was set back: the key made last signs', async () => {
+    const old = signer.kid();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 86_400_000 });
+    try {
+      await signer.rotate();
+    } finally {
+      vi.useRealTimers();
+    }
+    expect(signer.kid()).not.toBe(old);
+    expect((await bench.open()).kid()).toBe(signer.kid());
   });
 
   it('publish no private half', () => {

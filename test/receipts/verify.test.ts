@@ -76,6 +76,9 @@ describe('what is valid', () => {
     ['of another workspace', { workspace: 'other' }],
     ['with another receipt’s id', { receipt_id: 'rcp_01j0000000000000000000000b' }],
     ['that says it did not happen', { decision: 'denied_policy' }],
+    ['with members of a payload that nobody signed', { action: { tool: 'payments.refund', target: 'payment:pay_1' } }],
+    ['with another actor', { actor: { agent_id: 'support-bot' } }],
+    ['with another effect', { effect: { decision: 'committed' } }],
     ['that is itself an edited view', { iat: '2031-01-01T00:00:00.000Z', jws: 'a.b.c' }],
   ])('not an answer %s, with a good receipt in it', (_, around) => {
     for (const receipt of [jws, receiptView(jws)]) {
@@ -144,6 +147,12 @@ describe('what cannot be told', () => {
     for (const trust of [{}, { keys: [] }, { keys: {} }, { keys: 'x' }])
       expect(verdict(jws, trust)).toBe('UNDECIDABLE');
     await other.close();
+  });
+
+  it('a key of the set that is not for signatures', () => {
+    const { keys } = signer.jwks() as { keys: JsonObject[] };
+    for (const change of [{ use: 'enc' }, { alg: 'ES256' }, { kty: 'EC' }])
+      expect(verdict(jws, { keys: keys.map((key) => ({ ...key, ...change })) })).toBe('UNDECIDABLE');
   });
 
   it('a later version of receipts', () => {

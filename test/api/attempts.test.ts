@@ -1,0 +1,337 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Evidence } from '../../src/effects/effect.ts';
+import { dispatchGranted } from '../../src/effects/decide-approval.ts';
+import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
+import { runEffect } from '../../src/effects/run-effect.ts';
+import type { RunRequest } from '../../src/effects/run-request.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import type { Tool } from '../../src/effects/tool.ts';
+import type { UpstreamPort, UpstreamResult } from '../../src/effects/upstream.ts';
+import { refund, type Rig, startRig } from './rig.ts';
+
+const WS = 'demo';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+let calls = 0;
+
+/** A call of the account key for `bot`, as the door hands it on. */
+async function request(more: Partial<RunRequest> = {}): Promise<RunRequest> {
+  const known = await rig.ports.authenticate(rig.keys.account);
+  if ('failure' in known) throw new Error(known.failure);
+  calls += 1;
+  return {
+    principal: known,
+    via: 'effects_api',
+    workspace: WS,
+    agentId: 'bot',
+    actionType: null,
+    tool: 'payments.refund',
+    target: null,
+    params: { payment_id: 'pay_1', amount: 100 + calls, currency: 'EUR' },
+    idempotencyKey: `attempt-${calls}`,
+    stateCheck: null,
+    claimId: null,
+    reservationId: null,
+    metadata: null,
+    proxied: null,
+    requestIp: null,
+    stages: [],
+    ...more,
+  };
+}
+
+async function run(ports: Partial<EffectPorts>, call: RunRequest) {
+  const result = await runEffect({ ...rig.core, ...ports }, call);
+  if (result.kind !== 'outcome') throw new Error(JSON.stringify(result));
+  return result.outcome;
+}
+
+const EVIDENCE: Evidence = { code: 'http_status', message: 'As told.', status: 500, startedAt: 1, endedAt: 2 };
+const UNKNOWN: UpstreamResult = { kind: 'unknown', evidence: EVIDENCE, response: null };
+const NOT_APPLIED: UpstreamResult = { kind: 'not_applied', evidence: EVIDENCE, response: null };
+
+/** An upstream that is asked, and of which this is said. */
+function said(result: UpstreamResult): Pick<EffectPorts, 'upstream'> {
+  const upstream: UpstreamPort = {
+    readState: (tool, params) => rig.core.upstream.readState(tool, params),
+    send: async (dispatch) => (dispatch.gate() === 'go' ? result : rig.core.upstream.send(dispatch)),
+  };
+  return { upstream };
+}
+
+/** The catalogue with other tools in it. */
+function withTool(change: Partial<Tool>): Pick<EffectPorts, 'catalog'> {
+  const known = rig.core.catalog();
+  const changed = new Map<string, Tool>();
+  const catalog = {
+    ...known,
+    tool(name: string) {
+      const tool = known.tool(name);
+      if (tool === null) return null;
+      const mine = changed.get(name) ?? { ...tool, ...change };
+      changed.set(name, mine);
+      return mine;
+    },
+    check: (_: Tool, params: RunRequest['params']) => {
+      const tool = known.tool('payments.refund');
+      return tool === null ? [] : known.check(tool, params);
+    },
+    target: (_: Tool, params: RunRequest['params']) => {
+      const tool = known.tool('payments.refund');
+      return tool === null ? null : known.target(tool, params);
+    },
+  };
+  return { catalog: () => catalog };
+}
+const deduplicating = (forMs: number) => withTool({ idempotent: { kind: 'header', header: 'idempotency-key', forMs } });
+
+describe('the answer to an attempt', () => {
+  it('that failed is that nobody knows while an earlier one may have happened', async () => {
+    const again = { ...deduplicating(600_000) };
+    const call = await request();
+    expect(await run({ ...again, ...said(UNKNOWN) }, call)).toMatchObject({ decision: 'unknown_effect' });
+    const second = await run({ ...again, ...said(NOT_APPLIED) }, call);
+    expect(second).toMatchObject({ decision: 'unknown_effect', attempt: 2 });
+    expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
+  });
+
+  it('that failed is that nobody knows where the store cannot be asked and its lease is over', async () => {
+    let late = 0;
+    const store = { ...rig.core.store, settle: () => Promise.reject(new StoreUnavailable('gone')) };
+    const ports = (after: number): Partial<EffectPorts> => ({
+      store,
+      elapsed: () => performance.now() + late,
+      upstream: {
+        ...said(NOT_APPLIED).upstream,
+        async send({ gate }) {
+          expect(gate()).toBe('go');
+          late += after;
+          return NOT_APPLIED;
+        },
+      },
+    });
+    expect(await run(ports(0), await request())).toMatchObject({ decision: 'failed', settlement: 'pending' });
+    expect(await run(ports(60_000), await request())).toMatchObject({
+      decision: 'unknown_effect',
+      settlement: 'pending',
+    });
+  });
+
+  it('that happened has the receipt on record, not one of its own', async () => {
+    const receipt = { id: 'rcp_on_record', jws: 'on.record.first' };
+    const upstream: UpstreamPort = {
+      readState: (tool, params) => rig.core.upstream.readState(tool, params),
+      async send(dispatch) {
+        const effect = await rig.core.store.effect(WS, dispatch.effectId);
+        if (effect?.life.state !== 'executing') throw new Error('it runs');
+        await rig.core.store.settle({
+          workspace: WS,
+          effectId: effect.id,
+          fence: effect.life.lease.fence,
+          outcome: { kind: 'committed', receipt, result: null, accepted: false, responseTruncated: false },
+          settledBy: { by: 'owner' },
+          evidence: EVIDENCE,
+          stages: [],
+        });
+        return rig.core.upstream.send(dispatch);
+      },
+    };
+    expect(await run({ upstream }, await request())).toMatchObject({ decision: 'duplicate_blocked', receipt });
+  });
+
+  it('allows a retry only as long as the upstream knows the key when the lease ends', async () => {
+    for (const [forMs, safeToRetry] of [
+      [3_000, false],
+      [600_000, true],
+    ] as const) {
+      const outcome = await run({ ...deduplicating(forMs), ...said(UNKNOWN) }, await request());
+      expect(outcome).toMatchObject({ decision: 'unknown_effect', safeToRetry });
+    }
+  });
+
+  it('that nobody knows still shows what is held', async () => {
+    const before = await run({}, await request());
+    const outcome = await run(said(UNKNOWN), await request());
+    const held = (of: typeof before) => of.budgets.find(({ row }) => row.budget.endsWith('agent-day'))?.row.held;
+    expect(held(outcome)).toBe((held(before) ?? 0) + 100 + calls);
+  });
+
+  it('is made with the salts on record, also of a later attempt', async () => {
+    const call = await request();
+    expect(await run(said(NOT_APPLIED), call)).toMatchObject({ decision: 'failed' });
+    const issued: ReceiptFacts[] = [];
+    const issueReceipt = (facts: ReceiptFacts) => {
+      issued.push(facts);
+      return rig.core.issueReceipt(facts);
+    };
+    const outcome = await run({ issueReceipt }, call);
+    expect(outcome).toMatchObject({ decision: 'committed', attempt: 2 });
+    const effect = await rig.core.store.effect(WS, outcome.effectId);
+    if (effect?.sealed === null || effect?.sealed === undefined) throw new Error('it keeps its params');
+    const bound = { workspace: WS, effectId: effect.id, fingerprint: effect.fingerprint };
+    expect(issued.map(({ sealed }) => sealed?.salts)).toEqual([rig.core.secrets.open(effect.sealed, bound)?.salts]);
+  });
+});
+
+describe('a call', () => {
+  it('keeps its earlier answer to itself where policy would refuse it by now; the receipt stays the caller’s', async () => {
+    const call = await request();
+    const first = await run({}, call);
+    const judge: EffectPorts['judge'] = (input) => ({
+      kind: 'deny',
+      decision: 'denied_policy',
+      reason: { code: 'rule_denied', message: 'Not any more.' },
+      trace: rig.core.judge(input).trace,
+    });
+    const shown = await run({}, call);
+    const hidden = await run({ judge }, call);
+    if (first.decision !== 'committed') throw new Error(first.decision);
+    expect(shown).toMatchObject({ decision: 'duplicate_blocked', receipt: first.receipt, result: { status: 201 } });
+    expect(hidden).toMatchObject({ decision: 'duplicate_blocked', receipt: first.receipt, result: null });
+  });
+
+  it('is checked anew where its tool changes in between; one through the proxy is not sent', async () => {
+    const changed = withTool({ digest: 'sha256:of-now' }).catalog();
+    const ports = () => {
+      let reads = 0;
+      return { catalog: () => (reads++ === 0 ? rig.core.catalog() : changed) };
+    };
+    const outcome = await run(ports(), await request());
+    expect(await rig.core.store.effect(WS, outcome.effectId)).toMatchObject({
+      action: { toolDigest: 'sha256:of-now' },
+      life: { state: 'committed' },
+    });
+    const proxied = {
+      pathAndQuery: '/v1/payments/pay_1/refunds',
+      method: 'POST',
+      headers: {},
+      body: Buffer.from('{}'),
+      setCookie: false,
+    };
+    expect(await runEffect({ ...rig.core, ...ports() }, await request({ proxied }))).toMatchObject({
+      kind: 'problem',
+      problem: { code: 'not_ready' },
+    });
+  });
+
+  it('gives its place at the upstream back where the store cannot be reached', async () => {
+    let taken = 0;
+    const place = () => {
+      taken += 1;
+      return () => {
+        taken -= 1;
+      };
+    };
+    const store = { ...rig.core.store, admit: () => Promise.reject(new StoreUnavailable('gone')) };
+    expect(await runEffect({ ...rig.core, store, place }, await request())).toMatchObject({
+      problem: { code: 'store_unavailable' },
+    });
+    expect(taken).toBe(0);
+  });
+
+  it.each(['tool', 'agent', 'upstream', 'key'] as const)(
+    'is stopped by a pause of its %s, before admission and before its first byte',
+    async (kind) => {
+      const call = await request();
+      const { keyId } = call.principal;
+      const id = { tool: '', agent: 'bot', upstream: 'payments', key: keyId }[kind];
+      const scope = kind === 'tool' ? ({ kind, glob: 'payments.*' } as const) : ({ kind, id } as const);
+      const actor = { type: 'user', id: 'ops' } as const;
+      const by = { keyId: 'key_1', keyKind: 'account', user: 'ops' } as const;
+      const pauseId = `pau_${kind}`;
+      const pause = async () => {
+        const asked = { id: pauseId, workspace: WS, scope, reason: 'incident', until: null, by, actor };
+        await rig.core.store.setPause(asked);
+        await rig.core.refresh(WS);
+      };
+      const lift = async () => {
+        await rig.core.store.liftPause(WS, pauseId, 'account', actor);
+        await rig.core.refresh(WS);
+      };
+      const upstream: UpstreamPort = {
+        ...said(NOT_APPLIED).upstream,
+        async send(dispatch) {
+          await pause();
+          return rig.core.upstream.send(dispatch);
+        },
+      };
+      expect(await run({ upstream }, call)).toMatchObject({ decision: 'denied_paused', attempt: 1 });
+      expect(await run({}, await request())).toMatchObject({ decision: 'denied_paused', attempt: 0 });
+      await lift();
+      expect(await run({}, call)).toMatchObject({ decision: 'committed' });
+    },
+  );
+});
+
+describe('a call that was approved', () => {
+  /** A call that waits, and a vote by which it is granted, without the gateway sending it. */
+  async function granted(more: Partial<RunRequest> = {}) {
+    const params = { payment_id: 'pay_2', amount: 60_000 + calls, currency: 'EUR' };
+    const outcome = await run({}, await request({ params, ...more }));
+    if (outcome.decision !== 'pending_approval') throw new Error(outcome.decision);
+    const voted = await rig.core.store.vote({
+      workspace: WS,
+      approvalId: outcome.approval.id,
+      verdict: 'approve',
+      user: 'maria',
+      keyId: 'key_of_maria',
+      voterSince: 0,
+      comment: null,
+      requirements: [0],
+      actor: { type: 'user', id: 'maria' },
+    });
+    if (voted.kind !== 'counted') throw new Error(voted.kind);
+    return voted;
+  }
+  async function sent(ports: Partial<EffectPorts>, more: Partial<RunRequest> = {}) {
+    const { approval, effect } = await granted(more);
+    return dispatchGranted({ ...rig.core, ...ports }, rig.people, approval, effect);
+  }
+
+  it('is sent only where the state is still what was assumed', async () => {
+    const stateCheck = {
+      intent: 'refund',
+      assumedState: { status: 'captured by nobody' },
+      requiredFields: ['status'],
+      conditions: {},
+      onMismatch: 'replan',
+    } as const;
+    expect(await sent({}, { stateCheck })).toMatchObject({
+      kind: 'dispatched',
+      outcome: { decision: 'denied_claim', reason: { code: 'state_drift' } },
+    });
+  });
+
+  it('is judged by the address and the profile of who asked', async () => {
+    const asked: unknown[] = [];
+    const judge: EffectPorts['judge'] = (input) => {
+      asked.push([input.requestIp, input.key.profile]);
+      return rig.core.judge(input);
+    };
+    const { approval, effect } = await granted({ requestIp: '192.0.2.7' });
+    const people = { ...rig.people, key: async () => ({ profile: 'mcp_agent' }) };
+    await dispatchGranted({ ...rig.core, judge }, people, approval, effect);
+    expect(asked).toEqual([['192.0.2.7', 'mcp_agent']]);
+  });
+
+  it('is not safe to retry where nobody knows its outcome: the approval covered one dispatch', async () => {
+    const again = deduplicating(600_000);
+    const { approval, effect } = await granted();
+    const became = await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
+    expect(became).toMatchObject({ outcome: { decision: 'unknown_effect', safeToRetry: false } });
+  });
+
+  it('needs a person behind its key, also where the agent has an owner', async () => {
+    const params = { payment_id: 'pay_2', amount: 70_000, currency: 'EUR' };
+    const answer = await rig.send('POST', '/v1/workspaces/demo/effects', {
+      key: rig.keys.runner,
+      body: refund({ params }),
+    });
+    expect(answer.json).toMatchObject({ decision: 'denied_policy', reason: { code: 'key_without_user' } });
+  });
+});
