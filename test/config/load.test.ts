@@ -112,6 +112,18 @@ routes:
   });
 });
 
+describe('a store on Redis', () => {
+  it.each([
+    ['standalone', '', 'fsync'],
+    ['sentinel', ', nodes: ["127.0.0.1:26379"]', 'replica'],
+    ['cluster', ', nodes: ["127.0.0.1:6379"]', 'replica'],
+  ])('%s keeps what was answered when nothing is said', async (mode, more, durability) => {
+    const url = mode === 'sentinel' ? 'redis://mymaster' : 'redis://127.0.0.1:6379';
+    const { store } = await load(`store: { kind: redis, url: "${url}", mode: ${mode}${more} }\n`);
+    expect(store).toMatchObject({ kind: 'redis', mode, durability });
+  });
+});
+
 describe('references to the environment', () => {
   it('are replaced, once, in values alone', async () => {
     const { users, server, workspaces } = await load(

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
-import { watchFiles, type FileWatch } from '../../src/config/watch.ts';
+import { stampOf, watchFiles, type FileWatch } from '../../src/config/watch.ts';
 
 let folder = '';
 let watching: FileWatch | null = null;
@@ -42,6 +42,18 @@ function watch(paths: () => readonly string[]): { told: () => number; next: () =
 }
 
 describe('changes that are told', () => {
+  it('of a file that is written anew with the same size, and the time that it had', () => {
+    const file = join(folder, 'gateway.yaml');
+    writeFileSync(file, 'a: 1\n');
+    const written = new Date('2026-01-01');
+    utimesSync(file, written, written);
+    const before = stampOf([file]);
+    expect(stampOf([file])).toBe(before);
+    writeFileSync(file, 'a: 2\n');
+    utimesSync(file, written, written);
+    expect(stampOf([file])).not.toBe(before);
+  });
+
   it('writing, appending, renaming over, removing and making anew', async () => {
     const file = join(folder, 'gateway.yaml');
     writeFileSync(file, 'a: 1\n');

@@ -57,6 +57,16 @@ test.each([
     '{ id: b, effect: allow }\n  - { id: d, effect: deny, match: { agents: { team: [sales] } }, unless: { params.amount: { type: number } } }',
     'leaving params.amount out',
   ],
+  [
+    'once a rule that denies is over',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, until: 2026-06-01, unless: { params.amount: { type: number } } }',
+    'leaving params.amount out',
+  ],
+  [
+    'before a rule that denies begins',
+    '{ id: b, effect: allow }\n  - { id: d, effect: deny, from: 2026-06-01, unless: { params.amount: { type: number } } }',
+    'leaving params.amount out',
+  ],
 ])('%s', (_what, other, how) => {
   expect(faults(ASKS, other).join('\n')).toContain(how);
 });

@@ -30,6 +30,8 @@ describe('what an agent could be permitted', () => {
     ['a rule in shadow mode', ['effect: allow, mode: shadow'], false],
     ['a refusal of all its calls', ['effect: allow', 'effect: deny, when: { agent.team: support }'], false],
     ['a refusal of some of its calls', ['effect: allow', 'effect: deny, when: { params.x: 1 }'], true],
+    ['a refusal that is over', ['effect: allow', 'effect: deny, until: 2026-01-01'], true],
+    ['a refusal that begins later', ['effect: allow', 'effect: pause, from: 2096-01-01'], true],
     ['a refusal of others', ['effect: allow', 'effect: deny, when: { agent.team: sales }'], true],
     ['a rule that constrains', ['effect: constrain, obligations: [ { claim: { on: x, hold: call } } ]'], false],
   ])('%s', (_, rules, expected) => {
@@ -64,5 +66,13 @@ describe('pools', () => {
       false,
       false,
     ]);
+  });
+
+  it('of a name that params complete: what the rule writes out is no pattern', () => {
+    const completed = compileText(
+      `${HEAD}rules:\n  - { id: a, effect: allow, obligations: [ { reserve: { pool: "gpu.\${params.size}" } } ] }\n`,
+    );
+    const asked = ['gpu.large', 'gpu.', 'gpuXlarge', 'my-gpu.large'];
+    expect(asked.filter((pool) => couldUsePool(completed, REFUND, caller(), pool))).toEqual(['gpu.large']);
   });
 });

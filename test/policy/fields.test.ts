@@ -46,6 +46,13 @@ describe('match', () => {
     ['keys.profile', '{ keys: { profile: [auditor] } }', { key: { ...call().key, profile: 'auditor' } }, {}],
     ['keys.user', '{ keys: { user: [maria] } }', {}, { key: { ...call().key, user: null } }],
     ['except', '{ kinds: [write], except: [ { tools: [mail.*] }, { env: [dev] } ] }', {}, { tool: MAIL }],
+    ['except, both of two keys', '{ except: [ { kinds: [write], env: [dev] } ] }', {}, { env: 'dev' }],
+    [
+      'except, only one of two keys',
+      '{ except: [ { kinds: [write], env: [dev] } ] }',
+      { tool: GET, env: 'dev' },
+      { env: 'dev' },
+    ],
     ['except, second', '{ kinds: [write], except: [ { tools: [mail.*] }, { env: [dev] } ] }', {}, { env: 'dev' }],
   ];
   test.each(cases)('%s: %s', (_name, match, inside, outside) => {
@@ -389,6 +396,12 @@ rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
     });
   });
 
+  test('a bucket is JSON, whatever its value holds', () => {
+    const set = withBudget('{ unit: cent, by: [params.c], per: day, limit: 500 }', USE);
+    for (const c of ['plain', 'a"b', 'a","b', 'a\\', 'a\nb', 'ä'])
+      expect(granted(judgeParams(set, { amount: 1, c }))).toMatchObject([{ bucket: JSON.stringify([c]) }]);
+  });
+
   test('long buckets are told apart by their digest', () => {
     const set = withBudget('{ unit: cent, by: [params.c], per: day, limit: 500 }', USE);
     const bucket = (c: string) =>
@@ -429,6 +442,11 @@ rules:
     expect(granted(judgeParams(set, { id: 'p_1', strict: true }))).toEqual([
       { kind: 'claim', rule: 's/c', target: 'payment:p_1', hold: 'existing' },
     ]);
+    const allowing = rules(
+      '{ id: a, effect: allow, obligations: [ { claim: { on: desk, hold: existing } } ] }',
+      '{ id: c, effect: constrain, obligations: [ { claim: { on: desk } } ] }',
+    );
+    expect(granted(judge(allowing))).toEqual([{ kind: 'claim', rule: 's/c', target: 'desk', hold: 'existing' }]);
     for (const id of [undefined, null, '', ['p_1'], 'p\u202e1', 'p\n1', 'x'.repeat(600)])
       expect(outcome(judgeParams(set, { strict: false, ...(id === undefined ? {} : { id }) }))).toBe('denied_policy');
   });
@@ -471,6 +489,22 @@ rules:
   test('an approval on an allow is asked for', () => {
     const set = rules('{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }');
     expect(outcome(judge(set))).toBe('approval');
+  });
+
+  test('the digest of a rule that asks covers the named values that it compares with', () => {
+    const digestWith = (values: string, list = 'EUR') => {
+      const set = compileText(`${HEAD}values: { cap: { by: env, ${values} } }
+lists: { good: [${list}] }
+rules: [ { id: q, effect: require_approval, when: { params.amount: { lte: $cap }, params.currency: { in: $good } }, approval: { approvers: { roles: [oncall] } } } ]`);
+      const verdict = judgeParams(set, { amount: 5, currency: 'EUR' });
+      return verdict.kind === 'permit' ? verdict.approvals[0]?.ruleDigest : null;
+    };
+    const digest = digestWith('of: { prod: 500 }, else: 900');
+    expect(digest).toMatch(/^[A-Za-z0-9_-]{43}$/);
+    expect(digestWith('of: { prod: 500 }, else: 900')).toBe(digest);
+    expect(digestWith('of: { prod: 501 }, else: 900')).not.toBe(digest);
+    expect(digestWith('of: { prod: 500 }, else: 901')).not.toBe(digest);
+    expect(digestWith('of: { prod: 500 }, else: 900', 'EUR, USD')).not.toBe(digest);
   });
 
   test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {

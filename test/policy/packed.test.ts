@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../src/effects/json.ts';
 import type { Tool } from '../../src/effects/tool.ts';
 import { inSlices } from '../../src/gateway/slices.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
@@ -72,6 +73,31 @@ describe('policies that were packed', () => {
       before.rules.map(({ id, rank, conditions }) => ({ id, rank, conditions })),
     );
     for (const { name } of TOOLS) expect(after.couldPermit(name)).toBe(before.couldPermit(name));
+  });
+
+  test('keep each of several long lists apart, and know a value of another type for one that cannot be judged', () => {
+    const list = (letter: string): string => Array.from({ length: 20 }, (_, at) => `${letter}${at}`).join(', ');
+    const [before, after] = sent([
+      `${HEAD}lists: { a: [${list('a')}], b: [${list('b')}] }
+rules:
+  - { id: allow, effect: allow }
+  - { id: a, effect: deny, when: { params.a: { in: $a, if_absent: false } } }
+  - { id: b, effect: deny, when: { params.b: { in: $b, if_absent: false } } }
+${Array.from({ length: 12 }, (_, at) => `  - { id: f${at}, effect: deny, when: { params.flag: ${at % 2 === 0}, params.x: { gt: ${at * 10} } } }`).join('\n')}
+`,
+    ]);
+    expect(before.byTool.get(REFUND.name)?.keys.map(({ fact }) => fact.text)).toContain('params.flag');
+    const judged = (params: JsonObject): readonly string[] =>
+      [before, after].map((set) => evaluatePolicies(set, call({ params })).kind);
+    // The first rule asks for true and more than 0, the second for false and more than 10.
+    for (const flag of [true, false, [true], null, 'true', 1]) {
+      const expected = flag === false ? 'permit' : 'deny';
+      expect([flag, ...judged({ flag, x: 5 })]).toEqual([flag, expected, expected]);
+    }
+    const off = { flag: true, x: 0 };
+    expect(judged({ ...off, a: 'a7' })).toEqual(['deny', 'deny']);
+    expect(judged({ ...off, b: 'b7' })).toEqual(['deny', 'deny']);
+    expect(judged({ ...off, a: 'b7', b: 'a7' })).toEqual(['permit', 'permit']);
   });
 
   test('of no rules at all deny', () => {

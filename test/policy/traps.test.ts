@@ -187,6 +187,17 @@ describe('3: cost that grows with the number of rules', () => {
     },
   );
 
+  test('a rule that asks for one value twice is found once', () => {
+    const twice = Array.from(
+      { length: 12 },
+      (_, n) =>
+        `{ id: r${n}, effect: constrain, match: { agents: { id: [bot-${n}] } }, when: { agent.id: { in: [bot-${n}, bot] } }, obligations: [ { rate_limit: { limit: 5, per: minute } } ] }`,
+    );
+    const verdict = judge(rules(ALLOW, ...twice), { agent: { ...BOT, id: 'bot-7' } });
+    expect(verdict.trace.matched.map(({ rule }) => rule)).toEqual(['s/r7', 's/allow']);
+    expect(verdict.kind === 'permit' && verdict.obligations.length).toBe(1);
+  });
+
   test('an index over numbers does not take "5" for 5', () => {
     const lines = Array.from({ length: 20 }, (_, n) => `{ id: r${n}, effect: deny, when: { params.code: ${n} } }`);
     const set = rules(ALLOW, ...lines);
@@ -303,6 +314,7 @@ describe('4: surprises of the engine and its format', () => {
     expect(performance.now() - begin).toBeLessThan(10_000);
     expect(fault('{ params.a: { regex: "(?=a)b" } }')).toContain('bad_right_side');
     expect(fault(`{ params.a: { regex: "${'a'.repeat(257)}" } }`)).toContain('bad_right_side');
+    expect(fault('{ params.a: { regex: ".{1000}.{1000}.{9}" } }')).toContain('is too large when compiled');
   });
 
   test('patterns match the whole text', () => {
@@ -320,6 +332,11 @@ describe('4: surprises of the engine and its format', () => {
       denied('{ params.tags: { some: { item: bad } } }', { tags: Array.from({ length: 10_001 }, () => 'ok') }),
     ).toBe(true);
     expect(denied('{ params.tags: { contains: bad } }', { tags: [['bad']] })).toBe(true);
+    const long = { tags: Array.from({ length: 10_001 }, () => 'ok') };
+    expect(denied('{ params.tags: { contains: bad } }', long)).toBe(true);
+    expect(denied('{ params.tags: { contains_all: [bad] } }', long)).toBe(true);
+    expect(allowed('{ not: { params.tags: { contains: bad } } }', long)).toBe(false);
+    expect(allowed('{ params.tags: { every: { item: ok } } }', long)).toBe(false);
     expect(denied('{ params.tags: { contains: bad } }', { tags: ['ok'] })).toBe(false);
   });
 });

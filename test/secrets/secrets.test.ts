@@ -79,6 +79,12 @@ describe('the master file', () => {
     await expect(open(folder)).rejects.toThrow(/is not a file/);
   });
 
+  it('is not made where the store has been used with another', async () => {
+    const refused = openSecrets({ masterFile: file(), previous: [] }, () => Promise.resolve(false));
+    await expect(refused).rejects.toThrow(/master secret .* is missing, and the store is in use already/);
+    expect(await readKeyFile(file())).toBeNull();
+  });
+
   it('must exist when it is a previous one', async () => {
     await expect(open(file(), [file('gone')])).rejects.toThrow(/gone is named as a master secret, and is not there/);
   });
@@ -166,6 +172,22 @@ describe('seals', () => {
   });
 });
 
+describe('sealed texts', () => {
+  const text = { what: 'summary', workspace: 'demo', of: 'apr_1', part: 0 } as const;
+  it.each([
+    ['kind', { ...text, what: 'result' } as const],
+    ['workspace', { ...text, workspace: 'demo2' }],
+    ['record', { ...text, of: 'apr_2' }],
+    ['part', { ...text, part: 1 }],
+  ])('open for what they were made for, and for no other %s', async (_, other) => {
+    const secrets = await open();
+    const sealed = secrets.sealText('Refund 5', text);
+    expect(secrets.openText(sealed, text)).toBe('Refund 5');
+    expect(secrets.openText(sealed, other)).toBeNull();
+    expect(secrets.open(sealed, bound)).toBeNull();
+  });
+});
+
 describe('nonces of seals', () => {
   const nonces = (sealed: string): { subkey: string; iv: string } => {
     const bytes = Buffer.from(sealed, 'base64url');
@@ -206,6 +228,16 @@ describe('rotating the master', () => {
     const after = await open(file('new'));
     expect(after.open(fresh, bound)).toEqual(plain);
     expect(after.open(sealed, bound)).toBeNull();
+  });
+});
+
+describe('two masters that are being rotated out', () => {
+  it('keep the fingerprints of the oldest, and open what either sealed', async () => {
+    const [first, second] = [await open(file('1')), await open(file('2'), [file('1')])];
+    const third = await open(file('3'), [file('2'), file('1')]);
+    expect(third.fingerprintKey('demo').equals(first.fingerprintKey('demo'))).toBe(true);
+    expect(second.fingerprintKey('demo').equals(first.fingerprintKey('demo'))).toBe(true);
+    for (const secrets of [first, second]) expect(third.open(secrets.seal(plain, bound), bound)).toEqual(plain);
   });
 });
 
