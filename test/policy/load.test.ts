@@ -185,6 +185,11 @@ describe('faults, each at its place', () => {
       '5:33 wrong_value',
     ],
     [
+      'limit by name, one of its values negative',
+      `${HEAD}values: { v: { by: env, of: { prod: 5, dev: -5 }, else: 5 } }\nbudgets: { b: { unit: x, limit: $v, per: day } }\nrules: [ { id: a, effect: allow } ]\n`,
+      "5:33 wrong_value '$v' must be a whole number of at least 0, not -5",
+    ],
+    [
       'list in by',
       `${HEAD}budgets: { b: { unit: x, limit: 5, per: day, by: [agent.roles] } }\nrules: [ { id: a, effect: allow } ]\n`,
       '4:51 wrong_value',
