@@ -30,7 +30,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
         operationId: 'takeClaim',
         summary: 'Take an exclusive right on a target, for a time',
         description:
-          'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`.',
+          'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
         tags: ['claims'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -57,6 +57,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
         workspace: ws,
         target,
         agentId,
+        keyId: caller.principal.keyId,
         ttlMs: ttl_s * 1000,
         actor: ledgerActor(caller.principal),
       });
@@ -70,7 +71,11 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
             members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
           });
         case 'too_many':
-          throw refuse('conflict', `An agent holds at most ${result.limit} claims. Release one first.`);
+          throw refuse(
+            'too_many_claims',
+            `One ${result.of} holds at most ${result.limit} claims at a time. Release one, or wait until one is over.`,
+            { members: { of: result.of, limit: result.limit } },
+          );
       }
     },
   );

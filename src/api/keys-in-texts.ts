@@ -11,7 +11,7 @@ const KEEP_NOTHING: ReadonlySet<string> = new Set(['state.verify', 'outcomes.rec
 
 /**
  * The hook that refuses API keys, whoever's, in what is kept or shown: every text of the path, the query and the body, but
- * for the params of a call, which are sealed.
+ * for the params of a call, which are sealed; and the key of a call that comes in a header.
  */
 export async function refuseKeysInTexts(request: FastifyRequest): Promise<void> {
   const { endpoint } = request.routeOptions.config;
@@ -22,6 +22,9 @@ export async function refuseKeysInTexts(request: FastifyRequest): Promise<void> 
   collect(request.params as Json, '/params', null, faults);
   collect(request.query as Json, '/query', null, faults);
   collect(request.body as Json, '', isCall ? 'params' : null, faults);
+  // Where a call's key may come from a header, it is kept and shown like one from the body.
+  if (isCall && holdsKey(String(request.headers['idempotency-key'] ?? '')))
+    faults.push({ path: '/headers/idempotency-key', message: MESSAGE });
   if (faults.length > 0) throw refuseFaults(faults);
 }
 

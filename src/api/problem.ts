@@ -139,6 +139,8 @@ function nextStep(code: Code, status: number): NextStep {
 const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   claim_held: 'wait',
   pool_full: 'wait',
+  too_many_claims: 'wait',
+  too_many_reservations: 'wait',
   too_early: 'wait',
   too_many_requests: 'retry',
   busy: 'retry',

@@ -25,7 +25,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
         operationId: 'makeReservation',
         summary: 'Set units of a pool aside, for a time',
         description:
-          'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`.',
+          'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
         tags: ['reservations'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -68,10 +68,17 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
         capacity,
         units,
         agentId,
+        keyId: caller.principal.keyId,
         ttlMs: ttl_s * 1000,
         actor: ledgerActor(caller.principal),
       });
       if (result.kind === 'made') return reply.code(201).send(reservationToWire(result.reservation));
+      if (result.kind === 'too_many')
+        throw refuse(
+          'too_many_reservations',
+          `One key holds at most ${result.limit} reservations at a time. Release one, or wait until one is over.`,
+          { members: { of: 'key', limit: result.limit } },
+        );
       throw refuse('pool_full', `The pool ${pool} has ${result.free} free of ${capacity}; ${units} were asked for.`, {
         members: { pool, free: result.free, capacity },
       });

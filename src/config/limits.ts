@@ -180,8 +180,20 @@ export const LIMITS = {
   claims: {
     what: 'Claims of one agent at a time',
     value: 20,
-    beyond: '409 `conflict`',
+    beyond: '409 `too_many_claims`',
     source: 'src/effects/holding.ts#MAX_CLAIMS',
+  },
+  claims_of_key: {
+    what: 'Claims that one key took at a time, for whichever agents',
+    value: 100,
+    beyond: '409 `too_many_claims`',
+    source: 'src/effects/holding.ts#MAX_CLAIMS_OF_KEY',
+  },
+  reservations_of_key: {
+    what: 'Reservations that one key made at a time, for whichever agents',
+    value: 100,
+    beyond: '409 `too_many_reservations`',
+    source: 'src/effects/holding.ts#MAX_RESERVATIONS_OF_KEY',
   },
   claim_ttl: {
     what: 'Time that a claim or a reservation may be asked for',

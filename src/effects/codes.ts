@@ -26,6 +26,8 @@ export const CODES = {
   method_not_allowed: { status: 405, title: 'The path does not take this method' },
   conflict: { status: 409, title: 'It exists already, or has changed in between' },
   claim_held: { status: 409, title: 'Another agent holds a claim on the target' },
+  too_many_claims: { status: 409, title: 'The agent or the key holds as many claims as it may' },
+  too_many_reservations: { status: 409, title: 'The key holds as many reservations as it may' },
   too_early: { status: 409, title: 'Too early to say that it did not happen' },
   already_resolved: { status: 409, title: 'The outcome was settled the other way' },
   not_unknown: { status: 409, title: 'The outcome is not unknown' },

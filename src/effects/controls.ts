@@ -13,6 +13,8 @@ export interface ClaimRecord {
   readonly runningEffects: readonly string[];
   /** An unknown effect extends the claim to here. */
   readonly extendedUntil: number;
+  /** The key that took it last; absent of a claim that a call took for itself, and of records of before. */
+  readonly keyId?: string;
 }
 
 /** Units of a pool set aside for an agent. */
@@ -24,6 +26,8 @@ export interface ReservationRecord {
   readonly units: number;
   readonly createdAt: number;
   readonly expiresAt: number;
+  /** The key that made it; absent of records of before. */
+  readonly keyId?: string;
 }
 
 export type PauseScope =

@@ -6,19 +6,25 @@ import type { ClaimResult, EffectStore, ReservationResult } from './store.ts';
 
 /** At most this many claims of one agent at a time. */
 const MAX_CLAIMS = 20;
+/** And of one key: a key that acts for many agents has no more by naming others. */
+const MAX_CLAIMS_OF_KEY = 100;
+/** At most this many reservations of one key at a time. */
+const MAX_RESERVATIONS_OF_KEY = 100;
 
 type TakeClaim = Parameters<EffectStore['takeClaim']>[0];
 type MakeReservation = Parameters<EffectStore['makeReservation']>[0];
 
 /** Takes an exclusive right on a target; the holder itself gets its claim back, prolonged. */
 export function takeClaimStep(view: StepView, request: TakeClaim): Plan<ClaimResult> {
-  const { workspace, target, agentId } = request;
+  const { workspace, target, agentId, keyId } = request;
   const there = view.claimOn(workspace, target);
   const active = there !== null && isClaimActive(there, view.now);
   if (active && there.agentId !== agentId) return { reply: { kind: 'held', claim: there } };
   const timed = active && there.expiresAt > view.now;
   if (!timed && view.claimCount(workspace, agentId) >= MAX_CLAIMS)
-    return { reply: { kind: 'too_many', limit: MAX_CLAIMS } };
+    return { reply: { kind: 'too_many', of: 'agent', limit: MAX_CLAIMS } };
+  if (!(timed && there.keyId === keyId) && view.claimsOfKey(workspace, keyId) >= MAX_CLAIMS_OF_KEY)
+    return { reply: { kind: 'too_many', of: 'key', limit: MAX_CLAIMS_OF_KEY } };
   const claim: ClaimRecord = {
     id: timed ? there.id : request.id,
     workspace,
@@ -28,6 +34,7 @@ export function takeClaimStep(view: StepView, request: TakeClaim): Plan<ClaimRes
     expiresAt: Math.max(timed ? there.expiresAt : 0, view.now + request.ttlMs),
     runningEffects: active ? there.runningEffects : [],
     extendedUntil: active ? there.extendedUntil : 0,
+    keyId,
   };
   return { reply: { kind: 'made', claim }, claims: [claim], events: [claimEvent('claim.taken', claim, request.actor)] };
 }
@@ -60,7 +67,9 @@ export function releaseClaimStep(
 
 /** Sets units of a pool aside for an agent. */
 export function makeReservationStep(view: StepView, request: MakeReservation): Plan<ReservationResult> {
-  const { workspace, pool, agentId, units } = request;
+  const { workspace, pool, agentId, keyId, units } = request;
+  if (view.reservationsOfKey(workspace, keyId) >= MAX_RESERVATIONS_OF_KEY)
+    return { reply: { kind: 'too_many', limit: MAX_RESERVATIONS_OF_KEY } };
   const reservations = view.reservationsOf(workspace, pool);
   const uses = view.usesOf(workspace, pool);
   const own = reservations.reduce(
@@ -78,6 +87,7 @@ export function makeReservationStep(view: StepView, request: MakeReservation): P
     units,
     createdAt: view.now,
     expiresAt: view.now + request.ttlMs,
+    keyId,
   };
   return {
     reply: { kind: 'made', reservation },

@@ -43,9 +43,13 @@ export interface StepView {
   claimOn(workspace: string, target: string): ClaimRecord | null;
   /** Active claims of an agent. */
   claimCount(workspace: string, agentId: string): number;
+  /** Active claims that a key took. */
+  claimsOfKey(workspace: string, keyId: string): number;
   reservation(workspace: string, id: string): ReservationRecord | null;
   /** Reservations of a pool whose time is not over. */
   reservationsOf(workspace: string, pool: string): readonly ReservationRecord[];
+  /** Reservations that a key made and whose time is not over, of all pools. */
+  reservationsOfKey(workspace: string, keyId: string): number;
   /** Uses of a pool that are not over. */
   usesOf(workspace: string, pool: string): readonly RunningUse[];
   /** Figures of a budget row; for a rolling window, what is spent within it at `now`. Zeroes where there is no row. */

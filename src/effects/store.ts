@@ -299,10 +299,11 @@ export interface StoreHealth {
 export type ClaimResult =
   | { readonly kind: 'made'; readonly claim: ClaimRecord }
   | { readonly kind: 'held'; readonly claim: ClaimRecord }
-  | { readonly kind: 'too_many'; readonly limit: number };
+  | { readonly kind: 'too_many'; readonly of: 'agent' | 'key'; readonly limit: number };
 export type ReservationResult =
   | { readonly kind: 'made'; readonly reservation: ReservationRecord }
-  | { readonly kind: 'full'; readonly free: number };
+  | { readonly kind: 'full'; readonly free: number }
+  | { readonly kind: 'too_many'; readonly limit: number };
 export type PauseLift =
   | { readonly kind: 'lifted'; readonly pause: PauseRecord }
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
@@ -353,6 +354,7 @@ export interface EffectStore {
     readonly workspace: string;
     readonly target: string;
     readonly agentId: string;
+    readonly keyId: string;
     readonly ttlMs: number;
     readonly actor: LedgerActor;
   }): Promise<ClaimResult>;
@@ -368,6 +370,7 @@ export interface EffectStore {
     readonly capacity: number;
     readonly units: number;
     readonly agentId: string;
+    readonly keyId: string;
     readonly ttlMs: number;
     readonly actor: LedgerActor;
   }): Promise<ReservationResult>;

@@ -36,6 +36,17 @@ describe('an API key in a text that is kept or shown is refused, whoever’s it 
     expect(answer.text).not.toContain(KEY);
   });
 
+  it.each(['effects', 'effects/preview'])('the header Idempotency-Key of …/%s', async (path) => {
+    const { idempotency_key: _, ...body } = refund();
+    const answer = await rig.send('POST', `${WS}/${path}`, { body, headers: { 'idempotency-key': KEY } });
+    expect([answer.status, answer.json['code']]).toEqual([400, 'invalid_request']);
+    expect(answer.json['errors']).toContainEqual({
+      path: '/headers/idempotency-key',
+      message: expect.stringContaining('API key'),
+    });
+    expect(answer.text).not.toContain(KEY);
+  });
+
   it('a text that only looks like one is none', async () => {
     const metadata = { note: `${KEY.slice(0, -1)}${KEY.endsWith('0') ? '1' : '0'} svc_agent_` };
     const answer = await rig.send('POST', `${WS}/effects`, { body: refund({ metadata }) });

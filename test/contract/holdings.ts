@@ -74,9 +74,32 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.takeClaim(claimRequest('customer:7', OTHER))).toMatchObject({ kind: 'made' });
     });
 
+    it('gives a key at most a hundred, for whichever agents, and counts those that are in force', async () => {
+      const keyId = 'key_acct00000001';
+      const take = (n: number, more: { keyId?: string } = {}) =>
+        at.store.takeClaim(claimRequest(`customer:${n}`, { agentId: `bot-${Math.floor(n / 20)}`, keyId, ...more }));
+      const taken = await Promise.all(Array.from({ length: 100 }, (_, n) => take(n)));
+      expect(new Set(taken.map(({ kind }) => kind))).toEqual(new Set(['made']));
+      const full = { kind: 'too_many', of: 'key', limit: 100 };
+      expect(await take(100)).toEqual(full);
+      // What the key has is prolonged; another key is not counted, and neither is what was given back.
+      expect(await take(99)).toMatchObject({ kind: 'made' });
+      expect(await take(101, { keyId: 'key_acct00000002' })).toMatchObject({ kind: 'made' });
+      expect(await take(101)).toEqual(full);
+      const [first] = taken;
+      if (first?.kind !== 'made') throw new Error('not made');
+      await at.store.releaseClaim(WORKSPACE, first.claim.id, AGENT);
+      expect(await take(101)).toMatchObject({ kind: 'made', claim: { keyId } });
+      expect(await take(102)).toEqual(full);
+    });
+
     it('gives an agent at most twenty', async () => {
       for (let n = 0; n < 20; n += 1) await at.store.takeClaim(claimRequest(`customer:${n}`));
-      expect(await at.store.takeClaim(claimRequest('customer:20'))).toEqual({ kind: 'too_many', limit: 20 });
+      expect(await at.store.takeClaim(claimRequest('customer:20'))).toEqual({
+        kind: 'too_many',
+        of: 'agent',
+        limit: 20,
+      });
     });
 
     it('keeps other agents’ calls off a claimed target', async () => {
@@ -193,6 +216,24 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
 
   describe('reservations', () => {
     const at = useStore(open, capabilities);
+
+    it('gives a key at most a hundred, for whichever agents and pools, and counts those that are in force', async () => {
+      const keyId = 'key_acct00000001';
+      const make = (n: number, more: { keyId?: string } = {}) =>
+        at.store.makeReservation({
+          ...reservationRequest({ agentId: `bot-${n}`, capacity: 1000, keyId, ...more }),
+          pool: n % 2 === 0 ? 'gpu' : 'seats',
+        });
+      const made = await Promise.all(Array.from({ length: 100 }, (_, n) => make(n)));
+      expect(new Set(made.map(({ kind }) => kind))).toEqual(new Set(['made']));
+      expect(await make(100)).toEqual({ kind: 'too_many', limit: 100 });
+      expect(await make(100, { keyId: 'key_acct00000002' })).toMatchObject({ kind: 'made' });
+      const [first] = made;
+      if (first?.kind !== 'made') throw new Error('not made');
+      await at.store.releaseReservation(WORKSPACE, first.reservation.id, AGENT);
+      expect(await make(100)).toMatchObject({ kind: 'made', reservation: { keyId } });
+      expect(await make(101)).toEqual({ kind: 'too_many', limit: 100 });
+    });
     const reserve = (units: number): Obligation => ({
       kind: 'reserve',
       rule: 'ml/gpu',

@@ -98,9 +98,13 @@ export function viewOf(state: MapState, now: number): StepView {
     claimOn: (_workspace, target) => state.claims.get(target) ?? null,
     claimCount: (_workspace, agentId) =>
       [...state.claims.values()].filter((claim) => claim.agentId === agentId && isClaimActive(claim, now)).length,
+    claimsOfKey: (_workspace, keyId) =>
+      [...state.claims.values()].filter((claim) => claim.keyId === keyId && isClaimActive(claim, now)).length,
     reservation: (_workspace, id) => state.reservations.get(id) ?? null,
     reservationsOf: (_workspace, pool) =>
       [...state.reservations.values()].filter((one) => one.pool === pool && one.expiresAt > now),
+    reservationsOfKey: (_workspace, keyId) =>
+      [...state.reservations.values()].filter((one) => one.keyId === keyId && one.expiresAt > now).length,
     usesOf: (_workspace, pool) =>
       [...state.uses.values()].flat().filter((use) => use.pool === pool && (use.until === null || use.until > now)),
     budget(_workspace, budget, bucket, window) {

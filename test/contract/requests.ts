@@ -265,13 +265,14 @@ export function keyRecord(overrides: Partial<KeyRecord> = {}): KeyRecord {
 
 export function claimRequest(
   target: string,
-  overrides: { agentId?: string; ttlMs?: number; id?: ClaimRecord['id'] } = {},
+  overrides: { agentId?: string; keyId?: string; ttlMs?: number; id?: ClaimRecord['id'] } = {},
 ) {
   return {
     id: newId('clm'),
     workspace: WORKSPACE,
     target,
     agentId: 'support-bot',
+    keyId: 'key_agent0000001',
     ttlMs: 60_000,
     actor: AGENT,
     ...overrides,
@@ -279,7 +280,7 @@ export function claimRequest(
 }
 
 export function reservationRequest(
-  overrides: { agentId?: string; units?: number; capacity?: number; ttlMs?: number } = {},
+  overrides: { agentId?: string; keyId?: string; units?: number; capacity?: number; ttlMs?: number } = {},
 ) {
   return {
     id: newId('rsv'),
@@ -288,6 +289,7 @@ export function reservationRequest(
     capacity: 4,
     units: 1,
     agentId: 'support-bot',
+    keyId: 'key_agent0000001',
     ttlMs: 60_000,
     actor: AGENT,
     ...overrides,

@@ -300,13 +300,14 @@ function holding(random: Random, workspace: string, seen: Seen): RandomStep {
   const agentId = pick(random, ['support-bot', 'billing-bot']);
   const id = newId(random() < 0.5 ? 'clm' : 'rsv');
   const ttlMs = pick(random, [2000, 60_000]);
+  const keyId = `key_${ttlMs}`;
   const claim = { workspace, id: seen.claims.at(-1) ?? 'clm_none', actor: ACTOR };
   const reservation = { workspace, id: seen.reservations.at(-1) ?? 'rsv_none', actor: ACTOR };
   switch (Math.floor(random() * 6)) {
     case 0:
     case 1: {
       const target = pick(random, ['payment:1', 'payment:2', 'claimed']);
-      const request = { id, workspace, target, agentId, ttlMs, actor: ACTOR };
+      const request = { id, workspace, target, agentId, keyId, ttlMs, actor: ACTOR };
       return { name: 'take claim', onStore: (store) => store.takeClaim(request), onMap: onMap(takeClaimStep, request) };
     }
     case 2:
@@ -322,7 +323,7 @@ function holding(random: Random, workspace: string, seen: Seen): RandomStep {
         onMap: onMap(releaseClaimStep, claim),
       };
     case 4: {
-      const request = { id, workspace, pool: 'gpu', capacity: 4, units: 2, agentId, ttlMs, actor: ACTOR };
+      const request = { id, workspace, pool: 'gpu', capacity: 4, units: 2, agentId, keyId, ttlMs, actor: ACTOR };
       return {
         name: 'reserve',
         onStore: (store) => store.makeReservation(request),

@@ -10,6 +10,7 @@ export interface HoldingsTable {
   claim(workspace: string, id: string): ClaimRecord | null;
   claimOn(workspace: string, target: string): ClaimRecord | null;
   activeClaims(workspace: string, agentId: string, now: number): number;
+  claimsOfKey(workspace: string, keyId: string, now: number): number;
   /** Some claims of an agent under which effects run. */
   runningClaims(workspace: string, agentId: string, limit: number): readonly ClaimRecord[];
   /** Active claims. */
@@ -20,6 +21,7 @@ export interface HoldingsTable {
   reservation(workspace: string, id: string): ReservationRecord | null;
   /** Reservations whose time is not over, of one pool or of all. */
   reservations(workspace: string, pool: string | null, now: number): readonly ReservationRecord[];
+  reservationsOfKey(workspace: string, keyId: string, now: number): number;
   putReservation(reservation: ReservationRecord): void;
   removeReservation(workspace: string, id: string): void;
 
@@ -37,6 +39,12 @@ export function openHoldingsTable(database: SqlDatabase): HoldingsTable {
   const claimByTarget = database.prepare('SELECT doc FROM claims WHERE workspace = ? AND target = ?');
   const countClaims = database.prepare(
     'SELECT count(*) AS rows FROM claims WHERE workspace = ? AND agent = ? AND (running > 0 OR until > ?)',
+  );
+  const countClaimsOfKey = database.prepare(
+    "SELECT count(*) AS rows FROM claims WHERE workspace = ? AND json_extract(doc, '$.keyId') = ? AND (running > 0 OR until > ?)",
+  );
+  const countReservationsOfKey = database.prepare(
+    "SELECT count(*) AS rows FROM reservations WHERE workspace = ? AND json_extract(doc, '$.keyId') = ? AND until > ?",
   );
   const runningClaims = database.prepare(
     'SELECT doc FROM claims WHERE workspace = ? AND agent = ? AND running > 0 LIMIT ?',
@@ -94,6 +102,7 @@ export function openHoldingsTable(database: SqlDatabase): HoldingsTable {
       present().claims ? claimOf(claimByTarget.get(columnText(workspace), columnText(target))) : null,
     activeClaims: (workspace, agentId, now) =>
       integer(countClaims.get(columnText(workspace), columnText(agentId), now)?.['rows']),
+    claimsOfKey: (workspace, keyId, now) => integer(countClaimsOfKey.get(columnText(workspace), keyId, now)?.['rows']),
     runningClaims: (workspace, agentId, limit) =>
       runningClaims
         .all(columnText(workspace), columnText(agentId), limit)
@@ -125,6 +134,8 @@ export function openHoldingsTable(database: SqlDatabase): HoldingsTable {
         ? listReservations.all(columnText(workspace), now)
         : poolReservations.all(columnText(workspace), columnText(pool), now)
       ).map((row) => decode<ReservationRecord>(row['doc'])),
+    reservationsOfKey: (workspace, keyId, now) =>
+      integer(countReservationsOfKey.get(columnText(workspace), keyId, now)?.['rows']),
     putReservation(record) {
       putReservation.run(
         columnText(record.workspace),

@@ -101,8 +101,10 @@ export function openLeftOvers(
       if (before !== null) holding(workspace, () => holdings.runningClaims(workspace, agentId, AT_ONCE), ofClaims);
       return recorded.claimCount(workspace, agentId);
     },
+    claimsOfKey: recorded.claimsOfKey,
     reservation: recorded.reservation,
     reservationsOf: recorded.reservationsOf,
+    reservationsOfKey: recorded.reservationsOfKey,
     usesOf: (workspace, pool) =>
       holding(
         workspace,

@@ -103,8 +103,10 @@ function viewOf({ now, epoch, seq, versions, executing, budget }: Seen): StepVie
     // A claim changes the answer only by being in the record; then the record is sent.
     claimOn: () => null,
     claimCount: unseen,
+    claimsOfKey: unseen,
     reservation: unseen,
     reservationsOf: unseen,
+    reservationsOfKey: unseen,
     usesOf: unseen,
     budget,
     rate: () => 0,

@@ -141,10 +141,12 @@ CREATE TABLE workspaces (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE agents (workspace TEXT NOT NULL, id TEXT NOT NULL, doc TEXT NOT NULL, PRIMARY KEY (workspace, id)) WITHOUT ROWID;
 `;
 
-/** Tables that came later: made in a file that has not got them. */
+/** Tables and indexes that came later: made in a file that has not got them. */
 const ADDED = `
 CREATE TABLE secret (one INTEGER PRIMARY KEY CHECK (one = 1), mark TEXT NOT NULL);
 CREATE TABLE users (id TEXT PRIMARY KEY, since INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX claims_key ON claims (workspace, json_extract(doc, '$.keyId'));
+CREATE INDEX reservations_key ON reservations (workspace, json_extract(doc, '$.keyId'));
 `;
 
 /** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */

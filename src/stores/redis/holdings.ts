@@ -20,9 +20,6 @@ type Holdings = Pick<
   | 'reservations'
 >;
 
-/** At most this many claims of one agent at a time; the script counts the same. */
-const MAX_CLAIMS = 20;
-
 /** Effects under the claims that are read, looked at for whether somebody runs them still. */
 const MAX_LOOKED_AT = 100;
 
@@ -65,19 +62,21 @@ export function createHoldings(frame: Frame, lost: LostEffects, now: () => numbe
   }
 
   return {
-    async takeClaim({ id, workspace, target, agentId, ttlMs, actor }): Promise<ClaimResult> {
+    async takeClaim({ id, workspace, target, agentId, keyId, ttlMs, actor }): Promise<ClaimResult> {
       const { tag, values } = await frame.step('claim', workspace, [
         'take',
         JSON.stringify({
           id: plainText(id),
           target: plainText(target),
           agent: plainText(agentId),
+          key: plainText(keyId),
           ttl: String(ttlMs),
           atype: actor.type,
           actor: plainText(actor.id),
         }),
       ]);
-      if (tag === 'too_many') return { kind: 'too_many', limit: MAX_CLAIMS };
+      if (tag === 'too_many')
+        return { kind: 'too_many', of: values[0] === 'key' ? 'key' : 'agent', limit: Number(values[1]) };
       return { kind: tag === 'made' ? 'made' : 'held', claim: claimOf(workspace, values) };
     },
     renewClaim: (workspace, id, ttlMs, actor) => claimStep('renew', workspace, id, actor, ttlMs),
@@ -92,7 +91,17 @@ export function createHoldings(frame: Frame, lost: LostEffects, now: () => numbe
       const claims = await activeClaims(workspace);
       return (await haveChanged(workspace, claims)) ? activeClaims(workspace) : claims;
     },
-    async makeReservation({ id, workspace, pool, capacity, units, agentId, ttlMs, actor }): Promise<ReservationResult> {
+    async makeReservation({
+      id,
+      workspace,
+      pool,
+      capacity,
+      units,
+      agentId,
+      keyId,
+      ttlMs,
+      actor,
+    }): Promise<ReservationResult> {
       const { tag, values } = await frame.step('reserve', workspace, [
         'make',
         JSON.stringify({
@@ -101,11 +110,13 @@ export function createHoldings(frame: Frame, lost: LostEffects, now: () => numbe
           capacity: String(capacity),
           units: String(units),
           agent: plainText(agentId),
+          key: plainText(keyId),
           ttl: String(ttlMs),
           atype: actor.type,
           actor: plainText(actor.id),
         }),
       ]);
+      if (tag === 'too_many') return { kind: 'too_many', limit: Number(values[0]) };
       if (tag === 'full') return { kind: 'full', free: Number(values[0]) };
       return { kind: 'made', reservation: reservationOf(workspace, values) };
     },
@@ -146,7 +157,7 @@ function order(a: string, b: string): number {
 }
 
 function claimOf(workspace: string, values: readonly string[]): ClaimRecord {
-  const [id = '', target = '', agent = '', created = '', expires = '', extended = '', running = ''] = values;
+  const [id = '', target = '', agent = '', created = '', expires = '', extended = '', running = '', key = ''] = values;
   return {
     id: fromPlainText(id),
     workspace,
@@ -156,6 +167,7 @@ function claimOf(workspace: string, values: readonly string[]): ClaimRecord {
     expiresAt: Number(expires),
     runningEffects: texts(running).map(fromPlainText),
     extendedUntil: Number(extended),
+    ...(key === '' ? {} : { keyId: fromPlainText(key) }),
   };
 }
 
@@ -171,11 +183,12 @@ function claimOfHash(workspace: string, target: string, hash: readonly string[])
     read('expires'),
     read('until'),
     read('run'),
+    read('key'),
   ]);
 }
 
 function reservationOf(workspace: string, values: readonly string[]): ReservationRecord {
-  const [id = '', pool = '', agent = '', units = '', created = '', expires = ''] = values;
+  const [id = '', pool = '', agent = '', units = '', created = '', expires = '', key = ''] = values;
   return {
     id: fromPlainText(id),
     workspace,
@@ -184,10 +197,13 @@ function reservationOf(workspace: string, values: readonly string[]): Reservatio
     units: Number(units),
     createdAt: Number(created),
     expiresAt: Number(expires),
+    ...(key === '' ? {} : { keyId: fromPlainText(key) }),
   };
 }
 
+/** A row says its key first; rows of before have none. */
 function reservationOfRow(workspace: string, pool: string, id: string, row: string): ReservationRecord {
-  const [units = '', created = '', expires = '', ...agent] = row.split(' ');
-  return reservationOf(workspace, [id, pool, agent.join(' '), units, created, expires]);
+  const [, key = '', rest = row] = /^key (\S+) (.*)$/s.exec(row) ?? [];
+  const [units = '', created = '', expires = '', ...agent] = rest.split(' ');
+  return reservationOf(workspace, [id, pool, agent.join(' '), units, created, expires, key]);
 }

@@ -8,7 +8,7 @@ local stop = begin(false)
 if stop then return stop end
 
 local op, q = ARGV[4], cjson.decode(ARGV[5])
-local MAX_CLAIMS = 20
+local MAX_CLAIMS, MAX_CLAIMS_OF_KEY = 20, 100
 
 local function answer(tag, claim)
   local reply = { tag }
@@ -21,23 +21,27 @@ local function claim_event(kind, claim)
     'expires_at', 't', int(claim.expires))
 end
 
+local function active_among(set)
+  local count = 0
+  for _, target in ipairs(redis.call('SMEMBERS', P .. set)) do
+    local claim = claim_on(target)
+    if claim and is_active(claim) then count = count + 1 end
+  end
+  return count
+end
+
 if op == 'take' then
   local there = claim_on(q.target)
   local active = there ~= nil and is_active(there)
   if active and there.agent ~= q.agent then return answer('held', there) end
   local timed = active and there.expires > now
-  if not timed then
-    local count = 0
-    for _, target in ipairs(redis.call('SMEMBERS', P .. 'ca:' .. q.agent)) do
-      local claim = claim_on(target)
-      if claim and is_active(claim) then count = count + 1 end
-    end
-    if count >= MAX_CLAIMS then return answer('too_many') end
-  end
+  if not timed and active_among('ca:' .. q.agent) >= MAX_CLAIMS then return finish({ 'too_many', 'agent', int(MAX_CLAIMS) }) end
+  local same = timed and there.key == q.key
+  if not same and active_among('ck:' .. q.key) >= MAX_CLAIMS_OF_KEY then return finish({ 'too_many', 'key', int(MAX_CLAIMS_OF_KEY) }) end
   local claim = {
     id = timed and there.id or q.id, target = q.target, agent = q.agent, created = timed and there.created or int(now),
     expires = math.max(timed and there.expires or 0, now + tonumber(q.ttl)), extended = active and there.extended or 0,
-    running = active and there.running or {},
+    running = active and there.running or {}, key = q.key,
   }
   put_claim(claim)
   claim_event('claim.taken', claim)

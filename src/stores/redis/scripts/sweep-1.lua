@@ -107,7 +107,7 @@ for _, pool in ipairs(redis.call('SMEMBERS', P .. 'ux')) do
 end
 for _, pool in ipairs(redis.call('SMEMBERS', P .. 'rp')) do
   for id, row in pairs(hash('r:' .. pool) or {}) do
-    if tonumber(string.match(row, '^%d+ %d+ (%d+) ')) <= now then
+    if tonumber(reservation_of(row).expires) <= now then
       put('HDEL', 'r:' .. pool, id)
       put('HDEL', 'ri', id)
     end

@@ -1,5 +1,5 @@
--- Claims by target: hash `c:<target>` {id, agent, created, expires, until, run}; `ci` id → target; `ca:<agent>` targets
--- of an agent; `cx` all targets by the time at which the row may go. Pool units in use: hash `u:<pool>` effect → row.
+-- Claims by target: hash `c:<target>` {id, agent, created, expires, until, run, key}; `ci` id → target; `ca:<agent>` targets
+-- of an agent; `ck:<key>` those that a key took; `cx` all targets by the time at which the row may go. Pool units in use: hash `u:<pool>` effect → row.
 
 local function claim_on_record(target)
   local claim = hash('c:' .. target)
@@ -51,19 +51,23 @@ local function claim_on(target)
 end
 
 local function put_claim(claim)
-  local there = redis.call('HMGET', P .. 'c:' .. claim.target, 'id', 'agent')
+  local there = redis.call('HMGET', P .. 'c:' .. claim.target, 'id', 'agent', 'key')
+  local key, was = claim.key or '', there[3] or ''
   if there[1] and there[1] ~= claim.id then put('HDEL', 'ci', there[1]) end
   if there[2] and there[2] ~= claim.agent then put('SREM', 'ca:' .. there[2], claim.target) end
   put('HSET', 'c:' .. claim.target, 'id', claim.id, 'agent', claim.agent, 'created', claim.created,
-    'expires', int(claim.expires), 'until', int(claim.extended), 'run', array(claim.running))
+    'expires', int(claim.expires), 'until', int(claim.extended), 'run', array(claim.running), 'key', key)
+  if was ~= '' and was ~= key then put('SREM', 'ck:' .. was, claim.target) end
+  if key ~= '' and was ~= key then put('SADD', 'ck:' .. key, claim.target) end
   if there[1] ~= claim.id then put('HSET', 'ci', claim.id, claim.target) end
   if there[2] ~= claim.agent then put('SADD', 'ca:' .. claim.agent, claim.target) end
   put('ZADD', 'cx', #claim.running > 0 and '+inf' or int(math.max(claim.expires, claim.extended)), claim.target)
 end
 
 local function remove_claim(target)
-  local there = redis.call('HMGET', P .. 'c:' .. target, 'id', 'agent')
+  local there = redis.call('HMGET', P .. 'c:' .. target, 'id', 'agent', 'key')
   if not there[1] then return end
+  if there[3] and there[3] ~= '' then put('SREM', 'ck:' .. there[3], target) end
   put('DEL', 'c:' .. target)
   put('HDEL', 'ci', there[1])
   put('SREM', 'ca:' .. there[2], target)
@@ -71,7 +75,7 @@ local function remove_claim(target)
 end
 
 local function claim_reply(claim)
-  return { claim.id, claim.target, claim.agent, claim.created, int(claim.expires), int(claim.extended), array(claim.running) }
+  return { claim.id, claim.target, claim.agent, claim.created, int(claim.expires), int(claim.extended), array(claim.running), claim.key or '' }
 end
 
 -- Uses of a pool that are not over: {effect, agent, units}.
@@ -85,12 +89,20 @@ local function uses_of(pool)
   return uses
 end
 
--- Reservations of a pool whose time is not over: {id, agent, units}.
+-- A row of a reservation: units, when it was made, its end, agent, key ('' in rows of before, which have none).
+local function reservation_of(row)
+  local key, rest = string.match(row, '^key (%S+) (.*)$')
+  local units, created, expires, agent = string.match(rest or row, '^(%d+) (%d+) (%d+) (.*)$')
+  return { units = tonumber(units), created = created, expires = expires, agent = agent, key = key or '' }
+end
+
+-- Reservations of a pool whose time is not over.
 local function reservations_of(pool)
   local held = {}
   for id, row in pairs(hash('r:' .. pool) or {}) do
-    local units, created, expires, agent = string.match(row, '^(%d+) (%d+) (%d+) (.*)$')
-    if tonumber(expires) > now then held[#held + 1] = { id = id, agent = agent, units = tonumber(units), created = created, expires = expires } end
+    local it = reservation_of(row)
+    it.id = id
+    if tonumber(it.expires) > now then held[#held + 1] = it end
   end
   return held
 end
