@@ -60,14 +60,42 @@ async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: De
 export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
   const { call, tool } = governed.checked;
   const taken = ports.place(tool.upstream, call.workspace, call.agentId);
-  const giveBack = taken instanceof Promise ? await taken : taken;
-  if (giveBack === null)
-    throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
+  const giveBack = taken instanceof Promise ? await waitForPlace(ports, governed, taken) : taken;
   try {
+    if (giveBack === null && (await wouldDispatch(ports, governed)))
+      throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
     return await admitInPlace(ports, governed);
   } finally {
-    giveBack();
+    giveBack?.();
   }
+}
+
+type Place = ReturnType<EffectPorts['place']>;
+
+/** A call that policy refuses is sent in no case, and waits for no place. */
+async function waitForPlace(
+  ports: EffectPorts,
+  governed: GovernedCall,
+  coming: Extract<Place, Promise<unknown>>,
+): Promise<Awaited<Place>> {
+  if (evaluate(ports, governed).verdict.kind !== 'deny') return coming;
+  void coming.then((giveBack) => giveBack?.());
+  return null;
+}
+
+/**
+ * Whether a call would be sent now; writes nothing. Where it would not (a duplicate, a refusal, a question to
+ * approvers), it is answered without a place. Where that changes before it is admitted, it is sent in time or not at all.
+ */
+async function wouldDispatch(ports: EffectPorts, governed: GovernedCall): Promise<boolean> {
+  for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
+    const request = evaluate(ports, governed);
+    if (request.verdict.kind === 'deny') return false;
+    const seen = await ports.store.preview(request);
+    if (seen.kind !== 'stale') return seen.kind === 'dispatch';
+    await ports.refresh(request.workspace);
+  }
+  return true;
 }
 
 async function admitInPlace(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { startWorld, type World, worldFiles } from '../system/world.ts';
 
 /** For what has to come, and how soon is not the question. */
@@ -51,6 +51,9 @@ beforeAll(async () => {
     },
   });
 });
+afterEach(() => {
+  for (const response of waiting.values()) response.end('{"ok":true}');
+});
 afterAll(async () => {
   for (const socket of [...callers, ...tunnels]) socket.destroy();
   upstream.close();
@@ -95,6 +98,52 @@ it('writes: an agent with many slow calls leaves places for others; who is over 
     const again = await world.run(note('fast', `again-${index}`), bot);
     expect([again.body.decision, again.body.attempt]).toEqual(['committed', 1]);
   }
+});
+
+it('writes: what is sent in no case is answered also where there is no place for it', async () => {
+  const { bot, otherBot } = world.keys;
+  const first = await world.run(note('fast', 'full-before'), bot);
+  const calls = Array.from({ length: SHARE }, (_, index) => world.run(note('slow', `full-${index}`), bot));
+  await vi.waitFor(() => expect(waiting.size).toBe(SHARE), PATIENT);
+  const refund = (key: string, amount: number, currency = 'EUR') =>
+    world.run(
+      { tool: 'payments.refund', params: { payment_id: 'pay_1', amount, currency }, idempotency_key: key },
+      bot,
+    );
+  const [again, running, reused, denied, asked, broke, fresh] = await Promise.all([
+    world.run(note('fast', 'full-before'), bot),
+    world.run(note('slow', 'full-0'), bot),
+    world.run(note('other', 'full-before'), bot),
+    refund('full-denied', 100, 'XAU'),
+    refund('full-asked', 60_000),
+    world.run({ tool: 'notes.secret', params: { text: 'x' }, idempotency_key: 'full-no-rule' }, bot),
+    world.run(note('fast', 'full-fresh'), bot),
+  ]);
+  expect(again.body).toMatchObject({ decision: 'duplicate_blocked', receipt: first.body.receipt });
+  expect(running.body.decision).toBe('in_progress');
+  expect([reused.status, reused.body.decision]).toEqual([409, 'idempotency_conflict']);
+  expect([denied.status, denied.body.decision]).toEqual([403, 'denied_policy']);
+  expect([asked.status, asked.body.decision]).toEqual([202, 'pending_approval']);
+  expect([broke.status, broke.body.decision]).toEqual([403, 'denied_policy']);
+  expect([fresh.status, fresh.body.code]).toEqual([429, 'busy']);
+  // They are on record as ever.
+  for (const { body } of [reused, denied, asked])
+    expect((await world.get(`/effects/${body.effect_id}`)).body.effect.decision).toBe(body.decision);
+  // A call that is approved now is sent later, by the gateway itself.
+  const vote = await world.post(`/approvals/${asked.body.approval.id}/approve`, {}, world.keys.approver);
+  expect([vote.status, vote.body.code]).toEqual([429, 'busy']);
+  expect(waiting.size).toBe(SHARE);
+  for (const response of waiting.values()) response.end('{"ok":true}');
+  await vi.waitFor(
+    async () =>
+      expect((await world.get(`/effects/${asked.body.effect_id}`)).body.effect).toMatchObject({
+        state: 'committed',
+        attempt: 1,
+      }),
+    PATIENT,
+  );
+  for (const call of await Promise.all(calls)) expect(call.body.decision).toBe('committed');
+  expect((await world.run(note('fast', 'full-fresh'), otherBot)).body.attempt).toBe(1);
 });
 
 it('reads: the same, and those whose caller leaves are ended at the upstream at once', async () => {
