@@ -4,6 +4,7 @@
  * returned; a sync has two, since it covers what was written before it began.
  *
  * SVC_POWER_FAIL=<n>:<suffix>  the n-th sync of a file whose name ends so fails with EIO, and is not made
+ * SVC_POWER_FAIL_WHEN=<file>   and it is counted from when this file is there
  * SVC_POWER_LIE=<suffix>       syncs of such files return without being made: a disk that answers before it has written
  */
 #define _GNU_SOURCE
@@ -40,7 +41,7 @@ static int log_fd = -1;
 static const char *root;
 static size_t root_length;
 static long fail_at = -1;
-static const char *fail_suffix, *lie_suffix;
+static const char *fail_suffix, *fail_when, *lie_suffix;
 static uint64_t sync_number;
 static long matching;
 
@@ -64,6 +65,7 @@ __attribute__((constructor)) static void begin(void) {
     fail_at = atol(fail);
     fail_suffix = strchr(fail, ':') + 1;
   }
+  fail_when = getenv("SVC_POWER_FAIL_WHEN");
   lie_suffix = getenv("SVC_POWER_LIE");
 }
 
@@ -206,7 +208,8 @@ static int sync_with(int fd, int (*sync)(int)) {
   uint64_t number = __sync_add_and_fetch(&sync_number, 1) | ((uint64_t)getpid() << 32);
   uint64_t node = nodes[fd];
   tell((struct record){SYNC_BEGIN, 0, node, (int64_t)number, 0, 0}, "", "");
-  int fault = fails[fd] && __sync_add_and_fetch(&matching, 1) == fail_at;
+  int counted = fails[fd] && (!fail_when || access(fail_when, F_OK) == 0);
+  int fault = counted && __sync_add_and_fetch(&matching, 1) == fail_at;
   int result = fault ? -1 : sync(fd);
   if (fault) errno = EIO;
   tell((struct record){SYNC_END, result == 0 ? 0 : 1, node, (int64_t)number, 0, 0}, "", "");
