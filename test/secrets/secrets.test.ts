@@ -1,9 +1,9 @@
-import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, open as openFile, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { SealedParams } from '../../src/effects/ports.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
@@ -104,6 +104,30 @@ describe('key files', () => {
     expect(await makeKeyFile(file('k'), 'two')).toBe(false);
     expect(await readKeyFile(file('k'))).toBe('one');
     expect(await readdir(folder)).toEqual(['k']);
+  });
+
+  it('are on the disk before they have their name, and so are the names of new folders', async () => {
+    const synced: { readonly inode: number; readonly hasName: boolean }[] = [];
+    const probe = await openFile(folder, 'r');
+    const prototype: typeof probe = Object.getPrototypeOf(probe);
+    await probe.close();
+    const sync = vi.spyOn(prototype, 'sync').mockImplementation(async function (this: typeof probe) {
+      const hasName = (await readKeyFile(file('new/keys/k'))) !== null;
+      synced.push({ inode: (await this.stat()).ino, hasName });
+      await this.datasync();
+    });
+    try {
+      await makeKeyFile(file('new/keys/k'), 'one');
+    } finally {
+      sync.mockRestore();
+    }
+    const inode = async (name: string): Promise<number> => (await stat(file(name))).ino;
+    expect(synced).toEqual([
+      { inode: await inode('new'), hasName: false },
+      { inode: await inode(''), hasName: false },
+      { inode: await inode('new/keys/k'), hasName: false },
+      { inode: await inode('new/keys'), hasName: true },
+    ]);
   });
 
   it('say which folder cannot be written', async () => {
