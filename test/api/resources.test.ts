@@ -50,6 +50,8 @@ describe('claims', () => {
     const body = { target: 'payment:pay_8', ttl_s: 60 };
     expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);
     expect((await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'nobody' } })).status).toBe(400);
+    // One that is disabled holds nothing that others would wait for.
+    expect((await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'retired' } })).status).toBe(400);
     expect((await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'bot' } })).status).toBe(201);
   });
 });

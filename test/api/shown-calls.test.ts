@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { readCalls } from '../../src/api/call-params.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -80,4 +81,18 @@ it('a list opens a bounded part of what is sealed', async () => {
   );
   expect(shown[0]).toBe('shown');
   expect(shown.at(-1)).toMatch(/too many/);
+});
+
+it('a param that is redacted does not stand in the path either', async () => {
+  const { effect } = await waiting();
+  const record = await rig.ports.store.effect('demo', effect);
+  if (record === null) throw new Error('the effect is there');
+  const { set } = rig.ports.policies();
+  const policies = () => ({ set: { ...set, redacted: () => new Set(['payment_id']) }, mode: 'enforce' as const });
+  const principal = await rig.ports.authenticate(rig.keys.approver);
+  if ('failure' in principal) throw new Error('the key is good');
+  const caller = { principal, view: { kind: 'any' } as const, refusal: null, authenticatedAt: 0, authenticatedInMs: 0 };
+  const shown = readCalls({ ...rig.ports, policies }, caller, 'one');
+  expect(shown.action(record)).toMatchObject({ path: '/v1/payments/{payment_id}/refunds' });
+  expect(shown.params(record)).toMatchObject({ params: { payment_id: '(redacted)' } });
 });
