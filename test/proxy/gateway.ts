@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createDoorCheck } from '../../src/api/host-check.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import { createServer } from '../../src/api/server.ts';
+import type { PauseScope } from '../../src/effects/controls.ts';
 import { runEffect } from '../../src/effects/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
@@ -45,8 +46,8 @@ export interface ProxiedWorld {
   heard(lately: boolean): void;
   /** Does something between the admission of the next call and its dispatch. */
   beforeSend(once: () => Promise<void>): void;
-  /** Pauses a tool; gives what lifts the pause. */
-  pause(tool: string): Promise<() => Promise<void>>;
+  /** Pauses a tool, or what else a pause can stop; gives what lifts the pause. */
+  pause(what: string | PauseScope): Promise<() => Promise<void>>;
   /** A request with `bot`'s key, unless it names another. */
   call(method: string, path: string, options?: CallOptions): Promise<ProxiedAnswer>;
   close(): Promise<void>;
@@ -313,9 +314,9 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     heard: (lately) => {
       fresh = lately;
     },
-    pause: async (tool) => {
+    pause: async (what) => {
       const by = { keyId: 'key_test', keyKind: 'account', user: null } as const;
-      const scope = { kind: 'tool', glob: tool } as const;
+      const scope: PauseScope = typeof what === 'string' ? { kind: 'tool', glob: what } : what;
       const { id } = await store.setPause({
         id: `pau_${Math.random()}`,
         workspace: 'demo',

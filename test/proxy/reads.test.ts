@@ -92,6 +92,21 @@ describe('reads stream through', () => {
     expect(await arrived()).toBe(before + 2);
   });
 
+  test('a pause of its upstream, of the agent or of all stops a read; one of another upstream does not', async () => {
+    for (const scope of [
+      { kind: 'upstream', id: 'shop' },
+      { kind: 'agent', id: 'bot' },
+      { kind: 'workspace' },
+    ] as const) {
+      const lift = await world.pause(scope);
+      expect((await world.call('GET', '/shop/v1/orders/o1')).status).toBe(423);
+      await lift();
+    }
+    const lift = await world.pause({ kind: 'upstream', id: 'open' });
+    expect((await world.call('GET', '/shop/v1/orders/o1')).status).toBe(200);
+    await lift();
+  });
+
   test('a gateway that has not heard of keys and pauses for too long lets nothing pass by them', async () => {
     const before = await arrived();
     world.heard(false);

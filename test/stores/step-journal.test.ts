@@ -90,3 +90,18 @@ it('the newest step of a workspace stays known when the file that it was in is d
     rmSync(folder, { recursive: true });
   }
 });
+
+it('a step that is written down after a newer one does not set back what is known', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const journal = await openStepJournal(folder);
+    for (const step of [2, 1]) await append(journal, step, 1);
+    expect(journal.heads().get('w')?.step).toBe(2);
+    await journal.close();
+    const again = await openStepJournal(folder);
+    expect(again.heads().get('w')?.step).toBe(2);
+    await again.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

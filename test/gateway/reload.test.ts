@@ -1,0 +1,92 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { createFileReader } from '../../src/gateway/file-reader.ts';
+import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts';
+import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+
+const CONFIG = (folder: string, users: readonly string[]): string => `
+upstreams: [{ id: up, url: "http://127.0.0.1:9" }]
+users: [${users.map((id) => `{ id: ${id}, roles: [] }`).join(', ')}]
+policies: { paths: ["${folder}/policy.yaml"] }
+tools:
+  - { name: up.note, title: Note, upstream: up, kind: write, action_type: note.add, request: { method: POST, path: /v1/notes, body: [text] } }
+`;
+const POLICY = (rule: string): string =>
+  `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: a\nrules:\n  - { id: ${rule}, effect: allow, match: { tools: [up.note] } }\n`;
+
+let folder = '';
+let configFile = '';
+let store: EffectStore;
+let inForce: InForce;
+let isAway = false;
+let reloader: Reloader;
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-reload-'));
+  configFile = join(folder, 'gateway.yaml');
+  writeFileSync(configFile, CONFIG(folder, ['maria']));
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one'));
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  store = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 5000, retention, worker: 'never' });
+  inForce = await readFiles(configFile, {});
+  await activate(store, inForce);
+  await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
+  reloader = createReloader({
+    configFile,
+    environment: {},
+    store: {
+      ...store,
+      activatePolicy: async (version, budgets) => {
+        if (isAway) throw new StoreUnavailable('the store is away');
+        return store.activatePolicy(version, budgets);
+      },
+    },
+    current: () => inForce,
+    adopt: (next) => {
+      inForce = next;
+    },
+    noted: () => undefined,
+    reader: createFileReader({ entry: null, longestMs: 60_000 }),
+    owner: 'test',
+    logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
+    metrics: createMetrics({ store, workspaces: () => [] }),
+  });
+});
+afterEach(async () => {
+  isAway = false;
+  await reloader.settled();
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+it('a user who came with a reload is one since then: what was asked before is not theirs to decide', async () => {
+  writeFileSync(configFile, CONFIG(folder, ['maria', 'omar']));
+  const before = store.now();
+  await reloader.reload();
+  expect(inForce.configuration.users.map(({ id }) => id)).toEqual(['maria', 'omar']);
+  expect(await store.userSince('maria')).toBe(0);
+  expect(await store.userSince('omar')).toBeGreaterThanOrEqual(before);
+});
+
+it('files that are refused leave what is in force, and it is said until they are mended', async () => {
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
+  await reloader.reload();
+  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([true, ['a/one']]);
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
+  await reloader.reload();
+  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([false, ['a/two']]);
+});
+
+it('what could not be taken on because the store was away is taken on by itself when it is back', async () => {
+  isAway = true;
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
+  await reloader.reload();
+  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([true, ['a/one']]);
+  isAway = false;
+  await vi.waitFor(() => expect(inForce.policies.rules.map(({ id }) => id)).toEqual(['a/two']), { timeout: 20_000 });
+});
