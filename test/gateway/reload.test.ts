@@ -76,17 +76,17 @@ it('a user who came with a reload is one since then: what was asked before is no
 it('files that are refused leave what is in force, and it is said until they are mended', async () => {
   writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
   await reloader.reload();
-  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([true, ['a/one']]);
+  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
-  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([false, ['a/two']]);
+  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
 });
 
 it('what could not be taken on because the store was away is taken on by itself when it is back', async () => {
   isAway = true;
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
-  expect([reloader.isBehind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([true, ['a/one']]);
+  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
   isAway = false;
   await vi.waitFor(() => expect(inForce.policies.rules.map(({ id }) => id)).toEqual(['a/two']), { timeout: 20_000 });
 });
