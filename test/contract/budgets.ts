@@ -216,6 +216,21 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       });
     });
 
+    at.timed('never lets an open hold go with what was spent before it and has aged out', async () => {
+      const window = { kind: 'rolling', ms: HOUR } as const;
+      const before = await dispatched(at.store, spend(100, 1, { window }));
+      await at.store.settle(settleRequest(before.effect, committed()));
+      const { effect } = await dispatched(at.store, spend(100, 99, { window }));
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      at.advance(10 * DAY);
+      await at.store.sweep(100);
+      await at.store.sweep(100);
+      expect(await at.store.admit(admitRequest(spend(100, 2, { window })))).toMatchObject({
+        decision: 'denied_budget',
+      });
+      await dispatched(at.store, spend(100, 1, { window }));
+    });
+
     at.timed('counts attempts against a rate, gives none back, and forgets them after the window', async () => {
       const verdict = permit([rateOf(3, 60_000)]);
       for (let call = 0; call < 3; call += 1) {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RedisStore } from '../../src/stores/redis/open.ts';
 import { openRedisStore } from '../../src/stores/redis/open.ts';
 import { emptyState, type MapState } from '../contract/map-view.ts';
-import { ANY } from '../contract/requests.ts';
+import { admitRequest, ANY, leaseOf } from '../contract/requests.ts';
 import { journalFolder, redisOptions } from '../redis/contract.ts';
 import { randomOf, randomStep, type Seen, storeLikeView, sweepMap } from '../redis/random-steps.ts';
 import { type RedisServer, startRedis } from '../redis/servers.ts';
@@ -64,6 +64,18 @@ describe('Redis decides what the pure steps decide', () => {
     expect(counts.get('give up: given_up')).toBeGreaterThan(1);
     expect(counts.get('send granted: dispatch')).toBeGreaterThan(1);
     expect(counts.get('send granted: refused')).toBeGreaterThan(3);
+  });
+
+  it('gives an owner that asks again, because the answer was lost, a lease that begins anew', async () => {
+    const request = admitRequest({ workspace: 'asked again' });
+    const first = await store.admit(request);
+    now += 3_000;
+    const second = await store.admit(request);
+    if (first.kind !== 'dispatch' || second.kind !== 'dispatch') throw new Error(`${first.kind}, ${second.kind}`);
+    const { admittedAt, dispatchBy, leaseEnd, quiesceUntil } = leaseOf(second.effect);
+    expect([admittedAt, dispatchBy, leaseEnd, quiesceUntil].map((at) => at - now)).toEqual([0, 2_000, 9_000, 79_000]);
+    expect(second.effect).toMatchObject({ id: first.effect.id, attempt: 1 });
+    expect(await store.effect('asked again', first.effect.id)).toEqual(second.effect);
   });
 
   async function sameState(of: RedisStore, state: MapState, workspace: string, seed: number): Promise<void> {
