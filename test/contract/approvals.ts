@@ -174,6 +174,18 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       });
     });
 
+    at.timed('lets an agent ask again once requests of its are rejected or over', async () => {
+      const waiting = await Promise.all(Array.from({ length: 20 }, () => pending()));
+      for (const { approval } of waiting.slice(0, 2))
+        await at.store.vote(voteRequest(approval.id, { verdict: 'reject' }));
+      await pending();
+      await pending();
+      expect(await at.store.admit(admitRequest({ verdict: asking() }))).toMatchObject({ kind: 'refused' });
+      at.advance(3_600_000);
+      await at.store.sweep(100);
+      await pending();
+    });
+
     it('lists in pages, newest first, by status and by agent', async () => {
       const made: string[] = [];
       for (let n = 0; n < 9; n += 1) {
