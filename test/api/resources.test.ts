@@ -261,6 +261,9 @@ describe('keys', () => {
 
   it('have one successor, however many ask for it at once', async () => {
     const body = { name: 'a', kind: 'account', workspace: 'demo' };
+    const before = new Set(
+      list((await rig.send('GET', KEYS, { key: rig.keys.admin })).json['keys']).map(({ id }) => id),
+    );
     const old = await rig.send('POST', KEYS, { key: rig.keys.admin, body });
     const path = `${KEYS}/${String(old.json['id'])}/rotate`;
     const answers = await Promise.all(
@@ -272,6 +275,9 @@ describe('keys', () => {
     const keys = list(listed.json['keys']);
     expect(keys.find(({ id }) => id === old.json['id'])).toMatchObject({ replaced_by: made });
     expect((await rig.send('GET', `${WS}/claims`, { key: String(old.json['key']) })).status).toBe(200);
+    // Those that came second have left nothing behind that could be used.
+    const usable = keys.filter((key) => key['name'] === 'a' && key['revoked_at'] === null).map(({ id }) => id);
+    expect(new Set(usable.filter((id) => !before.has(id)))).toEqual(new Set([old.json['id'], made]));
   });
 
   it('are rotated with an overlap, and revoked at once', async () => {
