@@ -4,6 +4,14 @@ import type { Socket } from 'node:net';
 /** So long a caller who was told the last word may take to close its side, ms. */
 const LINGER_MS = 1_000;
 
+export interface ConnectionCap {
+  /**
+   * The server closes. It waits for every connection, and Node looks at those without a request no more: a silent one
+   * would keep it for ever. So those go at once, and those in the middle of a request's head a second later.
+   */
+  close(): void;
+}
+
 /**
  * Holds the connections of callers to a number that the process can have open, and lets none stay that is over.
  *
@@ -11,12 +19,13 @@ const LINGER_MS = 1_000;
  * under way, it is closed itself. A connection on which the gateway has said its last word (a refusal of what is no
  * request, of an upgrade) is closed soon, whether its caller closes it or not.
  */
-export function capConnections(server: Server, most: number): void {
+export function capConnections(server: Server, most: number): ConnectionCap {
   const open = new Set<Socket>();
   /** Those without a request under way, the longest idle first. */
   const idle = new Set<Socket>();
   /** Requests under way, of connections that have any. */
   const underWay = new Map<Socket, number>();
+  let isOver = false;
 
   server.on('connection', (socket: Socket) => {
     // A request that is read a second time (see ignored-upgrade.ts) comes with a connection that is known.
@@ -47,10 +56,21 @@ export function capConnections(server: Server, most: number): void {
       if (left > 0) underWay.set(socket, left);
       else {
         underWay.delete(socket);
-        if (open.has(socket)) idle.add(socket);
+        if (isOver) socket.destroySoon();
+        else if (open.has(socket)) idle.add(socket);
       }
     });
   });
   // A tunnel is under way until its connection closes.
   server.on('upgrade', ({ socket }: IncomingMessage) => void idle.delete(socket));
+
+  return {
+    close() {
+      for (const socket of idle) if (socket.bytesRead === 0) socket.destroy();
+      setTimeout(() => {
+        isOver = true;
+        for (const socket of idle) socket.destroy();
+      }, LINGER_MS);
+    },
+  };
 }

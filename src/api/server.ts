@@ -104,7 +104,7 @@ export function createServer(options: ServerOptions): ApiApp {
   app.decorateRequest('caller', null);
   const allowed = allowedMethods(app);
 
-  capConnections(app.server, options.connections);
+  const connections = capConnections(app.server, options.connections);
   const overload = measureOverload();
   app.addHook('onReady', async () => overload.started());
   app.addHook('onClose', async () => overload.close());
@@ -113,6 +113,7 @@ export function createServer(options: ServerOptions): ApiApp {
   let isClosing = false;
   app.addHook('preClose', async () => {
     isClosing = true;
+    connections.close();
   });
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);

@@ -118,3 +118,17 @@ describe('a connection that was refused is closed, though its caller keeps it', 
     await vi.waitFor(() => expect(descriptors()).toBeLessThanOrEqual(beforeAny + 2), PATIENT);
   });
 });
+
+it('connections that say nothing, or not all of it, do not keep a gateway from stopping', async () => {
+  const silent = await open();
+  const partial = await open();
+  partial.write('GET /livez HTTP/1.1\r\nHost: ');
+  await answers();
+  const ended = Promise.all(
+    [silent, partial].map((socket) => Promise.race([once(socket, 'end'), once(socket, 'close')])),
+  );
+  const began = performance.now();
+  await world.gateway.stop();
+  expect(performance.now() - began).toBeLessThan(9_000);
+  await ended;
+});
