@@ -263,3 +263,22 @@ export interface ApiKey {
   readonly revokedAt: string | null;
   readonly replacedBy: string | null;
 }
+
+/** Proxied reads of one second, one agent and one tool that policy would have stopped, were it in force. */
+export interface ObservedRead {
+  readonly firstAt: string;
+  readonly lastAt: string;
+  readonly count: number;
+  readonly agentId: string;
+  /** `null`: no tool declares it. */
+  readonly tool: string | null;
+  readonly upstream: string;
+  readonly observed: { readonly would: string; readonly rule: string | null };
+  /** Method and path of one of them. */
+  readonly example: string;
+}
+
+export interface ObservedReadPage {
+  readonly reads: readonly ObservedRead[];
+  readonly nextCursor: string | null;
+}

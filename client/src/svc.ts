@@ -11,6 +11,7 @@ import type {
   EffectPage,
   EffectWithLedger,
   KeyFilter,
+  ObservedReadPage,
   Pause,
   PauseScope,
   Preview,
@@ -121,6 +122,9 @@ export class Svc {
   readonly effects = {
     get: (id: string): Promise<EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
     list: (filter: EffectFilter = {}): Promise<EffectPage> => this.#get('/effects', snake(filter) as Query),
+    /** Proxied reads that passed because policy only observes, newest first. A page may be empty though others follow. */
+    observedReads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<ObservedReadPage> =>
+      this.#get('/observed-reads', page),
     /** The signed receipt, in the spelling that was signed. */
     receipt: async (id: string): Promise<Receipt> =>
       (await this.#ask({

@@ -9,6 +9,7 @@ import { addClaimRoutes } from './claims.ts';
 import { addDocsPages } from './docs-pages.ts';
 import { addEffectRoutes } from './effects.ts';
 import { addEraseRoute } from './erase.ts';
+import { addObservedReadsRoute } from './observed-reads.ts';
 import { addHealthRoutes } from './health.ts';
 import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
@@ -44,6 +45,7 @@ export async function addControlPlane(
     await addOpenApi(app, () => ports.settings().publicUrl, version);
     addEffectRoutes(app, ports);
     addEraseRoute(app, ports);
+    addObservedReadsRoute(app, ports);
     addApprovalRoutes(app, ports);
     addClaimRoutes(app, ports);
     addReservationRoutes(app, ports);

@@ -1,4 +1,4 @@
-import type { Effect, EffectFilter, EffectPage, Json, Svc } from '@svc-gateway/client';
+import type { Effect, EffectFilter, EffectPage, Json, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
@@ -42,7 +42,7 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
       const { state, decision, tool, agent, since, until, limit, cursor } = options;
       const svc = await connect(options);
       const list = options.observed ? listObserved : listPage;
-      const page = await list(svc, {
+      const filter = {
         limit,
         ...(state && { state }),
         ...(decision && { decision }),
@@ -51,7 +51,13 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
         ...(since && { since }),
         ...(until && { until }),
         ...(cursor && { cursor }),
-      });
+      };
+      const page = await list(svc, filter);
+      if (options.observed && cursor === undefined && state === undefined && decision === undefined) {
+        const reads = await listObservedReads(svc, filter);
+        if (options.json) return terminal.out(json(wire({ ...page, reads })));
+        if (reads.length > 0) terminal.out(`${table(READ_COLUMNS, reads.map(readRow))}\n`);
+      }
       if (options.json) return terminal.out(json(wire(page)));
       if (page.effects.length === 0) return terminal.out('No effects.');
       if (options.observed) terminal.out(table(OBSERVED_COLUMNS, page.effects.map(observedRow)));
@@ -134,6 +140,40 @@ async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: n
     if (page.nextCursor === null || effects.length >= filter.limit) return { effects, nextCursor: page.nextCursor };
     cursor = page.nextCursor;
   }
+}
+
+/** Pages of the ledger that are looked through for reads. */
+const MOST_READ_PAGES = 20;
+
+/** The newest proxied reads that policy would have stopped: they are no effects, and have a list of their own. */
+async function listObservedReads(
+  svc: Svc,
+  { limit, tool, agentId, since, until }: EffectFilter & { readonly limit: number },
+): Promise<readonly ObservedRead[]> {
+  const reads: ObservedRead[] = [];
+  let cursor: string | undefined;
+  for (let pages = 0; pages < MOST_READ_PAGES; pages += 1) {
+    const page: ObservedReadPage = await svc.effects.observedReads({ limit, ...(cursor && { cursor }) });
+    reads.push(
+      ...page.reads.filter(
+        (read) =>
+          (tool === undefined || read.tool === tool) &&
+          (agentId === undefined || read.agentId === agentId) &&
+          (since === undefined || Date.parse(read.lastAt) >= Date.parse(since)) &&
+          (until === undefined || Date.parse(read.firstAt) < Date.parse(until)),
+      ),
+    );
+    if (page.nextCursor === null || reads.length >= limit) break;
+    cursor = page.nextCursor;
+  }
+  return reads.slice(0, limit);
+}
+
+const READ_COLUMNS = ['reads', 'last at', 'agent', 'tool', 'policy', 'rule', 'for example'] as const;
+
+function readRow({ count, lastAt, agentId, tool, upstream, observed, example }: ObservedRead): readonly string[] {
+  const { would, rule } = observed;
+  return [String(count), lastAt, agentId, tool ?? `${upstream}.(undeclared)`, would, rule ?? '-', example];
 }
 
 export const EFFECT_COLUMNS = ['effect', 'at', 'agent', 'tool', 'decision', 'reason'] as const;

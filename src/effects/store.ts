@@ -341,6 +341,8 @@ export interface EffectStore {
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
   /** Events with `seq > after`, in order. */
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
+  /** Events with `seq < before`, newest first; `null` begins with the newest. */
+  ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
   /** Appends events that belong to no step (reads in batches, loaded policies). */
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 

@@ -74,13 +74,13 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
       return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
     }
     const { trace } = verdict;
-    let observed = trace.observed?.would ?? null;
+    let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
     if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
       // The core knows declared tools only.
       if (tool.declared !== false || verdict.mode === 'enforce') {
         return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
       }
-      observed ??= TOO_MUCH.decision;
+      observed ??= { would: TOO_MUCH.decision, rule: null };
     }
     const rule = trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
     const pause = parts.pauses.match(

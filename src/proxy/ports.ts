@@ -87,8 +87,8 @@ export type ReadVerdict =
       readonly agentId: string;
       readonly policyVersion: string;
       readonly rule: string | null;
-      /** In `observe` mode: the decision that policy would have made. */
-      readonly observed: string | null;
+      /** In `observe` mode: the decision that policy would have made, and by which rule. */
+      readonly observed: { readonly would: string; readonly rule: string | null } | null;
       /** Rules in shadow mode that would have refused it. */
       readonly shadow: readonly string[];
     }

@@ -11,8 +11,18 @@ export interface PassedRead {
   readonly upstream: string;
   readonly rule: string | null;
   readonly policyVersion: string;
-  /** In `observe` mode: the decision that policy would have made. */
-  readonly observed: string | null;
+  /** In `observe` mode: what policy would have said. */
+  readonly observed: ObservedRead | null;
+}
+
+/** A read that policy would have stopped, were it in force. */
+export interface ObservedRead {
+  /** The decision that it would have come to. */
+  readonly would: string;
+  /** The rule that would have stopped it; `null` where no rule allows it. */
+  readonly rule: string | null;
+  /** Method and path, without the query: of reads that are added up, the first one's. */
+  readonly example: string;
 }
 
 /** Reads that passed, on their way into the ledger in batches. */
@@ -145,7 +155,8 @@ function sameRead(left: PassedRead, right: PassedRead): boolean {
     left.rule === right.rule &&
     left.agentId === right.agentId &&
     left.upstream === right.upstream &&
-    left.observed === right.observed &&
+    left.observed?.would === right.observed?.would &&
+    left.observed?.rule === right.observed?.rule &&
     left.policyVersion === right.policyVersion &&
     left.workspace === right.workspace
   );
@@ -158,7 +169,13 @@ function draftOf({ read, count, first, last, statuses }: Entry): LedgerDraft {
     key_id: read.keyId,
     rule: read.rule,
     policy_version: read.policyVersion,
-    ...(read.observed === null ? {} : { observed: read.observed }),
+    ...(read.observed === null
+      ? {}
+      : {
+          observed: read.observed.would,
+          observed_by: read.observed.rule,
+          example: read.observed.example,
+        }),
     count,
     first_at: new Date(first).toISOString(),
     last_at: new Date(last).toISOString(),

@@ -66,8 +66,8 @@ export function judgeRead(
   if (verdict.kind !== 'stream') return verdict;
   const upstream = ports.upstream(upstreamId);
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
-  const observed = faults.length > 0 ? 'invalid_request' : verdict.observed;
-  if (observed !== null) ports.observed(observed);
+  const observed = faults.length > 0 ? { would: 'invalid_request', rule: null } : verdict.observed;
+  if (observed !== null) ports.observed(observed.would);
   // Counted here and not where it is judged: what stays open is judged again and again.
   if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
   const headers = forwardedHeaders(
@@ -96,12 +96,18 @@ export function judgeRead(
         upstream: upstreamId,
         rule: verdict.rule,
         policyVersion: verdict.policyVersion,
-        observed,
+        observed:
+          observed === null
+            ? null
+            : { ...observed, example: `${request.method ?? 'GET'} ${arrived.path}`.slice(0, MAX_EXAMPLE) },
       },
       live: { key: arrived.key, address: arrived.address, call, cut },
     },
   };
 }
+
+/** Longest method and path that are kept of a read that policy only observed, characters. */
+const MAX_EXAMPLE = 300;
 
 /** The refusal of a read or a tunnel beyond the agent's share. */
 export const BUSY: Problem = {

@@ -35,7 +35,7 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
       const { statusCode } = reply;
       if (streamed !== null) reads.record(streamed.passed, statusCode);
       reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
-      const observed = streamed?.passed.observed ?? null;
+      const observed = streamed?.passed.observed?.would ?? null;
       if (observed !== null) reply.header('svc-observed', observed);
       if (statusCode === 304 && 'stream' in response) {
         // It has no body, whatever length it names: undici takes that length for a body that is missing.
@@ -129,7 +129,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
           ? 'The upstream did not answer within the time-out.'
           : 'The upstream gave no answer that can be read.',
       };
-  const observed = streamed?.passed.observed ?? null;
+  const observed = streamed?.passed.observed?.would ?? null;
   const body = {
     decision: 'failed',
     tool: streamed?.passed.tool ?? null,

@@ -159,7 +159,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
         upstreamUrl: read?.upstream.url ?? '',
       });
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
-      const observed = read?.passed.observed ?? null;
+      const observed = read?.passed.observed?.would ?? null;
       if (observed !== null) kept['svc-observed'] = observed;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
       if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);

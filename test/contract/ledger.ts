@@ -115,6 +115,26 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(await at.store.ledger(WORKSPACE, events.length, 10)).toEqual([]);
     });
 
+    it('is read backwards in parts of any size', async () => {
+      for (let n = 0; n < 5; n += 1) {
+        const { effect } = await dispatched(at.store);
+        await at.store.settle(settleRequest(effect, committed()));
+      }
+      const events = (await all()).toReversed();
+      for (const size of [1, 2, 3, 7]) {
+        const read: LedgerEvent[] = [];
+        for (;;) {
+          const part = await at.store.ledgerBefore(WORKSPACE, read.at(-1)?.seq ?? null, size);
+          expect(part.length).toBeLessThanOrEqual(size);
+          if (part.length === 0) break;
+          read.push(...part);
+        }
+        expect(read).toEqual(events);
+      }
+      expect(await at.store.ledgerBefore(WORKSPACE, 1, 10)).toEqual([]);
+      expect(await at.store.ledgerBefore('nobody', null, 10)).toEqual([]);
+    });
+
     it('counts each workspace by itself', async () => {
       await dispatched(at.store);
       await dispatched(at.store, { workspace: 'other' });

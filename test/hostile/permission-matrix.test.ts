@@ -171,6 +171,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
     body: { ...refund({ amount: 10 }), ...acting(column) },
   }),
   listEffects: () => ({ path: `${WS}/effects?limit=1` }),
+  listObservedReads: () => ({ path: `${WS}/observed-reads?limit=1` }),
   getEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}` }),
   getReceipt: async () => ({ path: `${WS}/effects/${await thing('committed')}/receipt` }),
   getRun: async () => ({ path: `${WS}/effects/${await thing('committed')}/run` }),

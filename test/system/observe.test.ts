@@ -138,6 +138,42 @@ describe('reads, and params that do not fit, are observed too', () => {
     expect(await counted(would)).toBe(before + 1);
   });
 
+  it('are listed, added up, without their query, and those of another agent not to an agent', async () => {
+    await proxied('GET', '/v1/undeclared?token=secret');
+    const listed = async (key = world.keys.account, query = '') =>
+      (await send(world.gateway.url, key, 'GET', `/v1/workspaces/demo/observed-reads${query}`)).body;
+    // They go into the ledger once a second.
+    const reads = await vi.waitFor(
+      async () => {
+        const { reads } = await listed();
+        expect(reads.map(({ observed }: { observed: object }) => observed)).toEqual(
+          expect.arrayContaining([
+            { would: 'denied_policy', rule: 'strict/forbidden' },
+            { would: 'denied_policy', rule: null },
+            { would: 'invalid_request', rule: null },
+          ]),
+        );
+        return reads;
+      },
+      { timeout: 10_000 },
+    );
+    const undeclared = reads.find(({ tool }: { tool: string | null }) => tool === null);
+    expect(undeclared).toMatchObject({ agent_id: 'bot', upstream: 'payments', count: expect.any(Number) });
+    expect(undeclared.example).toBe('GET /v1/undeclared');
+    expect(JSON.stringify(reads)).not.toContain('secret');
+    const paged: object[] = [];
+    for (let cursor = ''; ; ) {
+      const page = await listed(world.keys.account, `?limit=1${cursor}`);
+      expect(page.reads.length).toBeLessThanOrEqual(1);
+      paged.push(...page.reads);
+      if (page.next_cursor === null) break;
+      cursor = `&cursor=${page.next_cursor}`;
+    }
+    expect(paged).toEqual((await listed()).reads);
+    expect((await listed(world.keys.bot)).reads).toEqual(paged);
+    expect((await listed(world.keys.otherBot)).reads).toEqual([]);
+  });
+
   it('a read that policy allows has nothing to say', async () => {
     const read = await proxied('GET', '/v1/payments/pay_1');
     expect([read.status, read.headers.has('svc-observed')]).toEqual([200, false]);

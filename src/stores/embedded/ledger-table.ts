@@ -14,6 +14,8 @@ export interface LedgerTable {
   append(workspace: string, row: number, events: readonly LedgerDraft[], named: readonly string[]): void;
   ofEffect(workspace: string, effectId: string): readonly LedgerEvent[];
   after(workspace: string, seq: number, limit: number): readonly LedgerEvent[];
+  /** Newest first. */
+  before(workspace: string, seq: number | null, limit: number): readonly LedgerEvent[];
   /** Writes what was gathered in memory. */
   flush(): void;
   forget(): void;
@@ -53,6 +55,9 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
   );
   const rowFrom = database.prepare(
     `SELECT ${columns} FROM ledger WHERE workspace = ? AND seq >= ? ORDER BY seq LIMIT 1`,
+  );
+  const wholeBefore = database.prepare(
+    `SELECT ${columns} FROM ledger WHERE workspace = ? AND seq < ? ORDER BY seq DESC LIMIT 1`,
   );
   const rowBefore = database.prepare(
     'SELECT seq FROM ledger WHERE workspace = ? AND seq <= ? ORDER BY seq DESC LIMIT 1',
@@ -124,6 +129,19 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
         if (row === undefined) break;
         for (const event of eventsOf(row)) if (event.seq > seq) events.push(event);
         start = integer(row['seq']) + integer(row['size']);
+      }
+      return events.slice(0, limit);
+    },
+    before(workspace, seq, limit) {
+      flush();
+      const place = columnText(workspace);
+      let end = seq ?? Number.MAX_SAFE_INTEGER;
+      const events: LedgerEvent[] = [];
+      while (events.length < limit) {
+        const row = wholeBefore.get(place, end);
+        if (row === undefined) break;
+        for (const event of eventsOf(row).toReversed()) if (event.seq < end) events.push(event);
+        end = integer(row['seq']);
       }
       return events.slice(0, limit);
     },

@@ -86,6 +86,7 @@ function storeOver(
     receipt: (workspace, id) => call('receipt', { workspace, id }),
     effectLedger: (workspace, id) => call('effectLedger', { workspace, id }),
     ledger: (workspace, after, limit) => call('ledger', { workspace, after, limit }),
+    ledgerBefore: (workspace, before, limit) => call('ledgerBefore', { workspace, before, limit }),
     async append(workspace, events) {
       await call('append', { workspace, events });
     },

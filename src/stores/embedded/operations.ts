@@ -66,6 +66,10 @@ export interface Operations {
     request: InWorkspace & { readonly after: number; readonly limit: number };
     reply: readonly LedgerEvent[];
   };
+  ledgerBefore: {
+    request: InWorkspace & { readonly before: number | null; readonly limit: number };
+    reply: readonly LedgerEvent[];
+  };
   append: { request: InWorkspace & { readonly events: readonly LedgerDraft[] }; reply: null };
   approval: { request: ById; reply: ApprovalRecord | null };
   approvals: {
@@ -137,6 +141,7 @@ const OPERATIONS: {
     return session.ledger.ofEffect(workspace, id);
   },
   ledger: (session, { workspace, after, limit }) => session.ledger.after(workspace, after, limit),
+  ledgerBefore: (session, { workspace, before, limit }) => session.ledger.before(workspace, before, limit),
   append(session, { workspace, events }) {
     session.append(workspace, events);
     return null;

@@ -399,6 +399,10 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
       await flushCounted();
       return records.ledger(workspace, after, limit);
     },
+    async ledgerBefore(workspace, before, limit) {
+      await flushCounted();
+      return records.ledgerBefore(workspace, before, limit);
+    },
     append,
     approval: records.approval,
     approvals: records.approvals,

@@ -12,7 +12,7 @@ import { fromPlainText, keyOf, plainText } from './names.ts';
 
 type Records = Pick<
   EffectStore,
-  'effect' | 'effects' | 'receipt' | 'effectLedger' | 'ledger' | 'approval' | 'approvals' | 'budgets'
+  'effect' | 'effects' | 'receipt' | 'effectLedger' | 'ledger' | 'ledgerBefore' | 'approval' | 'approvals' | 'budgets'
 > & {
   granted(workspace: string, limit: number): Promise<readonly ApprovalRecord[]>;
 };
@@ -114,6 +114,15 @@ export function createRecords(frame: Frame, lost: LostEffects): Records {
       const within = Array.isArray(first) ? first.flatMap(eventsOfEntry) : [];
       const rest = await entries(workspace, ['XRANGE', keyOf(workspace, 'l'), `${start + 1}-0`, '+', 'COUNT', limit]);
       return [...within, ...rest].filter((event) => event.seq > after).slice(0, limit);
+    },
+    async ledgerBefore(workspace, before, limit) {
+      const end = before ?? Number.MAX_SAFE_INTEGER;
+      const newest = before === null ? '+' : `${Math.max(0, before - 1)}-0`;
+      const found = await entries(workspace, ['XREVRANGE', keyOf(workspace, 'l'), newest, '-', 'COUNT', limit]);
+      return found
+        .filter((event) => event.seq < end)
+        .toSorted((a, b) => b.seq - a.seq)
+        .slice(0, limit);
     },
     async approval(workspace, id) {
       const [found] = await approvalsOf(workspace, [plainText(id)]);

@@ -1,0 +1,70 @@
+import { Type } from 'typebox';
+import type { JsonObject } from '../effects/json.ts';
+import type { LedgerEvent } from '../effects/ledger.ts';
+import type { RequestFault } from '../effects/run-request.ts';
+import type { ApiApp } from './app.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
+import { PAGE_QUERY, pageOf } from './paging.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuseFaults } from './problem.ts';
+import { AnyObject, answers, InWorkspace } from './schema.ts';
+
+/** Events of the ledger that one page looks at: reads that were observed stand among all others. */
+const SCANNED = 500;
+
+/**
+ * `GET …/observed-reads`: proxied reads that passed because policy only observes. A read is no effect; the ledger has
+ * them added up, once a second, and this is what stands there.
+ */
+export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
+  app.get(
+    '/v1/workspaces/:ws/observed-reads',
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'listObservedReads',
+        summary: 'Proxied reads that policy would have stopped, newest first',
+        description:
+          'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`.',
+        tags: ['effects'],
+        params: InWorkspace,
+        querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
+        response: answers({
+          200: AnyObject(
+            `\`reads\`, and \`next_cursor\` for the next page. A page looks at ${SCANNED} events of the ledger, and may be short or empty though others follow.`,
+          ),
+        }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      const faults: RequestFault[] = [];
+      const { limit, cursor } = pageOf(request.query, faults);
+      if (faults.length > 0) throw refuseFaults(faults);
+      const before = cursor === null ? null : Number.parseInt(cursor, 36);
+      const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
+      const observed = events.filter(
+        ({ kind, data, actor }) => kind === 'read.batch' && 'observed' in data && mayBeSeen(caller, actor.id),
+      );
+      const page = observed.slice(0, limit);
+      // The page ends behind the last one shown, or, where all were shown, behind all that was looked at.
+      const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
+      return { reads: page.map(toWire), next_cursor: last === undefined ? null : last.seq.toString(36) };
+    },
+  );
+}
+
+function toWire({ actor, data }: LedgerEvent): JsonObject {
+  const { tool = null, upstream = null, observed = null, observed_by: rule = null, example = null } = data;
+  const { count = null, first_at: firstAt = null, last_at: lastAt = null } = data;
+  return {
+    first_at: firstAt,
+    last_at: lastAt,
+    count,
+    agent_id: actor.id,
+    tool,
+    upstream,
+    observed: { would: observed, rule },
+    example,
+  };
+}
