@@ -8,6 +8,9 @@ import type { AdmitRequest } from './store.ts';
 import type { Verdict } from './verdict.ts';
 import type { ProxiedRequest } from './upstream.ts';
 
+/** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
+export const MAX_EVALUATIONS = 5;
+
 /** A checked call with all that its admission needs. */
 export interface GovernedCall {
   readonly checked: CheckedCall;

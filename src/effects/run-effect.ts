@@ -3,14 +3,12 @@ import { outcomeOfAdmission, settledBudgets, shownBudgets } from './answer.ts';
 import { checkCall, type DeniedCall } from './check-call.ts';
 import type { Code } from './codes.ts';
 import { executeAttempt } from './execute.ts';
-import { evaluate, govern, type GovernedCall } from './governed-call.ts';
+import { evaluate, govern, type GovernedCall, MAX_EVALUATIONS } from './governed-call.ts';
 import type { RunOutcome, RunResult } from './outcome.ts';
+import { waitForPlace, wouldDispatch } from './place.ts';
 import type { EffectPorts } from './ports.ts';
 import type { RunRequest } from './run-request.ts';
 import { type Admission, type AdmitRequest, NoPlace, StoreUnavailable } from './store.ts';
-
-/** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
-const MAX_EVALUATIONS = 5;
 
 /**
  * Runs one governed call: checks, verdict, one atomic admission, dispatch, receipt, one atomic settlement. This is the
@@ -68,34 +66,6 @@ export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall
   } finally {
     giveBack?.();
   }
-}
-
-type Place = ReturnType<EffectPorts['place']>;
-
-/** A call that policy refuses is sent in no case, and waits for no place. */
-async function waitForPlace(
-  ports: EffectPorts,
-  governed: GovernedCall,
-  coming: Extract<Place, Promise<unknown>>,
-): Promise<Awaited<Place>> {
-  if (evaluate(ports, governed).verdict.kind !== 'deny') return coming;
-  void coming.then((giveBack) => giveBack?.());
-  return null;
-}
-
-/**
- * Whether a call would be sent now; writes nothing. Where it would not (a duplicate, a refusal, a question to
- * approvers), it is answered without a place. Where that changes before it is admitted, it is sent in time or not at all.
- */
-async function wouldDispatch(ports: EffectPorts, governed: GovernedCall): Promise<boolean> {
-  for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
-    const request = evaluate(ports, governed);
-    if (request.verdict.kind === 'deny') return false;
-    const seen = await ports.store.preview(request);
-    if (seen.kind !== 'stale') return seen.kind === 'dispatch';
-    await ports.refresh(request.workspace);
-  }
-  return true;
 }
 
 async function admitInPlace(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
