@@ -13,6 +13,9 @@ import { readBody } from './read-body.ts';
 import type { RouteMatch } from './route-table.ts';
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
+type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings'>;
+type ReadArrived = Pick<Arrived, 'key' | 'query'>;
+type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'>;
 
 /** A request that was read whole: what policy sees of it, and the bytes that go on. */
 export type ReadRequest =
@@ -34,9 +37,9 @@ export function hasBody(request: IncomingMessage): boolean {
 
 /** Reads params, and the body where there is one, strictly. Nothing is checked against the tool's schema. */
 export async function readRequest(
-  ports: ProxyPorts,
-  arrived: Arrived,
-  match: RuleMatch,
+  ports: ReadPorts,
+  arrived: ReadArrived,
+  match: ReadMatch,
   request: IncomingMessage,
 ): Promise<ReadRequest> {
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
@@ -63,9 +66,9 @@ export async function readRequest(
 const LARGE_BODY = 65_536;
 
 async function readParams(
-  ports: ProxyPorts,
-  arrived: Arrived,
-  match: RuleMatch,
+  ports: ReadPorts,
+  arrived: ReadArrived,
+  match: ReadMatch,
   request: IncomingMessage,
   body: Buffer,
 ): Promise<ReadRequest> {
@@ -76,15 +79,15 @@ async function readParams(
 }
 
 /** Whether what the routes made of a request is what they would make of it now. */
-function isInForce(ports: ProxyPorts, match: RuleMatch): boolean {
+function isInForce(ports: ReadPorts, match: ReadMatch): boolean {
   return ports.catalog().tool(match.tool.name) === match.tool;
 }
 
 /** The same for a request without a body, at once. */
 export function paramsOf(
-  ports: ProxyPorts,
-  arrived: Arrived,
-  match: RuleMatch,
+  ports: ReadPorts,
+  arrived: ReadArrived,
+  match: ReadMatch,
   request: IncomingMessage,
   body: Buffer | null,
 ): ReadRequest {

@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import type { RunOutcome } from '../../src/effects/outcome.ts';
+import { outcomeAnswer } from '../../src/proxy/answer.ts';
+
+const PORTS: Parameters<typeof outcomeAnswer>[0] = {
+  receiptView: () => ({}),
+  renderProblem: () => ({ status: 500, headers: {}, body: {} }),
+  settings: () => ({ publicUrl: 'http://gateway', queryKey: 'allow', bodyLimit: 1000, depthLimit: 10 }),
+  upstream: () => null,
+};
+
+function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
+  const outcome: RunOutcome = {
+    decision: 'duplicate_blocked',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 1,
+    reason: { code: 'already_committed', message: 'It ran before.' },
+    budgets: [],
+    observed: null,
+    repeat: true,
+    retryAfterMs: null,
+    next: null,
+    receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+    result: { status: 201, headers: {}, body: { kind: 'text', value: 'the first pa' }, truncated },
+    resultExpired: false,
+  };
+  return outcomeAnswer(
+    PORTS,
+    { kind: 'outcome', outcome },
+    {
+      request: { id: 'req_1', method: 'POST', keyed: true },
+      principal: {
+        kind: 'agent',
+        workspace: 'demo',
+        agentId: 'bot',
+        keyId: 'key_1',
+        user: null,
+        madeBy: null,
+        keyCreatedAt: 0,
+        readOnly: false,
+        allowedTools: null,
+      },
+      prefix: '/shop',
+      upstream: 'shop',
+      setCookie: false,
+      onDuplicate: 'replay',
+    },
+  );
+}
+
+test('on_duplicate: replay gives the whole stored answer; of one that was cut it gives the decision', () => {
+  expect(answerOf(false)).toMatchObject({
+    status: 201,
+    headers: { 'idempotency-replayed': 'true' },
+    body: 'the first pa',
+  });
+  const cut = answerOf(true);
+  expect(cut.status).toBe(409);
+  expect(cut.headers).not.toHaveProperty('idempotency-replayed');
+  expect(JSON.parse(String(cut.body))).toMatchObject({ decision: 'duplicate_blocked', effect_id: 'eff_1' });
+});

@@ -1,0 +1,109 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { expect, test, vi } from 'vitest';
+import { readRequest } from '../../src/proxy/governed.ts';
+import { createIdentities } from '../../src/proxy/identities.ts';
+import type { Identified } from '../../src/proxy/ports.ts';
+import { readQuery } from '../../src/proxy/query.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { makeTool } from '../upstreams/tool.ts';
+
+const SMALL = '{"amount":1}';
+const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
+
+/** Reads a request by a tool. `meanwhile` is given what puts another configuration in force, and what brings the body. */
+function reading(body: string, meanwhile: (change: () => void, bring: () => void, request: IncomingMessage) => void) {
+  const tool = makeTool();
+  let catalog = createCatalog([tool]);
+  const request = new IncomingMessage(new Socket());
+  request.headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+  const read = readRequest(
+    {
+      catalog: () => catalog,
+      settings: () => ({ publicUrl: '', queryKey: 'allow', bodyLimit: 100_000, depthLimit: 10 }),
+    },
+    { key: 'the key', query: readQuery(null) },
+    { tool, pathParams: { payment_id: 'p1' } },
+    request,
+  );
+  meanwhile(
+    () => {
+      catalog = createCatalog([makeTool()]);
+    },
+    () => {
+      request.push(body);
+      request.push(null);
+    },
+    request,
+  );
+  return read;
+}
+
+test.each([SMALL, LARGE])('a body that came in under one configuration is read', async (body) => {
+  expect(await reading(body, (_change, bring) => bring())).toMatchObject({ kind: 'read', params: { amount: 1 } });
+});
+
+test('a configuration that changed while the body came in: the old route runs nothing', async () => {
+  const read = await reading(SMALL, (change, bring) => {
+    change();
+    bring();
+  });
+  expect(read).toMatchObject({ kind: 'problem', problem: { code: 'not_ready' } });
+});
+
+test('nor one that changed while others had their turn after a large body', async () => {
+  const read = await reading(LARGE, (change, bring, request) => {
+    // Comes after the body was read and before what waits behind it.
+    request.prependListener('end', () => setImmediate(change));
+    bring();
+  });
+  expect(read).toMatchObject({ kind: 'problem', problem: { code: 'not_ready' } });
+});
+
+const WHO: Identified = {
+  kind: 'principal',
+  principal: {
+    kind: 'agent',
+    workspace: 'demo',
+    agentId: 'bot',
+    keyId: 'key_1',
+    user: null,
+    madeBy: null,
+    keyCreatedAt: 0,
+    readOnly: false,
+    allowedTools: null,
+  },
+};
+
+test.each([
+  ['a key is verified once in a moment', false, 1],
+  ['keys that change while one is verified: it is verified again', true, 2],
+])('%s', async (_name, changes, times) => {
+  vi.spyOn(performance, 'now').mockReturnValue(1000);
+  try {
+    let changed: () => void = () => undefined;
+    let verified: (who: Identified) => void = () => undefined;
+    let asked = 0;
+    const identities = createIdentities({
+      identify: () => {
+        asked += 1;
+        return new Promise<Identified>((resolve) => {
+          verified = resolve;
+        });
+      },
+      onAccessChanged: (listener) => {
+        changed = listener;
+        return () => undefined;
+      },
+    });
+    const request = new IncomingMessage(new Socket());
+    const first = identities.of(request, 'k', '127.0.0.1');
+    if (changes) changed();
+    verified(WHO);
+    await first;
+    void identities.of(request, 'k', '127.0.0.1');
+    expect(asked).toBe(times);
+  } finally {
+    vi.restoreAllMocks();
+  }
+});
