@@ -5,10 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RunningGateway } from '../../src/cli/ports.ts';
+import { faultOfSecret, openSecretsFor } from '../../src/gateway/master-secret.ts';
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { checkStore } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { openKeyStore } from '../../src/stores/embedded/key-store.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { keyRecord, PERSON } from '../contract/requests.ts';
 
 const closers: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -118,5 +121,20 @@ describe('the master secret of a store', () => {
     keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });
     keys.close();
     expect(await at.fsck()).toMatchObject([{ what: 'key', where: key.id, store: 'its hash is none' }]);
+  });
+
+  it('that is missing is an error too where a store without a mark has keys', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'svc-master-'));
+    closers.push(() => rm(folder, { recursive: true, force: true }));
+    const files = { masterFile: join(folder, 'master'), previous: [] };
+    const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+    const store = await openEmbeddedStore({ path: join(folder, 'data'), lockWaitMs: 0, retention, worker: 'never' });
+    closers.push(() => store.close());
+    expect(await faultOfSecret(store, files)).toBeNull();
+    await store.putKey(keyRecord(), PERSON);
+    expect(await store.secretMark()).toBeNull();
+    expect(await faultOfSecret(store, files)).toEqual(expect.stringContaining('is missing'));
+    await expect(openSecretsFor(store, files)).rejects.toThrow('is missing');
+    expect(existsSync(files.masterFile)).toBe(false);
   });
 });

@@ -1,0 +1,125 @@
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
+import type { EffectPorts } from '../../src/effects/ports.ts';
+import { runEffect } from '../../src/effects/run-effect.ts';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { corePorts } from '../../src/gateway/core-ports.ts';
+import { readFiles } from '../../src/gateway/in-force.ts';
+import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { proxyPorts } from '../../src/gateway/proxy-ports.ts';
+import { sealedStore } from '../../src/gateway/sealed-store.ts';
+import { createAuthenticator } from '../../src/identity/authenticate.ts';
+import { createDirectory } from '../../src/identity/directory.ts';
+import type { ProxyPorts } from '../../src/proxy/ports.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
+import { openSecrets } from '../../src/secrets/vault.ts';
+import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openSpillJournal, type SpillJournal } from '../../src/stores/journal/spill.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+
+const CONFIG = (folder: string): string => `
+store: { kind: embedded, path: "${folder}/store" }
+workspaces: [ { id: ${WORKSPACE} } ]
+policies: { paths: ["${folder}/policies"] }
+`;
+
+let folder = '';
+let store: EffectStore;
+let spill: SpillJournal;
+let upstreams: Upstreams;
+let core: EffectPorts;
+let proxy: ProxyPorts;
+beforeEach(async () => {
+  folder = storeFolder();
+  mkdirSync(join(folder, 'policies'));
+  writeFileSync(join(folder, 'gateway.yaml'), CONFIG(folder));
+  const inForce = await readFiles(join(folder, 'gateway.yaml'), {});
+  const current = () => inForce;
+  const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  const plain = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 0, retention, worker: 'never' });
+  store = sealedStore(plain, secrets);
+  spill = await openSpillJournal(join(folder, 'spill'));
+  const up = { url: 'http://127.0.0.1:9', timeoutMs: 1000, connections: 2, network: 'any', credentials: null } as const;
+  upstreams = createUpstreams([{ ...up, id: 'up' }], { responseBytes: 1000, responseKeptBytes: 1000 });
+  const pauses = createPauseView(store);
+  core = corePorts({
+    store,
+    upstream: upstreams,
+    current,
+    directory: createDirectory(inForce.configuration, store),
+    pauses,
+    secrets,
+    signer: await openSigner({
+      keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
+      issuer: null,
+      installId: store.installId,
+      version: 'test',
+      durability: () => 'fsync',
+    }),
+    spill,
+    metrics: createMetrics({ store, workspaces: () => [WORKSPACE] }),
+    alert: () => undefined,
+    reload: () => Promise.resolve(),
+  });
+  const { authenticate } = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => 0 });
+  proxy = proxyPorts({
+    core,
+    current,
+    authenticate,
+    // Its clock stands still: nothing is given back.
+    limiter: createInvalidKeyLimiter(() => 0),
+    pauses,
+    upstreams,
+    run: (request) => runEffect(core, request),
+    shadowed: () => undefined,
+    observed: () => undefined,
+    settings: () => ({ publicUrl: 'http://127.0.0.1', allowedHosts: [], queryKey: 'allow', depthLimit: 64 }),
+  });
+});
+afterEach(async () => {
+  await upstreams.close();
+  await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+it('an address that sends too many invalid keys to the proxy has to wait; another one has not', async () => {
+  const codeOf = async (address: string) => {
+    const found = await proxy.identify('guessed', address);
+    return found.kind === 'problem' ? found.problem.code : found.kind;
+  };
+  for (let n = 0; n < INVALID_KEY_LIMIT.burst; n += 1) expect(await codeOf('192.0.2.1')).toBe('invalid_key');
+  expect(await codeOf('192.0.2.1')).toBe('too_many_requests');
+  expect(await codeOf('192.0.2.2')).toBe('invalid_key');
+});
+
+it('the kept answer of a settlement that is spilled does not stand in the journal in the clear, and is there when it is read', async () => {
+  const { effect } = await dispatched(store);
+  const outcome = committed();
+  if (outcome.kind !== 'committed') throw new Error(outcome.kind);
+  const text = 'canary-of-the-result';
+  const body = { kind: 'json', value: { text } } as const;
+  const result = { status: 201, headers: { 'x-of': text }, body, truncated: false };
+  await core.spill(settleRequest(effect, { ...outcome, result }));
+  const [file = '', ...more] = readdirSync(join(folder, 'spill'));
+  expect(more).toEqual([]);
+  const spilled = readFileSync(join(folder, 'spill', file), 'utf8');
+  expect(spilled).toContain(effect.id);
+  expect(spilled).not.toContain('canary');
+  expect(await spill.drain(store)).toBe(0);
+  expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'committed', result } });
+});
+
+it('agents of one id in two workspaces do not share a place', () => {
+  // Of two places an agent alone gets one; who has none gets the other at once.
+  expect(core.place('up', 'one', 'bot')).toBeTypeOf('function');
+  expect(core.place('up', 'two', 'bot')).toBeTypeOf('function');
+  expect(proxy.place('reads', 'up', 'one', 'bot')).toBeTypeOf('function');
+  expect(proxy.place('reads', 'up', 'two', 'bot')).toBeTypeOf('function');
+});
