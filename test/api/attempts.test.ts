@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { effectToWire } from '../../src/api/effect-wire.ts';
 import type { Evidence } from '../../src/effects/effect.ts';
 import { dispatchGranted } from '../../src/effects/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
@@ -324,6 +325,27 @@ describe('a call that was approved', () => {
     const { approval, effect } = await granted();
     const became = await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
     expect(became).toMatchObject({ outcome: { decision: 'unknown_effect', safeToRetry: false } });
+  });
+
+  it('is shown as not safe to retry too, where one that needed no approval is', async () => {
+    const again = deduplicating(600_000);
+    const shown = async (id: string) => {
+      const effect = await rig.core.store.effect(WS, id);
+      if (effect === null) throw new Error('it is on record');
+      return effectToWire(effect, {
+        publicUrl: '',
+        receiptView: rig.ports.receipts.view,
+        tool: again.catalog().tool(effect.action.tool),
+        withResult: false,
+        approval: null,
+        now: rig.core.store.now(),
+      });
+    };
+    const plain = await run({ ...said(UNKNOWN), ...again }, await request());
+    expect(await shown(plain.effectId ?? '')).toMatchObject({ state: 'unknown', safe_to_retry: true, next: 'retry' });
+    const { approval, effect } = await granted();
+    await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
+    expect(await shown(effect.id)).toMatchObject({ state: 'unknown', safe_to_retry: false });
   });
 
   it('needs a person behind its key, also where the agent has an owner', async () => {

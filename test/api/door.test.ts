@@ -117,6 +117,15 @@ describe('keys', () => {
     expect(query.status).toBe(401);
   });
 
+  it('401 on a run leaves open whether it happened: an earlier one with the same idempotency key may have', async () => {
+    const run = await rig.send('POST', EFFECTS, { key: rig.keys.revoked, body: refund() });
+    expect(run.status).toBe(401);
+    expect(run.json).toMatchObject({ did_it_happen: 'maybe', safe_to_retry: true });
+    const read = await rig.send('GET', EFFECTS, { key: rig.keys.revoked });
+    expect(read.status).toBe(401);
+    expect(read.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true });
+  });
+
   it('takes a bearer token, and a key in the query with a word of warning', async () => {
     const bearer = await rig.send('GET', EFFECTS, {
       key: null,

@@ -140,6 +140,18 @@ describe('pauses', () => {
     expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(404);
   });
 
+  it('of a key are shown to that key, and to no other key of an agent', async () => {
+    const own = `key_${/^svc_[a-z]+_(.{12})/.exec(rig.keys.agent)?.[1] ?? ''}`;
+    const set = await rig.send('POST', `${WS}/pauses`, { body: { scope: { key: own }, reason: 'look' } });
+    expect(set.status).toBe(201);
+    const seenBy = async (key: string) =>
+      list((await rig.send('GET', `${WS}/pauses`, { key })).json['pauses']).map(({ id }) => id);
+    expect(await seenBy(rig.keys.agent)).toEqual([set.json['id']]);
+    expect(await seenBy(rig.keys.otherAgent)).toEqual([]);
+    expect(await seenBy(rig.keys.runner)).toEqual([]);
+    expect((await rig.send('DELETE', `${WS}/pauses/${String(set.json['id'])}`)).status).toBe(200);
+  });
+
   it.each([
     [{ scope: {}, reason: 'x' }],
     [{ scope: { agent: 'bot', tool: '**' }, reason: 'x' }],
@@ -187,6 +199,17 @@ describe('approvals', () => {
 });
 
 describe('approvals and keys of agents', () => {
+  it('an agent lists its own requests, and none of other agents', async () => {
+    const run = await rig.send('POST', `${WS}/effects`, {
+      body: refund({ params: { payment_id: 'pay_2', amount: 60_020, currency: 'EUR' } }),
+    });
+    const { id } = run.json['approval'] as unknown as { id: string };
+    const seenBy = async (key: string) =>
+      list((await rig.send('GET', `${WS}/approvals`, { key })).json['approvals']).map((approval) => approval.id);
+    expect(await seenBy(rig.keys.agent)).toContain(id);
+    expect(await seenBy(rig.keys.otherAgent)).toEqual([]);
+  });
+
   it('no key that acts as an agent decides, whatever its scopes and whosever it is', async () => {
     const run = await rig.send('POST', `${WS}/effects`, {
       body: refund({ params: { payment_id: 'pay_2', amount: 60_010, currency: 'EUR' } }),
@@ -228,6 +251,18 @@ describe('budgets', () => {
     expect(mine.find((row) => row['budget'] === 'rig/team-day')).not.toHaveProperty('spent');
     const others = list((await rig.send('GET', `${WS}/budgets`, { key: rig.keys.otherAgent })).json['budgets']);
     expect(others.map((row) => row['budget'])).toEqual(['rig/team-day']);
+  });
+
+  it('show a level to agents whose attribute has the value of the row, not to all that have the attribute', async () => {
+    const row = 'rig/region-day';
+    const params = { payment_id: 'pay_1', amount: 100, currency: 'EUR', reason: 'region' };
+    const run = await rig.send('POST', `${WS}/effects`, { body: refund({ params }) });
+    expect(run.json['decision']).toBe('committed');
+    const seenBy = async (key: string) =>
+      list((await rig.send('GET', `${WS}/budgets`, { key })).json['budgets']).map(({ budget }) => budget);
+    expect(await seenBy(rig.keys.account)).toContain(row);
+    expect(await seenBy(rig.keys.agent)).toContain(row);
+    expect(await seenBy(rig.keys.otherAgent)).not.toContain(row);
   });
 });
 
@@ -408,7 +443,7 @@ describe('catalog', () => {
       list(json['rules'])
         .map(({ id }) => id)
         .toSorted(),
-    ).toEqual(['rig/barred', 'rig/refund', 'rig/refund-in-a-slot', 'rig/refund-large']);
+    ).toEqual(['rig/barred', 'rig/refund', 'rig/refund-in-a-region', 'rig/refund-in-a-slot', 'rig/refund-large']);
     const agent = await rig.send('GET', `${WS}/policies`, { key: rig.keys.agent });
     expect(list(agent.json['rules'])[0]).not.toHaveProperty('file');
   });

@@ -95,7 +95,7 @@ users: [ { id: maria, roles: [finance-lead] }, { id: olga, roles: [] } ]
 roles: { finance-lead: {} }
 workspaces:
   - id: demo
-    agents: [ { id: bot, team: support, owner: olga }, { id: other-bot, team: support }, { id: retired, disabled: true } ]
+    agents: [ { id: bot, team: support, owner: olga, attributes: { region: eu } }, { id: other-bot, team: support, attributes: { region: us } }, { id: retired, disabled: true } ]
   - { id: elsewhere, agents: [ { id: stranger } ] }
 policies: { paths: ["${folder}/policy.yaml"] }
 upstreams: [ { id: payments, url: "${url}", timeout: 5s } ]
@@ -134,6 +134,7 @@ owner: team-test
 budgets:
   agent-day: { unit: EUR-cent, by: [agent.id], per: year, limit: 100000 }
   team-day: { unit: EUR-cent, by: [agent.team], per: year, limit: 1000000 }
+  region-day: { unit: EUR-cent, by: [agent.attributes.region], per: year, limit: 10000000 }
 rules:
   - id: refund
     effect: allow
@@ -146,6 +147,12 @@ rules:
     match: { tools: [payments.refund] }
     when: { params.reason: { eq: slot } }
     obligations: [ { reserve: { pool: deploy-slot, units: 1 } } ]
+  - id: refund-in-a-region
+    effect: constrain
+    on_unknown: skip
+    match: { tools: [payments.refund] }
+    when: { params.reason: { eq: region } }
+    obligations: [ { budget: { use: region-day, amount: params.amount } } ]
   - { id: barred, effect: deny, match: { agents: { id: [barred] } }, reason: "This agent does nothing" }
   - id: refund-large
     effect: require_approval
