@@ -57,6 +57,7 @@ export const ENDPOINTS = {
       `GET ${WS}/effects/{id}`,
       `GET ${WS}/effects/{id}/receipt`,
       `GET ${WS}/effects/{id}/run`,
+      `GET ${WS}/observed-reads`,
     ],
     changes: false,
     account: 'workspace',
