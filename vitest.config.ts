@@ -28,6 +28,7 @@ const LONG = [
  * the time is the product's and not a neighbour's.
  */
 const TIMED = [
+  'test/hostile/battery.test.ts',
   'test/system/fleet-control.test.ts',
   'test/system/lifecycle.test.ts',
   'test/system/sentinel-store.test.ts',

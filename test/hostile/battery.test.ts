@@ -11,7 +11,7 @@ const MOST_GROWTH = 100 * 1024 * 1024;
 /** A client that hears nothing goes away after this time, ms. */
 const PATIENCE_MS = 1_000;
 /** Requests that are under way together. */
-const TOGETHER = 3;
+const TOGETHER = 1;
 
 let watched: WatchedWorld;
 let keys: Readonly<Record<string, string>>;
