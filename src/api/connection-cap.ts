@@ -70,7 +70,7 @@ export function capConnections(server: Server, most: number): ConnectionCap {
       setTimeout(() => {
         isOver = true;
         for (const socket of idle) socket.destroy();
-      }, LINGER_MS);
+      }, LINGER_MS).unref();
     },
   };
 }
