@@ -25,14 +25,11 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
     if (accepted !== null) return accepted;
     throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
   }
-  const { before, time } = await acceptTime(store.path).catch((error: unknown) => {
+  const accepted = await acceptTime(store.path).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });
-  if (time <= before)
-    throw new CommandFailure(
-      `The store's time, ${new Date(before).toISOString()}, is not behind the clock of this machine: there is nothing to accept.`,
-    );
-  return { before, time };
+  if (accepted !== null) return accepted;
+  throw new CommandFailure("The store's time is not behind the clock of this machine: there is nothing to accept.");
 };
 
 /** Declares that the journal of a gateway is lost. */

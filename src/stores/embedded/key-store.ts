@@ -59,12 +59,18 @@ export async function openKeyStore(path: string, maxClockJumpMs = MAX_CLOCK_JUMP
 }
 
 /**
+ * What a clock may be ahead of the time on record without anything being wrong, ms: a gateway writes down its time with
+ * what it writes otherwise, so the record of one that has had little to do is a little old.
+ */
+const UNREMARKABLE_MS = 60_000;
+
+/**
  * Takes the machine's clock for right, whatever it says, also while a gateway runs on the store: that one goes on from
  * there. It stands in the ledger.
- * @returns the time on record before and the one from now on, ms
+ * @returns the time on record before and the one from now on, ms; `null` where the clock is not ahead by a minute
  * @throws StoreUnavailable
  */
-export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number }> {
+export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number } | null> {
   const open = await loadDriver();
   const opened = openOrSay(path, open, isLocked(path, open));
   if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
@@ -72,17 +78,17 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
   try {
     const before = Math.max(session.meta.get().clock, Math.floor(countFrom(mark.seen) ?? 0));
     const time = Date.now();
-    if (time > before)
-      inTransaction(database, session, time, () =>
-        session.append(INSTALLATION, [
-          {
-            kind: 'store.time_accepted',
-            effectId: null,
-            actor: { type: 'gateway', id: 'svc store accept-time' },
-            data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
-          },
-        ]),
-      );
+    if (time - before < UNREMARKABLE_MS) return null;
+    inTransaction(database, session, time, () =>
+      session.append(INSTALLATION, [
+        {
+          kind: 'store.time_accepted',
+          effectId: null,
+          actor: { type: 'gateway', id: 'svc store accept-time' },
+          data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
+        },
+      ]),
+    );
     return { before, time };
   } finally {
     database.close();
