@@ -22,9 +22,16 @@ type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
 export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof typeof OPENED): CallReader {
   const { allowedTools } = caller.principal;
   let left: number = OPENED[answer];
+  let last: { readonly effect: EffectRecord; readonly opened: JsonObject | string } | null = null;
+
+  /** Params and action of one effect are asked for one after the other: its seal is opened once. */
+  function open(effect: EffectRecord, tool: Tool | null): JsonObject | string {
+    if (last?.effect !== effect) last = { effect, opened: openSeal(effect, tool) };
+    return last.opened;
+  }
 
   /** @returns why there are none, where there are none */
-  function open(effect: EffectRecord, tool: Tool | null): JsonObject | string {
+  function openSeal(effect: EffectRecord, tool: Tool | null): JsonObject | string {
     const { action, sealed } = effect;
     if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
     // What is to be redacted is known of declared tools only.

@@ -35,7 +35,7 @@ export async function addControlPlane(
 ): Promise<void> {
   await server.register(async (scope) => {
     const app: ApiApp = scope;
-    acceptStrictJson(app, () => ports.settings().depthLimit);
+    acceptStrictJson(app, () => ports.settings().jsonLimits);
     app.addHook('onRequest', identifyCaller(ports, ports.invalidKeys));
     app.addHook('onRequest', checkQuery);
     app.addHook('preValidation', absentBodyIsEmpty);

@@ -14,6 +14,7 @@ import { CHECK_LIMITS } from '../effects/state-fields.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { MAX_TARGET } from '../effects/tool.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
+import { turnOfOthers } from '../effects/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
@@ -311,12 +312,14 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
       if (request.query.disclosure === '1') {
         mayReadParams(callerOf(request), shown);
         const effect = await ports.store.effect(ws, id);
+        const begun = performance.now();
         const disclosure = effect?.life.state === 'committed' ? ports.receipts.disclosure(effect, receipt.jws) : null;
         if (disclosure === null)
           throw refuse(
             'disclosure_gone',
             'Params and salts were erased, or the record’s time is over. The receipt holds.',
           );
+        await turnOfOthers(() => performance.now(), begun);
         return { receipt: shown, disclosure };
       }
       if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;

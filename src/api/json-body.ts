@@ -1,15 +1,18 @@
-import { parseStrictJson } from '../effects/strict-json.ts';
+import {
+  type JsonLimits,
+  LARGE_TEXT,
+  parseStrictJson,
+  parseStrictJsonInSlices,
+  type StrictJson,
+} from '../effects/strict-json.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
-
-/** After reading a body of so many bytes others have their turn before it is judged. */
-const LARGE_BODY = 65_536;
 
 /**
  * Bodies of the control plane: `application/json`, UTF-8, strict I-JSON, and nothing else. An empty body is none.
  * Fastify's own parsers, which forgive, are removed.
  */
-export function acceptStrictJson(app: ApiApp, depthLimit: () => number): void {
+export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1];
@@ -27,13 +30,12 @@ export function acceptStrictJson(app: ApiApp, depthLimit: () => number): void {
       return;
     }
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    const parsed = parseStrictJson(bytes, { depth: depthLimit() });
-    if (parsed.ok) {
-      if (bytes.length < LARGE_BODY) done(null, parsed.value);
-      else setImmediate(done, null, parsed.value);
-      return;
-    }
-    const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;
-    done(refuse('invalid_json', `The body is not strict JSON: ${parsed.message}${at}.`));
+    const finish = (parsed: StrictJson): void => {
+      if (parsed.ok) return done(null, parsed.value);
+      const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;
+      done(refuse('invalid_json', `The body is not strict JSON: ${parsed.message}${at}.`));
+    };
+    if (bytes.length < LARGE_TEXT) finish(parseStrictJson(bytes, limits()));
+    else void parseStrictJsonInSlices(bytes, limits()).then(finish, done);
   });
 }

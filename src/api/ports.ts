@@ -9,6 +9,7 @@ import type { ResolveCall, ResolveResult } from '../effects/resolve-effect.ts';
 import type { RunRequest } from '../effects/run-request.ts';
 import type { Running } from '../effects/running.ts';
 import type { EffectStore } from '../effects/store.ts';
+import type { JsonLimits } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
@@ -76,8 +77,8 @@ export interface ApiSettings {
   /** Names that `Host` may carry beside the bound address; compared without port. */
   readonly allowedHosts: readonly string[];
   readonly queryKey: 'allow' | 'refuse';
-  /** Levels of JSON nesting. */
-  readonly depthLimit: number;
+  /** What a JSON body may hold. */
+  readonly jsonLimits: JsonLimits;
 }
 
 export interface ApiCatalog {

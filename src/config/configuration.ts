@@ -182,6 +182,7 @@ interface ConfiguredLimits {
   /** Body of a request, bytes. */
   readonly bodyBytes: number;
   readonly paramsDepth: number;
+  readonly paramsValues: number;
   /** Part of an upstream's answer that is kept for duplicates, bytes. */
   readonly responseKeptBytes: number;
   /** Answer of an upstream that is read at all, bytes. */

@@ -212,6 +212,7 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
   const resolved = {
     bodyBytes: parseSize(limits.body) ?? 0,
     paramsDepth: limits.params_depth,
+    paramsValues: limits.params_values,
     responseKeptBytes: parseSize(limits.response_kept) ?? 0,
     responseBytes: parseSize(limits.response) ?? 0,
     connections: limits.connections,

@@ -466,6 +466,7 @@ const pool = record('a pool', 'A resource of which only so many units may be in 
 const limits = section('limits', 'Limits that can be set; all others are in limits.md.', {
   body: size(`${LIMITS.body.what}.`, { min: '1KiB', max: '64MiB' }, LIMITS.body.value),
   params_depth: integer(`${LIMITS.params_depth.what}.`, 1, 64, LIMITS.params_depth.value),
+  params_values: integer(`${LIMITS.params_values.what}.`, 100, LIMITS.params_values.value, LIMITS.params_values.value),
   response_kept: size(`${LIMITS.response_kept.what}.`, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
   response: size(`${LIMITS.response.what}.`, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
   connections: integer(`${LIMITS.connections.what}.`, 16, 1_000_000, LIMITS.connections.value),

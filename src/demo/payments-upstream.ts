@@ -193,7 +193,7 @@ async function readBody(request: IncomingMessage): Promise<Json | undefined> {
     return undefined;
   }
   if (length === 0 || length > BODY_LIMIT) return undefined;
-  const parsed = parseStrictJson(Buffer.concat(chunks), { depth: 16 });
+  const parsed = parseStrictJson(Buffer.concat(chunks), { depth: 16, values: 1_000 });
   return parsed.ok ? parsed.value : undefined;
 }
 

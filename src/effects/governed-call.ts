@@ -6,6 +6,7 @@ import type { KeyKind } from './principal.ts';
 import type { RunRequest } from './run-request.ts';
 import type { AdmitRequest } from './store.ts';
 import type { Verdict } from './verdict.ts';
+import { turnOfOthers } from './turns.ts';
 import type { ProxiedRequest } from './upstream.ts';
 
 /** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
@@ -27,8 +28,24 @@ export interface GovernedCall {
   readonly stages: readonly Stage[];
 }
 
-/** The governed call of a request that passed its checks. @param startedAt store time when the checks began */
-export function govern(
+/**
+ * The governed call of a request that passed its checks; others have their turn in between.
+ * @param since when the checks began: store time, and `ports.elapsed()`
+ */
+export async function governInTurn(
+  ports: EffectPorts,
+  request: RunRequest,
+  passed: Extract<Checked, { kind: 'call' }>,
+  since: { readonly startedAt: number; readonly begun: number },
+): Promise<GovernedCall> {
+  await turnOfOthers(ports.elapsed, since.begun);
+  const begun = ports.elapsed();
+  const governed = govern(ports, request, passed, since.startedAt);
+  await turnOfOthers(ports.elapsed, begun);
+  return governed;
+}
+
+function govern(
   ports: EffectPorts,
   request: RunRequest,
   { checked, stages }: Extract<Checked, { kind: 'call' }>,

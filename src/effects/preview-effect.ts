@@ -2,7 +2,7 @@ import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, shownBudgets } from './answer.ts';
 import { checkCall } from './check-call.ts';
 import { type Decision, type Reason, statusOf } from './decision.ts';
-import { evaluate, govern } from './governed-call.ts';
+import { evaluate, governInTurn } from './governed-call.ts';
 import type { ShownBudget } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
 import type { Problem, RunRequest } from './run-request.ts';
@@ -31,6 +31,7 @@ export type PreviewResult = Preview | { readonly kind: 'problem'; readonly probl
 
 /** Judges a call as a run would, with a read-only admission. Writes nothing, sends nothing. */
 export async function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
+  const begun = ports.elapsed();
   const checked = checkCall(ports, request, 'effects.preview');
   if (checked.kind === 'problem') return checked;
   try {
@@ -52,7 +53,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
     const admit =
       checked.kind === 'denied'
         ? denialRequest(ports, request, checked.denied)
-        : evaluate(ports, govern(ports, request, checked, ports.store.now()));
+        : evaluate(ports, await governInTurn(ports, request, checked, { startedAt: ports.store.now(), begun }));
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a window moved on: all of it is looked at again.

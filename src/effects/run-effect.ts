@@ -3,7 +3,7 @@ import { outcomeOfAdmission, settledBudgets, shownBudgets } from './answer.ts';
 import { checkCall, type DeniedCall } from './check-call.ts';
 import type { Code } from './codes.ts';
 import { executeAttempt } from './execute.ts';
-import { evaluate, govern, type GovernedCall, MAX_EVALUATIONS } from './governed-call.ts';
+import { evaluate, type GovernedCall, governInTurn, MAX_EVALUATIONS } from './governed-call.ts';
 import type { RunOutcome, RunResult } from './outcome.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { EffectPorts } from './ports.ts';
@@ -21,12 +21,13 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
   const startedAt = ports.store.now();
   try {
     for (let checks = 0; checks < MAX_EVALUATIONS; checks += 1) {
+      const begun = ports.elapsed();
       const checked = checkCall(ports, request, 'effects.run');
       if (checked.kind === 'problem') return checked;
       const outcome =
         checked.kind === 'denied'
           ? await recordRefusal(ports, request, checked.denied)
-          : await admitAndExecute(ports, govern(ports, request, checked, startedAt));
+          : await admitAndExecute(ports, await governInTurn(ports, request, checked, { startedAt, begun }));
       if (outcome !== null) return { kind: 'outcome', outcome };
       // What the routes of before made of a proxied request is not what those of now would.
       if (request.proxied !== null) break;

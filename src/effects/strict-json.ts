@@ -1,10 +1,13 @@
 import { isUtf8 } from 'node:buffer';
+import { setImmediate as others } from 'node:timers/promises';
 import type { Json } from './json.ts';
 
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }
   /** `at` counts from 1, columns in UTF-16 code units; `null` where the fault has no place in the text. */
   | { readonly ok: false; readonly message: string; readonly at: TextPlace | null };
+
+type Refused = Extract<StrictJson, { ok: false }>;
 
 export interface TextPlace {
   readonly line: number;
@@ -32,15 +35,31 @@ const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
 const SHORT_NUMBER = 15;
 
-/**
- * Values that one text may hold, members and elements included. What is done with a body takes time with their number
- * far more than with its bytes: a body of 1 MiB that is nothing but `[]` would keep everybody else waiting for seconds.
- */
-export const MAX_VALUES = 5_000;
+/** What one JSON text may hold. */
+export interface JsonLimits {
+  /** Levels of nesting. */
+  readonly depth: number;
+  /**
+   * Values, members and elements included. What is done with a text takes time with their number far more than with
+   * its bytes: 1 MiB of nothing but `[]` would keep everybody else waiting for seconds.
+   */
+  readonly values: number;
+  /** Characters of a name; {@link MAX_NAME} where it is left out. */
+  readonly name?: number;
+}
+
 /** Longest name of a member, UTF-16 code units: what is said of a value names all that it is in. */
 export const MAX_NAME = 1_024;
 /** Characters of a name that are shown in a message. */
 const SHOWN_NAME = 100;
+
+/** A list or an object that is not closed yet. */
+interface Open {
+  /** Names of an object so far, folded; `null` in a list. */
+  readonly names: string[] | null;
+  /** The same once they are many. */
+  many: Set<string> | null;
+}
 
 /** What the scan has come to. A fault ends it. */
 interface Scan {
@@ -48,8 +67,11 @@ interface Scan {
   readonly maxDepth: number;
   readonly maxValues: number;
   readonly maxName: number;
+  readonly open: Open[];
   at: number;
   values: number;
+  /** A value was read whole; otherwise one is expected. */
+  isAfter: boolean;
 }
 
 class Fault extends Error {
@@ -64,16 +86,49 @@ class Fault extends Error {
  * Reads strict I-JSON (RFC 7493, and narrower): UTF-8 without a byte order mark; no name twice in one object, nor two
  * that are equal but for case; no `__proto__`; numbers that a double holds: finite, integers within ±(2^53−1), none
  * whose fraction or whole value would be rounded away; no lone surrogates; nesting up to `limits.depth`, at most
- * `limits.values` values and names of at most `limits.name` characters ({@link MAX_VALUES} and {@link MAX_NAME} where
- * they are left out). What passes is read alike by every parser, so that
- * what policy sees is what the upstream sees.
+ * `limits.values` values and names of at most `limits.name` characters ({@link MAX_NAME} where it is left out). What
+ * passes is read alike by every parser, so that what policy sees is what the upstream sees.
  *
  * `JSON.parse` makes the value; one scan beside it judges the text.
  */
-export function parseStrictJson(
-  bytes: Buffer | string,
-  limits: { readonly depth: number; readonly values?: number; readonly name?: number },
-): StrictJson {
+export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): StrictJson {
+  const scan = beginScan(bytes, limits);
+  if ('ok' in scan) return scan;
+  const judged = advance(scan, Number.POSITIVE_INFINITY);
+  return typeof judged === 'string' ? parsed(scan.text) : judged;
+}
+
+/** Characters that are scanned at a time. */
+const SLICE = 32_768;
+/** A text of so many bytes is read in slices where others wait. */
+export const LARGE_TEXT = 32_768;
+
+/** The same of a large text, a part at a time: others have their turn in between. */
+export async function parseStrictJsonInSlices(bytes: Buffer, limits: JsonLimits): Promise<StrictJson> {
+  const scan = beginScan(bytes, limits);
+  if ('ok' in scan) return scan;
+  for (;;) {
+    await others();
+    const judged = advance(scan, scan.at + SLICE);
+    if (judged === 'more') continue;
+    if (typeof judged === 'object') return judged;
+    await others();
+    const value = parsed(scan.text);
+    await others();
+    return value;
+  }
+}
+
+function parsed(text: string): StrictJson {
+  try {
+    return { ok: true, value: JSON.parse(text) as Json };
+  } catch {
+    return { ok: false, message: 'the text is not JSON', at: null };
+  }
+}
+
+/** A scan at the beginning of the text, or what is wrong with the text as a whole. */
+function beginScan(bytes: Buffer | string, limits: JsonLimits): Scan | Refused {
   let text: string;
   if (typeof bytes === 'string') {
     text = bytes;
@@ -84,27 +139,19 @@ export function parseStrictJson(
     text = bytes.toString('utf8');
   }
   if (text.charCodeAt(0) === 0xfeff) return refuse(text, 'the text begins with a byte order mark', 0);
-  const scan: Scan = {
+  return {
     text,
     maxDepth: limits.depth,
-    maxValues: limits.values ?? MAX_VALUES,
+    maxValues: limits.values,
     maxName: limits.name ?? MAX_NAME,
+    open: [],
     at: 0,
     values: 0,
+    isAfter: false,
   };
-  try {
-    skipSpace(scan);
-    scanValue(scan, 0);
-    skipSpace(scan);
-    if (scan.at < text.length) throw new Fault(`${named(scan)} after the end of the value`, scan.at);
-    return { ok: true, value: JSON.parse(text) as Json };
-  } catch (error) {
-    if (error instanceof Fault) return refuse(text, error.message, error.offset);
-    return { ok: false, message: 'the text is not JSON', at: null };
-  }
 }
 
-function refuse(text: string, message: string, offset: number): StrictJson {
+function refuse(text: string, message: string, offset: number): Refused {
   let line = 1;
   let start = 0;
   for (let end = text.indexOf('\n'); end !== -1 && end < offset; end = text.indexOf('\n', end + 1)) {
@@ -114,95 +161,103 @@ function refuse(text: string, message: string, offset: number): StrictJson {
   return { ok: false, message, at: { line, column: offset - start + 1 } };
 }
 
-function scanValue(scan: Scan, depth: number): void {
+/**
+ * Scans on, up to a place or a little beyond it.
+ * @returns what is wrong; `end` of a sound text, `more` before it
+ */
+function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
+  const { text, open } = scan;
+  try {
+    while (scan.at < until) {
+      skipSpace(scan);
+      if (!scan.isAfter) {
+        scanValue(scan);
+        continue;
+      }
+      const inner = open[open.length - 1];
+      if (inner === undefined) {
+        if (scan.at < text.length) throw new Fault(`${named(scan)} after the end of the value`, scan.at);
+        return 'end';
+      }
+      const next = text.charCodeAt(scan.at);
+      if (next === COMMA) {
+        scan.at += 1;
+        if (inner.names !== null) scanMember(scan, inner, inner.names);
+        scan.isAfter = false;
+      } else if (next === (inner.names === null ? CLOSE_ARRAY : CLOSE_OBJECT)) {
+        scan.at += 1;
+        open.pop();
+      } else {
+        throw new Fault(`${named(scan)} where "," or "${inner.names === null ? ']' : '}'}" is expected`, scan.at);
+      }
+    }
+    return 'more';
+  } catch (error) {
+    if (error instanceof Fault) return refuse(text, error.message, error.offset);
+    throw error;
+  }
+}
+
+/** Scans a scalar, or the beginning of a list or an object: up to its first element, or the value of its first member. */
+function scanValue(scan: Scan): void {
   scan.values += 1;
   if (scan.values > scan.maxValues) throw new Fault(`more than ${scan.maxValues} values`, scan.at);
   const code = scan.text.charCodeAt(scan.at);
+  if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+    begin(scan, code === OPEN_OBJECT);
+    return;
+  }
   if (code === QUOTE) {
     scanString(scan);
-  } else if (code === OPEN_OBJECT) {
-    scanObject(scan, depth + 1);
-  } else if (code === OPEN_ARRAY) {
-    scanArray(scan, depth + 1);
   } else if (code === MINUS || (code >= ZERO && code <= NINE)) {
     scanNumber(scan);
   } else if (!scanWord(scan, 'true') && !scanWord(scan, 'false') && !scanWord(scan, 'null')) {
     throw new Fault(`${named(scan)} where a value is expected`, scan.at);
   }
+  scan.isAfter = true;
 }
 
-function scanObject(scan: Scan, depth: number): void {
-  checkDepth(scan, depth);
-  const { text } = scan;
+function begin(scan: Scan, isObject: boolean): void {
+  const { open, maxDepth } = scan;
+  if (open.length >= maxDepth) throw new Fault(`nested deeper than ${maxDepth} levels`, scan.at);
   scan.at += 1;
   skipSpace(scan);
-  if (text.charCodeAt(scan.at) === CLOSE_OBJECT) {
+  if (scan.text.charCodeAt(scan.at) === (isObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
     scan.at += 1;
+    scan.isAfter = true;
     return;
   }
-  const names: string[] = [];
-  let many: Set<string> | null = null;
-  for (;;) {
-    const start = scan.at;
-    if (text.charCodeAt(start) !== QUOTE) throw new Fault(`${named(scan)} where a name in quotes is expected`, start);
-    const name = scanName(scan);
-    if (name.length > scan.maxName) throw new Fault(`a name of more than ${scan.maxName} characters`, start);
-    if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
-    const folded = fold(name);
-    if (many === null ? names.includes(folded) : many.has(folded)) {
-      throw new Fault(
-        `the name ${shownName(name)} stands twice in one object (names that differ only in case count as equal)`,
-        start,
-      );
-    }
-    if (many !== null) many.add(folded);
-    else if (names.push(folded) > FEW_NAMES) many = new Set(names);
-    skipSpace(scan);
-    if (text.charCodeAt(scan.at) !== COLON) throw new Fault(`${named(scan)} where ":" is expected`, scan.at);
-    scan.at += 1;
-    skipSpace(scan);
-    scanValue(scan, depth);
-    skipSpace(scan);
-    const next = text.charCodeAt(scan.at);
-    if (next === CLOSE_OBJECT) {
-      scan.at += 1;
-      return;
-    }
-    if (next !== COMMA) throw new Fault(`${named(scan)} where "," or "}" is expected`, scan.at);
-    scan.at += 1;
-    skipSpace(scan);
+  const names: string[] | null = isObject ? [] : null;
+  const inner: Open = { names, many: null };
+  open.push(inner);
+  if (names !== null) scanMember(scan, inner, names);
+}
+
+/** Scans the name of a member and the colon. */
+function scanMember(scan: Scan, inner: Open, names: string[]): void {
+  skipSpace(scan);
+  const { text } = scan;
+  const start = scan.at;
+  if (text.charCodeAt(start) !== QUOTE) throw new Fault(`${named(scan)} where a name in quotes is expected`, start);
+  const name = scanName(scan);
+  if (name.length > scan.maxName) throw new Fault(`a name of more than ${scan.maxName} characters`, start);
+  if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
+  const folded = fold(name);
+  if (inner.many === null ? names.includes(folded) : inner.many.has(folded)) {
+    throw new Fault(
+      `the name ${shownName(name)} stands twice in one object (names that differ only in case count as equal)`,
+      start,
+    );
   }
+  if (inner.many !== null) inner.many.add(folded);
+  else if (names.push(folded) > FEW_NAMES) inner.many = new Set(names);
+  skipSpace(scan);
+  if (text.charCodeAt(scan.at) !== COLON) throw new Fault(`${named(scan)} where ":" is expected`, scan.at);
+  scan.at += 1;
 }
 
 function shownName(name: string): string {
   return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
-}
-
-function scanArray(scan: Scan, depth: number): void {
-  checkDepth(scan, depth);
-  const { text } = scan;
-  scan.at += 1;
-  skipSpace(scan);
-  if (text.charCodeAt(scan.at) === CLOSE_ARRAY) {
-    scan.at += 1;
-    return;
-  }
-  for (;;) {
-    scanValue(scan, depth);
-    skipSpace(scan);
-    const next = text.charCodeAt(scan.at);
-    if (next === CLOSE_ARRAY) {
-      scan.at += 1;
-      return;
-    }
-    if (next !== COMMA) throw new Fault(`${named(scan)} where "," or "]" is expected`, scan.at);
-    scan.at += 1;
-    skipSpace(scan);
-  }
-}
-
-function checkDepth(scan: Scan, depth: number): void {
-  if (depth > scan.maxDepth) throw new Fault(`nested deeper than ${scan.maxDepth} levels`, scan.at);
 }
 
 /** Scans a name and gives it decoded. */

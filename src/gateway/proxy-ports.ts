@@ -26,7 +26,7 @@ export function proxyPorts(parts: {
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
-  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'depthLimit'> & {
+  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'> & {
     readonly allowedHosts: readonly string[];
   };
 }): ProxyPorts {
@@ -68,8 +68,8 @@ export function proxyPorts(parts: {
     observed: parts.observed,
     shadowed: parts.shadowed,
     settings: () => {
-      const { publicUrl, queryKey, depthLimit } = parts.settings();
-      return { publicUrl, queryKey, depthLimit, bodyLimit: current().configuration.limits.bodyBytes };
+      const { publicUrl, queryKey, jsonLimits } = parts.settings();
+      return { publicUrl, queryKey, jsonLimits, bodyLimit: current().configuration.limits.bodyBytes };
     },
     now: () => store.now(),
     newId,

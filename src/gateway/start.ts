@@ -174,7 +174,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       publicUrl: server.publicUrl ?? origin,
       allowedHosts: server.allowedHosts,
       queryKey: auth.queryKey,
-      depthLimit: limits.paramsDepth,
+      jsonLimits: { depth: limits.paramsDepth, values: limits.paramsValues },
     };
   };
   const keyContext = () => ({

@@ -1,4 +1,5 @@
 import { domainToASCII } from 'node:url';
+import { takePatternSteps } from './pattern-steps.ts';
 
 /** How a name is read: a mail address, or the name of a host. */
 export type AddressKind = 'email_in' | 'domain_in';
@@ -17,6 +18,8 @@ const LOCAL = /^[A-Za-z0-9_+'=~-]+(?:\.[A-Za-z0-9_+'=~-]+)*$/;
 const MAX_DOMAIN = 253;
 const MAX_LOCAL = 64;
 const MAX_ADDRESS = 254;
+/** Steps of patterns that reading a name takes, for each of its characters. */
+const STEPS = 4;
 
 /**
  * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`). In a
@@ -49,6 +52,7 @@ function compileDomains(patterns: readonly string[]): CompiledAddresses {
   return {
     ok: true,
     test: (text) => {
+      if (text.length > MAX_DOMAIN || !takePatternSteps(text.length * STEPS)) return undefined;
       const domain = readDomain(text);
       return domain === null ? undefined : hasDomain(table, domain);
     },
@@ -107,7 +111,7 @@ function compileEmails(patterns: readonly string[]): CompiledAddresses {
     ok: true,
     test: (text) => {
       const at = text.lastIndexOf('@');
-      if (at < 0 || text.length > MAX_ADDRESS) return undefined;
+      if (at < 0 || text.length > MAX_ADDRESS || !takePatternSteps(text.length * STEPS)) return undefined;
       const local = text.slice(0, at);
       const domain = readDomain(text.slice(at + 1));
       if (domain === null || !isLocal(local)) return undefined;

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
-import { parseStrictJson } from '../effects/strict-json.ts';
+import type { StrictJson } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { planOf } from '../upstreams/request-template.ts';
@@ -25,9 +25,8 @@ export function collectParams(
     readonly pathParams: Readonly<Record<string, string>>;
     readonly query: ReadonlyMap<string, string>;
     readonly headers: IncomingHttpHeaders;
-    readonly body: Buffer | null;
+    readonly body: StrictJson | null;
   },
-  depthLimit: number,
 ): CollectedParams {
   const plan = planOf(tool.request);
   const params: Record<string, Json> = {};
@@ -45,7 +44,7 @@ export function collectParams(
     if (typeof value === 'string' && mayBeNamed(header)) params[name] = catalog.textParam(tool, name, value);
   }
   if (request.body !== null) {
-    const parsed = parseStrictJson(request.body, { depth: depthLimit });
+    const parsed = request.body;
     if (!parsed.ok) {
       const where = parsed.at === null ? '' : `line ${parsed.at.line}, column ${parsed.at.column}: `;
       return { ok: false, code: 'invalid_json', faults: [{ path: '/body', message: `${where}${parsed.message}` }] };

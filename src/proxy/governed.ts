@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
+import { setImmediate as others } from 'node:timers/promises';
 import { ulid } from 'ulid';
 import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
+import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices, type StrictJson } from '../effects/strict-json.ts';
 import { planOf } from '../upstreams/request-template.ts';
 import { type Arrived, authorizationFor, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
@@ -62,9 +64,6 @@ export async function readRequest(
   }
 }
 
-/** After reading a body of so many bytes others have their turn before it is judged. */
-const LARGE_BODY = 65_536;
-
 async function readParams(
   ports: ReadPorts,
   arrived: ReadArrived,
@@ -72,9 +71,13 @@ async function readParams(
   request: IncomingMessage,
   body: Buffer,
 ): Promise<ReadRequest> {
-  const read = paramsOf(ports, arrived, match, request, body);
-  if (body.byteLength < LARGE_BODY) return read;
-  await new Promise((resolve) => setImmediate(resolve));
+  const { jsonLimits } = ports.settings();
+  if (body.byteLength < LARGE_TEXT)
+    return paramsOf(ports, arrived, match, request, { bytes: body, parsed: parseStrictJson(body, jsonLimits) });
+  const parsed = await parseStrictJsonInSlices(body, jsonLimits);
+  if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
+  const read = paramsOf(ports, arrived, match, request, { bytes: body, parsed });
+  await others();
   return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
 }
 
@@ -89,15 +92,15 @@ export function paramsOf(
   arrived: ReadArrived,
   match: ReadMatch,
   request: IncomingMessage,
-  body: Buffer | null,
+  body: { readonly bytes: Buffer; readonly parsed: StrictJson } | null,
 ): ReadRequest {
-  const collected = collectParams(
-    ports.catalog(),
-    match.tool,
-    { pathParams: match.pathParams, query: arrived.query.params, headers: request.headers, body },
-    body === null ? 0 : ports.settings().depthLimit,
-  );
-  if (collected.ok) return { kind: 'read', params: collected.params, body };
+  const collected = collectParams(ports.catalog(), match.tool, {
+    pathParams: match.pathParams,
+    query: arrived.query.params,
+    headers: request.headers,
+    body: body?.parsed ?? null,
+  });
+  if (collected.ok) return { kind: 'read', params: collected.params, body: body?.bytes ?? null };
   const [first] = collected.faults;
   const detail =
     collected.code === 'invalid_json'

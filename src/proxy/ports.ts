@@ -7,6 +7,7 @@ import type { LedgerDraft } from '../effects/ledger.ts';
 import type { RunResult } from '../effects/outcome.ts';
 import type { Principal } from '../effects/principal.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
+import type { JsonLimits } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 
@@ -121,6 +122,6 @@ export interface ProxySettings {
   readonly queryKey: 'allow' | 'refuse';
   /** Bytes of a body that is inspected. */
   readonly bodyLimit: number;
-  /** Levels of JSON nesting. */
-  readonly depthLimit: number;
+  /** What a JSON body may hold. */
+  readonly jsonLimits: JsonLimits;
 }

@@ -15,7 +15,11 @@ const MOST_BYTES = 3;
  * @param salt base64url
  */
 export function commit(salt: string, value: Json): string {
-  const text = canonicalJson(value);
+  return commitText(salt, canonicalJson(value));
+}
+
+/** The same to a text that is the canonical form of a value. */
+export function commitText(salt: string, text: string): string {
   const most = salt.length + text.length * MOST_BYTES;
   const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
   const salted = bytes.write(salt, 'base64url');

@@ -1,3 +1,4 @@
+import { canonicalJson } from '../effects/canonical-json.ts';
 import type { EffectRecord, KeptResult } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { SealedParams } from '../effects/ports.ts';
@@ -8,11 +9,19 @@ import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
  * that the upstream got. The digest is absent where nobody saw them sent.
  */
 export function requestContent(effect: EffectRecord, params: JsonObject, sent: string | undefined): JsonObject {
-  const { action, id, generation } = effect;
+  return { params, ...besideParams(effect, sent) };
+}
+
+/** The canonical form of the same, out of that of the params: large params are written once for all commitments. */
+export function requestText(effect: EffectRecord, params: string, sent: string | undefined): string {
+  // `params` comes first in the order of RFC 8785.
+  return `{"params":${params},${canonicalJson(besideParams(effect, sent)).slice(1)}`;
+}
+
+function besideParams({ action, id, generation }: EffectRecord, sent: string | undefined): JsonObject {
   return {
     ...(sent === undefined ? {} : { sent_sha256: sent }),
     tool_pin: action.toolDigest,
-    params,
     upstream_key: `${id}.${generation}`,
   };
 }

@@ -1,11 +1,12 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
 import type { KeptResult, SettledBy } from '../effects/effect.ts';
+import { canonicalJson } from '../effects/canonical-json.ts';
 import { isoTime } from '../effects/iso-time.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/verdict.ts';
-import { commit } from './commitment.ts';
-import { requestContent, responseContent } from './disclosure.ts';
+import { commit, commitText } from './commitment.ts';
+import { requestText, responseContent } from './disclosure.ts';
 
 /** The fields that are salted commitments; `secrets/vault.ts` makes a salt for each. */
 type SaltedField = 'target' | 'params' | 'idem' | 'request' | 'response' | 'comment' | 'evidence';
@@ -32,8 +33,13 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     const salt = sealed?.salts[field];
     return salt === undefined || value === null ? null : commit(salt, value);
   };
+  const committedText = (field: SaltedField, text: string): string | null => {
+    const salt = sealed?.salts[field];
+    return salt === undefined ? null : commitText(salt, text);
+  };
   const target = committed('target', action.target);
-  const params = sealed === null ? null : committed('params', sealed.params);
+  const paramsText = sealed === null ? null : canonicalJson(sealed.params);
+  const params = paramsText === null ? null : committedText('params', paramsText);
   // Members are written in the order of RFC 8785, here and in the functions below. So JSON.stringify gives the
   // canonical form, in a third of the time that sorting takes. A test compares the two.
   const payload: JsonObject = {
@@ -74,7 +80,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     upstream: {
       ended: time(evidence.endedAt),
       name: action.upstream,
-      request: sealed === null ? null : committed('request', requestContent(effect, sealed.params, evidence.sent)),
+      request: paramsText === null ? null : committedText('request', requestText(effect, paramsText, evidence.sent)),
       response: response === null ? null : responseCommitment(response.kept, committed),
       started: time(evidence.startedAt),
       status: evidence.status,

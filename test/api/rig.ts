@@ -243,7 +243,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     publicUrl: 'http://127.0.0.1:8080',
     allowedHosts: [],
     queryKey: 'allow',
-    depthLimit: 64,
+    jsonLimits: { depth: 64, values: 5000 },
     ...change,
   };
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });

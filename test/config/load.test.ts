@@ -64,7 +64,13 @@ describe('defaults', () => {
       secrets: { masterFile: 'data/keys/master', previous: [] },
       receipts: { keysDir: 'data/keys', issuer: null },
       policies: { paths: [], mode: 'enforce' },
-      limits: { bodyBytes: 1_048_576, paramsDepth: 64, responseKeptBytes: 65_536, responseBytes: 8_388_608 },
+      limits: {
+        bodyBytes: 1_048_576,
+        paramsDepth: 64,
+        paramsValues: 10_000,
+        responseKeptBytes: 65_536,
+        responseBytes: 8_388_608,
+      },
       telemetry: { logLevel: 'info' },
     });
   });

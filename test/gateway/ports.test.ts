@@ -80,7 +80,12 @@ beforeEach(async () => {
     run: (request) => runEffect(core, request),
     shadowed: () => undefined,
     observed: () => undefined,
-    settings: () => ({ publicUrl: 'http://127.0.0.1', allowedHosts: [], queryKey: 'allow', depthLimit: 64 }),
+    settings: () => ({
+      publicUrl: 'http://127.0.0.1',
+      allowedHosts: [],
+      queryKey: 'allow',
+      jsonLimits: { depth: 64, values: 5000 },
+    }),
   });
 });
 afterEach(async () => {

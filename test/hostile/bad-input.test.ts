@@ -2,15 +2,22 @@ import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { send } from '../system/gateway.ts';
-import { freshKey, refund, startWorld, type World } from '../system/world.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from '../system/world.ts';
 
 const WS = '/v1/workspaces/demo';
 const EFFECTS = `${WS}/effects`;
+/** As the gateway of these tests is configured. */
+const MOST_VALUES = 700;
 
 let world: World;
 let before: { readonly requests: number; readonly effects: number; readonly records: number };
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({
+    files: (url) => {
+      const { config, policies } = worldFiles(url);
+      return { config: `${config}limits: { params_values: ${MOST_VALUES} }\n`, policies };
+    },
+  });
   before = await counts();
 });
 afterAll(() => world.close());
@@ -142,6 +149,11 @@ describe('bodies that are no strict JSON: 400 on the effects API and on the prox
     ],
     ['depth 65', (text) => UTF8(text.replace('1000', nested(65))), /deeper than 64/],
     ['depth 100,000', (text) => UTF8(text.replace('1000', nested(100_000))), /deeper than 64/],
+    [
+      'more values than are configured',
+      (text) => UTF8(text.replace('1000', `[${'0,'.repeat(MOST_VALUES)}0]`)),
+      new RegExp(`more than ${MOST_VALUES} values`),
+    ],
     ['a byte order mark', (text) => UTF8(`\ufeff${text}`), /byte order mark/],
     [
       'bytes that are not UTF-8',

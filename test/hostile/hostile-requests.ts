@@ -1,4 +1,5 @@
-import { HARD_CHECKS, LARGE_VALUES } from './large-inputs.ts';
+import { HARD_CHECKS, largeValues } from './large-inputs.ts';
+import { MOST_VALUES } from './watched-world.ts';
 
 /** One hostile request: what goes onto a socket, byte for byte, with places for a host and the headers of a key. */
 export interface HostileRequest {
@@ -18,7 +19,7 @@ const PATHS: readonly (readonly [method: string, path: string])[] = [
   ['GET', `${WS}/effects/eff_1`],
   ['POST', `${WS}/effects/eff_1/resolve`],
   ['GET', `${WS}/approvals`],
-  ['POST', `${WS}/approvals/apr_1/grant`],
+  ['POST', `${WS}/approvals/apr_1/approve`],
   ['POST', `${WS}/claims`],
   ['POST', `${WS}/reservations`],
   ['POST', `${WS}/pauses`],
@@ -77,7 +78,7 @@ function withBody(name: string, path: string, body: string | Buffer, headers: He
 
 function bodies(): readonly HostileRequest[] {
   const posts = PATHS.filter(([method]) => method === 'POST').map(([, path]) => path);
-  const large = Object.entries(LARGE_VALUES).map(([name, value], index) => {
+  const large = Object.entries(largeValues(MOST_VALUES)).map(([name, value], index) => {
     const path = posts[index % posts.length] ?? '/state/verify';
     const wrapped =
       path === `${WS}/effects` || path === `${WS}/effects/preview`

@@ -1,8 +1,5 @@
 /** The longest body that the gateway takes, less some room. */
 const BYTES = 1024 * 1024 - 2_000;
-/** As many values as a body may have, less some room. */
-const VALUES = 4_900;
-
 function listOf(unit: string, count = Math.floor(BYTES / (unit.length + 1))): string {
   return `[${Array.from({ length: Math.min(count, Math.floor(BYTES / (unit.length + 1))) }, () => unit).join(',')}]`;
 }
@@ -14,37 +11,59 @@ function mapOf(name: (index: number) => string, count: number, value = '0'): str
   return `${text}}`;
 }
 
-const WIDTH = Math.floor(BYTES / VALUES) - 6;
-
-/** JSON texts of up to 1 MiB that are the worst known for some part of the gateway; each is one value. */
-export const LARGE_VALUES: Readonly<Record<string, string>> = {
-  'as many zeros as fit': listOf('0'),
-  'as many empty lists as fit': listOf('[]'),
-  'as many names as fit': mapOf((index) => index.toString(36), BYTES),
-  'lists within lists': listOf(`${'['.repeat(60)}${']'.repeat(60)}`),
-  'as many empty lists as may be': listOf('[]', VALUES),
-  'names as long as fit': mapOf((index) => String(index).padStart(WIDTH, 'a'), VALUES),
-  'names that end alike': mapOf((index) => `${index}${'a'.repeat(WIDTH - String(index).length)}`, VALUES),
-  'names that fold': mapOf((index) => `${index}${'\u212a'.repeat(30)}`, VALUES),
-  'names in escapes': mapOf((index) => `${index}${String.raw`\u00e9`.repeat(15)}`, VALUES),
-  'texts in escapes': listOf(`"${String.raw`\u0001`.repeat(16)}"`, VALUES),
-  'one text': `"${'a'.repeat(BYTES)}"`,
-  'one text in escapes': `"${String.raw`\u00e9`.repeat(BYTES / 6)}"`,
-  'one text of quotes': `"${String.raw`\"`.repeat(BYTES / 2)}"`,
-  'one long number': `0.${'1'.repeat(BYTES)}`,
-  'a number that is no double': `1${'0'.repeat(BYTES)}`,
-  'numbers of many digits': listOf(`0.000${'1'.repeat(80)}e-7`, VALUES),
-  'a long name twice': `{"${'n'.repeat(BYTES / 2 - 10)}":0,"${'n'.repeat(BYTES / 2 - 10)}":0}`,
-  'a long name over many': `{"${'n'.repeat(1_000)}":${mapOf((index) => `k${index}`, VALUES - 10)}}`,
-  'a name that is too long': `{"${'n'.repeat(BYTES / 2)}":${mapOf((index) => `k${index}`, VALUES - 10)}}`,
-  'long names within one another': `${`{"${'n'.repeat(1_000)}":`.repeat(60)}${mapOf((index) => `k${index}`, VALUES - 100)}${'}'.repeat(60)}`,
-  'marks of keys': listOf(`"svc_agent_AAAAAAAAAAAA_${'svc_a_'.repeat(10)}"`, VALUES),
-  addresses: listOf(`"a.${'b-'.repeat(20)}@x.example, y@evil.example"`, VALUES),
-  'addresses of the web': listOf(`"http://a/${'%41'.repeat(25)} "`, VALUES),
-  'maps in a deep list': listOf(`${'{"a":'.repeat(60)}0${'}'.repeat(60)}`, 78),
-  'maps that are nearly alike': `[${Array.from({ length: 1_600 }, (_, index) => `{"a":{"b":${index}}}`).join(',')}]`,
-  spaces: `${' '.repeat(BYTES)}0`,
-};
+/**
+ * JSON texts of up to 1 MiB that are the worst known for some part of the gateway; each is one value.
+ * @param values as many as a body may have
+ */
+export function largeValues(values: number): Readonly<Record<string, string>> {
+  // Some room for what stands around the value.
+  const most = values - 100;
+  const width = Math.floor(BYTES / most) - 6;
+  // How often a piece of so many bytes stands in each of them.
+  const times = (bytes: number, wanted: number): number => Math.min(wanted, Math.floor((width - 8) / bytes));
+  return {
+    'as many zeros as fit': listOf('0'),
+    'as many empty lists as fit': listOf('[]'),
+    'as many names as fit': mapOf((index) => index.toString(36), BYTES),
+    'lists within lists': listOf(`${'['.repeat(60)}${']'.repeat(60)}`),
+    'as many empty lists as may be': listOf('[]', most),
+    'names as long as fit': mapOf((index) => String(index).padStart(width, 'a'), most),
+    'names that end alike': mapOf((index) => `${index}${'a'.repeat(width - String(index).length)}`, most),
+    'names that fold': mapOf((index) => `${index}${'\u212a'.repeat(times(3, 30))}`, most),
+    'names in escapes': mapOf((index) => `${index}${String.raw`\u00e9`.repeat(times(6, 15))}`, most),
+    'texts in escapes': listOf(`"${String.raw`\u0001`.repeat(times(6, 16))}"`, most),
+    'one text': `"${'a'.repeat(BYTES)}"`,
+    'one text in escapes': `"${String.raw`\u00e9`.repeat(BYTES / 6)}"`,
+    'one text of quotes': `"${String.raw`\"`.repeat(BYTES / 2)}"`,
+    'one long number': `0.${'1'.repeat(BYTES)}`,
+    'a number that is no double': `1${'0'.repeat(BYTES)}`,
+    'numbers of many digits': listOf(`0.000${'1'.repeat(times(1, 80))}e-7`, most),
+    'a long name twice': `{"${'n'.repeat(BYTES / 2 - 10)}":0,"${'n'.repeat(BYTES / 2 - 10)}":0}`,
+    'a long name over many': `{"${'n'.repeat(1_000)}":${mapOf((index) => `k${index}`, most - 10)}}`,
+    'a name that is too long': `{"${'n'.repeat(BYTES / 2)}":${mapOf((index) => `k${index}`, most - 10)}}`,
+    'long names within one another': `${`{"${'n'.repeat(1_000)}":`.repeat(60)}${mapOf((index) => `k${index}`, most - 100)}${'}'.repeat(60)}`,
+    'marks of keys': listOf(`"svc_agent_AAAAAAAAAAAA_${'svc_a_'.repeat(times(6, 10))}"`, most),
+    addresses: listOf(`"a.${'b-'.repeat(times(2, 20))}@x.example, y@evil.example"`, most),
+    'addresses of the web': listOf(`"http://a/${'%41'.repeat(times(3, 25))} "`, most),
+    'maps in a deep list': listOf(`${'{"a":'.repeat(60)}0${'}'.repeat(60)}`, Math.floor(most / 62)),
+    'names in the wrong order': mapOf((index) => (most - index).toString(36).padStart(4, '0'), most),
+    'names that are numbers': mapOf((index) => String((most - index) * 7), most),
+    'names beyond ASCII': mapOf((index) => `${index.toString(36)}é`, most, '"é"'),
+    fractions: listOf('0.1234567890123456', most),
+    'short texts in escapes': listOf(String.raw`"é"`, most),
+    'maps of one': listOf('{"a":0}', Math.floor(most / 2)),
+    'maps of twelve': listOf(
+      `{${'lkjihgfedcba'
+        .split('')
+        .map((name) => `"${name}":0`)
+        .join(',')}}`,
+      Math.floor(most / 13),
+    ),
+    'maps of three names': `[${Array.from({ length: Math.floor(most / 4) }, (_, index) => `{"c${index.toString(36)}":0,"b":"","a":[]}`).join(',')}]`,
+    'maps that are nearly alike': `[${Array.from({ length: Math.floor(most / 3) }, (_, index) => `{"a":{"b":${index}}}`).join(',')}]`,
+    spaces: `${' '.repeat(BYTES)}0`,
+  };
+}
 
 /** A state in which `a.a.a.…` can be read in very many ways, within the values of one body. */
 export function ambiguousState(depth: number): string {

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { LIMITS } from '../../src/config/limits.ts';
 import type { TestFiles } from '../system/gateway.ts';
 import { startWorld, type World, worldFiles } from '../system/world.ts';
 
@@ -55,11 +56,14 @@ async function ask(socketPath: string, path: string): Promise<Watched> {
   return JSON.parse(text) as Watched;
 }
 
+/** The largest that may be configured. */
+export const MOST_VALUES = LIMITS.params_values.value;
+
 /** Tools whose schemas and rules look into all that comes, and a policy with patterns over texts and lists. */
 function watchedFiles(upstreamUrl: string): TestFiles {
   const { config, policies } = worldFiles(upstreamUrl);
   return {
-    config: config.replace('routes:\n', `${TOOLS}routes:\n`).replace('    rules:\n', `    rules:\n${RULES}`),
+    config: `${config.replace('routes:\n', `${TOOLS}routes:\n`).replace('    rules:\n', `    rules:\n${RULES}`)}limits: { params_values: ${MOST_VALUES} }\n`,
     policies: { ...policies, 'looking.yaml': POLICY },
   };
 }
@@ -69,6 +73,18 @@ const TOOLS = `  - name: look.free
     upstream: payments
     kind: write
     request: { method: POST, path: /v1/free, body: "*" }
+    params_schema: { type: object }
+  - name: look.sent
+    title: Free params, which are sent
+    upstream: payments
+    kind: write
+    request: { method: POST, path: /v1/sent, body: "*" }
+    params_schema: { type: object, properties: { list: { type: array, items: true } } }
+  - name: look.asked
+    title: Free params, which somebody approves
+    upstream: payments
+    kind: write
+    request: { method: POST, path: /v1/sent, body: "*" }
     params_schema: { type: object }
   - name: look.deep
     title: A schema with everything
@@ -96,6 +112,7 @@ const TOOLS = `  - name: look.free
 `;
 
 const RULES = `      - { match: "POST /v1/free", tool: look.free, idempotency: required }
+      - { match: "POST /v1/sent", tool: look.sent, idempotency: required }
       - { match: "POST /v1/deep", tool: look.deep, idempotency: required }
       - { match: "POST /v1/query/:id", tool: look.query, idempotency: required }
 `;
@@ -116,8 +133,12 @@ rules:
     match: { tools: [look.free] }
     when: { params.list: { some: { item: { email_in: "*@evil.example" } } } }
     reason: "Not there"
+  - id: sent
+    effect: allow
+    match: { tools: [look.sent] }
+    unless: { any: [ { params.list: { some: { item: { glob: "*.internal" } }, if_absent: false } } ] }
   - id: people
     effect: require_approval
-    match: { tools: [look.free, look.deep, look.query] }
+    match: { tools: [look.free, look.asked, look.deep, look.query] }
     approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Look at \${params.text} and \${params.list}" }
 `;

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_VALUES, parseStrictJson } from '../../src/effects/strict-json.ts';
+import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/effects/strict-json.ts';
 import { shortest } from '../shortest.ts';
 
-const LIMITS = { depth: 64 };
+const LIMITS = { depth: 64, values: 5_000 };
 
 function verdict(text: string | Buffer): string {
   const result = parseStrictJson(text, LIMITS);
@@ -176,10 +176,30 @@ describe('how much one text may hold', () => {
 
   test('5,000 values, lists and maps among them', () => {
     const list = (count: number) => `[${Array.from({ length: count }, () => '0').join(',')}]`;
-    expect(judge(list(MAX_VALUES - 1)).ok).toBe(true);
-    expect(judge(list(MAX_VALUES))).toMatchObject({ ok: false, message: 'more than 5000 values' });
-    expect(judge(`[${Array.from({ length: MAX_VALUES / 2 }, () => '{"a":0}').join(',')}]`).ok).toBe(false);
-    expect(parseStrictJson(list(MAX_VALUES), { depth: 64, values: MAX_VALUES + 1 }).ok).toBe(true);
+    expect(judge(list(LIMITS.values - 1)).ok).toBe(true);
+    expect(judge(list(LIMITS.values))).toMatchObject({ ok: false, message: 'more than 5000 values' });
+    expect(judge(`[${Array.from({ length: LIMITS.values / 2 }, () => '{"a":0}').join(',')}]`).ok).toBe(false);
+    expect(parseStrictJson(list(LIMITS.values), { depth: 64, values: LIMITS.values + 1 }).ok).toBe(true);
+  });
+
+  test('a large text read in slices is judged as it is at once', async () => {
+    const item = `{"a":[1,{"b":"${'é'.repeat(40)}"}],"c":-0.5e3,"d":null}`;
+    const sound = `[${Array.from({ length: 900 }, () => item).join(',\n ')}]`;
+    expect(Buffer.byteLength(sound)).toBeGreaterThan(3 * LARGE_TEXT);
+    const places = [0, 1, 20_000, 32_767, 32_768, 32_769, 65_536, sound.length - 2, sound.length - 1];
+    const texts = [
+      sound,
+      `${sound} `,
+      `${sound}]`,
+      `${' '.repeat(100_000)}0`,
+      `{"a":"${'x'.repeat(100_000)}","A":0}`,
+      `[${'0,'.repeat(LIMITS.values)}0]`,
+      '['.repeat(100_000),
+      ...places.flatMap((at) => [sound.slice(0, at), `${sound.slice(0, at)}\u0001${sound.slice(at)}`]),
+    ];
+    for (const text of texts)
+      expect(await parseStrictJsonInSlices(Buffer.from(text), LIMITS)).toEqual(parseStrictJson(text, LIMITS));
+    expect(await parseStrictJsonInSlices(Buffer.from([0xff]), LIMITS)).toMatchObject({ ok: false });
   });
 
   test('names of 1,024 characters, which no message shows whole', () => {

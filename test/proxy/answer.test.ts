@@ -5,7 +5,12 @@ import { outcomeAnswer } from '../../src/proxy/answer.ts';
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
   renderProblem: () => ({ status: 500, headers: {}, body: {} }),
-  settings: () => ({ publicUrl: 'http://gateway', queryKey: 'allow', bodyLimit: 1000, depthLimit: 10 }),
+  settings: () => ({
+    publicUrl: 'http://gateway',
+    queryKey: 'allow',
+    bodyLimit: 1000,
+    jsonLimits: { depth: 10, values: 100 },
+  }),
   upstream: () => null,
 };
 

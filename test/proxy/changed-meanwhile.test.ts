@@ -20,7 +20,12 @@ function reading(body: string, meanwhile: (change: () => void, bring: () => void
   const read = readRequest(
     {
       catalog: () => catalog,
-      settings: () => ({ publicUrl: '', queryKey: 'allow', bodyLimit: 100_000, depthLimit: 10 }),
+      settings: () => ({
+        publicUrl: '',
+        queryKey: 'allow',
+        bodyLimit: 100_000,
+        jsonLimits: { depth: 10, values: 100 },
+      }),
     },
     { key: 'the key', query: readQuery(null) },
     { tool, pathParams: { payment_id: 'p1' } },

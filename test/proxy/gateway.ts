@@ -210,7 +210,12 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   });
   const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });
   let origin = '';
-  const settings = () => ({ publicUrl: origin, allowedHosts: [], queryKey: 'allow' as const, depthLimit: 64 });
+  const settings = () => ({
+    publicUrl: origin,
+    allowedHosts: [],
+    queryKey: 'allow' as const,
+    jsonLimits: { depth: 64, values: 5000 },
+  });
   const log: string[] = [];
   const shadowed: string[] = [];
   const logger = createLogger({ level: 'trace', sink: { write: (line) => void log.push(line) } });
