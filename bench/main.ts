@@ -1,30 +1,55 @@
 import { writeFile } from 'node:fs/promises';
-import type { BenchResult } from './result.ts';
+import { parseArgs } from 'node:util';
+import { describeShares, sumOf } from './cpu.ts';
+import type { BenchOptions, BenchResult } from './result.ts';
 
-/** Runs the benchmarks of one Node version: `main.js RESULTS.json [NAME]`. */
-const SUITES: Readonly<Record<string, () => Promise<{ readonly run: () => Promise<readonly BenchResult[]> }>>> = {
+interface Suite {
+  readonly run: (options: BenchOptions) => Promise<readonly BenchResult[]>;
+}
+
+/** Runs the benchmarks of one Node version. */
+const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   decision: () => import('./decision.ts'),
   receipt: () => import('./receipt.ts'),
   store: () => import('./store.ts'),
   governed: () => import('./governed.ts'),
   redis: () => import('./redis.ts'),
+  single: () => import('./single.ts'),
+  duplicates: () => import('./duplicates.ts'),
+  growth: () => import('./growth.ts'),
 };
 
-const [file, only] = process.argv.slice(2);
-if (file === undefined) throw new Error('usage: main RESULTS.json [NAME]');
+/** Takes many minutes: runs only when it is asked for. */
+const LONG = 'growth';
+
+const { values } = parseArgs({
+  options: { json: { type: 'string' }, only: { type: 'string' }, effects: { type: 'string', default: '1000000' } },
+});
+const { only } = values;
+const options: BenchOptions = { effects: Number(values.effects) };
 if (only !== undefined && !(only in SUITES))
   throw new Error(`there is no benchmark ${only}; there are ${Object.keys(SUITES).join(', ')}`);
+if (!Number.isSafeInteger(options.effects) || options.effects < 1) throw new Error('--effects is a number from 1 on');
 const node = `node ${process.versions.node.split('.')[0]}`;
 const results: (BenchResult & { readonly node: string })[] = [];
-for (const [name, load] of Object.entries(SUITES)) {
-  if (only !== undefined && only !== name) continue;
-  const { run } = await load();
-  for (const result of await run()) {
+for (const [name, loadSuite] of Object.entries(SUITES)) {
+  if (only === undefined ? name === LONG : only !== name) continue;
+  const { run } = await loadSuite();
+  for (const result of await run(options)) {
     results.push({ ...result, node });
-    const ratio = result.ratio === null ? '' : `  ratio ${result.ratio.toFixed(2)}`;
-    const against = result.peer === null ? '' : `  (${result.peer})`;
-    const target = result.target === null ? '' : `  target ${result.target}`;
-    console.log(`${node}  ${result.name}: ${result.value} ${result.unit}${ratio}${against}${target}`);
+    print(result);
   }
 }
-await writeFile(file, JSON.stringify(results));
+if (values.json !== undefined) await writeFile(values.json, JSON.stringify(results));
+
+function print({ name, value, unit, peer, ratio, target, cpu = {} }: BenchResult): void {
+  const words = [
+    `${node}  ${name}: ${value} ${unit}`,
+    ...(ratio === null ? [] : [`ratio ${ratio.toFixed(2)}`]),
+    ...(peer === null ? [] : [`(${peer})`]),
+    ...(target === null ? [] : [`target ${target}`]),
+  ];
+  console.log(words.join('  '));
+  for (const [who, shares] of Object.entries(cpu))
+    console.log(`         CPU µs a call, ${who}: ${describeShares(shares)}; in all ${Math.round(sumOf(shares))}`);
+}

@@ -1,55 +1,75 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { askForTime, canPin, coresOf, type CpuTimes, hasThreadTimes, keepOn, threadTimes } from './cpu.ts';
 
 /** A process that has said where it listens. */
 export interface Server {
   readonly url: string;
-  readonly child: ChildProcess;
+  cpu(): Promise<CpuTimes>;
   stop(): Promise<void>;
 }
 
-let taskset: boolean | null = null;
-
-/** Whether a process can be kept on one core here: util-linux has the command for it. */
-export function canPin(): boolean {
-  taskset ??= spawnSync('taskset', ['--version'], { stdio: 'ignore' }).status === 0;
-  return taskset;
+export interface ServerOptions {
+  readonly cwd?: string;
+  readonly env?: Record<string, string>;
+  /** Where it may run, where processes can be kept on cores; `served` keeps the main thread on the first, and no other. */
+  readonly place: 'served' | 'first' | 'upstream';
 }
 
-/**
- * Starts a Node process on the same Node and waits for its `ready` line.
- * @param options.pinned keeps it on the first core, where that can be done
- */
-export async function startServer(
-  args: readonly string[],
-  options: { readonly cwd?: string; readonly env?: Record<string, string>; readonly pinned?: boolean } = {},
-): Promise<Server> {
-  const command = [process.execPath, ...args];
-  const [file = '', ...words] = options.pinned === true && canPin() ? ['taskset', '-c', '0', ...command] : command;
+/** Starts a Node process on the same Node and waits for its `ready` line. */
+export async function startServer(args: readonly string[], options: ServerOptions): Promise<Server> {
+  const { cwd, env, place } = options;
+  const folder = mkdtempSync(join(tmpdir(), 'svc-bench-threads-'));
+  const threads = join(folder, 'threads');
+  const command = [process.execPath, '--import', new URL('./name-threads.js', import.meta.url).href, ...args];
+  const cores = coresOf(place === 'served' ? 'free' : place);
+  const [file = '', ...words] = canPin() ? ['taskset', '-c', cores, ...command] : command;
   const child = spawn(file, words, {
-    cwd: options.cwd,
-    env: { ...process.env, ...options.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let errors = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    errors = (errors + text).slice(-4000);
+    cwd,
+    env: { ...process.env, BENCH_THREADS: threads, ...env },
+    stdio: ['ignore', 'pipe', 'pipe', ...(hasThreadTimes() ? [] : ['ipc' as const])],
   });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  const url = await new Promise<string>((resolve, reject) => {
-    createInterface({ input: child.stdout }).on('line', (line) => {
+  const url = await readyUrl(child, args);
+  const pid = child.pid ?? 0;
+  if (place === 'served') keepOn('first', pid, 'thread');
+  return {
+    url,
+    cpu: async () => (hasThreadTimes() ? threadTimes(pid, namesIn(threads)) : await askForTime(child)),
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function readyUrl(child: ChildProcess, args: readonly string[]): Promise<string> {
+  const { stdout, stderr } = child;
+  if (stdout === null || stderr === null) throw new Error('a server has outputs');
+  let errors = '';
+  stderr.setEncoding('utf8').on('data', (text: string) => {
+    errors = (errors + text).slice(-4000);
+  });
+  return new Promise((resolve, reject) => {
+    createInterface({ input: stdout }).on('line', (line) => {
       const event: unknown = JSON.parse(line);
       if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string')
         resolve(event.url);
     });
     child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code}: ${errors}`)));
   });
-  return {
-    url,
-    child,
-    stop() {
-      child.kill('SIGTERM');
-      return ended;
-    },
-  };
+}
+
+function namesIn(file: string): Map<number, string> {
+  const lines = readFileSync(file, 'utf8').trim().split('\n');
+  return new Map(
+    lines.map((line) => {
+      const [thread = '', name = 'others'] = line.split(' ');
+      return [Number(thread), name];
+    }),
+  );
 }

@@ -1,80 +1,45 @@
-import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { makeKey } from '../src/identity/key-format.ts';
-import { startRedis } from '../test/redis/servers.ts';
-import { CONFIG } from './governed.ts';
-import { agentKey, sideBySide } from './load.ts';
-import { canPin, type Server, startServer } from './processes.ts';
+import { sideBySide } from './compare.ts';
+import { canPin, type CpuShares } from './cpu.ts';
+import { newWrite } from './load.ts';
 import type { BenchResult } from './result.ts';
-import { policyOf, type RuleSet, toolsOf } from './rules.ts';
+import { openStage } from './stage.ts';
 
 /**
  * A governed write with the store on Redis (append-only file, synced every second), against the ungoverned proxy and
  * against what a team would assemble from libraries on the same Redis: with one rule, and with ten. The three compared
- * servers have one core each, the same; Redis, the upstream and the load have both.
+ * servers have one core each, the same; Redis, the upstream and the load have the others.
  */
 export async function run(): Promise<BenchResult[]> {
-  return [...(await compared('one')), ...(await compared('ten'))];
+  return [...(await compared('one', '>= 1')), ...(await compared('ten', '>= 1.7'))];
 }
 
-async function compared(rules: RuleSet): Promise<BenchResult[]> {
-  const folder = await mkdtemp(join(tmpdir(), 'svc-bench-redis-'));
-  const redis = await startRedis(['--appendfsync', 'everysec']);
-  const servers: Server[] = [];
-  const start = async (...started: Parameters<typeof startServer>): Promise<Server> => {
-    const server = await startServer(...started);
-    servers.push(server);
-    return server;
-  };
+async function compared(rules: 'one' | 'ten', target: string): Promise<BenchResult[]> {
+  const stage = await openStage();
   try {
-    await mkdir(join(folder, 'policies'));
-    const store = `store: { kind: redis, url: "${redis.url}", durability: local, allow_weak_durability: true, journal: ./data/journal }`;
-    const config = CONFIG.replace(/^store:.*$/m, store).replace(/^routes:$/m, `${toolsOf(rules)}routes:`);
-    await writeFile(join(folder, 'gateway.yaml'), config);
-    await writeFile(join(folder, 'policies', 'bench.yaml'), policyOf(rules));
-    const administrative = makeKey('administrative').key;
-    await writeFile(join(folder, 'admin.key'), administrative, { mode: 0o600 });
-    const file = (name: string): string => new URL(name, import.meta.url).pathname;
-    const upstream = await start([file('./bench-upstream.js')]);
-    const proxy = await start([file('./peer-proxy.js'), upstream.url], { pinned: true });
-    const assembled = await start([file('./peer-assembled.js'), upstream.url, redis.url, rules], { pinned: true });
-    const gateway = await start(
-      [file('../../bin/svc.mjs'), 'start', '--config', join(folder, 'gateway.yaml'), '--port', '0'],
-      {
-        cwd: folder,
-        env: { BENCH_UPSTREAM: upstream.url, SVC_BOOTSTRAP_ADMIN_KEY_FILE: join(folder, 'admin.key') },
-        pinned: true,
-      },
-    );
-    const key = await agentKey(gateway.url, administrative);
-    const hash = createHash('sha256').update(key).digest('hex');
-    await redis.client.set(`apikey:${hash}`, JSON.stringify({ agent: 'bot', team: 'support' }));
-    const urls = [proxy.url, assembled.url, gateway.url];
-    const [ofProxy = 0, ofAssembled = 0, ofGateway = 0] = await sideBySide(urls, key, 'POST');
-    const measured = {
+    const redis = await stage.redis();
+    const proxy = await stage.proxy('first');
+    const assembled = await stage.assembled(redis, rules);
+    const gateway = await stage.gateway({ name: 'gateway', redis, rules, place: 'first' });
+    const servers = [proxy, assembled, gateway];
+    const [plain, libraries, governed] = await sideBySide(servers, stage.upstream, newWrite);
+    if (plain === undefined || libraries === undefined || governed === undefined)
+      throw new Error('three were compared');
+    const against = (peer: string, other: typeof plain, wanted: string, cpu: Record<string, CpuShares>) => ({
       name: `governed write, Redis store, ${rules} rule${rules === 'one' ? '' : 's'}, ${canPin() ? 'on one core' : 'not on one core: there is no taskset'}`,
-      value: Math.round(ofGateway),
+      value: Math.round(governed.rate),
       unit: 'requests/s',
-    };
+      peer: `${peer} ${Math.round(other.rate)} requests/s`,
+      ratio: governed.rate / other.rate,
+      target: wanted,
+      cpu,
+    });
     return [
-      {
-        ...measured,
-        peer: `@fastify/http-proxy ${Math.round(ofProxy)} requests/s`,
-        ratio: ofGateway / ofProxy,
-        target: '>= 0.5',
-      },
-      {
-        ...measured,
-        peer: `fastify, json-rules-engine, @node-idempotency, rate-limiter-flexible ${Math.round(ofAssembled)} requests/s`,
-        ratio: ofGateway / ofAssembled,
-        target: '>= 1.7',
-      },
+      against('@fastify/http-proxy', plain, '>= 0.5', { governed: governed.cpu, ungoverned: plain.cpu }),
+      against('fastify, json-rules-engine, @node-idempotency, rate-limiter-flexible', libraries, target, {
+        assembled: libraries.cpu,
+      }),
     ];
   } finally {
-    await Promise.all(servers.map((server) => server.stop()));
-    await redis.stop();
-    await rm(folder, { recursive: true, force: true });
+    await stage.stop();
   }
 }

@@ -1,3 +1,5 @@
+import type { CpuShares } from './cpu.ts';
+
 /** One figure of a benchmark; `ratio` is against the peer measured in the same run. */
 export interface BenchResult {
   readonly name: string;
@@ -7,4 +9,11 @@ export interface BenchResult {
   readonly ratio: number | null;
   /** What the figure (or the ratio, where there is one) has to reach, e.g. `>= 0.5`. */
   readonly target: string | null;
+  /** CPU µs a call by process and thread, of each of those compared. */
+  readonly cpu?: Readonly<Record<string, CpuShares>>;
+}
+
+export interface BenchOptions {
+  /** How many effects the growth benchmark stores. */
+  readonly effects: number;
 }

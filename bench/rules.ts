@@ -1,9 +1,9 @@
 /**
  * What may be done, for both sides of a comparison: as a policy of the gateway and as facts and rules of
- * json-rules-engine. `one` has the rule that the measured call needs; `ten` is what a small team really has, of which the
- * same one applies.
+ * json-rules-engine. `one` has the rule that the measured call needs, `two` a rule for reads besides; `ten` is what a
+ * small team really has, of which the same one applies.
  */
-export type RuleSet = 'one' | 'ten';
+export type RuleSet = 'one' | 'two' | 'ten';
 
 interface Test {
   readonly param: string;
@@ -31,8 +31,10 @@ const REFUND: BenchRule = {
   ],
 };
 
+const READ: BenchRule = { id: 'read', effect: 'allow', tool: 'payments.get', teams: ['support'], when: [] };
+
 const TEN: readonly BenchRule[] = [
-  { id: 'read', effect: 'allow', tool: 'payments.get', teams: ['support'], when: [] },
+  READ,
   {
     id: 'refund-sanctioned',
     effect: 'deny',
@@ -90,7 +92,14 @@ const TEN: readonly BenchRule[] = [
 ];
 
 function rulesOf(set: RuleSet): readonly BenchRule[] {
-  return set === 'one' ? [REFUND] : TEN;
+  switch (set) {
+    case 'one':
+      return [REFUND];
+    case 'two':
+      return [REFUND, READ];
+    case 'ten':
+      return TEN;
+  }
 }
 
 /** The policy file of a gateway, with a budget on refunds that never runs out. */

@@ -1,4 +1,4 @@
-// `npm run bench [-- --only NAME --json FILE]`: builds, then runs each benchmark on the Node that runs this and on
+// `npm run bench [-- --only NAME --json FILE --node MAJOR --effects N]`, see README.md: builds, then runs each benchmark on the Node that runs this and on
 // Node 24, side by side with its peer. Prints medians and ratios; times nothing that a test depends on.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,12 @@ import { node24 } from '../test/node-24.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const { values } = parseArgs({
-  options: { only: { type: 'string' }, json: { type: 'string' }, node: { type: 'string' } },
+  options: {
+    only: { type: 'string' },
+    json: { type: 'string' },
+    node: { type: 'string' },
+    effects: { type: 'string' },
+  },
 });
 const folder = mkdtempSync(join(tmpdir(), 'svc-bench-'));
 
@@ -22,14 +27,14 @@ const nodes = [process.execPath, ...(process.versions.node.startsWith('24.') ? [
   const { stdout } = spawnSync(node, ['--version'], { encoding: 'utf8' });
   return values.node === undefined || wanted.some((version) => stdout.startsWith(`v${version}.`));
 });
+const passedOn = ['only', 'effects'].flatMap((name) => (values[name] === undefined ? [] : [`--${name}`, values[name]]));
 const all = [];
 for (const node of nodes) {
   const file = join(folder, 'results.json');
-  const result = spawnSync(
-    node,
-    ['--expose-gc', '.bench/bench/main.js', file, ...(values.only === undefined ? [] : [values.only])],
-    { cwd: root, stdio: 'inherit' },
-  );
+  const result = spawnSync(node, ['--expose-gc', '.bench/bench/main.js', '--json', file, ...passedOn], {
+    cwd: root,
+    stdio: 'inherit',
+  });
   if (result.status !== 0) process.exit(result.status ?? 1);
   all.push(...JSON.parse(readFileSync(file, 'utf8')));
 }
