@@ -1,24 +1,43 @@
 import { isAbsolute } from 'node:path';
-import { literalText } from '../config/expand.ts';
-import { type Draft, type DraftTool, plainText } from './openapi-draft.ts';
+import { literalText, type Tree } from '../config/expand.ts';
+import type { Draft, DraftTool } from './openapi/draft.ts';
+import { RISKS, type Risk } from './openapi/risk.ts';
+import { plainText } from './openapi/words.ts';
+import { json } from './terminal.ts';
+
+export interface InitUpstream {
+  readonly id: string;
+  /** Origin of the API. */
+  readonly url: string;
+}
 
 export interface InitChoices {
-  /** Origin of the API. */
-  readonly upstreamUrl: string;
-  readonly upstream: string;
+  /** The API first, then others that its document names for some of its operations. */
+  readonly upstreams: readonly InitUpstream[];
   readonly workspace: string;
   readonly agent: string;
   /** Folder of the files, as seen from where `svc` runs: `.`, `my-gateway`. Paths in them begin with it. */
   readonly folder: string;
+  /** How `svc` is called here: `npx svc`, or the path of the launcher. */
+  readonly launcher: string;
+  /** Words after the launcher that show what a new version of the document changes; `null` without a document. */
+  readonly diff: string | null;
 }
 
 /** How many left-out operations are listed, and how many characters of each. */
-const MOST_NAMED = 200;
+const MOST_NAMED = 2_000;
 const MOST_LINE = 200;
+
+const MEANING: Readonly<Record<Risk, string>> = {
+  low: 'writes by their method only: searches, previews, checks',
+  medium: 'create and change things',
+  high: 'delete, cut off, or let others in',
+  critical: 'move money, or take away what much hangs on',
+};
 
 /** Text of a first `gateway.yaml`, with comments, in observe mode. */
 export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
-  const { upstream, folder } = choices;
+  const { upstreams, folder, launcher } = choices;
   const file = folder === '.' ? 'gateway.yaml' : `${plainText(folder, MOST_LINE)}/gateway.yaml`;
   const within = (name: string): string =>
     folder === '.'
@@ -26,9 +45,13 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
       : isAbsolute(folder) || folder.startsWith('..')
         ? `${folder}/${name}`
         : `./${folder}/${name}`;
+  const command = plainText(launcher, MOST_LINE);
   const lines = [
     `# yaml-language-server: $schema=${schema}`,
-    `# Written by \`svc init\`. Check it with \`svc config check ${file}\`; \`svc doctor ${file}\` looks around it too.`,
+    `# Written by \`svc init\`. Check it with \`${command} config check ${file}\`; \`${command} doctor ${file}\` looks around it too.`,
+    ...(choices.diff === null
+      ? []
+      : [`# What a new version of the document changes: ${command} ${plainText(choices.diff, 10 * MOST_LINE)}`]),
     '# Paths are relative to the folder that `svc` is started in.',
     'server: { host: 127.0.0.1, port: 8080 }',
     '# Effects, keys, budgets and receipts; back this folder up.',
@@ -47,32 +70,40 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     `policies: { paths: [${quoted(within('policies'))}], mode: observe }`,
     '',
     'upstreams:',
-    `  - id: ${id(upstream)}`,
-    `    url: ${quoted(choices.upstreamUrl)}`,
-    '    # A credential that the agents then no longer need to hold; it is put on every request:',
-    '    # The file holds the whole value, e.g. Bearer and the token; a new value is in force without a restart.',
-    `    # credentials: { header: authorization, file: ${quoted(within('data/api-credential'))} }`,
+    ...upstreams.flatMap((upstream, index) => [
+      `  - id: ${id(upstream.id)}`,
+      `    url: ${quoted(upstream.url)}`,
+      ...(index > 0
+        ? []
+        : [
+            '    # A credential that the agents then no longer need to hold; it is put on every request:',
+            '    # The file holds the whole value, e.g. Bearer and the token; a new value is in force without a restart.',
+            `    # credentials: { header: authorization, file: ${quoted(within('data/api-credential'))} }`,
+          ]),
+    ]),
     '',
-    ...toolLines(upstream, draft.tools),
+    ...toolLines(upstreams[0]?.id ?? 'api', draft.tools),
     'routes:',
-    `  - upstream: ${id(upstream)}`,
-    `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
-    '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
-    '    undeclared: passthrough_reads',
-    ...ruleLines(draft.tools),
+    ...upstreams.flatMap(({ id: upstream }) => [
+      `  - upstream: ${id(upstream)}`,
+      `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
+      '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
+      '    undeclared: passthrough_reads',
+      ...ruleLines(draft.tools.filter((tool) => tool.upstream === upstream)),
+    ]),
   ];
-  if (draft.skipped.length > 0) {
-    lines.push('', '# Found in the OpenAPI document and not declared:');
-    for (const one of draft.skipped.slice(0, MOST_NAMED)) lines.push(`#   ${plainText(one, MOST_LINE)}`);
-    if (draft.skipped.length > MOST_NAMED) lines.push(`#   and ${draft.skipped.length - MOST_NAMED} more`);
+  if (draft.leftOut.length > 0) {
+    lines.push('', '# In the OpenAPI document and not declared:');
+    for (const { operation, why } of draft.leftOut.slice(0, MOST_NAMED))
+      lines.push(`#   ${plainText(`${operation}: ${why}`, MOST_LINE)}`);
+    if (draft.leftOut.length > MOST_NAMED) lines.push(`#   and ${draft.leftOut.length - MOST_NAMED} more`);
   }
   return `${lines.join('\n')}\n`;
 }
 
-/** Text of a first policy set that names the real tools. */
+/** Text of a first policy set that names the real tools, by how much is at stake. */
 export function policyFile(choices: InitChoices, draft: Draft, schema: string): string {
-  const writes = draft.tools.filter((tool) => tool.kind === 'write');
-  const deletes = writes.filter((tool) => tool.method === 'DELETE');
+  const grave = draft.tools.filter(({ risk }) => risk === 'high' || risk === 'critical');
   const lines = [
     `# yaml-language-server: $schema=${schema}`,
     '# Written by `svc init`. What no rule allows is denied; while gateway.yaml says `mode: observe`, that is only recorded.',
@@ -93,14 +124,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     '  #   match: { kinds: [read] }',
     '  #   when: { tool.declared: false }',
     '',
-    '  - id: writes',
-    `    description: ${quoted(`${choices.agent} may do what it does today; take out what it should not`)}`,
-    '    effect: allow',
-    '    match:',
-    `      agents: { id: [${id(choices.agent)}] }`,
-    '      kinds: [write]',
-    ...(writes.length > 0 ? [`      tools: [${writes.map((tool) => quoted(tool.name)).join(', ')}]`] : []),
-    '',
+    ...writeRules(choices.agent, draft.tools),
     '  - id: write-rate',
     '    description: A loop that runs away stops here',
     '    effect: constrain',
@@ -108,23 +132,46 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     '    obligations:',
     '      - rate_limit: { by: [agent.id], limit: 60, per: minute }',
   ];
-  if (deletes.length > 0)
+  if (grave.length > 0)
     lines.push(
       '',
-      '  - id: deletes',
-      '    description: "Without mode: shadow, deleting needs a person"',
+      '  - id: grave-writes',
+      '    description: "Without mode: shadow, what is of high or critical risk needs a person"',
       '    effect: require_approval',
       '    mode: shadow                             # judged and counted, never in force',
-      `    match: { tools: [${deletes.map((tool) => quoted(tool.name)).join(', ')}] }`,
-      '    approval: { approvers: { roles: [approver] }, quorum: 1, expires: 4h, summary: "Delete ${target}" }',
+      '    match:',
+      '      tools:',
+      ...grave.map((tool) => `        - ${quoted(tool.name)}`),
+      `    approval: { approvers: { roles: [approver] }, quorum: 1, expires: 4h, summary: "\${tool.name} on \${target}" }`,
     );
   return `${lines.join('\n')}\n`;
+}
+
+/** A rule for each risk, so that what an agent may do is read, and taken out, in the order of what is at stake. */
+function writeRules(agent: string, tools: readonly DraftTool[]): readonly string[] {
+  const head = (name: string, words: string): string[] => [
+    `  - id: ${name}`,
+    `    description: ${quoted(words)}`,
+    '    effect: allow',
+    '    match:',
+    `      agents: { id: [${id(agent)}] }`,
+    '      kinds: [write]',
+  ];
+  const rules = RISKS.flatMap((risk) => {
+    const names = tools.filter((tool) => tool.risk === risk).map((tool) => `        - ${quoted(tool.name)}`);
+    if (names.length === 0) return [];
+    const words = `${agent} may do what it does today. Risk ${risk}: ${MEANING[risk]}. Take out what it should not do`;
+    return [...head(`writes-${risk}`, words), '      tools:', ...names, ''];
+  });
+  return rules.length > 0
+    ? rules
+    : [...head('writes', `${agent} may do what it does today; take out what it should not`), ''];
 }
 
 function toolLines(upstream: string, tools: readonly DraftTool[]): readonly string[] {
   if (tools.length === 0)
     return [
-      '# No OpenAPI document was found, so nothing is declared yet. A write becomes callable like this:',
+      '# No operation of an OpenAPI document is declared yet. A write becomes callable like this:',
       '# tools:',
       `#   - name: ${upstream}.create_order`,
       `#     upstream: ${id(upstream)}`,
@@ -137,22 +184,42 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
       '',
     ];
   const lines = ['tools:                                       # from the OpenAPI document of the API'];
-  for (const tool of tools) {
-    const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
-    if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
-    if (tool.body) parts.push('body: "*"');
+  const groups: readonly (Risk | null)[] = [null, ...RISKS];
+  for (const risk of groups) {
+    const group = tools.filter((tool) => tool.risk === risk);
+    if (group.length === 0) continue;
+    const words = risk === null ? 'reads' : `writes of ${risk} risk: they ${MEANING[risk]}`;
     lines.push(
-      `  - name: ${tool.name}`,
-      `    title: ${quoted(tool.title)}`,
-      `    upstream: ${id(upstream)}`,
-      `    kind: ${tool.kind}`,
-      `    request: { ${parts.join(', ')} }`,
-      `    params_schema: ${JSON.stringify(paramsSchema(tool))}`,
-      ...targetLine(tool),
+      '',
+      `  # -- ${group.length} ${words}`,
+      ...(risk === null
+        ? []
+        : ['  # The risk is a first guess, from the words of the operation: set it right where it is wrong.']),
     );
+    for (const tool of group) lines.push(...entryOf(tool));
   }
   lines.push('');
   return lines;
+}
+
+function entryOf(tool: DraftTool): readonly string[] {
+  const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
+  if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
+  if (tool.headers.length > 0)
+    parts.push(`headers: { ${tool.headers.map(([name, header]) => `${name}: ${quoted(header)}`).join(', ')} }`);
+  if (tool.hasBody) parts.push('body: "*"');
+  return [
+    `  - name: ${tool.name}`,
+    `    title: ${quoted(tool.title)}`,
+    `    upstream: ${id(tool.upstream)}`,
+    `    kind: ${tool.kind}`,
+    ...(tool.risk === null ? [] : [`    risk: ${tool.risk}`]),
+    ...(tool.tags.length === 0 ? [] : [`    tags: [${tool.tags.map(quoted).join(', ')}]`]),
+    ...tool.notes.map((note) => `    # ${plainText(note, MOST_LINE)}`),
+    `    request: { ${parts.join(', ')} }`,
+    `    params_schema: ${schemaText(tool.schema)}`,
+    ...targetLine(tool),
+  ];
 }
 
 /** `/v1/notes/{id}` has the target `notes:{id}`, which approvers see and claims are taken on. */
@@ -176,12 +243,14 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
   return lines;
 }
 
-function paramsSchema(tool: DraftTool): object {
-  const properties: Record<string, object> = {};
-  // Names become keys of the YAML file. References to the environment are not expanded in keys.
-  for (const name of [...tool.required, ...tool.query]) properties[name] = {};
-  for (const [name, type] of Object.entries(tool.types)) properties[name] = type === '' ? {} : { type };
-  return { type: 'object', ...(tool.required.length > 0 && { required: tool.required }), properties };
+/** Names become keys of the file, in which references to the environment are not expanded; in values they are. */
+function schemaText(schema: { readonly [name: string]: Tree }): string {
+  return json(
+    JSON.parse(JSON.stringify(schema), (_name, value: Tree) =>
+      typeof value === 'string' ? literalText(value) : value,
+    ),
+    0,
+  );
 }
 
 /** Quotes an id where YAML would read it as something else: `007`, `null`, `a:`. */

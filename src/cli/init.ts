@@ -1,39 +1,38 @@
 import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
-import { join, normalize, resolve, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { cancel, isCancel, text } from '@clack/prompts';
+import { join } from 'node:path';
+import { autocompleteMultiselect, cancel, isCancel, text } from '@clack/prompts';
 import type { Command } from 'commander';
-import { parse } from 'yaml';
-import { OWN_PREFIXES } from '../config/resolve-routes.ts';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
+import { showChanges } from './init-diff.ts';
 import { gatewayFile, type InitChoices, policyFile } from './init-files.ts';
-import { draftTools, plainText } from './openapi-draft.ts';
+import { type InitOptions, launcher, named, plainFolder, shellWord, toOrigin, upstreamId } from './init-options.ts';
+import { draftFrom, type Source, sourceOf } from './init-source.ts';
+import { tagsOf } from './openapi/choose.ts';
+import type { Draft } from './openapi/draft.ts';
+import type { ApiOperation } from './openapi/operations.ts';
+import { plainText } from './openapi/words.ts';
 import { CommandFailure } from './ports.ts';
 import { json } from './terminal.ts';
 
-interface InitOptions {
-  readonly upstream: string;
-  readonly name?: string;
-  readonly agent?: string;
-  readonly workspace?: string;
-  readonly dir: string;
-  readonly force?: true;
-  readonly yes?: true;
-  readonly json?: true;
-}
-
-/** Paths where APIs usually publish their OpenAPI document. `svc init` requests only these, with GET. */
-const DOCUMENT_PATHS = ['/openapi.json', '/openapi.yaml', '/v3/api-docs', '/swagger.json', '/api/openapi.json'];
-const DOCUMENT_MOST = 5 * 1024 * 1024;
-
 /** `svc init`: writes a first configuration for your own API. */
-export function addInit(program: Command, { terminal, exit }: CliContext): void {
+export function addInit(program: Command, context: CliContext): void {
   const command = program
     .command('init')
     .description('write gateway.yaml and policies/first.yaml for an API of your own; policy only observes at first')
-    .requiredOption('--upstream <url>', 'origin of the API, e.g. http://127.0.0.1:9090')
+    .option('--upstream <url>', 'origin of the API, e.g. http://127.0.0.1:9090 (default: from the document)')
+    .option(
+      '--openapi <file|url>',
+      'its OpenAPI or Swagger document, JSON or YAML (default: where the API publishes it)',
+    )
+    .option(
+      '--include <pattern>',
+      "only these operations: 'POST /v1/**', an operation id, tag:NAME; repeatable",
+      collect,
+      [],
+    )
+    .option('--exclude <pattern>', 'all but these; repeatable', collect, [])
+    .option('--diff', 'write nothing; show what the document changes in the gateway.yaml that is there')
     .option('--name <id>', 'id of the upstream (default: from the host name)')
     .option('--agent <id>', 'id of the agent (default: agent)')
     .option('--workspace <id>', 'id of the workspace (default: default)')
@@ -42,113 +41,156 @@ export function addInit(program: Command, { terminal, exit }: CliContext): void 
     .option('--yes', 'ask nothing')
     .option('--json', 'print JSON; asks nothing')
     .action(async (options: InitOptions) => {
-      const upstreamUrl = toOrigin(options.upstream);
-      const ask = terminal.interactive && !options.yes && !options.json;
-      const folder = plainFolder(options.dir);
-      const upstream = options.name ?? upstreamName(upstreamUrl);
-      if (isTaken(upstream))
-        throw new CommandFailure(
-          `'${upstream}' is a name of the gateway's own; name the upstream otherwise with --name`,
-        );
-      const choices: InitChoices = {
-        upstreamUrl,
-        upstream: named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/),
-        workspace: named('workspace', options.workspace ?? 'default', /^[a-z0-9][a-z0-9_-]{0,62}$/),
-        agent: named(
-          'agent',
-          options.agent ?? (ask ? await askAgent() : 'agent'),
-          /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/,
-        ),
-        folder,
-      };
-      const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
-      if (!options.force) await refuseToDisturb(folder, files);
-      const found = await findDocument(upstreamUrl);
-      const draft = found === null ? { tools: [], skipped: [] } : draftTools(found.document, choices.upstream);
-      await mkdir(join(folder, 'policies'), { recursive: true });
-      // The folder will hold the master secret and the first key. They must not end up in version control.
-      await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
-      await writeFile(join(folder, 'data', '.gitignore'), '*\n');
-      await writeFile(files.gateway, gatewayFile(choices, draft, schemaUrl('gateway')));
-      await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
-      if (options.json)
-        return terminal.out(
-          json({
-            files,
-            openapi: found?.url ?? null,
-            tools: draft.tools.length,
-            skipped: draft.skipped.map((one) => plainText(one, 200)),
-          }),
-        );
-      terminal.out(`Wrote ${files.gateway} and ${files.policy}.`);
-      terminal.out(
-        found === null
-          ? 'No OpenAPI document was found: reads pass, writes are refused until you declare them (see the comments).'
-          : `${draft.tools.length} tools from ${found.url}${draft.skipped.length > 0 ? `, ${draft.skipped.length} left out (named at the end of the file)` : ''}.`,
-      );
-      const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
-      if (checked.exit !== 0) {
-        terminal.err(checked.text.trimEnd());
-        exit(1);
-      }
-      terminal.out('');
-      terminal.out(checked.exit === 0 ? 'Next, in this folder:' : 'Mend that first. Then, in this folder:');
-      terminal.out(`  npx svc start --config ${files.gateway}`);
-      terminal.out(
-        `  npx svc keys create --config ${files.gateway} --kind agent --workspace ${choices.workspace} --agent ${choices.agent} --user operator`,
-      );
-      terminal.out(`and point the agent at http://127.0.0.1:8080/${choices.upstream} with the key in X-API-Key.`);
-      terminal.out(`The port is server.port in ${files.gateway}. Policy only observes until it says mode: enforce.`);
-      const home = fileURLToPath(new URL('../..', import.meta.url));
-      if (resolve(home) !== process.cwd() && !home.includes('node_modules'))
-        terminal.out(`npx svc works in ${resolve(home)}; here say node ${join(home, 'bin', 'svc.mjs')} instead.`);
+      if (options.diff) await showChanges(options, await sourceOf(options), context);
+      else await init(options, context);
     });
-  withExitCodes(command, 'written', 'written, but the configuration has findings', 'not written');
+  withExitCodes(
+    command,
+    'written; with --diff: nothing changes',
+    'written, but the configuration has findings; with --diff: something changes',
+    'not written',
+  );
 }
 
-function toOrigin(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
-    throw new CommandFailure(
-      '--upstream has to be an http or https URL without credentials, e.g. http://127.0.0.1:9090',
+function collect(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}
+
+async function init(options: InitOptions, { terminal, exit }: CliContext): Promise<void> {
+  const ask = terminal.interactive && !options.yes && !options.json;
+  const folder = plainFolder(options.dir);
+  const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
+  // Before anything is asked of anybody: what was typed is wrong first.
+  if (options.upstream !== undefined) upstreamId(options.name, toOrigin(options.upstream));
+  const workspace = named('workspace', options.workspace ?? 'default', /^[a-z0-9][a-z0-9_-]{0,62}$/);
+  const agent = named(
+    'agent',
+    options.agent ?? (ask ? await askAgent() : 'agent'),
+    /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/,
+  );
+  if (!options.force) await refuseToDisturb(folder, files);
+  const from = await sourceOf(options);
+  const tagged = ask && options.include.length === 0 ? await askTags(from.operations) : null;
+  const drafted = draftFrom(options, from, upstreamId(options.name, from.origin), tagged);
+  const choices: InitChoices = {
+    upstreams: drafted.upstreams,
+    workspace,
+    agent,
+    folder,
+    launcher: launcher(),
+    diff: from.found === null ? null : diffWords(options, from.found.name, tagged),
+  };
+  await write(files, folder, choices, drafted.draft);
+  if (options.json) {
+    terminal.out(
+      json({
+        files,
+        openapi: from.found?.name ?? null,
+        faults: from.found?.faults.map((fault) => plainText(fault, 300)) ?? [],
+        tools: drafted.draft.tools.length,
+        skipped: drafted.draft.leftOut.map(({ operation, why }) => plainText(`${operation}: ${why}`, 200)),
+      }),
     );
-  if (url.pathname !== '/' || url.search !== '' || url.hash !== '')
-    throw new CommandFailure(`--upstream has to be an origin: ${url.origin}; paths belong to the tools`);
-  return url.origin;
+    return;
+  }
+  for (const fault of from.found?.faults ?? []) terminal.err(`svc: ${plainText(fault, 300)}`);
+  terminal.out(`Wrote ${files.gateway} and ${files.policy}.`);
+  terminal.out(summary(from, drafted.draft));
+  const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
+  if (checked.exit !== 0) {
+    terminal.err(checked.text.trimEnd());
+    exit(1);
+  }
+  const { launcher: svc } = choices;
+  const file = shellWord(files.gateway);
+  terminal.out('');
+  terminal.out(checked.exit === 0 ? 'Next, in this folder:' : 'Mend that first. Then, in this folder:');
+  terminal.out(`  ${svc} start --config ${file}`);
+  terminal.out(
+    `  ${svc} keys create --config ${file} --kind agent --workspace ${workspace} --agent ${agent} --user operator`,
+  );
+  for (const { id } of drafted.upstreams)
+    terminal.out(`and point the agent at http://127.0.0.1:8080/${id} with the key in X-API-Key.`);
+  terminal.out(`The port is server.port in ${files.gateway}. Policy only observes until it says mode: enforce.`);
 }
 
-function upstreamName(origin: string): string {
-  const label = new URL(origin).hostname.split('.')[0] ?? '';
-  const isOwn = ['localhost', 'www', 'api'].includes(label) || isTaken(label);
-  return /^[A-Za-z][A-Za-z0-9-]*$/.test(label) && !isOwn ? label : 'api';
+function summary({ found, operations }: Source, { tools, leftOut }: Draft): string {
+  if (found === null)
+    return 'No OpenAPI document was found: reads pass, writes are refused until you declare them (see the comments).';
+  const chosen = tools.length + leftOut.length;
+  const others = [
+    ...(leftOut.length > 0 ? [`${leftOut.length} left out (named at the end of the file)`] : []),
+    ...(chosen < operations.length ? [`${operations.length - chosen} not chosen`] : []),
+  ];
+  return `${[`${tools.length} tools from ${plainText(found.name, 200)}`, ...others].join(', ')}.`;
 }
 
-/** The id becomes the prefix of the route and of the tools. Some prefixes belong to the gateway itself. */
-function isTaken(upstream: string): boolean {
-  return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
+/** The command line that compares another version of the document with what is written now. */
+function diffWords(options: InitOptions, document: string, tagged: readonly string[] | null): string {
+  const include = [...options.include, ...(tagged ?? []).filter((tag) => tag !== '').map((tag) => `tag:${tag}`)];
+  return [
+    'init',
+    '--openapi',
+    shellWord(document),
+    ...(options.upstream === undefined ? [] : ['--upstream', shellWord(options.upstream)]),
+    ...include.flatMap((pattern) => ['--include', shellWord(pattern)]),
+    ...options.exclude.flatMap((pattern) => ['--exclude', shellWord(pattern)]),
+    ...(options.dir === '.' ? [] : ['--dir', shellWord(options.dir)]),
+    '--diff',
+  ].join(' ');
 }
 
-function named(what: string, id: string, pattern: RegExp): string {
-  if (!pattern.test(id))
+/** Largest file that the gateway reads, characters. */
+const MOST_TEXT = 16_000_000;
+
+async function write(
+  files: { readonly gateway: string; readonly policy: string },
+  folder: string,
+  choices: InitChoices,
+  draft: Draft,
+): Promise<void> {
+  const gateway = gatewayFile(choices, draft, schemaUrl('gateway'));
+  if (gateway.length > MOST_TEXT)
     throw new CommandFailure(
-      `'${id}' cannot be the id of ${what === 'upstream' || what === 'agent' ? 'an' : 'a'} ${what}`,
+      `${draft.tools.length} tools are more than one file holds; choose some with --include or --exclude`,
     );
-  return id;
+  await mkdir(join(folder, 'policies'), { recursive: true });
+  // The folder will hold the master secret and the first key. They must not end up in version control.
+  await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
+  await writeFile(join(folder, 'data', '.gitignore'), '*\n');
+  await writeFile(files.gateway, gateway);
+  await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
 }
 
 async function askAgent(): Promise<string> {
   const answer = await text({ message: 'What is your agent called?', initialValue: 'agent' });
-  if (!isCancel(answer)) return answer;
-  cancel('Nothing was written.');
-  throw new CommandFailure('cancelled');
+  return isCancel(answer) ? giveUp() : answer;
 }
 
-/** `./my-gateway/` becomes `my-gateway`, with `/` on every system. */
-function plainFolder(dir: string): string {
-  return normalize(dir)
-    .split(sep)
-    .join('/')
-    .replace(/(?<=.)\/+$/, '');
+/** Documents with more operations than this are chosen from by tag, where somebody is there to choose. */
+const ASK_BEYOND = 60;
+
+/** The tags whose operations become tools; `null` for all of them. */
+async function askTags(operations: readonly ApiOperation[]): Promise<readonly string[] | null> {
+  const tags = tagsOf(operations);
+  if (operations.length <= ASK_BEYOND || tags.length < 2) return null;
+  const answer = await autocompleteMultiselect({
+    message: `The document has ${operations.length} operations. Which become tools?`,
+    options: tags.map(({ tag, count }) => ({
+      value: tag,
+      label: `${tag === '' ? 'without a tag' : plainText(tag, 60)} (${count})`,
+    })),
+    initialValues: tags.map(({ tag }) => tag),
+    required: true,
+    maxItems: 15,
+  });
+  if (isCancel(answer)) return giveUp();
+  return answer.length === tags.length ? null : answer;
+}
+
+function giveUp(): never {
+  cancel('Nothing was written.');
+  throw new CommandFailure('cancelled');
 }
 
 /** Refuses to overwrite files, and to put policies in force that belong to another configuration. */
@@ -168,44 +210,6 @@ async function refuseToDisturb(
 
 async function exists(file: string): Promise<boolean> {
   return access(file).then(
-    () => true,
-    () => false,
-  );
-}
-
-/** The first OpenAPI document that the API publishes; `null` when there is none. */
-async function findDocument(origin: string): Promise<{ readonly url: string; readonly document: JsonObject } | null> {
-  for (const path of DOCUMENT_PATHS) {
-    const url = origin + path;
-    try {
-      const answer = await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(3000) });
-      const body = answer.ok ? await textUpTo(answer, DOCUMENT_MOST) : '';
-      if (body === '') continue;
-      const document: Json = parse(body, { maxAliasCount: 0 });
-      if (isJsonObject(document) && isJsonObject(document['paths'])) return { url, document };
-    } catch (error) {
-      if (error instanceof TypeError && !(await answers(origin)))
-        throw new CommandFailure(`nothing answers at ${origin}; start the API first, or check the URL`);
-    }
-  }
-  return null;
-}
-
-/** The text of an answer. Reads at most `most` bytes; a longer answer gives an empty text. */
-async function textUpTo(answer: Response, most: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of answer.body ?? []) {
-    length += chunk.byteLength;
-    // Returning from the loop closes the connection.
-    if (length > most) return '';
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
-}
-
-async function answers(origin: string): Promise<boolean> {
-  return fetch(origin, { method: 'HEAD', redirect: 'manual', signal: AbortSignal.timeout(3000) }).then(
     () => true,
     () => false,
   );

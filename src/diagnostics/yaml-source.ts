@@ -89,7 +89,7 @@ function positionsIn(file: string, text: string): (offset: number) => Position {
 type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
 
 /** Whether collections of a concrete syntax tree are nested deeper than `most`. */
-function nestsDeeper(root: CST.Token, most: number): boolean {
+export function nestsDeeper(root: CST.Token, most: number): boolean {
   const open: { readonly token: CST.Token; readonly depth: number }[] = [{ token: root, depth: 0 }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const { token, depth } = next;

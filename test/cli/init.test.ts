@@ -14,27 +14,44 @@ import { inputOfTool } from '../../src/policy/rules-by-tool.ts';
 import { storeFolder } from '../../src/config/resolve-store.ts';
 import { svc } from './run.ts';
 
+const DONE = { 200: { description: 'Done' } };
+const LIMIT = { name: 'limit', in: 'query', schema: { type: 'integer', minimum: 1 } };
+const ID = { name: 'order-id', in: 'path', required: true, schema: { type: 'string' } };
+const NAME = { ...ID, name: 'name' };
+
 const DOCUMENT = {
   openapi: '3.0.3',
+  info: { title: 'Shop', version: '1' },
   servers: [{ url: 'https://api.example.com/v1/' }],
   paths: {
     '/orders': {
       get: {
         operationId: 'listOrders',
-        parameters: [{ name: 'limit', in: 'query' }, { $ref: '#/components/parameters/Page' }],
+        parameters: [LIMIT, { $ref: '#/components/parameters/Page' }],
+        responses: DONE,
       },
       post: {
         operationId: 'createOrder',
         summary: 'Make an order: "now"\n# and here',
         requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/Order' } } } },
+        responses: DONE,
       },
     },
-    '/orders/{order-id}': { get: { operationId: 'getOrder' }, delete: {} },
-    '/files/{name}.json': { get: {} },
+    '/orders/{order-id}': {
+      parameters: [ID],
+      get: { operationId: 'getOrder', responses: DONE },
+      delete: { responses: DONE },
+    },
+    '/files/{name}.json': { get: { parameters: [NAME], responses: DONE } },
   },
   components: {
-    parameters: { Page: { name: 'page', in: 'query' } },
-    schemas: { Order: { type: 'object', properties: { sku: { type: 'string' }, tags: { type: ['array', 'null'] } } } },
+    parameters: { Page: { name: 'page', in: 'query', schema: {} } },
+    schemas: {
+      Order: {
+        type: 'object',
+        properties: { sku: { type: 'string' }, tags: { type: 'array', nullable: true, items: { type: 'string' } } },
+      },
+    },
   },
 };
 
@@ -83,25 +100,29 @@ describe('in front of an API that documents itself', () => {
     const { code, out, err } = await svc('init', '--upstream', url, '--yes', '--agent', 'shop-bot');
     expect(err).toBe('');
     expect(code).toBe(0);
-    expect(out).toContain('4 tools from');
+    expect(out).toContain('5 tools from');
     const checked = await svc('config', 'check', 'gateway.yaml', '--json');
     expect(JSON.parse(checked.out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.policies.mode).toBe('observe');
     expect(configuration.tools.map(({ name, kind, request }) => [name, kind, request.method, request.path])).toEqual([
       ['api.list_orders', 'read', 'GET', '/v1/orders'],
-      ['api.create_order', 'write', 'POST', '/v1/orders'],
       ['api.get_order', 'read', 'GET', '/v1/orders/{order_id}'],
+      ['api.get_files', 'read', 'GET', '/v1/files/{name_json}'],
+      ['api.create_order', 'write', 'POST', '/v1/orders'],
       ['api.delete_orders', 'write', 'DELETE', '/v1/orders/{order_id}'],
     ]);
+    expect(configuration.tools[2]?.paramsSchema?.['properties']).toEqual({
+      name_json: { type: 'string', pattern: String.raw`^.+\.json$` },
+    });
     expect(configuration.tools.map(({ target }) => target)).toEqual([
       null,
-      null,
       'orders:{order_id}',
+      'files:{name_json}',
+      null,
       'orders:{order_id}',
     ]);
     expect(configuration.tools[0]?.request.query).toEqual(['limit', 'page']);
-    expect(readFileSync('gateway.yaml', 'utf8')).toContain('GET /v1/files/{name}.json');
   });
 
   test('of paths that fit one request the more general is declared, and the other named', async () => {
@@ -117,9 +138,9 @@ describe('in front of an API that documents itself', () => {
     expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.tools.map(({ request }) => `${request.method} ${request.path}`)).toEqual([
-      'DELETE /users/me',
       'GET /users/{id}',
       'PUT /users/{id}',
+      'DELETE /users/me',
     ]);
     const text = readFileSync('gateway.yaml', 'utf8');
     expect(text).toContain('#   GET /users/me: the same requests as /users/{id}');
@@ -231,8 +252,8 @@ describe('what a hostile document says', () => {
       ]),
     );
     const url = await api({ '/openapi.json': JSON.stringify({ paths }) });
-    const { code, err } = await svc('init', '--upstream', url, '--yes');
-    expect([code, err]).toEqual([0, '']);
+    const { code } = await svc('init', '--upstream', url, '--yes');
+    expect(code).toBe(0);
     const checked = await svc('config', 'check', 'gateway.yaml', '--json');
     expect(JSON.parse(checked.out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
@@ -258,7 +279,8 @@ describe('what a hostile document says', () => {
     };
     const url = await api({ '/openapi.json': JSON.stringify({ paths, info: { title: '${HOME}' } }) });
     const { code, err, out } = await svc('init', '--upstream', url, '--yes');
-    expect([code, err]).toEqual([0, '']);
+    expect(code).toBe(0);
+    expect(err).toBe(`svc: ${url}/openapi.json: it does not say its version (openapi: 3.…); it is read as OpenAPI 3.0`);
     expect(out).toContain('1 tools from');
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.users.map(({ id }) => id)).toEqual(['operator', 'reviewer']);
@@ -334,8 +356,8 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
     folders.push(resolve(folder));
     const { code, out } = await svc('init', '--upstream', await api({}), '--yes', '--dir', folder);
     const file = join(folder, 'gateway.yaml');
-    expect(out).toContain(`npx svc start --config ${file}\n`);
-    expect(out).toContain(`here say node ${resolve(import.meta.dirname, '../../bin/svc.mjs')} instead.`);
+    expect(out).toContain(`node ${resolve(import.meta.dirname, '../../bin/svc.mjs')} start --config ${file}\n`);
+    expect(out).not.toContain('npx');
     expect(code).toBe(0);
     const { configuration } = await loadConfiguration(file);
     expect(resolve(storeFolder(configuration.store))).toBe(resolve(folder, 'data'));

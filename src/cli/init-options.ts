@@ -1,0 +1,83 @@
+import { join, normalize, resolve, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { OWN_PREFIXES } from '../config/resolve-routes.ts';
+import { CommandFailure } from './ports.ts';
+
+/** The options of `svc init`, as they were written. */
+export interface InitOptions {
+  readonly upstream?: string;
+  readonly openapi?: string;
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
+  readonly diff?: true;
+  readonly name?: string;
+  readonly agent?: string;
+  readonly workspace?: string;
+  readonly dir: string;
+  readonly force?: true;
+  readonly yes?: true;
+  readonly json?: true;
+}
+
+/** The origin that `--upstream` names. @throws CommandFailure */
+export function toOrigin(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
+    throw new CommandFailure(
+      '--upstream has to be an http or https URL without credentials, e.g. http://127.0.0.1:9090',
+    );
+  if (url.pathname !== '/' || url.search !== '' || url.hash !== '')
+    throw new CommandFailure(`--upstream has to be an origin: ${url.origin}; paths belong to the tools`);
+  return url.origin;
+}
+
+/** A first id for an upstream: of `api.stripe.com` it is `stripe`. */
+export function upstreamName(origin: string): string {
+  const labels = new URL(origin).hostname.split('.');
+  const telling = (labels.length > 1 ? labels.slice(0, -1) : labels).find(
+    (label) => !['localhost', 'www', 'api', 'app'].includes(label) && /^[A-Za-z][A-Za-z0-9-]{0,30}$/.test(label),
+  );
+  return telling === undefined || isTaken(telling) ? 'api' : telling;
+}
+
+/** The id becomes the prefix of the route and of the tools. Some prefixes belong to the gateway itself. */
+function isTaken(upstream: string): boolean {
+  return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
+}
+
+/** The id of the upstream, given or made. @throws CommandFailure where it cannot be one */
+export function upstreamId(given: string | undefined, origin: string): string {
+  const upstream = given ?? upstreamName(origin);
+  if (isTaken(upstream))
+    throw new CommandFailure(`'${upstream}' is a name of the gateway's own; name the upstream otherwise with --name`);
+  return named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/);
+}
+
+/** An id that fits its form. @throws CommandFailure */
+export function named(what: string, id: string, pattern: RegExp): string {
+  if (!pattern.test(id))
+    throw new CommandFailure(
+      `'${id}' cannot be the id of ${what === 'upstream' || what === 'agent' ? 'an' : 'a'} ${what}`,
+    );
+  return id;
+}
+
+/** `./my-gateway/` becomes `my-gateway`, with `/` on every system. */
+export function plainFolder(dir: string): string {
+  return normalize(dir)
+    .split(sep)
+    .join('/')
+    .replace(/(?<=.)\/+$/, '');
+}
+
+/** How `svc` is called in this folder: `npx` finds it in its own folder and where it is installed, else by its path. */
+export function launcher(): string {
+  const home = resolve(fileURLToPath(new URL('../..', import.meta.url)));
+  if (home === process.cwd() || home.includes('node_modules')) return 'npx svc';
+  return `node ${shellWord(join(home, 'bin', 'svc.mjs'))}`;
+}
+
+/** A word as a shell takes it. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_./:@=+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}

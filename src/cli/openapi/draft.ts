@@ -1,0 +1,349 @@
+import { overlap } from '../../config/resolve-routes.ts';
+import type { Tree } from '../../config/expand.ts';
+import type { Json } from '../../effects/json.ts';
+import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
+import type { ApiOperation, ApiParam } from './operations.ts';
+import { isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';
+import { type PathTemplate, readTemplate } from './path-template.ts';
+import { type Risk, riskOf } from './risk.ts';
+import { plainText, snakeWord, word } from './words.ts';
+
+/** A tool as `svc init` drafts it from an OpenAPI document, with the request that calls it. */
+export interface DraftTool {
+  readonly name: string;
+  readonly title: string;
+  readonly upstream: string;
+  readonly kind: 'read' | 'write';
+  /** Of writes. */
+  readonly risk: Risk | null;
+  readonly tags: readonly string[];
+  readonly method: string;
+  /** `/v1/payments/{payment_id}`. */
+  readonly path: string;
+  readonly query: readonly string[];
+  /** Param name and header name. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly hasBody: boolean;
+  readonly schema: { readonly [name: string]: Tree };
+  /** What the document says and the tool does not, one line each. */
+  readonly notes: readonly string[];
+}
+
+/** An operation that cannot be declared. */
+export interface LeftOut {
+  /** `POST /v1/files`. */
+  readonly operation: string;
+  readonly why: string;
+}
+
+export interface Draft {
+  readonly tools: readonly DraftTool[];
+  readonly leftOut: readonly LeftOut[];
+}
+
+/** Most params of one operation beside its body. The document may name thousands. */
+const MOST_PARAMS = 200;
+const MOST_MEMBERS = 1_000;
+const MOST_NAME = 128;
+const MOST_TITLE = 80;
+const MOST_TAGS = 5;
+/** Elements of a list in the query that are declared one by one. */
+const LISTED = 5;
+
+/** Headers that are not params: the gateway's own, those of the transport, and those that the specification leaves out. */
+const NOT_PARAMS =
+  /^(accept|authorization|content-.*|cookie|user-agent|x-api-key|host|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-real-ip|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url|idempotency-key)$/;
+
+/**
+ * Characters that the schema of one tool may take, tried in turn until all schemas together are not too large for one
+ * file. What has no room is left open.
+ */
+const ROOMS = [32_000, 16_000, 8_000, 4_000, 2_000] as const;
+const MOST_SCHEMAS = 5_000_000;
+
+/**
+ * Drafts tools from operations. Those that it cannot declare are listed with the reason.
+ * @param upstreamOf id of the upstream that serves an operation
+ */
+export function draftTools(
+  document: ApiDocument,
+  operations: readonly ApiOperation[],
+  upstreamOf: (operation: ApiOperation) => string,
+): Draft {
+  let draft: Draft = { tools: [], leftOut: [] };
+  for (const room of ROOMS) {
+    draft = draftWithin(document, operations, upstreamOf, room);
+    const size = draft.tools.reduce((sum, { schema }) => sum + JSON.stringify(schema).length, 0);
+    if (size <= MOST_SCHEMAS) break;
+  }
+  return draft;
+}
+
+function draftWithin(
+  document: ApiDocument,
+  operations: readonly ApiOperation[],
+  upstreamOf: (operation: ApiOperation) => string,
+  room: number,
+): Draft {
+  const tools = new Map<string, DraftTool>();
+  const leftOut: LeftOut[] = [];
+  for (const operation of operations) {
+    const made = draftTool(document, operation, upstreamOf(operation), room);
+    if (typeof made === 'string') leftOut.push({ operation: shown(operation), why: made });
+    else {
+      const name = freeName(made, tools);
+      tools.set(name, { ...made, name });
+    }
+  }
+  return withoutOverlaps([...tools.values()], leftOut);
+}
+
+function shown({ method, path, server }: ApiOperation): string {
+  return plainText(`${method} ${server.base}${path}`, 160);
+}
+
+/** Two operations may have one name: the path tells them apart, else a number. */
+function freeName({ name, path }: DraftTool, tools: ReadonlyMap<string, DraftTool>): string {
+  if (!tools.has(name)) return name;
+  const last = [...path.matchAll(/\{(\w+)\}/g)].at(-1)?.[1];
+  const byParam = last === undefined ? name : `${name}_by_${snakeWord(last)}`;
+  let free = byParam;
+  for (let count = 2; tools.has(free); count += 1) free = `${byParam}_${count}`;
+  return free;
+}
+
+/**
+ * A request must have one meaning, so that of `/users/me` and `/users/{id}` only one can be routed: the one with more
+ * params, under which the requests of the other pass as well.
+ */
+function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[]): Draft {
+  const kept = new Map<string, { readonly tool: DraftTool; readonly shape: readonly (string | null)[] }[]>();
+  const dropped = new Map<DraftTool, LeftOut>();
+  const params = ({ path }: DraftTool): number => path.split('{').length;
+  for (const tool of tools.toSorted((a, b) => params(b) - params(a))) {
+    const shape = tool.path.split('/').map((segment) => (segment.startsWith('{') ? null : segment));
+    const key = `${tool.upstream} ${tool.method} ${shape.length}`;
+    const alike = kept.get(key) ?? [];
+    kept.set(key, alike);
+    const other = alike.find((one) => overlap(one.shape, shape));
+    if (other === undefined) alike.push({ tool, shape });
+    else
+      dropped.set(tool, {
+        operation: `${tool.method} ${tool.path}`,
+        why: `the same requests as ${other.tool.path}`,
+      });
+  }
+  return { tools: tools.filter((tool) => !dropped.has(tool)), leftOut: [...leftOut, ...dropped.values()] };
+}
+
+function draftTool(document: ApiDocument, operation: ApiOperation, upstream: string, room: number): DraftTool | string {
+  const { method, server, body } = operation;
+  if (/[{}]/.test(server.base)) return 'the URL of its server has a variable without a default';
+  const template = readTemplate(server.base + operation.path);
+  if (typeof template === 'string') return template;
+  const [lost] = operation.lost;
+  if (lost !== undefined) return `$ref ${plainText(lost, 100)} leads nowhere`;
+  const notes: string[] = [];
+  const sends = method !== 'GET' && body !== null;
+  if (method === 'GET' && body?.required === true) return 'a GET with a body, which many servers drop';
+  const unsent = sends ? unsentBody(document, operation) : null;
+  if (unsent !== null) return unsent;
+  const members = sends ? membersOf(document, body.schema) : null;
+  const properties = [...(members?.properties ?? [])].filter(([name]) => isPropertyName(name)).slice(0, MOST_MEMBERS);
+  const writer = schemaWriter(document, room);
+  const schemas: { [name: string]: Tree } = {};
+  const required: string[] = [];
+
+  const query = queryNames(document, operation.params, notes);
+  const headers = headerNames(operation.params, notes);
+  const fault = nameFault([...query.keys(), ...headers.map(([name]) => name)]);
+  if (fault !== null) return fault;
+  const inBody = new Set(properties.map(([name]) => name));
+  for (const [name, { required: isNeeded }] of [...query].filter(([name]) => inBody.has(name))) {
+    if (isNeeded) return `the param ${name} stands in the query and in the body`;
+    query.delete(name);
+    notes.push(`${plainText(name, 60)} stands in the query as well; it is declared in the body`);
+  }
+
+  const taken = new Set([...inBody, ...query.keys()]);
+  const path = renamed(template, taken);
+  for (const [param, name] of path.names) {
+    const own = operation.params.find((one) => one.in === 'path' && param.of.includes(one.name));
+    const schema = param.pattern === null ? pathSchema(writer, own) : { type: 'string', pattern: param.pattern };
+    schemas[name] = schema;
+    required.push(name);
+    taken.add(name);
+  }
+  for (const [name, param] of query) {
+    schemas[name] = param.schema === null ? { type: 'string' } : writer.text(param.schema);
+    if (param.required) required.push(name);
+  }
+  const sent: (readonly [string, string])[] = [];
+  for (const [wanted, header, param] of headers) {
+    const name = taken.has(wanted) ? `${wanted}_header` : wanted;
+    if (taken.has(name)) return `the header ${header} has the name of another param`;
+    taken.add(name);
+    sent.push([name, header]);
+    schemas[name] = writer.text(param.schema);
+    if (param.required) required.push(name);
+  }
+  for (const [name, schema] of properties) schemas[name] = writer.whole(schema);
+  if (body?.required === true) for (const name of members?.required ?? []) if (inBody.has(name)) required.push(name);
+  if (!writer.finish()) notes.push('the schema goes deeper in the document; what lies deeper is not checked');
+  const alternatives = body?.required === true ? (members?.alternatives ?? []) : [];
+  const defs = writer.defs();
+  const tags = operation.tags.map((tag) => tagOf(tag)).filter((tag) => tag !== '');
+  return {
+    name: `${upstream}.${toolWord(operation, template)}`,
+    title:
+      plainText(operation.summary ?? '', MOST_TITLE) ||
+      plainText(`${method} ${server.base}${operation.path}`, MOST_TITLE),
+    upstream,
+    kind: method === 'GET' || method === 'OPTIONS' ? 'read' : 'write',
+    risk: method === 'GET' || method === 'OPTIONS' ? null : riskOf(method, operation.path, operation.id ?? ''),
+    tags: [...new Set(tags)].slice(0, MOST_TAGS),
+    method,
+    path: path.text,
+    query: [...query.keys()],
+    headers: sent,
+    hasBody: sends,
+    schema: {
+      type: 'object',
+      ...(required.length > 0 && { required: [...new Set(required)] }),
+      properties: schemas,
+      ...(alternatives.length > 0 && { anyOf: alternatives.map((names) => requiring(names)) }),
+      ...(members?.isClosed === true &&
+        properties.length === members.properties.size && { additionalProperties: false }),
+      ...(Object.keys(defs).length > 0 && { $defs: defs }),
+    },
+    notes,
+  };
+}
+
+function requiring(names: readonly string[]): Tree {
+  const known = names.filter(isPropertyName);
+  return { required: known, properties: Object.fromEntries(known.map((name): [string, Tree] => [name, {}])) };
+}
+
+/** Why the gateway cannot send a body as it is; `null` where it can. Says the line to add once it can. */
+function unsentBody(document: ApiDocument, { body }: ApiOperation): string | null {
+  if (body === null) return null;
+  const media = plainText(body.media, 80);
+  if (body.kind !== 'json') return `its body is ${media}; in its request it will need: body_type: ${body.kind}`;
+  return membersOf(document, body.schema) === null ? 'its body is JSON, and no object' : null;
+}
+
+/** A tag as tools have it: `Pull requests` becomes `pull-requests`. */
+export function tagOf(tag: string): string {
+  return tag
+    .replace(/[^A-Za-z0-9_.:-]+/g, '-')
+    .replace(/^[^A-Za-z0-9]+|-+$/g, '')
+    .slice(0, 60)
+    .toLowerCase();
+}
+
+function pathSchema(writer: SchemaWriter, param: ApiParam | undefined): { [name: string]: Tree } {
+  const schema = param === undefined ? { type: 'string' } : writer.text(param.schema);
+  // What goes into a path is a text that is not empty, or an integer.
+  return schema['type'] === 'boolean' || schema['type'] === 'number' ? { type: 'string' } : schema;
+}
+
+interface QueryParam {
+  readonly required: boolean;
+  /** `null`: a text. */
+  readonly schema: Json;
+}
+
+/** The names that params have in a query: `created[gte]` is one of its own. */
+function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: string[]): Map<string, QueryParam> {
+  const names = new Map<string, QueryParam>();
+  for (const param of params) {
+    if (param.in === 'cookie')
+      notes.push(`the cookie ${plainText(param.name, 60)} of the document is no param: cookies do not go on`);
+    if (param.in !== 'query') continue;
+    const schema = object(resolve(document, param.schema) ?? undefined);
+    const isList = schema['type'] === 'array';
+    const fields = param.written === 'json' || isList ? null : membersOf(document, param.schema);
+    const isMap = fields !== null && fields.properties.size > 0;
+    const hasScalar =
+      !isMap || [...list(schema['anyOf']), ...list(schema['oneOf'])].some((one) => isScalarSchema(document, one));
+    if (isMap && param.written !== 'joined')
+      for (const [field, value] of fields.properties)
+        names.set(param.written === 'deep' ? `${param.name}[${field}]` : field, { required: false, schema: value });
+    if (isList && param.written === 'deep')
+      for (const at of ['', ...Array.from({ length: LISTED }, (_, index) => String(index))])
+        names.set(`${param.name}[${at}]`, { required: false, schema: schema['items'] ?? null });
+    else if (hasScalar)
+      names.set(param.name, {
+        required: param.required,
+        schema: isList || isMap ? scalarPart(document, schema) : param.schema,
+      });
+  }
+  return names;
+}
+
+function isScalarSchema(document: ApiDocument, schema: Json): boolean {
+  const { type } = resolveObject(document, schema);
+  return typeof type === 'string' && type !== 'object' && type !== 'array';
+}
+
+/** Of alternatives the one that is written as a plain text. */
+function scalarPart(document: ApiDocument, schema: { readonly [name: string]: Json }): Json {
+  const any = [...list(schema['anyOf']), ...list(schema['oneOf'])];
+  return any.find((one) => isScalarSchema(document, one)) ?? null;
+}
+
+function headerNames(
+  params: readonly ApiParam[],
+  notes: string[],
+): readonly (readonly [name: string, header: string, param: ApiParam])[] {
+  const found: (readonly [string, string, ApiParam])[] = [];
+  const seen = new Set<string>();
+  for (const param of params) {
+    const header = param.name.toLowerCase();
+    if (param.in !== 'header' || seen.has(header)) continue;
+    seen.add(header);
+    if (header === 'idempotency-key')
+      notes.push('the API takes an Idempotency-Key: where it removes duplicates by it, declare `idempotent`');
+    if (NOT_PARAMS.test(header)) continue;
+    if (!/^[a-z0-9!#$%&*+.^_|~-]{1,100}$/.test(header)) notes.push('a header of the document is no name of a header');
+    else found.push([snakeWord(param.name), param.name, param]);
+  }
+  return found;
+}
+
+/** Why a param cannot be declared under its name; `null` if it can. */
+function nameFault(names: readonly string[]): string | null {
+  if (names.length > MOST_PARAMS) return `more than ${MOST_PARAMS} params`;
+  const isOdd = (name: string): boolean =>
+    name === '' || name === '__proto__' || /[{}]/.test(name) || name !== plainText(name, MOST_NAME);
+  return names.some(isOdd) ? 'a param whose name cannot be declared' : null;
+}
+
+/** The path with names of its own where the query or the body has a param of that name. */
+function renamed(
+  { segments }: PathTemplate,
+  taken: ReadonlySet<string>,
+): { readonly text: string; readonly names: ReadonlyMap<Exclude<PathTemplate['segments'][number], string>, string> } {
+  const used = new Set(taken);
+  const names = new Map<Exclude<PathTemplate['segments'][number], string>, string>();
+  let text = '';
+  for (const segment of segments) {
+    if (typeof segment === 'string') {
+      text += `/${segment}`;
+      continue;
+    }
+    let { name } = segment;
+    while (used.has(name)) name = `path_${name}`;
+    used.add(name);
+    names.set(segment, name);
+    text += `/{${name}}`;
+  }
+  return { text, names };
+}
+
+/** `getPaymentById` becomes `get_payment_by_id`; without an operation id, method and literal segments. */
+function toolWord({ id, method }: ApiOperation, { segments }: PathTemplate): string {
+  const literal = segments.filter((one) => typeof one === 'string').filter((text) => !/^v\d+$/.test(text));
+  return snakeWord(id !== null && /[A-Za-z0-9]/.test(id) ? id : word([method, ...literal].join('_')));
+}

@@ -1,0 +1,36 @@
+/** How much is at stake in a write, as tools say it. */
+export type Risk = 'low' | 'medium' | 'high' | 'critical';
+
+export const RISKS: readonly Risk[] = ['low', 'medium', 'high', 'critical'];
+
+/** What moves money. */
+const MONEY =
+  /^(refund|payout|transfer|charge|capture|withdraw|withdrawal|disburse|disbursement|wire|topup|payment|payments|debit)s?$/;
+/** What many other things hang on. */
+const GROUND =
+  /^(account|org|organization|organisation|tenant|workspace|project|repo|repository|database|cluster|namespace|customer|user|bucket)s?$/;
+/** What cannot be taken back, or lets others in. */
+const GRAVE =
+  /^(delete|destroy|remove|purge|erase|revoke|cancel|terminate|suspend|deactivate|disable|reset|rotate|merge|deploy|deployment|publish|permission|role|member|collaborator|admin|credential|secret|token|password|apikey|key|webhook|hook|invite|invitation)s?$/;
+/** What writes by its method only. */
+const HARMLESS =
+  /^(search|query|preview|validate|verify|check|estimate|calculate|lookup|simulate|render|dry|dryrun|find)$/;
+
+/** A first guess, from the words of an operation: for people to correct. */
+export function riskOf(method: string, path: string, id: string): Risk {
+  const literals = path.split('/').filter((segment) => !segment.includes('{'));
+  const words = [...literals, id].flatMap((text) =>
+    text
+      .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+      .toLowerCase()
+      .split(/[^a-z0-9]+/),
+  );
+  const says = (form: RegExp): boolean => words.some((one) => form.test(one));
+  if (method === 'DELETE') {
+    const last = literals.at(-1)?.toLowerCase() ?? '';
+    return GROUND.test(last) || says(MONEY) ? 'critical' : 'high';
+  }
+  if (method === 'POST' && says(HARMLESS) && !says(GRAVE)) return 'low';
+  if (says(MONEY)) return 'critical';
+  return says(GRAVE) ? 'high' : 'medium';
+}

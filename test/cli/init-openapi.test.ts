@@ -1,0 +1,460 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { loadConfiguration } from '../../src/config/load.ts';
+import type { Json } from '../../src/effects/json.ts';
+import { type Ran, svc } from './run.ts';
+
+const home = process.cwd();
+const folders: string[] = [];
+
+beforeEach(() => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-init-'));
+  folders.push(folder);
+  process.chdir(folder);
+});
+afterEach(() => process.chdir(home));
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+const DONE = { 200: { description: 'Done' } };
+
+/** A document with these paths and schemas. */
+function documentOf(paths: object, schemas: object = {}, more: object = {}): object {
+  return {
+    openapi: '3.0.3',
+    info: { title: 'Shop', version: '1' },
+    servers: [{ url: 'https://api.shop.example/v1' }],
+    paths,
+    components: { schemas },
+    ...more,
+  };
+}
+
+function post(schema: object, more: object = {}): object {
+  return { requestBody: { required: true, content: { 'application/json': { schema } } }, responses: DONE, ...more };
+}
+
+async function init(document: object | string, ...more: readonly string[]): Promise<Ran> {
+  const isText = typeof document === 'string';
+  writeFileSync('api.json', isText ? document : JSON.stringify(document));
+  return svc('init', '--openapi', 'api.json', '--yes', ...more);
+}
+
+/** The tools that were written; the files hold without a finding. */
+async function toolsOf(document: object, ...more: readonly string[]) {
+  const { code, err } = await init(document, ...more);
+  expect([code, err]).toEqual([0, '']);
+  expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
+  return (await loadConfiguration('gateway.yaml')).configuration.tools;
+}
+
+/** The schema that is written for a body of one member. */
+async function written(schema: object, schemas: object = {}): Promise<Json | undefined> {
+  const body = { type: 'object', properties: { it: schema } };
+  const [tool] = await toolsOf(documentOf({ '/x': { post: post(body) } }, schemas), '--force');
+  const properties: Json | undefined = tool?.paramsSchema?.['properties'];
+  return typeof properties === 'object' && properties !== null && 'it' in properties ? properties.it : undefined;
+}
+
+describe('a schema says what the document says', () => {
+  test.each([
+    ['ranges', { type: 'integer', minimum: 1, maximum: 9 }, { type: 'integer', minimum: 1, maximum: 9 }],
+    [
+      'bounds that are flags in version 3.0',
+      { type: 'number', minimum: 0, exclusiveMinimum: true },
+      { type: 'number', exclusiveMinimum: 0 },
+    ],
+    ['null', { type: 'string', enum: ['a'], nullable: true }, { type: ['string', 'null'], enum: ['a', null] }],
+    [
+      'formats and lengths',
+      { type: 'string', format: 'uuid', maxLength: 36 },
+      { type: 'string', maxLength: 36, format: 'uuid' },
+    ],
+    ['a format that nobody knows', { type: 'string', format: 'phone' }, { type: 'string' }],
+    ['a bound that no file can hold', { type: 'integer', maximum: 2 ** 63 }, { type: 'integer' }],
+    ['a pattern', { type: 'string', pattern: '^[a-z]+$' }, { type: 'string', pattern: '^[a-z]+$' }],
+    ['a pattern that does not match in linear time', { type: 'string', pattern: '(a)\\1(?=b)' }, { type: 'string' }],
+    ['values of another type', { type: 'integer', enum: ['a'] }, { type: 'integer' }],
+    [
+      'what only answers have',
+      { type: 'object', required: ['id', 'a'], properties: { id: { type: 'string', readOnly: true }, a: {} } },
+      { type: 'object', properties: { id: { type: 'string' }, a: {} }, required: ['a'] },
+    ],
+    [
+      'one of',
+      { oneOf: [{ type: 'string' }, { type: 'integer' }] },
+      { anyOf: [{ type: 'string' }, { type: 'integer' }] },
+    ],
+    [
+      'lists',
+      { type: 'array', items: { type: 'string' }, maxItems: 3 },
+      { type: 'array', maxItems: 3, items: { type: 'string' } },
+    ],
+    [
+      'text that looks like a reference',
+      { type: 'string', enum: ['${HOME}', '$${X}'] },
+      { type: 'string', enum: ['${HOME}', '$${X}'] },
+    ],
+  ])('%s', async (_what, schema, expected) => {
+    expect(await written(schema)).toEqual(expected);
+  });
+
+  test('schemas that hold themselves end', async () => {
+    const Node = {
+      type: 'object',
+      properties: { next: { $ref: '#/components/schemas/Node' }, at: { type: 'integer' } },
+    };
+    const [tool] = await toolsOf(documentOf({ '/x': { post: post({ $ref: '#/components/schemas/Node' }) } }, { Node }));
+    expect(tool?.paramsSchema).toEqual({
+      type: 'object',
+      properties: { next: { $ref: '#/$defs/Node' }, at: { type: 'integer' } },
+      $defs: { Node: { type: 'object', properties: { next: { $ref: '#/$defs/Node' }, at: { type: 'integer' } } } },
+    });
+  });
+
+  test('a body that is put together of parts has the members of all', async () => {
+    const body = {
+      allOf: [
+        { type: 'object', required: ['a'], properties: { a: { type: 'string' } }, additionalProperties: false },
+        { anyOf: [{ required: ['b'] }, { required: ['c'] }], properties: { b: {}, c: {} } },
+      ],
+    };
+    const [tool] = await toolsOf(documentOf({ '/x': { post: post(body) } }));
+    expect(tool?.paramsSchema).toEqual({
+      type: 'object',
+      required: ['a'],
+      properties: { a: { type: 'string' }, b: {}, c: {} },
+      anyOf: [
+        { required: ['b'], properties: { b: {} } },
+        { required: ['c'], properties: { c: {} } },
+      ],
+    });
+  });
+
+  test('a schema of any size is written as far as there is room, the nearest first', async () => {
+    const wide = (level: number): object => ({
+      type: 'object',
+      properties: Object.fromEntries(
+        Array.from({ length: 8 }, (_, index) => [`m${index}`, level === 0 ? { type: 'string' } : wide(level - 1)]),
+      ),
+    });
+    const [tool] = await toolsOf(documentOf({ '/x': { post: post(wide(5)) } }));
+    expect(JSON.stringify(tool?.paramsSchema).length).toBeLessThan(60_000);
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain('# the schema goes deeper in the document');
+  });
+});
+
+describe('params beside the body', () => {
+  test('stand where the document has them, as texts that are read as what they are', async () => {
+    const parameters = [
+      { name: 'X-Tenant', in: 'header', required: true, schema: { type: 'string' } },
+      { name: 'Accept', in: 'header', schema: { type: 'string' } },
+      { name: 'session', in: 'cookie', schema: { type: 'string' } },
+      { name: 'limit', in: 'query', schema: { type: 'integer', nullable: true, maximum: 100 } },
+      { name: 'ids', in: 'query', schema: { type: 'array', items: { type: 'integer' } } },
+      {
+        name: 'created',
+        in: 'query',
+        style: 'deepObject',
+        schema: { anyOf: [{ type: 'object', properties: { gte: { type: 'integer' } } }, { type: 'integer' }] },
+      },
+      { name: 'id', in: 'path', required: true, schema: { $ref: '#/components/schemas/Id' } },
+    ];
+    const [tool] = await toolsOf(
+      documentOf({ '/x/{id}': { get: { parameters, responses: DONE } } }, { Id: { type: 'integer', minimum: 1 } }),
+    );
+    expect(tool?.request).toMatchObject({
+      path: '/v1/x/{id}',
+      query: ['limit', 'ids', 'created[gte]', 'created'],
+      headers: { x_tenant: 'x-tenant' },
+    });
+    expect(tool?.paramsSchema).toEqual({
+      type: 'object',
+      required: ['id', 'x_tenant'],
+      properties: {
+        id: { type: 'integer', minimum: 1 },
+        limit: { type: 'integer', maximum: 100 },
+        ids: { type: 'string' },
+        'created[gte]': { type: 'integer' },
+        created: { type: 'integer' },
+        x_tenant: { type: 'string' },
+      },
+    });
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain('# the cookie session of the document is no param');
+  });
+
+  test('a param of the path that has the name of a member is called otherwise', async () => {
+    const parameters = [{ name: 'name', in: 'path', required: true, schema: { type: 'string' } }];
+    const body = { type: 'object', properties: { name: { type: 'string' } } };
+    const [tool] = await toolsOf(documentOf({ '/x/{name}': { put: post(body, { parameters }) } }));
+    expect(tool?.request.path).toBe('/v1/x/{path_name}');
+  });
+
+  test('segments with a literal part are params with a pattern', async () => {
+    const parameters = ['a', 'b'].map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
+    const [tool] = await toolsOf(documentOf({ '/compare/{a}...{b}': { get: { parameters, responses: DONE } } }));
+    expect(tool?.request.path).toBe('/v1/compare/{a_b}');
+    expect(tool?.paramsSchema?.['properties']).toEqual({ a_b: { type: 'string', pattern: '^.+\\.\\.\\..+$' } });
+  });
+});
+
+describe('where the API is', () => {
+  const paths = { '/x': { get: { responses: DONE } } };
+  test.each([
+    [
+      'a server with variables',
+      [{ url: 'https://{host}/{base}', variables: { host: { default: 'h.example' }, base: { default: 'v2' } } }],
+      'https://h.example',
+      '/v2/x',
+    ],
+    ['a server with a path', [{ url: 'http://h.example:81/a/b/' }], 'http://h.example:81', '/a/b/x'],
+  ])('%s', async (_what, servers, url, path) => {
+    const [tool] = await toolsOf(documentOf(paths, {}, { servers }));
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect([configuration.upstreams[0]?.url, tool?.request.path]).toEqual([url, path]);
+  });
+
+  test('a relative server needs --upstream', async () => {
+    const document = documentOf(paths, {}, { servers: [{ url: '/api' }] });
+    const { code, err } = await init(document);
+    expect([code, err]).toEqual([2, 'svc: api.json does not name a server; say where the API is with --upstream']);
+    const [tool] = await toolsOf(document, '--upstream', 'http://127.0.0.1:9');
+    expect(tool?.request.path).toBe('/api/x');
+  });
+
+  test('operations of another host have an upstream of their own', async () => {
+    const servers = [{ url: 'https://files.shop.example' }];
+    const tools = await toolsOf(documentOf({ ...paths, '/y': { servers, get: { responses: DONE } } }));
+    expect(tools.map(({ name, upstream }) => [name, upstream])).toEqual([
+      ['shop.get_x', 'shop'],
+      ['shop-files.get_y', 'shop-files'],
+    ]);
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    expect(configuration.upstreams.map(({ url }) => url)).toEqual([
+      'https://api.shop.example',
+      'https://files.shop.example',
+    ]);
+    expect(configuration.routes.map(({ prefix }) => prefix)).toEqual(['/shop', '/shop-files']);
+  });
+
+  test('Swagger 2.0 in YAML, with a body, an aliased part and a file of its own for schemas', async () => {
+    mkdirSync('schemas');
+    writeFileSync(
+      'schemas/order.yaml',
+      'Order: { type: object, required: [sku], properties: { sku: { $ref: "#/Sku" } } }\nSku: { type: string, maxLength: 9 }\n',
+    );
+    writeFileSync(
+      'api.yaml',
+      stringify({
+        swagger: 2,
+        info: { title: 'Shop', version: '1' },
+        host: 'shop.example',
+        basePath: '/b',
+        schemes: ['http', 'https'],
+        paths: {
+          '/orders': {
+            post: {
+              parameters: [
+                { name: 'order', in: 'body', required: true, schema: { $ref: 'schemas/order.yaml#/Order' } },
+              ],
+              responses: DONE,
+            },
+          },
+        },
+      }),
+    );
+    expect((await svc('init', '--openapi', 'api.yaml', '--yes')).err).toBe('');
+    const { configuration } = await loadConfiguration('gateway.yaml');
+    const [tool] = configuration.tools;
+    expect(configuration.upstreams[0]?.url).toBe('https://shop.example');
+    expect(tool?.request).toMatchObject({ path: '/b/orders', body: '*' });
+    expect(tool?.paramsSchema).toEqual({
+      type: 'object',
+      required: ['sku'],
+      properties: { sku: { type: 'string', maxLength: 9 } },
+    });
+  });
+});
+
+describe('what is chosen', () => {
+  const paths = Object.fromEntries(
+    ['refunds', 'orders', 'zebras'].flatMap((noun) => [
+      [
+        `/${noun}`,
+        {
+          get: { tags: [noun], responses: DONE },
+          post: post({ type: 'object' }, { tags: [noun], operationId: `make_${noun}` }),
+        },
+      ],
+    ]),
+  );
+  test.each([
+    [
+      ['--include', 'POST /v1/**'],
+      ['make_orders', 'make_refunds', 'make_zebras'],
+    ],
+    [
+      ['--include', 'tag:zebras'],
+      ['get_zebras', 'make_zebras'],
+    ],
+    [['--include', '/ref*', '--exclude', 'GET **'], ['make_refunds']],
+    [['--exclude', 'make_*', '--exclude', 'tag:{orders,refunds}'], ['get_zebras']],
+  ])('%s', async (options, names) => {
+    const tools = await toolsOf(documentOf(paths), ...options);
+    expect(tools.map(({ name }) => name.replace('shop.', '')).toSorted()).toEqual(names);
+  });
+
+  test.each([
+    [['--include', 'POST /v9/**'], /fits no operation/],
+    [['--exclude', 'tag:zebra'], /fits no tag of the document; it has refunds, orders, zebras/],
+    [['--include', '{'], /braces/],
+  ])('%s is refused', async (options, words) => {
+    const { code, err } = await init(documentOf(paths), ...options);
+    expect(err).toMatch(words);
+    expect(code).toBe(2);
+  });
+
+  test('no number of operations is cut', async () => {
+    const many = Object.fromEntries(
+      Array.from({ length: 700 }, (_, index) => [`/z${700 - index}`, { get: { responses: DONE } }]),
+    );
+    expect(await toolsOf(documentOf(many))).toHaveLength(700);
+  });
+});
+
+test('writes are grouped by what is at stake, and policy names each', async () => {
+  await toolsOf(
+    documentOf({
+      '/refunds': { post: post({ type: 'object' }) },
+      '/orders/search': { post: post({ type: 'object' }) },
+      '/orders': { get: { responses: DONE }, post: post({ type: 'object' }) },
+      '/orders/{id}': {
+        delete: { parameters: [{ name: 'id', in: 'path', required: true, schema: {} }], responses: DONE },
+      },
+    }),
+  );
+  const { configuration } = await loadConfiguration('gateway.yaml');
+  expect(configuration.tools.map(({ name, risk }) => [name, risk])).toEqual([
+    ['shop.get_orders', null],
+    ['shop.post_orders_search', 'low'],
+    ['shop.post_orders', 'medium'],
+    ['shop.delete_orders', 'high'],
+    ['shop.post_refunds', 'critical'],
+  ]);
+  const policy = readFileSync(join('policies', 'first.yaml'), 'utf8');
+  for (const { name, kind } of configuration.tools) expect(policy.includes(`- "${name}"`)).toBe(kind === 'write');
+});
+
+describe('a document that is broken', () => {
+  test.each([
+    ['JSON that ends', '{\n  "openapi": "3.0.0",\n', /^svc: api\.json:3:1: it is not JSON: /],
+    ['JSON with a comma', '{\n  "openapi": "3.0.0",,\n}', /^svc: api\.json:2:22: it is not JSON: /],
+    ['a page', '<!doctype html>\n<html></html>', /HTML page/],
+    ['nothing', '  \n', /api\.json is empty/],
+    ['something else', '{"name":"x"}', /is no OpenAPI document: it says neither `openapi: 3/],
+    ['a version of before', '{\n "swagger": "1.2", "apis": [] }', /api\.json:2:13: version 1\.2 is not read/],
+    ['a document without paths', '{"openapi":"3.0.0","info":{}}', /api\.json:1:1: the document has no paths/],
+    ['a tower', `{"openapi":"3.0.0","paths":${'['.repeat(1000)}${']'.repeat(1000)}}`, /nests deeper than 300 levels/],
+  ])('%s', async (_what, text, words) => {
+    const { code, err } = await init(text);
+    expect(err).toMatch(words);
+    expect(code).toBe(2);
+  });
+
+  test('YAML: with line and column', async () => {
+    writeFileSync('api.yaml', 'openapi: 3.0.0\npaths:\n  /x: {get: [}\n');
+    const { code, err } = await svc('init', '--openapi', 'api.yaml', '--yes');
+    expect(err).toMatch(/^svc: api\.yaml:3:\d+: it is not YAML: /);
+    expect(code).toBe(2);
+  });
+
+  test('YAML: an alias within what it names', async () => {
+    writeFileSync('api.yaml', 'openapi: 3.0.0\npaths: &a\n  /x: *a\n');
+    expect((await svc('init', '--openapi', 'api.yaml', '--yes')).code).toBe(2);
+  });
+
+  test('against the specification: it is told where, and the rest is used', async () => {
+    const document = documentOf({
+      '/x': { get: { parameters: [{ name: 'a', in: 'query' }], responses: { 200: {} } } },
+      '/y': { get: { parameters: [{ $ref: '#/components/parameters/None' }], responses: DONE } },
+    });
+    writeFileSync('api.json', JSON.stringify(document, null, 2));
+    const { code, err, out } = await svc('init', '--openapi', 'api.json', '--yes');
+    expect(code).toBe(0);
+    expect(err).toMatch(/^svc: api\.json:\d+:\d+: \S+ must have required property/);
+    expect(out).toContain('1 tools from api.json, 1 left out');
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain(
+      '#   GET /v1/y: $ref #/components/parameters/None leads nowhere',
+    );
+  });
+
+  test.each([
+    ['a file that is not there', 'none.json', /There is no file none\.json/],
+    ['a folder', '.', /is a folder/],
+    ['a URL where nothing answers', 'http://127.0.0.1:1/openapi.json', /cannot be fetched/],
+  ])('%s', async (_what, name, words) => {
+    const { code, err } = await svc('init', '--openapi', name, '--yes');
+    expect(err).toMatch(words);
+    expect(code).toBe(2);
+  });
+
+  test('it reads no file beyond its folder', async () => {
+    const schema = { $ref: '../../../../../../etc/hostname' };
+    const { code, err } = await init(documentOf({ '/x': { post: post(schema) } }));
+    expect(code).toBe(0);
+    expect(err).toContain('/etc/hostname: references are followed within the folder of the document');
+  });
+});
+
+describe('--diff', () => {
+  const before = documentOf({
+    '/a': { get: { responses: DONE } },
+    '/b/{id}': {
+      put: post(
+        { type: 'object', required: ['x'], properties: { x: { type: 'string', enum: ['1', '2'] }, y: {} } },
+        { parameters: [{ name: 'id', in: 'path', required: true, schema: {} }] },
+      ),
+    },
+  });
+  const after = documentOf({
+    '/b/{key}': {
+      put: post(
+        {
+          type: 'object',
+          required: ['x', 'z'],
+          properties: { x: { type: 'string', enum: ['1'] }, z: { type: 'integer' } },
+        },
+        { parameters: [{ name: 'key', in: 'path', required: true, schema: {} }] },
+      ),
+    },
+    '/c': { post: post({ type: 'object' }) },
+  });
+
+  test('the same document changes nothing', async () => {
+    await toolsOf(before);
+    expect(await init(before, '--diff')).toMatchObject({ code: 0, out: 'api.json changes nothing in gateway.yaml.' });
+  });
+
+  test('another one: what is new, gone and changed; nothing is written', async () => {
+    await toolsOf(before);
+    const text = readFileSync('gateway.yaml', 'utf8');
+    const { code, out } = await init(after, '--diff');
+    expect(code).toBe(1);
+    expect(out.split('\n')).toEqual([
+      '~ PUT /v1/b/{key}  shop.put_b',
+      '    x: enum ["1","2"] → ["1"]',
+      '    z: new, required',
+      '    y: gone',
+      '+ POST /v1/c  shop.post_c',
+      '- GET /v1/a  shop.get_a',
+      '1 new, 1 gone, 1 changed. Nothing was written.',
+    ]);
+    expect(readFileSync('gateway.yaml', 'utf8')).toBe(text);
+    const { changes } = JSON.parse((await init(after, '--diff', '--json')).out);
+    expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
+  });
+});
