@@ -111,6 +111,7 @@ function inputOf(index: number): PolicyInput {
     workspace: 'demo',
     target: `payment:p_${index}`,
     params: { amount: 3 + (index % 7), currency: 'EUR', customer: `customer-${index}`, payment_id: `p_${index}` },
+    headers: {},
     requestIp: null,
     now: 1_750_000_000_000,
     mode: 'enforce',

@@ -1,18 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { StateCheck } from '../effects/action-call.ts';
-import { conditionFaults, requiredFieldFaults } from '../effects/conditions.ts';
 import { DECISIONS } from '../effects/decision.ts';
 import type { EffectRecord } from '../effects/effect.ts';
-import { readIdempotencyKey } from '../effects/idempotency-key.ts';
-import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import { type JsonObject, isJsonObject } from '../effects/json.ts';
 import { ledgerEventToWire } from '../effects/ledger.ts';
 import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/render.ts';
 import type { Preview } from '../effects/preview-effect.ts';
 import type { RequestFault, RunRequest } from '../effects/run-request.ts';
-import { CHECK_LIMITS } from '../effects/state-fields.ts';
 import type { EffectFilter } from '../effects/store.ts';
-import { MAX_TARGET } from '../effects/tool.ts';
 import type { ApprovalRequirement, Obligation } from '../effects/verdict.ts';
 import { turnOfOthers } from '../effects/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
@@ -20,6 +15,7 @@ import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from './effect-wire.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
+import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
 import { runStages } from './run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
@@ -38,44 +34,8 @@ import {
 import { createEffectWatch } from './effect-watch.ts';
 
 const WS = '/v1/workspaces/:ws';
-const METADATA_BYTES = 4096;
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
 const MAX_WAIT_S = 30;
-
-const StateCheckBody = Type.Object(
-  {
-    intent: Type.String({ maxLength: 1000 }),
-    required_fields: Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), { maxItems: CHECK_LIMITS.fields }),
-    assumed_state: AnyObject('State that the agent resolved at plan time.'),
-    conditions: AnyObject('Field values that must hold in the live state.'),
-    on_mismatch: Type.Enum(['replan', 'block']),
-  },
-  { additionalProperties: false, description: 'Compared with the live state right before the call.' },
-);
-
-const IdempotencyKey = Type.String({
-  pattern: '^[\\x21-\\x7e]{1,255}$',
-  description: 'Identifies the action: the same key is the same action.',
-  examples: ['order-4711-refund'],
-});
-
-const CALL_FIELDS = {
-  action_type: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp.tool_call'] })),
-  tool: Tool,
-  target: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_TARGET })),
-  params: Type.Optional(AnyObject('Parameters of the tool.')),
-  agent_id: Type.Optional(AgentId),
-  state_check: Type.Optional(StateCheckBody),
-  claim_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
-  reservation_id: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
-  metadata: Type.Optional(AnyObject('Kept and returned, never evaluated; at most 4 KiB.')),
-};
-
-const RunBody = Type.Object({ ...CALL_FIELDS, idempotency_key: IdempotencyKey }, { additionalProperties: false });
-const PreviewBody = Type.Object(
-  { ...CALL_FIELDS, idempotency_key: Type.Optional(IdempotencyKey) },
-  { additionalProperties: false },
-);
 
 const ListQuery = Type.Object(
   {
@@ -180,7 +140,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
     },
     async (request, reply) => {
       const caller = callerOf(request);
-      const call = runRequest(request, caller, request.body, request.body.idempotency_key);
+      const call = runRequest(ports, request, caller, request.body, request.body.idempotency_key);
       const first = await ports.run(call);
       if (first.kind === 'problem') throw new Refused(first.problem, neverHappens(ports, call));
       let outcome = first.outcome;
@@ -216,7 +176,13 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
     },
     async (request) => {
       const caller = callerOf(request);
-      const call = runRequest(request, caller, request.body, request.body.idempotency_key ?? `preview-${request.id}`);
+      const call = runRequest(
+        ports,
+        request,
+        caller,
+        request.body,
+        request.body.idempotency_key ?? `preview-${request.id}`,
+      );
       const result = await ports.preview(call);
       if (result.kind === 'problem') throw new Refused(result.problem, {});
       return previewToWire(result, caller);
@@ -433,74 +399,6 @@ function renderContext(ports: ApiPorts, caller: Caller) {
 
 function sendOutcome(reply: FastifyReply, rendered: RenderedOutcome): FastifyReply {
   return reply.code(rendered.status).headers(rendered.headers).send(rendered.body);
-}
-
-/** The key may come in the header of the IETF draft as well; `"a"` and `a` are one key. */
-async function takeKeyFromHeader(request: FastifyRequest): Promise<void> {
-  const read = readIdempotencyKey(request.headers['idempotency-key']);
-  const body = request.body as Json | undefined;
-  if (read.kind === 'absent' || !isJsonObject(body)) return;
-  if (read.kind === 'invalid') throw refuseFaults([{ path: '/headers/idempotency-key', message: read.message }]);
-  const { key } = read;
-  const named = body['idempotency_key'];
-  if (named === undefined) request.body = { ...body, idempotency_key: key };
-  else if (named !== key)
-    throw refuseFaults([{ path: '/idempotency_key', message: 'is not the key that the header Idempotency-Key names' }]);
-}
-
-/** @throws Refused with all faults that the schema cannot find */
-function runRequest(
-  request: FastifyRequest,
-  caller: Caller,
-  body: Static<typeof PreviewBody>,
-  idempotencyKey: string,
-): RunRequest {
-  const faults: RequestFault[] = [];
-  if (body.state_check !== undefined)
-    faults.push(
-      ...requiredFieldFaults(body.state_check.required_fields, '/state_check/required_fields'),
-      ...conditionFaults(body.state_check.conditions, '/state_check/conditions'),
-    );
-  if (body.metadata !== undefined && Buffer.byteLength(JSON.stringify(body.metadata)) > METADATA_BYTES)
-    faults.push({ path: '/metadata', message: `must not be longer than ${METADATA_BYTES} bytes` });
-  if (faults.length > 0 && caller.refusal === null) throw refuseFaults(faults);
-  const { ws } = request.params as { readonly ws: string };
-  return {
-    principal: caller.principal,
-    via: 'effects_api',
-    workspace: ws,
-    agentId: body.agent_id ?? null,
-    actionType: body.action_type ?? null,
-    tool: body.tool,
-    target: body.target ?? null,
-    params: body.params ?? {},
-    idempotencyKey,
-    stateCheck: body.state_check === undefined ? null : stateCheckOf(body.state_check),
-    claimId: body.claim_id ?? null,
-    reservationId: body.reservation_id ?? null,
-    metadata: body.metadata ?? null,
-    proxied: null,
-    requestIp: request.ip,
-    stages: [
-      {
-        stage: 'authenticate',
-        status: 'passed',
-        startedAt: caller.authenticatedAt,
-        durationMs: caller.authenticatedInMs,
-        detail: caller.principal.keyId,
-      },
-    ],
-  };
-}
-
-function stateCheckOf(body: Static<typeof StateCheckBody>): StateCheck {
-  return {
-    intent: body.intent,
-    requiredFields: body.required_fields,
-    assumedState: body.assumed_state,
-    conditions: body.conditions,
-    onMismatch: body.on_mismatch,
-  };
 }
 
 /** `Prefer: wait=n` (RFC 7240), capped. */

@@ -15,6 +15,7 @@ import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
+import type { HeaderSettings } from '../upstreams/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
 /**
@@ -37,6 +38,11 @@ export interface ApiPorts {
   /** The params of a call, opened; `null` where they cannot be. */
   readonly openParams: (effect: EffectRecord) => JsonObject | null;
   readonly directory: Directory;
+  /** Which headers go on to an upstream; `null` where none is declared by that id. */
+  readonly upstream: (id: string) => {
+    readonly credentials: { readonly header: string } | null;
+    readonly headers?: HeaderSettings;
+  } | null;
   readonly catalog: () => ApiCatalog;
   /** The active policy set. */
   readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };

@@ -141,6 +141,19 @@ export interface UpstreamSettings {
   readonly env: string | null;
   /** A header that the gateway sets on every request; name in lower case. */
   readonly credentials: { readonly header: string; readonly value: string } | null;
+  readonly headers: HeaderSettings;
+}
+
+/** What becomes of the headers of requests. Names are in lower case; one that ends with `*` stands for all that begin so. */
+export interface HeaderSettings {
+  /** Go on, though the gateway keeps them back unless asked. */
+  readonly forward: readonly string[];
+  /** Do not go on. */
+  readonly drop: readonly string[];
+  /** Are no part of the fingerprint. */
+  readonly volatile: readonly string[];
+  /** Set by the gateway, instead of what the caller sends. */
+  readonly set: Readonly<Record<string, string>>;
 }
 
 /** A part of the gateway's own address space that stands for an upstream. */
@@ -151,6 +164,7 @@ export interface Route {
   readonly undeclared: 'deny' | 'passthrough_reads';
   /** Whether `Set-Cookie` of the upstream's answers is passed on. */
   readonly setCookie: boolean;
+  readonly headers: HeaderSettings;
   readonly rules: readonly RouteRule[];
 }
 

@@ -110,7 +110,7 @@ export const LIMITS = {
     what: '`metadata` of a call, as JSON',
     value: '4KiB',
     beyond: '400 `invalid_request`',
-    source: 'src/api/effects.ts#METADATA_BYTES',
+    source: 'src/api/run-body.ts#METADATA_BYTES',
   },
   wait: {
     what: 'Time that `Prefer: wait=n` may ask for',

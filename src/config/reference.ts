@@ -1,3 +1,11 @@
+import {
+  CREDENTIAL_HEADERS,
+  DROPPED_HEADERS,
+  HEADER_PLACEHOLDERS,
+  NEVER_HEADERS,
+  NOT_GOVERNED_HEADERS,
+  VOLATILE_HEADERS,
+} from '../effects/header-names.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import { GATEWAY_FILE } from './schema.ts';
 
@@ -28,6 +36,26 @@ editors complete and check while you write (\`schemas/gateway.schema.json\`).
 - **YAML.** Files are YAML 1.2, one document. What YAML would read otherwise than it looks is an error: an unquoted \`*\`
   (an alias), \`1_000\` and \`010\`, numbers beyond 2^53-1, keys given twice, tags, anchors, merge keys.
 
+## Headers
+
+Headers of a request go on to the upstream, end to end, unless a rule keeps them back. \`headers\` of an upstream and of a
+route (both apply; what the route sets wins) has these rules:
+
+- \`forward\`: goes on though it would not by itself. \`drop\`: stays here; \`forward\` is stronger, so that \`drop: ["*"]\`
+  makes an allow-list of it. \`set\`: the gateway sets it, whatever the caller sends; values may have
+  ${HEADER_PLACEHOLDERS.map((name) => `\`{${name}}\``).join(', ')}.
+- **What goes on is a fact for policies**, \`request.headers.<name>\` in lower case, and part of the action: the same key with
+  another \`Stripe-Account\` is an \`idempotency_conflict\`. What a retry may change is volatile, no part of the action, and can
+  be added to with \`volatile\`: ${listed(VOLATILE_HEADERS)}. \`Content-Type\` counts where it is not the usual one of its kind.
+- **Never sent on**: ${listed(NEVER_HEADERS)}, and what \`Connection\` names (a 400).
+- **Stays here unless \`forward\` names it**: ${listed(DROPPED_HEADERS)}.
+- **Credentials of callers** go on only to upstreams without \`credentials\`; no rule sees them, and they are no part of the
+  action: ${listed(CREDENTIAL_HEADERS)}.
+- **Calls that are governed** are sent without ${listed(NOT_GOVERNED_HEADERS)}: the gateway looks into their answers.
+- A name with \`_\` is refused unless \`forward\` or \`drop\` has it, because some servers read it as \`-\`. \`X-Request-Id\` is
+  kept, or made.
+- The effects API takes the same headers in \`headers\` of its body; the rules are those of the upstream.
+
 Limits that cannot be set are in [limits.md](limits.md). This page is made from the schema that checks the file.
 `;
 
@@ -43,6 +71,10 @@ export function configurationMarkdown(): string {
     return `## \`${name}\`\n\n${lead}\n\n${table}\n`;
   });
   return `${INTRODUCTION}\n${parts.join('\n')}`;
+}
+
+function listed(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(' ');
 }
 
 function fieldsOf(schema: JsonObject): [string, JsonObject][] {

@@ -1,6 +1,7 @@
 import type { Tool } from '../effects/tool.ts';
 import type { Route, RouteIdempotency, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
+import { resolveHeaders } from './resolve-headers.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -72,6 +73,7 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       prefix: route.prefix,
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
+      headers: resolveHeaders(route.headers, judge),
       rules,
     };
   });

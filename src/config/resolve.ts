@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
+import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
@@ -178,6 +179,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
         connections: upstream.connections,
         network: upstream.network,
         env: upstream.env ?? null,
+        headers: resolveHeaders(upstream.headers, judge),
         credentials: credentials === undefined ? null : await resolveCredentials(credentials, judge, reading),
       };
     }),

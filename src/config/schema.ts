@@ -296,6 +296,30 @@ const credentials = record('credentials', 'A header that the gateway sets on eac
   ),
 });
 
+const headerPattern = (description: string) =>
+  text('^[A-Za-z0-9!#$%&+.^_|~-]{1,100}\\*?$', 'the name of a header, or the beginning of one and *', description);
+
+const headers = section('headers', 'What becomes of the headers of requests; see [Headers](#headers).', {
+  forward: list('Go on, though they would not by themselves.', headerPattern('A header, or x-internal-*.')),
+  drop: list(
+    'Do not go on. `forward` is stronger: `drop: ["*"]` makes a list of it.',
+    text(
+      '^([A-Za-z0-9!#$%&+.^_|~-]{1,100}\\*?|\\*)$',
+      'the name of a header, or the beginning of one and *',
+      'A header, x-internal-*, or * for all.',
+    ),
+  ),
+  volatile: list(
+    'Go on and are no part of the fingerprint: a retry may have other values.',
+    headerPattern('A header, or x-internal-*.'),
+  ),
+  set: Type.Record(Type.String(), Type.String(), {
+    description:
+      'Headers that the gateway sets, whatever the caller sends. Their values may have {client_ip}, {host}, {proto}, {request_id} and {agent_id}.',
+    default: {},
+  }),
+});
+
 const upstream = record('an upstream', 'A service behind the gateway.', {
   id: text(slug, slugWords, 'Id of the upstream.'),
   url: Type.Optional(Type.String({ description: 'Its http or https origin, without a path. Required.' })),
@@ -309,6 +333,7 @@ const upstream = record('an upstream', 'A service behind the gateway.', {
   network: oneOf(['any', 'public'], 'public: loopback and private addresses are refused.', 'any'),
   env: Type.Optional(text(slug, slugWords, 'The fact env of calls to it. Default: that of the workspace.')),
   credentials: Type.Optional(credentials),
+  headers,
 });
 
 const param = text('^[^\\u0000-\\u001f{}]{1,128}$', 'the name of a param', 'Name of a param.');
@@ -454,6 +479,7 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     'What happens to requests that no rule names. passthrough_reads has policy judge GET and HEAD, with the fact tool.declared: false.',
     'deny',
   ),
+  headers,
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
   rules: list('Rules; no two may match one request.', routeRule),
 });

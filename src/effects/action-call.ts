@@ -12,6 +12,17 @@ export interface StateCheck {
   readonly onMismatch: 'replan' | 'block';
 }
 
+/** Headers that go on with a call beside those that are params; names in lower case. */
+export interface CallHeaders {
+  /** All of them: what is sent, and what policy may look at (`request.headers.…`). */
+  readonly sent: Readonly<Record<string, string>>;
+  /** Those of them that make it another action where they differ: all that are not volatile. */
+  readonly bound: Readonly<Record<string, string>>;
+}
+
+/** The headers of a call that has none. */
+export const NO_HEADERS: CallHeaders = { sent: {}, bound: {} };
+
 /**
  * What an agent wants done: parsed, its tool known, its params valid against the tool's schema, its target computed.
  * Nothing is filled in or coerced: what is evaluated is what is sent.
@@ -23,6 +34,7 @@ export interface ActionCall {
   readonly tool: string;
   readonly target: string;
   readonly params: JsonObject;
+  readonly headers: CallHeaders;
   readonly idempotencyKey: string;
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;

@@ -26,12 +26,20 @@ export function propose(
   ports: EffectPorts,
   workspace: string,
   fingerprint: string,
-  call: Pick<RunRequest, 'params' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>,
+  call: Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>,
 ): Proposal {
   const effectId = ports.newId('eff');
-  const { params, stateCheck, claimId, reservationId, requestIp } = call;
+  const { params, headers, stateCheck, claimId, reservationId, requestIp } = call;
   const salts = ports.secrets.newSalts();
-  const sealedParams: SealedParams = { params, salts, stateCheck, claimId, reservationId, requestIp };
+  const sealedParams: SealedParams = {
+    params,
+    salts,
+    stateCheck,
+    claimId,
+    reservationId,
+    requestIp,
+    ...(Object.keys(headers.sent).length === 0 ? null : { headers }),
+  };
   return {
     effectId,
     approvalId: ports.newId('apr'),

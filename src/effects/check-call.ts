@@ -96,6 +96,7 @@ export function checkCall(
     tool: tool.name,
     target,
     params: request.params,
+    headers: request.headers.bound,
   };
   const key = ports.secrets.fingerprintKey(workspace);
   const { idempotencyKey } = request;
@@ -106,6 +107,7 @@ export function checkCall(
     tool: action.tool,
     target,
     params: action.params,
+    headers: request.headers,
     idempotencyKey:
       typeof idempotencyKey === 'string'
         ? idempotencyKey
@@ -133,6 +135,7 @@ function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
     ['/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null],
     ['/target', request.target],
     ['/metadata', request.metadata],
+    ['/headers', { ...request.headers.sent }],
   ] as const) {
     if (value !== null && holdsOwnKey(value, keyId))
       faults.push({ path, message: 'holds the key that this call is made with, which would be kept and shown' });
@@ -200,6 +203,7 @@ function denied(
     tool: request.tool,
     target,
     params: request.params,
+    headers: request.headers.bound,
   };
   const { idempotencyKey } = request;
   return {

@@ -1,3 +1,4 @@
+import { NO_HEADERS } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { CheckedCall } from './check-call.ts';
 import type { Code } from './codes.ts';
@@ -163,7 +164,7 @@ export async function dispatchGranted(
     return { kind: 'ended', reason: given.reason };
   }
   const { agent, tool, key, sealed, sealedParams } = given;
-  const { params, stateCheck, claimId, reservationId, requestIp = null } = sealedParams;
+  const { params, headers = NO_HEADERS, stateCheck, claimId, reservationId, requestIp = null } = sealedParams;
   const checked: CheckedCall = {
     call: {
       workspace,
@@ -172,6 +173,7 @@ export async function dispatchGranted(
       tool: tool.name,
       target: effect.action.target,
       params,
+      headers,
       idempotencyKey: effect.idempotencyKey,
       stateCheck,
       claimId,

@@ -51,6 +51,7 @@ export async function executeAttempt(
       upstreamKey: `${effect.id}.${effect.generation}`,
       tool: governed.checked.tool,
       params: governed.checked.call.params,
+      headers: governed.checked.call.headers.sent,
       proxied: governed.proxied,
       gate: () => gate(ports, attempt),
     });

@@ -10,6 +10,8 @@ export interface FingerprintedAction {
   readonly tool: string;
   readonly target: string;
   readonly params: JsonObject;
+  /** Headers that are part of the action, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /**
@@ -25,6 +27,8 @@ export function fingerprint(key: KeyObject, action: FingerprintedAction): string
     tool: action.tool,
     target: action.target,
     params: action.params,
+    // Absent where there are none: most calls have none, and fingerprints of before stay what they are.
+    ...(Object.keys(action.headers).length === 0 ? null : { headers: action.headers }),
   });
   return `fp1:${hmacSha256(key, canonical)}`;
 }

@@ -92,6 +92,7 @@ export function evaluate(ports: EffectPorts, governed: GovernedCall): AdmitReque
     workspace: call.workspace,
     target: call.target,
     params: call.params,
+    headers: call.headers.sent,
     requestIp,
     now,
   });

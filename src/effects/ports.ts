@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { StateCheck } from './action-call.ts';
+import type { CallHeaders, StateCheck } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { Reason } from './decision.ts';
 import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './effect.ts';
@@ -25,6 +25,8 @@ export interface JudgeInput {
   readonly workspace: string;
   readonly target: string;
   readonly params: JsonObject;
+  /** Headers that go on with the call, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
   readonly requestIp: string | null;
   readonly now: number;
 }
@@ -61,6 +63,8 @@ export interface SealedParams {
   readonly reservationId: string | null;
   /** Where the call came from: policy is asked again with it. Absent in seals of before. */
   readonly requestIp?: string | null;
+  /** Absent where the call has none. */
+  readonly headers?: CallHeaders;
 }
 
 interface SealBinding {

@@ -1,4 +1,4 @@
-import type { StateCheck, Via } from './action-call.ts';
+import type { CallHeaders, StateCheck, Via } from './action-call.ts';
 import type { Code } from './codes.ts';
 import type { Stage } from './effect.ts';
 import type { JsonObject } from './json.ts';
@@ -19,6 +19,7 @@ export interface RunRequest {
   /** `null` takes the computed target, else the tool's name. */
   readonly target: string | null;
   readonly params: JsonObject;
+  readonly headers: CallHeaders;
   /** The key, or the window (ms) in which equal actions are one call where the caller sends none. */
   readonly idempotencyKey: string | { readonly deriveWindowMs: number };
   readonly stateCheck: StateCheck | null;

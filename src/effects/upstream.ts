@@ -7,7 +7,7 @@ export interface ProxiedRequest {
   /** Path and query to send, exactly as matched. */
   readonly pathAndQuery: string;
   readonly method: string;
-  /** Allow-listed headers only, lower-case names. */
+  /** Params that are headers, and credentials of the caller's own; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
   /** Whether `Set-Cookie` of the answer is kept in its headers, because the route says so. */
@@ -20,6 +20,8 @@ export interface Dispatch {
   readonly upstreamKey: string;
   readonly tool: Tool;
   readonly params: JsonObject;
+  /** What else goes on as headers, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
   readonly proxied: ProxiedRequest | null;
   /**
    * Asked immediately before the first byte is written. `late`: `dispatch_by` is over; `paused`: a pause was heard.

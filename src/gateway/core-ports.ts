@@ -62,11 +62,23 @@ export function corePorts(parts: {
     authorize: (principal, request) => authorize(directory, principal, request),
     judge: (input) => {
       const { policies, configuration, upstreamEnv } = current();
-      const { agent, key, tool, workspace, target, params, requestIp, now } = input;
+      const { agent, key, tool, workspace, target, params, headers, requestIp, now } = input;
       const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
       const { mode } = configuration.policies;
       // On the path of every call: a literal with all its members costs a tenth of what a spread one does.
-      return evaluatePolicies(policies, { agent, key, tool, env, workspace, target, params, requestIp, now, mode });
+      return evaluatePolicies(policies, {
+        agent,
+        key,
+        tool,
+        env,
+        workspace,
+        target,
+        params,
+        headers,
+        requestIp,
+        now,
+        mode,
+      });
     },
     policyVersion: () => current().policies.version,
     policyMode: () => current().configuration.policies.mode,

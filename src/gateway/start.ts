@@ -243,6 +243,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       openParams: ({ sealed, workspace, id, fingerprint }) =>
         sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
       directory,
+      upstream: (id) => upstreams.settings(id),
       catalog: () => inForce.catalog,
       policies: () => ({ set: inForce.policies, mode: inForce.configuration.policies.mode }),
       profiles: () => allProfiles(inForce.configuration.auth.profiles),

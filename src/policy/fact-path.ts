@@ -30,8 +30,13 @@ const VOCABULARY: Readonly<Record<string, readonly string[]>> = {
   agent: ['id', 'team', 'roles', 'owner', 'attributes.*'],
   key: ['id', 'kind', 'profile', 'user'],
   tool: ['name', 'upstream', 'kind', 'tags', 'risk', 'declared'],
-  request: ['ip'],
+  request: ['ip', 'headers.*'],
 };
+/** Parts whose names the writer chooses, and what one of them is. */
+const OPEN_NAMES = [
+  ['attributes', 'attribute'],
+  ['headers', 'header'],
+] as const;
 const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request'];
 const LATER_ROOTS = ['state', 'brain', 'budget', 'time'];
 const REFUSED_STEPS = ['__proto__', 'constructor', 'prototype'];
@@ -63,7 +68,14 @@ export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath 
     };
   const steps = parseSteps(text, root.length);
   if ('code' in steps) return steps;
-  return vocabularyFault(root, steps, text) ?? factPath(root, steps);
+  return vocabularyFault(root, steps, text) ?? factPath(root, inOneSpelling(root, steps));
+}
+
+/** Names of headers have no case: facts have them in lower case. */
+function inOneSpelling(root: string, steps: readonly (string | number)[]): readonly (string | number)[] {
+  const [first, second] = steps;
+  if (root !== 'request' || first !== 'headers' || typeof second !== 'string') return steps;
+  return [first, second.toLowerCase()];
 }
 
 /** Whether a parse gave a fault. */
@@ -144,10 +156,11 @@ function vocabularyFault(root: string, steps: readonly (string | number)[], text
   if (names === undefined) return steps.length === 0 ? null : fault(`'${root}' has no parts: '${text}'`, null);
   const [first, second] = steps;
   if (typeof first !== 'string') return fault(`'${root}' needs a name`, `it has ${names.join(', ')}`);
-  if (first === 'attributes' && names.includes('attributes.*'))
-    return typeof second === 'string' && steps.length === 2
-      ? null
-      : fault(`'${text}' names no attribute`, 'write agent.attributes.<name>');
+  for (const [open, what] of OPEN_NAMES)
+    if (first === open && names.includes(`${open}.*`))
+      return typeof second === 'string' && steps.length === 2
+        ? null
+        : fault(`'${text}' names no ${what}`, `write ${root}.${open}.<name>`);
   if (!names.includes(first))
     return fault(`Unknown fact '${text}'`, didYouMean(first, names) ?? `${root} has ${names.join(', ')}`);
   const fits = steps.length === 1 || (isListOfNames(first) && steps.length === 2 && typeof second === 'number');
@@ -172,6 +185,7 @@ export function isFixedPerTool(path: FactPath): boolean {
 
 /** Whether the caller chooses the value. */
 export function isCallersWord(path: FactPath): boolean {
+  if (path.root === 'request') return path.steps[0] === 'headers';
   return path.root === 'params' || path.root === 'target' || path.root === 'item';
 }
 
@@ -191,13 +205,25 @@ export function readerOf(path: FactPath): ReadFact {
     case 'workspace':
       return (input) => input.workspace;
     case 'request':
-      return (input) => input.requestIp;
+      return requestReader(first, rest);
     case 'key':
       return keyReader(first);
     case 'agent':
       return agentReader(first, rest);
     case 'tool':
       return toolReader(first, rest);
+  }
+}
+
+function requestReader(name: string | number | undefined, rest: readonly (string | number)[]): ReadFact {
+  switch (name) {
+    case 'ip':
+      return (input) => input.requestIp;
+    case 'headers':
+      return (input) => follow(input.headers, rest);
+    case undefined:
+    default:
+      return absent;
   }
 }
 

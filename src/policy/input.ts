@@ -16,6 +16,8 @@ export interface PolicyInput {
   readonly workspace: string;
   readonly target: string;
   readonly params: JsonObject;
+  /** Headers that go on with the call, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
   readonly requestIp: string | null;
   /** The store's time, ms since the epoch: one `now` per decision. */
   readonly now: number;

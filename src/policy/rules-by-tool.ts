@@ -35,6 +35,7 @@ export function inputOfTool(tool: Tool): PolicyInput {
     workspace: '',
     target: '',
     params: {},
+    headers: {},
     requestIp: null,
     now: 0,
     mode: 'enforce',

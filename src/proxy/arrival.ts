@@ -6,7 +6,6 @@ import type { Problem, RequestFault } from '../effects/run-request.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/path.ts';
-import { wouldForward } from './headers.ts';
 import type { Identities } from './identities.ts';
 import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
@@ -31,6 +30,8 @@ export interface Arrived {
   readonly path: string;
   readonly query: ReadQuery;
   readonly address: string;
+  /** Of the answer, and of the request to the upstream where the caller names none. */
+  readonly requestId: string;
   /** ms, store time, and how long authentication took. */
   readonly authenticatedAt: number;
   readonly authenticatedInMs: number;
@@ -52,6 +53,7 @@ export function receive(
   table: RouteTable,
   request: IncomingMessage,
   address: string,
+  requestId: string,
 ): Arrival | Promise<Arrival> {
   const began = performance.now();
   const url = request.url ?? '/';
@@ -91,6 +93,7 @@ export function receive(
       path: located?.rest ?? path,
       query,
       address,
+      requestId,
       authenticatedAt: Math.round(ports.now() - authenticatedInMs),
       authenticatedInMs,
     };
@@ -102,18 +105,6 @@ export function receive(
 /** Path and query as they are sent: what was matched, and the query's own bytes without the key. */
 export function pathAndQuery({ path, query }: Arrived): string {
   return query.forwarded === '' ? path : `${path}?${query.forwarded}`;
-}
-
-/**
- * The caller's own `Authorization`, where it goes on: to an upstream that the gateway holds a credential of, the gateway
- * speaks with that one alone.
- */
-export function authorizationFor(
-  ports: Pick<ProxyPorts, 'upstream'>,
-  arrived: Arrived,
-  upstream: string,
-): string | null {
-  return ports.upstream(upstream)?.credentials === null ? arrived.authorization : null;
 }
 
 /** A problem that a door found. */
@@ -153,11 +144,7 @@ function queryFault(query: ReadQuery): Problem | null {
 /** The gateway's key never goes on, wherever a caller has put it beside the places it belongs in. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
   const decoded = [...query.params.values(), ...query.params.keys(), decodedPath(path)];
-  if (
-    !query.forwarded.includes(key) &&
-    !decoded.some((text) => text.includes(key)) &&
-    !wouldForward(request.headers, key)
-  )
+  if (!query.forwarded.includes(key) && !decoded.some((text) => text.includes(key)))
     return keyIsKept(request, decodedPath(path));
   return keyGoesOn();
 }

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
+import { isNeverSent } from '../effects/header-names.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 import type { StrictJson } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { planOf } from '../upstreams/request-template.ts';
-import { mayBeNamed } from './headers.ts';
 
 /** The params that a proxied request carries. */
 export type CollectedParams =
@@ -41,7 +41,7 @@ export function collectParams(
   }
   for (const [name, header] of plan.headers) {
     const value = request.headers[header];
-    if (typeof value === 'string' && mayBeNamed(header)) params[name] = catalog.textParam(tool, name, value);
+    if (typeof value === 'string' && !isNeverSent(header)) params[name] = catalog.textParam(tool, name, value);
   }
   if (request.body !== null) {
     const parsed = request.body;

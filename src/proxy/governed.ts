@@ -5,8 +5,7 @@ import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
 import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices, type StrictJson } from '../effects/strict-json.ts';
-import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, authorizationFor, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
+import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/idempotency-key.ts';
@@ -120,6 +119,14 @@ export function runRequestOf(
   const { principal } = arrived;
   const key = keyOf(match.rule, request);
   if (typeof key === 'object' && 'problem' in key) return { kind: 'problem', problem: key.problem };
+  const forwarded = forwardedHeaders(request, {
+    tool: match.tool,
+    route: match.route,
+    upstream: ports.upstream(match.tool.upstream),
+    arrived,
+    governed: true,
+  });
+  if (forwarded.kind === 'problem') return forwarded;
   return {
     principal,
     via: 'proxy',
@@ -129,6 +136,7 @@ export function runRequestOf(
     tool: match.tool.name,
     target: null,
     params: read.params,
+    headers: forwarded.headers,
     idempotencyKey: key,
     stateCheck: null,
     claimId: null,
@@ -137,12 +145,7 @@ export function runRequestOf(
     proxied: {
       method: request.method ?? match.rule.method,
       pathAndQuery: pathAndQuery(arrived),
-      headers: forwardedHeaders(
-        request.headers,
-        planOf(match.tool.request).headers,
-        false,
-        authorizationFor(ports, arrived, match.tool.upstream),
-      ),
+      headers: forwarded.apart,
       body: read.body,
       setCookie: match.route.setCookie,
     },

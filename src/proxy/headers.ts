@@ -1,93 +1,97 @@
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import type { Route } from '../config/configuration.ts';
+import type { CallHeaders } from '../effects/action-call.ts';
+import { isNeverSent } from '../effects/header-names.ts';
+import type { Problem, RequestFault } from '../effects/run-request.ts';
+import type { Tool } from '../effects/tool.ts';
 import { connectionNames, passesBack } from '../upstreams/answer.ts';
+import { headerRules, sortHeaders, takenHeaders } from '../upstreams/header-rules.ts';
+import { planOf } from '../upstreams/request-template.ts';
+import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
+import type { ProxiedUpstream } from './ports.ts';
 
-/** Headers of a request that go on with every call. All others stay here: keys, cookies, overrides, forwarding. */
-const TRANSPORT = [
-  'accept',
-  'accept-language',
-  'content-type',
-  'content-language',
-  'user-agent',
-  'if-match',
-  'if-none-match',
-  'if-modified-since',
-  'if-unmodified-since',
-  'traceparent',
-  'tracestate',
-] as const;
+/** The headers of a request, as they go on. */
+export interface ForwardedHeaders {
+  readonly kind: 'headers';
+  readonly headers: CallHeaders;
+  /** Those that are params, and credentials of the caller's own. */
+  readonly apart: Readonly<Record<string, string>>;
+}
 
-/** What else goes on with reads that stream: the gateway does not look into their answers. */
-const STREAMED = ['accept-encoding', 'range', 'if-range', 'cache-control', 'last-event-id'] as const;
-
-/** Never forwarded by name, not even where a tool names them: they may carry the gateway's own key, or change what a request is. */
-const NEVER: ReadonlySet<string> = new Set([
-  'authorization',
-  'connection',
-  'content-length',
-  'cookie',
-  'expect',
-  'forwarded',
-  'host',
-  'idempotency-key',
-  'keep-alive',
-  'proxy-authorization',
-  'proxy-connection',
-  'svc-agent-id',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'x-api-key',
-  'x-http-method',
-  'x-http-method-override',
-  'x-method-override',
-  'x-original-url',
-  'x-real-ip',
-  'x-rewrite-url',
-]);
+/** What the headers of one request are read with. */
+export interface HeaderContext {
+  readonly tool: Tool;
+  readonly route: Route;
+  readonly upstream: ProxiedUpstream | null;
+  readonly arrived: Pick<Arrived, 'key' | 'authorization' | 'address' | 'agentId' | 'requestId' | 'principal'>;
+  /** The gateway looks into the answer. */
+  readonly governed: boolean;
+}
 
 /**
- * The headers of a request that go on to the upstream.
- * @param named headers that the tool's request takes as params
- * @param authorization the caller's own, for an upstream that the gateway holds no credentials of
+ * The headers of a request that go on to the upstream: all that a rule does not keep back, parted into params, facts and
+ * credentials.
  */
 export function forwardedHeaders(
-  headers: IncomingHttpHeaders,
-  named: readonly (readonly [string, string])[],
-  streamed: boolean,
-  authorization: string | null,
-): Record<string, string> {
-  const forwarded: Record<string, string> = {};
-  if (authorization !== null) forwarded['authorization'] = authorization;
-  for (const name of TRANSPORT) {
-    const value = headers[name];
-    if (typeof value === 'string') forwarded[name] = value;
-  }
-  if (streamed) {
-    for (const name of STREAMED) {
-      const value = headers[name];
-      if (typeof value === 'string') forwarded[name] = value;
-    }
-  }
-  for (const [, header] of named) {
+  request: Pick<IncomingMessage, 'headers' | 'rawHeaders' | 'socket'>,
+  context: HeaderContext,
+): ForwardedHeaders | { readonly kind: 'problem'; readonly problem: Problem } {
+  const { headers } = request;
+  const { tool, route, upstream, arrived } = context;
+  const plan = planOf(tool.request);
+  const apart: Record<string, string> = {};
+  const sorted = sortHeaders(headers, {
+    rules: headerRules(upstream?.headers, route.headers),
+    taken: takenHeaders(tool, upstream?.credentials?.header),
+    ownCredentials: upstream?.credentials !== null,
+    governed: context.governed,
+    values: {
+      agent_id: arrived.agentId ?? (arrived.principal.kind === 'agent' ? arrived.principal.agentId : ''),
+      client_ip: arrived.address,
+      host: headers.host ?? '',
+      proto: 'encrypted' in request.socket ? 'https' : 'http',
+      request_id: arrived.requestId,
+    },
+  });
+  const faults = [...sorted.faults, ...repeated(request.rawHeaders)];
+  if (faults.length > 0)
+    return {
+      kind: 'problem',
+      problem: problemOf('invalid_request', 'The headers do not have one meaning for every server.', faults),
+    };
+  // Found by the key itself: it may be the gateway's own.
+  const { authorization: _, ...credentials } = sorted.credentials;
+  Object.assign(apart, credentials);
+  if (arrived.authorization !== null && upstream?.credentials === null) apart['authorization'] = arrived.authorization;
+  for (const [, header] of plan.headers) {
     const value = headers[header];
-    if (typeof value === 'string' && mayBeNamed(header)) forwarded[header] = value;
+    if (typeof value === 'string' && !isNeverSent(header)) apart[header] = value;
   }
-  return forwarded;
+  const holdsKey = [...Object.entries(apart), ...Object.entries(sorted.headers.sent)].some(
+    ([name, value]) => value.includes(arrived.key) || name.includes(arrived.key),
+  );
+  return holdsKey ? { kind: 'problem', problem: keyGoesOn() } : { kind: 'headers', headers: sorted.headers, apart };
 }
 
-/** Whether a text stands in a header that would go on. */
-export function wouldForward(headers: IncomingHttpHeaders, text: string): boolean {
-  const carries = (name: string): boolean => {
-    const value = headers[name];
-    return typeof value === 'string' && value.includes(text);
-  };
-  return TRANSPORT.some(carries) || STREAMED.some(carries);
-}
+/** Of these servers take the one or the other. */
+const ONCE: readonly string[] = [
+  'authorization',
+  'content-encoding',
+  'content-type',
+  'idempotency-key',
+  'svc-agent-id',
+];
 
-/** Whether a tool may take a header as a param. */
-export function mayBeNamed(header: string): boolean {
-  return !NEVER.has(header) && !header.startsWith('x-forwarded-') && !header.startsWith('svc-');
+function repeated(rawHeaders: readonly string[]): readonly RequestFault[] {
+  const seen = new Set<string>();
+  const faults: RequestFault[] = [];
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] ?? '').toLowerCase();
+    if (!ONCE.includes(name)) continue;
+    if (seen.has(name)) faults.push({ path: `/headers/${name}`, message: 'stands more than once' });
+    seen.add(name);
+  }
+  return faults;
 }
 
 /**

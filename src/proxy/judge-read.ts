@@ -67,6 +67,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
       workspace,
       target: call.target,
       params: call.params,
+      headers: call.headers,
       requestIp: call.requestIp,
       now,
     });

@@ -204,7 +204,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       // Everything is answered from here: `done` is called with errors only.
       const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
       try {
-        const arrival = receive(ports, identities, table(), request.raw, request.ip);
+        const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
         if (arrival instanceof Promise) {
           arrival.then((arrived) => proceed(arrived, request, reply)).catch(fail);
         } else {

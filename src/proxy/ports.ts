@@ -10,6 +10,7 @@ import type { Problem, RunRequest } from '../effects/run-request.ts';
 import type { JsonLimits } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
+import type { HeaderSettings } from '../upstreams/header-rules.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
@@ -78,6 +79,8 @@ export interface ReadCall {
   readonly upstream: string;
   readonly target: string;
   readonly params: JsonObject;
+  /** Headers that go on, by name in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
   readonly requestIp: string | null;
 }
 
@@ -108,6 +111,7 @@ export interface ProxiedUpstream {
   readonly url: string;
   readonly network: 'any' | 'public';
   readonly credentials: { readonly header: string; readonly value: string } | null;
+  readonly headers?: HeaderSettings;
 }
 
 export interface RenderedAnswer {

@@ -1,8 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { holdsOwnKey } from '../effects/own-key.ts';
 import type { Problem } from '../effects/run-request.ts';
-import { planOf } from '../upstreams/request-template.ts';
-import { type Arrived, authorizationFor, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
+import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
 import type { LiveConnection } from './live.ts';
@@ -52,6 +51,9 @@ export function judgeRead(
   const { principal, workspace } = arrived;
   if (holdsOwnKey(read.params, principal.keyId)) return { kind: 'problem', problem: keyGoesOn() };
   const upstreamId = match.route.upstream;
+  const upstream = ports.upstream(upstreamId);
+  const forwarded = forwardedHeaders(request, { tool, route: match.route, upstream, arrived, governed: false });
+  if (forwarded.kind === 'problem') return forwarded;
   const call: ReadCall = {
     principal,
     workspace,
@@ -60,22 +62,17 @@ export function judgeRead(
     upstream: upstreamId,
     target: isDeclared && faults.length === 0 ? (catalog.target(tool, read.params) ?? tool.name) : tool.name,
     params: read.params,
+    headers: forwarded.headers.sent,
     requestIp: arrived.address,
   };
   const verdict = ports.evaluateRead(call);
   if (verdict.kind !== 'stream') return verdict;
-  const upstream = ports.upstream(upstreamId);
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
   const observed = faults.length > 0 ? { would: 'invalid_request', rule: null } : verdict.observed;
   if (observed !== null) ports.observed(observed.would);
   // Counted here and not where it is judged: what stays open is judged again and again.
   if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
-  const headers = forwardedHeaders(
-    request.headers,
-    planOf(tool.request).headers,
-    true,
-    authorizationFor(ports, arrived, upstreamId),
-  );
+  const headers: Record<string, string> = { ...forwarded.headers.sent, ...forwarded.apart };
   if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;
   return {
     kind: 'stream',

@@ -64,7 +64,14 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
   const fault = ports.doorFault(request);
   if (fault !== null) return answer(socket, problemAnswer(ports, fault, context));
   const address = request.socket.remoteAddress ?? '';
-  const arrival = await receive(ports, identities, table(), request, address);
+  const arrival = await receive(
+    ports,
+    identities,
+    table(),
+    request,
+    address,
+    ports.newId('eff').replace('eff_', 'req_'),
+  );
   if (arrival.kind === 'own') {
     const problem = problemOf('invalid_request', 'This path does not take upgrades.');
     return answer(socket, problemAnswer(ports, problem, context));

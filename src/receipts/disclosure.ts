@@ -5,17 +5,26 @@ import type { SealedParams } from '../effects/ports.ts';
 import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
 
 /**
- * What was sent: the params, the digest of the bytes (method, path and query, body), the pin of the tool and the key
- * that the upstream got. The digest is absent where nobody saw them sent.
+ * What was sent: the params, the headers that are part of the action, the digest of the bytes (method, path and query,
+ * body), the pin of the tool and the key that the upstream got. The digest is absent where nobody saw them sent.
  */
-export function requestContent(effect: EffectRecord, params: JsonObject, sent: string | undefined): JsonObject {
-  return { params, ...besideParams(effect, sent) };
+export function requestContent(effect: EffectRecord, sealed: Sent, sent: string | undefined): JsonObject {
+  const headers = boundHeaders(sealed);
+  return { ...(headers === null ? {} : { headers }), params: sealed.params, ...besideParams(effect, sent) };
 }
 
+type Sent = Pick<SealedParams, 'params' | 'headers'>;
+
 /** The canonical form of the same, out of that of the params: large params are written once for all commitments. */
-export function requestText(effect: EffectRecord, params: string, sent: string | undefined): string {
-  // `params` comes first in the order of RFC 8785.
-  return `{"params":${params},${canonicalJson(besideParams(effect, sent)).slice(1)}`;
+export function requestText(effect: EffectRecord, sealed: Sent, params: string, sent: string | undefined): string {
+  const headers = boundHeaders(sealed);
+  // `headers` and then `params` come first in the order of RFC 8785.
+  const first = headers === null ? '' : `"headers":${canonicalJson(headers)},`;
+  return `{${first}"params":${params},${canonicalJson(besideParams(effect, sent)).slice(1)}`;
+}
+
+function boundHeaders({ headers }: Sent): JsonObject | null {
+  return headers === undefined || Object.keys(headers.bound).length === 0 ? null : headers.bound;
 }
 
 function besideParams({ action, id, generation }: EffectRecord, sent: string | undefined): JsonObject {
@@ -44,7 +53,7 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
     target: effect.action.target,
     params: sealed.params,
     idem: effect.idempotencyKey,
-    request: requestContent(effect, sealed.params, evidence.sent),
+    request: requestContent(effect, sealed, evidence.sent),
     response: result === null || result.body.kind === 'sealed' ? null : responseContent(result),
     comment: settledBy.by === 'resolve' ? settledBy.comment : null,
     evidence: settledBy.by === 'resolve' || settledBy.by === 'probe' ? settledBy.evidence : null,

@@ -80,7 +80,10 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     upstream: {
       ended: time(evidence.endedAt),
       name: action.upstream,
-      request: paramsText === null ? null : committedText('request', requestText(effect, paramsText, evidence.sent)),
+      request:
+        sealed === null || paramsText === null
+          ? null
+          : committedText('request', requestText(effect, sealed, paramsText, evidence.sent)),
       response: response === null ? null : responseCommitment(response.kept, committed),
       started: time(evidence.startedAt),
       status: evidence.status,

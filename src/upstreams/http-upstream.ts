@@ -7,6 +7,7 @@ import { type Attempt, attempt, type AttemptOptions } from './attempt.ts';
 import { readAnswer } from './answer.ts';
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
+import type { HeaderSettings } from './header-rules.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 
 /** An upstream as the configuration declares it. */
@@ -18,6 +19,8 @@ export interface UpstreamSettings {
   readonly connections: number;
   readonly network: 'any' | 'public';
   readonly credentials: { readonly header: string; readonly value: string } | null;
+  /** Absent where it has no rules of its own. */
+  readonly headers?: HeaderSettings;
 }
 
 export interface UpstreamLimits {
@@ -143,7 +146,9 @@ async function attemptOn(upstream: HttpUpstream, request: RenderedRequest, optio
 
 function requestOf(dispatch: Dispatch): RenderedRequest {
   // The bytes themselves go on, so that what was evaluated is what is sent.
-  return dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
+  const request = dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
+  const { method, pathAndQuery, body } = request;
+  return { method, pathAndQuery, headers: { ...request.headers, ...dispatch.headers }, body };
 }
 
 /** The upstream's own key, where the tool says that the upstream removes duplicates by it. */

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { NO_HEADERS } from '../../src/effects/action-call.ts';
 import { effectToWire } from '../../src/api/effect-wire.ts';
 import type { Evidence } from '../../src/effects/effect.ts';
 import { dispatchGranted } from '../../src/effects/decide-approval.ts';
@@ -34,6 +35,7 @@ async function request(more: Partial<RunRequest> = {}): Promise<RunRequest> {
     tool: 'payments.refund',
     target: null,
     params: { payment_id: 'pay_1', amount: 100 + calls, currency: 'EUR' },
+    headers: NO_HEADERS,
     idempotencyKey: `attempt-${calls}`,
     stateCheck: null,
     claimId: null,

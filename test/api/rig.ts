@@ -259,6 +259,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     openParams: ({ sealed, workspace, id, fingerprint }) =>
       sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
     directory,
+    upstream: () => null,
     catalog: () => catalog,
     policies: () => ({ set, mode: 'enforce' }),
     profiles: () => profiles,

@@ -85,6 +85,7 @@ describe('fingerprint', () => {
     tool: 'payments.refund',
     target: 'payment:1',
     params: { amount: 1, note: 'x' },
+    headers: {},
   };
 
   test('is stable, and changes with every part and with the key', () => {
@@ -99,8 +100,10 @@ describe('fingerprint', () => {
       { ...action, target: 'payment:2' },
       { ...action, params: { amount: 2, note: 'x' } },
       { ...action, params: { amount: 1 } },
+      { ...action, headers: { 'stripe-account': 'acct_1' } },
+      { ...action, headers: { 'stripe-account': 'acct_2' } },
     ].map((other) => fingerprint(key, other));
-    expect(new Set([base, fingerprint(createSecretKey(Buffer.alloc(32, 8)), action), ...others]).size).toBe(9);
+    expect(new Set([base, fingerprint(createSecretKey(Buffer.alloc(32, 8)), action), ...others]).size).toBe(11);
   });
 
   test('a derived key lasts for its window', () => {

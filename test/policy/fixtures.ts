@@ -112,6 +112,7 @@ export function call(overrides: Partial<PolicyInput> = {}): PolicyInput {
     workspace: 'demo',
     target: 'payment:p_1',
     params: {},
+    headers: {},
     requestIp: '10.0.0.1',
     now: Date.UTC(2026, 5, 15, 12),
     mode: 'enforce',

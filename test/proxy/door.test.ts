@@ -1,8 +1,13 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { readIdempotencyKey } from '../../src/effects/idempotency-key.ts';
-import { forwardedHeaders, returnedHeaders } from '../../src/proxy/headers.ts';
+import type { HeaderSettings } from '../../src/config/configuration.ts';
+import { isNeverSent } from '../../src/effects/header-names.ts';
+import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';
+import { makeTool } from '../upstreams/tool.ts';
 
 describe('paths', () => {
   test.each([
@@ -167,31 +172,127 @@ describe('headers', () => {
     'content-type': 'application/json',
     'user-agent': 'test',
   };
-  test('only what is listed goes on', () => {
-    const named = [['tenant', 'x-tenant']] as const;
-    expect(forwardedHeaders(hostile, named, false, null)).toEqual({
-      accept: 'application/json',
-      'content-type': 'application/json',
-      'user-agent': 'test',
-      'x-tenant': 'blue',
+  const arrived: HeaderContext['arrived'] = {
+    key: 'the-gateways-own-key',
+    authorization: null,
+    address: '192.0.2.7',
+    agentId: 'bot',
+    requestId: 'req_1',
+    principal: {
+      kind: 'agent',
+      workspace: 'demo',
+      agentId: 'bot',
+      keyId: 'key_1',
+      user: null,
+      madeBy: null,
+      keyCreatedAt: 0,
+      readOnly: false,
+      allowedTools: null,
+    },
+  };
+  const none = { forward: [], drop: [], volatile: [], set: {} };
+  function forward(
+    headers: IncomingHttpHeaders,
+    changes: { governed?: boolean; named?: Record<string, string>; rules?: Partial<HeaderSettings> } = {},
+    raw: readonly string[] = [],
+  ) {
+    const { request } = makeTool();
+    return forwardedHeaders(
+      { headers, rawHeaders: [...raw], socket: new Socket() },
+      {
+        tool: makeTool({ request: { ...request, headers: changes.named ?? {} } }),
+        route: {
+          upstream: 'shop',
+          prefix: '/shop',
+          undeclared: 'deny',
+          setCookie: false,
+          rules: [],
+          headers: { ...none, ...changes.rules },
+        },
+        upstream: { url: 'http://upstream:9', network: 'any', credentials: null },
+        arrived,
+        governed: changes.governed ?? true,
+      },
+    );
+  }
+  const { x_tenant: _, ...plain } = hostile;
+
+  test('what belongs to the connection, to the gateway, or claims an address stays here; all else goes on', () => {
+    const result = forward({ ...plain, connection: 'keep-alive' }, { named: { tenant: 'x-tenant' } });
+    expect(result).toEqual({
+      kind: 'headers',
+      apart: { 'x-tenant': 'blue' },
+      headers: {
+        sent: {
+          accept: 'application/json',
+          'content-type': 'application/json',
+          'user-agent': 'test',
+          'x-unknown': 'x',
+          'x-request-id': 'req_1',
+        },
+        bound: { 'x-unknown': 'x' },
+      },
     });
-    expect(Object.keys(forwardedHeaders(hostile, [], true, null)).sort()).toEqual([
-      'accept',
-      'accept-encoding',
-      'content-type',
-      'user-agent',
-    ]);
+    const streamed = forward({ ...plain, connection: 'keep-alive' }, { governed: false });
+    expect(streamed).toMatchObject({ headers: { sent: { 'accept-encoding': 'gzip', 'x-tenant': 'blue' } } });
   });
 
-  test('a tool cannot name what may never go on', () => {
-    const names = Object.keys(hostile).filter((name) => !['x_tenant', 'x-unknown', 'x-tenant'].includes(name));
-    const named = names.map((name) => [name, name] as const);
-    expect(Object.keys(forwardedHeaders(hostile, named, false, null)).sort()).toEqual([
-      'accept',
-      'accept-encoding',
-      'content-type',
-      'user-agent',
-    ]);
+  test('a tool cannot name what may never go on, and no rule can forward it', () => {
+    const names = Object.keys(plain).filter((name) => isNeverSent(name));
+    expect(names.length).toBeGreaterThan(8);
+    const named = Object.fromEntries(names.map((name) => [name, name]));
+    const { connection: _connection, ...rest } = plain;
+    const result = forward(rest, { named, rules: { forward: names } });
+    expect(result).toMatchObject({ kind: 'headers' });
+    for (const name of names) expect(JSON.stringify(result)).not.toContain(`"${name}"`);
+  });
+
+  test.each<[string, IncomingHttpHeaders, readonly string[]]>([
+    ['a name with "_"', { x_tenant: 'a' }, []],
+    ['a name that Connection lists', { connection: 'close, stripe-account', 'stripe-account': 'acct_1' }, []],
+    ['the gateway’s key', { 'x-note': 'see the-gateways-own-key' }, []],
+    ['two content types', { 'content-type': 'text/plain' }, ['Content-Type', 'text/plain', 'content-type', 'a/b']],
+  ])('%s is refused', (_name, headers, raw) => {
+    expect(forward(headers, {}, raw)).toMatchObject({ kind: 'problem', problem: { code: 'invalid_request' } });
+  });
+
+  test('rules: forward, drop, volatile, set', () => {
+    const headers = { 'x-tenant': 'a', 'x-trace': 't', 'x-forwarded-for': '1.1.1.1', x_legacy: 'l', cookie: 'c=1' };
+    const rules = {
+      forward: ['x-tenant', 'x_legacy', 'x-trace', 'cookie'],
+      drop: ['*'],
+      volatile: ['x-tra*'],
+      set: { 'x-forwarded-for': '{client_ip}', 'x-by': 'agent {agent_id} {other}' },
+    };
+    expect(forward(headers, { rules })).toEqual({
+      kind: 'headers',
+      apart: { cookie: 'c=1' },
+      headers: {
+        sent: {
+          'x-tenant': 'a',
+          'x-trace': 't',
+          x_legacy: 'l',
+          'x-forwarded-for': '192.0.2.7',
+          'x-by': 'agent bot {other}',
+        },
+        bound: { 'x-tenant': 'a', x_legacy: 'l' },
+      },
+    });
+    expect(forward({ x_tenant: 'a', 'x-tenant': 'b' }, { rules: { forward: ['x_tenant'] } })).toMatchObject({
+      kind: 'problem',
+    });
+  });
+
+  test('a media type is part of the action where it is not the usual one of its kind', () => {
+    const bound = (type: string) => {
+      const result = forward({ 'content-type': type });
+      return result.kind === 'headers' ? result.headers.bound : null;
+    };
+    expect(bound('application/json; charset=utf-8')).toEqual({});
+    expect(bound('multipart/form-data; boundary=x1')).toEqual({});
+    expect(bound('application/merge-patch+JSON; charset=utf-8')).toEqual({
+      'content-type': 'application/merge-patch+json',
+    });
   });
 
   test('what comes back', () => {

@@ -277,11 +277,9 @@ test('a canary in every carrier reaches neither upstream nor log', async () => {
     `Forwarded: for=${canary}`,
     `X-Real-IP: ${canary}`,
     `X_Api_Key: ${canary}`,
-    `X-Custom: ${canary}`,
     `Referer: http://x/?api_key=${canary}`,
     `Svc-Anything: ${canary}`,
     `TE: ${canary}`,
-    `Via: ${canary}`,
   ].join('\r\n');
   const lead = `HTTP/1.1\r\nHost: HOST\r\n${carriers}\r\nConnection: close\r\n`;
   const body = '{"text":"a"}';

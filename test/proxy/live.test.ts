@@ -21,6 +21,7 @@ const CALL: ReadCall = {
   upstream: 'shop',
   target: 'shop',
   params: {},
+  headers: {},
   requestIp: '127.0.0.1',
 };
 

@@ -38,6 +38,7 @@ export function makeDispatch(changes: Partial<Dispatch> = {}): Dispatch {
     upstreamKey: 'eff_1.1',
     tool: makeTool(),
     params: { payment_id: 'p1', amount: 100 },
+    headers: {},
     proxied: null,
     gate: () => 'go',
     ...changes,

@@ -1,0 +1,211 @@
+import type { CallHeaders } from '../effects/action-call.ts';
+import {
+  CREDENTIAL_HEADERS,
+  DROPPED_HEADERS,
+  HEADER_PLACEHOLDERS,
+  isNeverSent,
+  namesHeader,
+  NOT_GOVERNED_HEADERS,
+  VOLATILE_HEADERS,
+} from '../effects/header-names.ts';
+import type { RequestFault } from '../effects/run-request.ts';
+import type { Tool } from '../effects/tool.ts';
+import { planOf } from './request-template.ts';
+
+/** `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all that begin so. */
+export interface HeaderSettings {
+  readonly forward: readonly string[];
+  readonly drop: readonly string[];
+  readonly volatile: readonly string[];
+  readonly set: Readonly<Record<string, string>>;
+}
+
+/** What becomes of a header. */
+type Fate =
+  | 'drop'
+  /** Goes on to an upstream without credentials of the gateway's; a rule does not see it. */
+  | 'credential'
+  /** Goes on, is a fact, and part of the fingerprint. */
+  | 'bound'
+  /** Goes on and is a fact. */
+  | 'volatile'
+  /** Has a `_`, which some servers read as `-`: a rule on the one name would not see the other. */
+  | 'ambiguous';
+
+/** The rules for one upstream and route. */
+export interface HeaderRules {
+  fate(name: string): Fate;
+  /** Headers that the gateway sets, with the placeholders in their values. */
+  readonly set: readonly (readonly [string, string])[];
+}
+
+const NONE: HeaderSettings = { forward: [], drop: [], volatile: [], set: {} };
+
+/** Names that one set of rules remembers the fate of: callers choose them. */
+const MOST_REMEMBERED = 500;
+
+const compiled = new WeakMap<HeaderSettings, WeakMap<HeaderSettings, HeaderRules>>();
+
+/** The rules that settings make together; compiled once for each pair. What a route sets wins. */
+export function headerRules(upstream: HeaderSettings = NONE, route: HeaderSettings = NONE): HeaderRules {
+  let byRoute = compiled.get(upstream);
+  if (byRoute === undefined) {
+    byRoute = new WeakMap();
+    compiled.set(upstream, byRoute);
+  }
+  let rules = byRoute.get(route);
+  if (rules === undefined) {
+    rules = makeRules({
+      forward: [...upstream.forward, ...route.forward],
+      drop: [...upstream.drop, ...route.drop],
+      volatile: [...VOLATILE_HEADERS, ...upstream.volatile, ...route.volatile],
+      set: { ...upstream.set, ...route.set },
+    });
+    byRoute.set(route, rules);
+  }
+  return rules;
+}
+
+function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRules {
+  const fates = new Map<string, Fate>();
+  const judge = (name: string): Fate => {
+    if (isNeverSent(name) || Object.hasOwn(set, name)) return 'drop';
+    // It says how the body is to be read.
+    if (name === 'content-type') return 'bound';
+    const isForwarded = namesHeader(forward, name);
+    if (!isForwarded && (namesHeader(drop, name) || namesHeader(DROPPED_HEADERS, name.replaceAll('_', '-'))))
+      return 'drop';
+    if (!isForwarded && name.includes('_')) return 'ambiguous';
+    if (namesHeader(CREDENTIAL_HEADERS, name)) return 'credential';
+    return namesHeader(volatile, name) ? 'volatile' : 'bound';
+  };
+  return {
+    set: Object.entries(set),
+    fate: (name) => {
+      let fate = fates.get(name);
+      if (fate === undefined) {
+        fate = judge(name);
+        if (fates.size < MOST_REMEMBERED) fates.set(name, fate);
+      }
+      return fate;
+    },
+  };
+}
+
+/** What is known of a call where the gateway sets headers. */
+export type HeaderPlaceholders = Readonly<Record<(typeof HEADER_PLACEHOLDERS)[number], string>>;
+
+const taken = new WeakMap<Tool, { readonly credential: string | null; readonly names: readonly string[] }>();
+
+/**
+ * Headers of a tool's requests that its params or the gateway set.
+ * @param credential the header of the gateway's own credentials
+ */
+export function takenHeaders(tool: Tool | null, credential: string | undefined): readonly string[] {
+  if (tool === null) return [];
+  const own = credential?.toLowerCase() ?? null;
+  const known = taken.get(tool);
+  if (known?.credential === own) return known.names;
+  const names = planOf(tool.request).headers.map(([, header]) => header);
+  if (own !== null) names.push(own);
+  if (tool.idempotent.kind === 'header') names.push(tool.idempotent.header.toLowerCase());
+  taken.set(tool, { credential: own, names });
+  return names;
+}
+
+/** Where the headers of a call go. */
+export interface HeaderTarget {
+  readonly rules: HeaderRules;
+  /** Headers that a param or the gateway itself sets: the caller's stay here. */
+  readonly taken: readonly string[];
+  /** The upstream's credentials are the gateway's: those of the caller stay here. */
+  readonly ownCredentials: boolean;
+  /** The gateway looks into the answer. */
+  readonly governed: boolean;
+  readonly values: HeaderPlaceholders;
+}
+
+/** The headers of a request, parted by what becomes of them. */
+export interface SortedHeaders {
+  readonly headers: CallHeaders;
+  /** Credentials of the caller's own that go on. */
+  readonly credentials: Readonly<Record<string, string>>;
+  readonly faults: readonly RequestFault[];
+}
+
+/** Media types that the kind of a body says already. */
+const USUAL_TYPES: readonly string[] = [
+  'application/json',
+  'application/x-www-form-urlencoded',
+  'multipart/form-data',
+  'application/octet-stream',
+];
+
+/** Parts the headers of a request (lower-case names) by what becomes of them, and adds those that the gateway sets. */
+export function sortHeaders(
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
+  target: HeaderTarget,
+): SortedHeaders {
+  const { rules, taken, values } = target;
+  const sent: Record<string, string> = {};
+  const bound: Record<string, string> = {};
+  const credentials: Record<string, string> = {};
+  const faults: RequestFault[] = [];
+  const ending = endingHere(headers['connection']);
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
+    if (value === undefined || taken.includes(name)) continue;
+    const fate = rules.fate(name);
+    if (fate === 'drop') continue;
+    const text = typeof value === 'string' ? value : value.join(', ');
+    if (fate === 'ambiguous') faults.push({ path: pointerTo(name), message: WITH_UNDERSCORE });
+    else if (name.includes('_') && headers[name.replaceAll('_', '-')] !== undefined)
+      faults.push({ path: pointerTo(name), message: 'stands in two spellings, with "_" and with "-"' });
+    else if (ending?.has(name) === true)
+      faults.push({ path: pointerTo(name), message: 'is named by the header Connection, and would not go on' });
+    else if (fate === 'credential') {
+      if (!target.ownCredentials) credentials[name] = text;
+    } else if (!target.governed || !NOT_GOVERNED_HEADERS.includes(name)) {
+      sent[name] = text;
+      if (fate === 'bound') bind(bound, name, text);
+    }
+  }
+  if (!taken.includes('x-request-id') && rules.fate('x-request-id') !== 'drop')
+    sent['x-request-id'] ??= values.request_id;
+  for (const [name, template] of rules.set) {
+    const value = template.replaceAll(PLACEHOLDER, (_, placeholder: keyof HeaderPlaceholders) => values[placeholder]);
+    if (value !== '') sent[name] = value;
+  }
+  return { headers: { sent, bound }, credentials, faults };
+}
+
+const PLACEHOLDER = new RegExp(`\\{(${HEADER_PLACEHOLDERS.join('|')})\\}`, 'g');
+
+const WITH_UNDERSCORE =
+  'has a "_" in its name, which some servers read as "-": add the name to headers.forward of the route, or to headers.drop';
+
+function bind(bound: Record<string, string>, name: string, text: string): void {
+  if (name !== 'content-type') {
+    bound[name] = text;
+    return;
+  }
+  const media = mediaType(text);
+  if (!USUAL_TYPES.includes(media)) bound[name] = media;
+}
+
+/** The media type of a `Content-Type`, in lower case, without its parameters. */
+export function mediaType(contentType: string): string {
+  const end = contentType.indexOf(';');
+  return (end === -1 ? contentType : contentType.slice(0, end)).trim().toLowerCase();
+}
+
+/** The names that a `Connection` header lists beyond the usual; `null` where there are none. */
+function endingHere(connection: string | readonly string[] | undefined): ReadonlySet<string> | null {
+  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return null;
+  const text = typeof connection === 'string' ? connection : connection.join(',');
+  return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
+}
+
+function pointerTo(name: string): string {
+  return `/headers/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+}
