@@ -1,8 +1,30 @@
-import { Type, type Static, type TSchema } from 'typebox';
+import { Type, type Static } from 'typebox';
 import type { Json, JsonObject } from '../effects/json.ts';
 import { SCOPES, type Scope } from '../effects/principal.ts';
 import { LIMITS } from './limits.ts';
-import { DURATION_PATTERN, SIZE_PATTERN } from './units.ts';
+import {
+  duration,
+  durationOr,
+  filePath,
+  flag,
+  headerName,
+  integer,
+  later,
+  list,
+  oneOf,
+  path,
+  personId,
+  personWords,
+  record,
+  role,
+  roleName,
+  section,
+  size,
+  slug,
+  slugWords,
+  text,
+  toolName,
+} from './schema-fields.ts';
 
 /**
  * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, gives
@@ -12,86 +34,6 @@ import { DURATION_PATTERN, SIZE_PATTERN } from './units.ts';
  * Annotations of our own: `x-expected` (what a value has to be, in words, ends "… has to be"), `x-later` (what is not
  * supported yet), `x-name` (what an object is, in words), `x-duration` and `x-size` (bounds).
  */
-
-/** An object of fixed fields. `name` ends the sentence "… is not a field of …". */
-function record<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
-  return Type.Object(fields, { additionalProperties: false, 'x-name': name, description });
-}
-
-function section<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
-  return Type.Object(fields, { additionalProperties: false, 'x-name': name, description, default: {} });
-}
-
-function list<Item extends TSchema>(description: string, item: Item) {
-  return Type.Array(item, { description, default: [] });
-}
-
-function oneOf<const Word extends string>(words: readonly Word[], description: string, byDefault?: Word) {
-  return Type.Unsafe<Word>({ type: 'string', enum: words, description, ...given(byDefault) });
-}
-
-function text(pattern: string, expected: string, description: string, byDefault?: string) {
-  return Type.String({ pattern, 'x-expected': expected, description, ...given(byDefault) });
-}
-
-function duration(description: string, bounds: { min: string; max: string }, byDefault?: string) {
-  return Type.String({
-    pattern: DURATION_PATTERN,
-    'x-expected': 'a duration such as 250ms, 5s, 10m, 4h or 30d',
-    'x-duration': bounds,
-    description,
-    ...given(byDefault),
-  });
-}
-
-function durationOr(word: string, description: string, bounds: { min: string; max: string }, byDefault: string) {
-  return Type.String({
-    pattern: `${DURATION_PATTERN}|^${word}$`,
-    'x-expected': `a duration such as 30d, or ${word}`,
-    'x-duration': bounds,
-    description,
-    default: byDefault,
-  });
-}
-
-function size(description: string, bounds: { min: string; max: string }, byDefault: string) {
-  return Type.String({
-    pattern: SIZE_PATTERN,
-    'x-expected': 'a size such as 512B, 64KiB or 1MiB',
-    'x-size': bounds,
-    description,
-    default: byDefault,
-  });
-}
-
-function integer(description: string, minimum: number, maximum: number, byDefault?: number) {
-  return Type.Integer({ minimum, maximum, description, ...given(byDefault) });
-}
-
-function flag(description: string, byDefault: boolean) {
-  return Type.Boolean({ description, default: byDefault });
-}
-
-/** A field that belongs to the format and is not supported yet: naming it is an error that says so. */
-function later(what: string) {
-  return Type.Optional(Type.Unsafe<never>({ not: {}, 'x-later': what, description: `Not yet supported: ${what}.` }));
-}
-
-function given<Value>(byDefault: Value | undefined): { default: Value } | Record<string, never> {
-  return byDefault === undefined ? {} : { default: byDefault };
-}
-
-const slug = '^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$';
-const slugWords = "a name of letters, digits, '_' and '-' (at most 63)";
-const personId = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
-const personWords = "an id of letters, digits and '_ . @ : -' (at most 128, a letter or digit first)";
-const roleName = '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$';
-const toolName = '^[A-Za-z0-9][A-Za-z0-9_-]*([./:][A-Za-z0-9_-]+)*$';
-const headerName = '^[A-Za-z0-9!#$%&*+.^_|~-]{1,100}$';
-const filePath = '^[^\\u0000]+$';
-
-const role = (description: string) => text(roleName, "the name of a role (letters, digits and '_ . : -')", description);
-const path = (description: string) => text(filePath, 'a path', description);
 
 const server = section('server', 'Where the gateway listens, and under which names it is known.', {
   host: text('^[A-Za-z0-9.:\\[\\]-]+$', 'a host name or an address', 'Address to bind.', '127.0.0.1'),
