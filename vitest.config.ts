@@ -29,6 +29,7 @@ const LONG = [
  */
 const TIMED = [
   'test/hostile/battery.test.ts',
+  'test/hostile/overload.test.ts',
   'test/system/fleet-control.test.ts',
   'test/system/lifecycle.test.ts',
   'test/system/sentinel-store.test.ts',

@@ -30,10 +30,11 @@ export interface Connection {
   readonly timeoutMs: number;
 }
 
-const GATEWAY_GONE = [502, 503, 504];
+/** Nothing was accepted (408: the request did not arrive whole in time), or nobody is there. */
+const GATEWAY_GONE = [408, 502, 503, 504];
 
 /**
- * Sends until there is an answer: again, with the same body, after a lost connection, 429 or 503, at most
+ * Sends until there is an answer: again, with the same body, after a lost connection, 408, 429 or 502 to 504, at most
  * `attempts` times. An answer that carries a decision is an answer, whatever its status.
  * @throws SvcError for a problem document, or when no answer came
  */

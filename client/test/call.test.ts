@@ -64,6 +64,7 @@ describe('one key per logical call, kept over retries', () => {
       '503',
       { status: 503, body: { code: 'store_unavailable', title: 't', detail: 'd' }, headers: { 'retry-after': '0' } },
     ],
+    ['408', { status: 408, body: { code: 'invalid_request', title: 't' }, headers: { 'retry-after': '0' } }],
     ['429', { status: 429, body: { code: 'too_many_requests', title: 't' }, headers: { 'retry-after': '0' } }],
     ["a load balancer's 502", { status: 502, body: '<html>bad gateway</html>' }],
   ];

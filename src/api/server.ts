@@ -268,10 +268,22 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
   endWith(socket, error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400);
 }
 
-/** Answers on a connection that carries no request any more. */
+/**
+ * Answers on a connection that carries no request any more. What still comes on it is not read as one: a call that
+ * arrives behind a 408 would run, though its caller was told that nothing happened.
+ */
 function endWith(socket: Duplex, status: number): void {
+  // The first listener of ours makes Node's parser let go of the socket; the parser's own is then one of these.
+  socket.on('data', () => {});
+  socket.removeAllListeners('data');
+  socket.on('data', () => {});
   const body = JSON.stringify(brokenBody(status));
-  const headers = { ...BROKEN_HEADERS, 'content-length': Buffer.byteLength(body), connection: 'close' };
+  const headers = {
+    ...BROKEN_HEADERS,
+    ...(isLate(status) ? { 'x-should-retry': 'true', 'retry-after': '1' } : {}),
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines.join('\r\n')}\r\n\r\n${body}`);
 }
@@ -293,6 +305,11 @@ function brokenBody(status: number): JsonObject {
     code: 'invalid_request',
     did_it_happen: 'no',
     safe_to_retry: true,
-    next: 'replan',
+    next: isLate(status) ? 'retry' : 'replan',
   };
+}
+
+/** A request that came too slowly has no fault but that; on a busy machine it may have been the gateway that was slow. */
+function isLate(status: number): boolean {
+  return status === 408;
 }

@@ -41,6 +41,9 @@ async function livez(): Promise<string | null> {
   return /^HTTP\/1\.1 (\d+)/.exec(String(first[0]))?.[1] ?? null;
 }
 
+/** Nothing was wrong with the request but its time: it may be sent again. */
+const LATE = /^HTTP\/1\.1 408 [^]*x-should-retry: true\r\nretry-after: 1\r\n[^]*"next":"retry"/;
+
 const descriptors = (): number => readdirSync(`/proc/${world.gateway.pid}/fd`).length;
 
 async function answers(): Promise<void> {
@@ -93,7 +96,16 @@ describe('a connection that was refused is closed, though its caller keeps it', 
   beforeAll(async () => {
     beforeAny = descriptors();
     const sockets = await Promise.all(Array.from({ length: 30 }, open));
-    silent = sockets.map(async (socket) => String((await once(socket, 'data'))[0]));
+    const { host } = new URL(world.gateway.url);
+    silent = sockets.map(async (socket, index) => {
+      const [answer] = await once(socket, 'data');
+      // One that did not hear it yet goes on with what it had to say.
+      const call = JSON.stringify({ ...refund({ amount: 1 }), idempotency_key: `late-${index}` });
+      socket.write(
+        `POST /v1/workspaces/demo/effects HTTP/1.1\r\nHost: ${host}\r\nX-API-Key: ${world.keys.bot}\r\nContent-Type: application/json\r\nContent-Length: ${call.length}\r\n\r\n${call}`,
+      );
+      return String(answer);
+    });
   });
   const upgrade = (path: string, key: string): string =>
     `GET ${path} HTTP/1.1\r\nHost: HOST\r\nX-API-Key: ${key}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`;
@@ -113,9 +125,13 @@ describe('a connection that was refused is closed, though its caller keeps it', 
     await vi.waitFor(() => expect(descriptors()).toBeLessThanOrEqual(before + 2), PATIENT);
   });
 
-  it('408, for one that says nothing', async () => {
-    for (const answer of silent) expect(await answer).toContain('HTTP/1.1 408 ');
+  it('408, for one that says nothing; a call that it sends all the same does not happen', async () => {
+    const { effects } = await world.upstream.counts();
+    for (const answer of silent) expect(await answer).toMatch(LATE);
     await vi.waitFor(() => expect(descriptors()).toBeLessThanOrEqual(beforeAny + 2), PATIENT);
+    expect((await world.upstream.counts()).effects).toBe(effects);
+    const first = await world.run({ ...refund({ amount: 1 }), idempotency_key: 'late-0' });
+    expect(first.body.decision, JSON.stringify(first.body)).toBe('committed');
   });
 });
 
