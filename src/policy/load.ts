@@ -9,6 +9,7 @@ import type { Json } from '../effects/json.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import { advise } from './advice.ts';
+import { differentAmounts, type ReadRule } from './amounts.ts';
 import { avoidableObligations } from './avoidable.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
 import { compileSet, type Surroundings } from './compile-set.ts';
@@ -214,6 +215,7 @@ export function compilePolicies(
         files.flatMap(({ rules }) => rules),
         tools,
       ),
+      ...differentAmounts(files.flatMap(readRules), tools),
     );
   if (texts.length === 0)
     findings.push({
@@ -229,6 +231,13 @@ export function compilePolicies(
 interface BuiltFile {
   readonly checked: CheckedFile;
   readonly rules: readonly CompiledRule[];
+}
+
+function readRules({ checked, rules }: BuiltFile): readonly ReadRule[] {
+  return checked.rules.flatMap((plan, index) => {
+    const rule = rules[index];
+    return rule === undefined ? [] : [{ plan, rule }];
+  });
 }
 
 function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {

@@ -1,0 +1,122 @@
+import type { Finding } from '../diagnostics/finding.ts';
+import type { Tool } from '../effects/tool.ts';
+import { holds } from './compiled-condition.ts';
+import type { CompiledRule } from './policies.ts';
+import type { AmountPlan, RulePlan } from './rule-plan.ts';
+import { inputOfTool } from './rules-by-tool.ts';
+import { areApart, type HeldFacts, waysToHold } from './value-range.ts';
+
+/** Pairs of rules that are compared at most; beyond, a warning says that not all were. */
+const MAX_PAIRS = 200_000;
+
+/** A rule as it was read, and as it is judged. */
+export interface ReadRule {
+  readonly plan: RulePlan;
+  readonly rule: CompiledRule;
+}
+
+/** What a rule puts on one budget. */
+interface Charge {
+  readonly read: ReadRule;
+  /** As the file says it. */
+  readonly amount: string;
+}
+
+/**
+ * Rules that may match one call and put different amounts on one budget: the larger one is held, which may not be what
+ * either of them means. Rules that ask for other values of some fact are apart; of what cannot be seen so, the worst is
+ * taken, and so this only warns. One finding for each rule, with the first rule that it differs from.
+ */
+export function differentAmounts(rules: readonly ReadRule[], tools: readonly Tool[]): readonly Finding[] {
+  const inputs = tools.map(inputOfTool);
+  const toolsOf = remembered(({ rule }) => {
+    const own = inputs.map((input) => holds(rule.perTool, input, undefined, rule.unknownIs));
+    return new Set(own.flatMap((isOwn, at) => (isOwn ? [at] : [])));
+  });
+  const waysOf = remembered<readonly HeldFacts[]>(({ plan }) => waysToHold(plan.conditions, plan.symbols));
+  const findings: Finding[] = [];
+  let pairs = 0;
+  for (const [budget, charges] of chargesByBudget(rules))
+    for (const [index, charge] of charges.entries()) {
+      const other = charges.slice(0, index).find((before) => {
+        if (before.amount === charge.amount || pairs > MAX_PAIRS) return false;
+        pairs += 1;
+        return mayMeet(before.read, charge.read);
+      });
+      if (other !== undefined) findings.push(finding(budget, other, charge));
+    }
+  return pairs > MAX_PAIRS ? [...findings, tooMany()] : findings;
+
+  function mayMeet(a: ReadRule, b: ReadRule): boolean {
+    if (a === b) return true;
+    if (a.rule.from >= b.rule.until || b.rule.from >= a.rule.until) return false;
+    if (!share(toolsOf(a), toolsOf(b))) return false;
+    return waysOf(a).some((way) => waysOf(b).some((other) => !areApart(way, other)));
+  }
+}
+
+function share(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
+  for (const one of a) if (b.has(one)) return true;
+  return false;
+}
+
+function chargesByBudget(rules: readonly ReadRule[]): ReadonlyMap<string, readonly Charge[]> {
+  const found = new Map<string, Charge[]>();
+  for (const read of rules)
+    for (const obligation of read.rule.mode === 'enforce' ? read.plan.obligations : []) {
+      if (obligation.kind !== 'budget') continue;
+      const charges = found.get(obligation.budget) ?? [];
+      found.set(obligation.budget, charges);
+      charges.push({ read, amount: spelled(obligation.amount) });
+    }
+  // Most budgets have one amount.
+  return new Map([...found].filter(([, charges]) => new Set(charges.map(({ amount }) => amount)).size > 1));
+}
+
+function spelled(amount: AmountPlan): string {
+  switch (amount.kind) {
+    case 'fixed':
+      return String(amount.count);
+    case 'value':
+      return `$${amount.table.id.slice(amount.table.id.indexOf('/') + 1)}`;
+    case 'fact':
+      return amount.fact.text;
+  }
+}
+
+function remembered<Value>(of: (read: ReadRule) => Value): (read: ReadRule) => Value {
+  const known = new Map<ReadRule, Value>();
+  return (read) => {
+    const value = known.get(read) ?? of(read);
+    known.set(read, value);
+    return value;
+  };
+}
+
+function finding(
+  budget: string,
+  { read: { rule: first }, amount }: Charge,
+  { read: { rule }, ...own }: Charge,
+): Finding {
+  const amounts = `${own.amount} and ${amount}`;
+  return {
+    code: 'different_amounts',
+    severity: 'warning',
+    message:
+      first === rule
+        ? `'${rule.id}' puts two amounts on the budget '${budget}' (${amounts}): the larger one is held, not both`
+        : `One call may match '${rule.id}' and '${first.id}', which put different amounts on the budget '${budget}' (${amounts}): the larger one is held`,
+    hint: 'give them the same amount, conditions that no call meets together, or budgets of their own',
+    at: rule.position,
+  };
+}
+
+function tooMany(): Finding {
+  return {
+    code: 'not_all_compared',
+    severity: 'warning',
+    message: 'There are too many rules with different amounts on one budget to compare each with each',
+    hint: 'use budgets of their own, or one amount',
+    at: null,
+  };
+}

@@ -1,0 +1,218 @@
+import type { ValueTable } from './condition.ts';
+import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
+import type { OperatorName } from './operators.ts';
+
+/** One end of a range of numbers. */
+interface End {
+  readonly at: number;
+  /** The end itself is outside. */
+  readonly open: boolean;
+}
+
+/** The same end as something that is not known before the call: a named value, or another fact. */
+interface NamedEnd {
+  readonly name: string;
+  readonly open: boolean;
+}
+
+type Scalar = string | number | boolean;
+
+/** Values of a fact. What is known of them only in part is taken to be more, never less. */
+type Values =
+  | { readonly kind: 'any' }
+  | { readonly kind: 'these'; readonly values: readonly Scalar[] }
+  | { readonly kind: 'others'; readonly values: readonly Scalar[] }
+  | {
+      readonly kind: 'numbers';
+      readonly low: End;
+      readonly high: End;
+      readonly lows: readonly NamedEnd[];
+      readonly highs: readonly NamedEnd[];
+    };
+
+/** What holds of one fact where a condition holds. */
+interface Held {
+  readonly values: Values;
+  /** It may be absent as well. */
+  readonly absent: boolean;
+}
+
+/** What holds of facts, by their paths, where a condition that has only `all` in it holds. */
+export type HeldFacts = ReadonlyMap<string, Held>;
+
+/** Ways in which one condition may hold that are looked at; beyond, nothing is known of it. */
+const MOST_WAYS = 64;
+
+const EVERYTHING: Values = { kind: 'any' };
+const NOTHING: Values = { kind: 'these', values: [] };
+
+/** The ways in which a condition may hold: one of them does whenever it is true. */
+export function waysToHold(condition: EngineCondition, symbols: Symbols): readonly HeldFacts[] {
+  const ways = waysOf(condition, symbols);
+  return ways.length > MOST_WAYS ? [new Map()] : ways;
+}
+
+function waysOf(condition: EngineCondition, symbols: Symbols): readonly HeldFacts[] {
+  if ('any' in condition) return condition.any.flatMap((part) => waysToHold(part, symbols));
+  if (!('all' in condition)) return [new Map([[condition.fact, heldByLeaf(condition, symbols)]])];
+  let ways: readonly HeldFacts[] = [new Map()];
+  for (const part of condition.all) {
+    const more = waysToHold(part, symbols);
+    // One part less is more calls.
+    if (ways.length * more.length > MOST_WAYS) continue;
+    ways = ways.flatMap((way) => more.map((other) => bothHold(way, other)));
+  }
+  return ways;
+}
+
+/** Whether no call is in both. */
+export function areApart(some: HeldFacts, others: HeldFacts): boolean {
+  for (const [fact, held] of some) {
+    const other = others.get(fact);
+    if (other !== undefined && isNothing(common(held, other))) return true;
+  }
+  return false;
+}
+
+function bothHold(some: HeldFacts, others: HeldFacts): HeldFacts {
+  const both = new Map(some);
+  for (const [fact, held] of others) {
+    const known = both.get(fact);
+    both.set(fact, known === undefined ? held : common(known, held));
+  }
+  return both;
+}
+
+function common(a: Held, b: Held): Held {
+  return { values: commonValues(a.values, b.values), absent: a.absent && b.absent };
+}
+
+function commonValues(a: Values, b: Values): Values {
+  if (a.kind === 'any') return b;
+  if (b.kind === 'any') return a;
+  if (a.kind === 'these') return { kind: 'these', values: a.values.filter((value) => isOf(value, b)) };
+  if (b.kind === 'these') return commonValues(b, a);
+  if (a.kind === 'others') return b.kind === 'others' ? { kind: 'others', values: [...a.values, ...b.values] } : b;
+  if (b.kind === 'others') return a;
+  return {
+    kind: 'numbers',
+    low: a.low.at > b.low.at || (a.low.at === b.low.at && a.low.open) ? a.low : b.low,
+    high: a.high.at < b.high.at || (a.high.at === b.high.at && a.high.open) ? a.high : b.high,
+    lows: [...a.lows, ...b.lows],
+    highs: [...a.highs, ...b.highs],
+  };
+}
+
+function isOf(value: Scalar, values: Values): boolean {
+  switch (values.kind) {
+    case 'any':
+      return true;
+    case 'these':
+      return values.values.includes(value);
+    case 'others':
+      return !values.values.includes(value);
+    case 'numbers': {
+      const { low, high } = values;
+      if (typeof value !== 'number') return false;
+      return (low.open ? value > low.at : value >= low.at) && (high.open ? value < high.at : value <= high.at);
+    }
+  }
+}
+
+function isNothing({ values, absent }: Held): boolean {
+  if (absent || values.kind === 'any' || values.kind === 'others') return false;
+  if (values.kind === 'these') return values.values.length === 0;
+  const { low, high, lows, highs } = values;
+  if (low.at > high.at || (low.at === high.at && (low.open || high.open))) return true;
+  return lows.some((end) => highs.some((other) => end.name === other.name && (end.open || other.open)));
+}
+
+function heldByLeaf(leaf: { fact: string; operator: string; value: unknown }, { tables }: Symbols): Held {
+  const { name, negated, ifAbsent } = readOperator(leaf.operator);
+  if (name === 'exists') return (leaf.value === true) === negated ? { values: NOTHING, absent: true } : present();
+  const absent = (ifAbsent !== null && ifAbsent !== negated) || (name === 'type' && negated);
+  const values = name === 'some' || name === 'every' ? EVERYTHING : valuesOf(name, negated, leaf.value, tables);
+  return { values, absent };
+}
+
+function present(): Held {
+  return { values: EVERYTHING, absent: false };
+}
+
+/** What an operator compares a value with: `open` of the ends of ranges. */
+interface Comparison {
+  readonly kind: 'these' | 'others' | 'above' | 'below';
+  readonly open: boolean;
+}
+
+/** The operators by which values are seen to be apart. */
+const COMPARISONS: Readonly<Partial<Record<OperatorName, Comparison>>> = {
+  equal: { kind: 'these', open: false },
+  in: { kind: 'these', open: false },
+  notEqual: { kind: 'others', open: false },
+  notIn: { kind: 'others', open: false },
+  greaterThan: { kind: 'above', open: true },
+  greaterThanInclusive: { kind: 'above', open: false },
+  lessThan: { kind: 'below', open: true },
+  lessThanInclusive: { kind: 'below', open: false },
+};
+
+const OPPOSITES = { these: 'others', others: 'these', above: 'below', below: 'above' } as const;
+
+function valuesOf(
+  name: OperatorName,
+  negated: boolean,
+  right: unknown,
+  tables: ReadonlyMap<string, ValueTable>,
+): Values {
+  const asked = COMPARISONS[name];
+  if (asked === undefined) return EVERYTHING;
+  // A value that the operator cannot judge is neither.
+  const { kind, open } = negated ? { kind: OPPOSITES[asked.kind], open: !asked.open } : asked;
+  const reference = referenceOf(right);
+  const table = reference === null ? undefined : tables.get(reference);
+  const rights: readonly unknown[] =
+    reference === null ? [right] : table === undefined ? [] : [...table.of.values(), table.otherwise];
+  const named: readonly NamedEnd[] = reference === null ? [] : [{ name: reference, open }];
+  switch (kind) {
+    case 'these': {
+      const values = scalarsOf(rights);
+      return values === null ? EVERYTHING : { kind, values };
+    }
+    case 'others': {
+      const values = reference === null ? scalarsOf([right]) : null;
+      return values === null ? EVERYTHING : { kind, values };
+    }
+    case 'above': {
+      const low = { at: Math.min(...numbers(rights, Number.NEGATIVE_INFINITY)), open };
+      return { kind: 'numbers', low, high: NO_HIGH, lows: named, highs: [] };
+    }
+    case 'below': {
+      const high = { at: Math.max(...numbers(rights, Number.POSITIVE_INFINITY)), open };
+      return { kind: 'numbers', low: NO_LOW, high, lows: [], highs: named };
+    }
+  }
+}
+
+const NO_LOW: End = { at: Number.NEGATIVE_INFINITY, open: false };
+const NO_HIGH: End = { at: Number.POSITIVE_INFINITY, open: false };
+
+function numbers(rights: readonly unknown[], otherwise: number): readonly number[] {
+  return rights.length === 0 ? [otherwise] : rights.map((one) => (typeof one === 'number' ? one : otherwise));
+}
+
+/** Name of what a right side refers to; `null` of a literal. */
+function referenceOf(right: unknown): string | null {
+  if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
+  return typeof right.fact === 'string' ? right.fact : null;
+}
+
+/** Scalars, and those in lists; `null` where there are none, or something else among them. */
+function scalarsOf(rights: readonly unknown[]): readonly Scalar[] | null {
+  const scalars: Scalar[] = [];
+  for (const value of rights.flat()) {
+    if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') return null;
+    scalars.push(value);
+  }
+  return scalars.length === 0 ? null : scalars;
+}
