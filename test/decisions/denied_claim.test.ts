@@ -7,6 +7,12 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+/** A refund that is sent only where the payment's status is what the agent takes it for. */
+function refundWhere(key: string, status: string, onMismatch: string, conditions = {}): Record<string, unknown> {
+  const check = { intent: 'refund', required_fields: ['status'], assumed_state: { status } };
+  return { ...refund({}, key), state_check: { ...check, conditions, on_mismatch: onMismatch } };
+}
+
 describe('denied_claim', () => {
   it('409 on a target that another agent holds, until it is released', async () => {
     const key = freshKey();
@@ -38,16 +44,7 @@ describe('denied_claim', () => {
       const key = freshKey();
       await world.upstream.state(`/v1/payments/pay_${key}`, { status: 'refunded' });
       const before = await world.upstream.counts();
-      const answer = await world.run({
-        ...refund({}, key),
-        state_check: {
-          intent: 'refund',
-          required_fields: ['status'],
-          assumed_state: { status: 'paid' },
-          conditions: {},
-          on_mismatch: onMismatch,
-        },
-      });
+      const answer = await world.run(refundWhere(key, 'paid', onMismatch));
       expect(answer.status).toBe(409);
       expect(answer.body).toMatchObject({
         decision: 'denied_claim',
@@ -66,16 +63,7 @@ describe('denied_claim', () => {
       const { effect } = (await world.get(`/effects/${answer.body.effect_id}`)).body;
       expect(effect).toMatchObject({ state: 'denied', next: onMismatch });
       expect(effect.reason).toEqual(answer.body.reason);
-      const fine = await world.run({
-        ...refund({}, key),
-        state_check: {
-          intent: 'refund',
-          required_fields: ['status'],
-          assumed_state: { status: 'refunded' },
-          conditions: { status: { $in: ['refunded'] } },
-          on_mismatch: 'block',
-        },
-      });
+      const fine = await world.run(refundWhere(key, 'refunded', 'block', { status: { $in: ['refunded'] } }));
       expect(fine.body.decision).toBe('committed');
     },
   );

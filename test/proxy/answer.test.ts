@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/outcome.ts';
 import { outcomeAnswer } from '../../src/proxy/answer.ts';
+import { BOT } from './principal.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
@@ -39,17 +40,7 @@ function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
     { kind: 'outcome', outcome },
     {
       request: { id: 'req_1', method: 'POST', keyed: true },
-      principal: {
-        kind: 'agent',
-        workspace: 'demo',
-        agentId: 'bot',
-        keyId: 'key_1',
-        user: null,
-        madeBy: null,
-        keyCreatedAt: 0,
-        readOnly: false,
-        allowedTools: null,
-      },
+      principal: BOT,
       prefix: '/shop',
       upstream: 'shop',
       setCookie: false,

@@ -7,6 +7,7 @@ import type { Identified } from '../../src/proxy/ports.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
+import { BOT } from './principal.ts';
 
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
@@ -67,17 +68,7 @@ test('nor one that changed while others had their turn after a large body', asyn
 
 const WHO: Identified = {
   kind: 'principal',
-  principal: {
-    kind: 'agent',
-    workspace: 'demo',
-    agentId: 'bot',
-    keyId: 'key_1',
-    user: null,
-    madeBy: null,
-    keyCreatedAt: 0,
-    readOnly: false,
-    allowedTools: null,
-  },
+  principal: BOT,
 };
 
 test.each([

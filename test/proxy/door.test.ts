@@ -8,6 +8,7 @@ import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src
 import { readQuery } from '../../src/proxy/query.ts';
 import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
+import { BOT } from './principal.ts';
 
 describe('paths', () => {
   test.each([
@@ -178,17 +179,7 @@ describe('headers', () => {
     address: '192.0.2.7',
     agentId: 'bot',
     requestId: 'req_1',
-    principal: {
-      kind: 'agent',
-      workspace: 'demo',
-      agentId: 'bot',
-      keyId: 'key_1',
-      user: null,
-      madeBy: null,
-      keyCreatedAt: 0,
-      readOnly: false,
-      allowedTools: null,
-    },
+    principal: BOT,
   };
   const none = { forward: [], drop: [], volatile: [], set: {} };
   function forward(

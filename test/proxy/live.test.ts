@@ -2,19 +2,10 @@ import { it } from 'vitest';
 import { createLive } from '../../src/proxy/live.ts';
 import type { ReadCall } from '../../src/proxy/ports.ts';
 import { makeTool } from '../upstreams/tool.ts';
+import { BOT } from './principal.ts';
 
 const CALL: ReadCall = {
-  principal: {
-    kind: 'agent',
-    workspace: 'demo',
-    agentId: 'bot',
-    keyId: 'key_1',
-    user: null,
-    madeBy: null,
-    keyCreatedAt: 0,
-    readOnly: false,
-    allowedTools: null,
-  },
+  principal: BOT,
   tool: makeTool({ kind: 'read' }),
   workspace: 'demo',
   agentId: 'bot',

@@ -52,6 +52,25 @@ function restartMachine(): void {
   writeFileSync(file, JSON.stringify({ ...mark, seen: { ...seen, boot: 'another' } }));
 }
 
+/** Opens the store, does `work`, closes it; then the machine starts anew with a clock 400 days ahead. */
+async function stopAndSetFarAhead(work: (store: EffectStore) => Promise<void>): Promise<void> {
+  const first = await open();
+  await work(first);
+  await first.close();
+  restartMachine();
+  setClock(400 * DAY);
+}
+
+async function becomesReady(store: EffectStore): Promise<void> {
+  await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true, problem: null }), { timeout: 10_000 });
+}
+
+async function becomesAhead(store: EffectStore): Promise<void> {
+  await vi.waitFor(() => expect(store.health()).toMatchObject({ problem: { code: 'clock_ahead' } }), {
+    timeout: 10_000,
+  });
+}
+
 const DAILY = permit([budgetOf(100, 100)]);
 
 async function spend(store: EffectStore): Promise<void> {
@@ -70,15 +89,11 @@ async function expectDisbelieved(store: EffectStore): Promise<void> {
 
 describe('a start with a clock 400 days ahead, after the machine was off', () => {
   it('is not ready, forgets nothing, and goes on when the clock is set right', async () => {
-    const first = await open();
-    await spend(first);
-    await first.close();
-    restartMachine();
-    setClock(400 * DAY);
+    await stopAndSetFarAhead(spend);
     const second = await open();
     await expectDisbelieved(second);
     vi.restoreAllMocks();
-    await vi.waitFor(() => expect(second.health()).toMatchObject({ ready: true, problem: null }), { timeout: 10_000 });
+    await becomesReady(second);
     await second.sweep(100);
     expect(await second.receipt(WORKSPACE, (await second.effects(WORKSPACE, ALL)).items[0]?.id ?? '')).toMatchObject({
       jws: 'the.receipt',
@@ -87,18 +102,14 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
   });
 
   it('goes on when an operator accepts the time, which stands in the ledger', async () => {
-    const first = await open();
-    await spend(first);
-    await first.close();
-    restartMachine();
-    setClock(400 * DAY);
+    await stopAndSetFarAhead(spend);
     const second = await open();
     await expectDisbelieved(second);
     const accepted = await acceptTime(path);
     if (accepted === null) throw new Error('nothing was accepted');
     const { before, time } = accepted;
     expect(Math.round((time - before) / DAY)).toBe(400);
-    await vi.waitFor(() => expect(second.health()).toMatchObject({ ready: true, problem: null }), { timeout: 10_000 });
+    await becomesReady(second);
     expect(await second.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ kind: 'dispatch' });
     expect(second.now()).toBeGreaterThanOrEqual(time);
     // What has gone by since then is nothing to accept.
@@ -114,12 +125,11 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
   });
 
   it('lets a key be ended all the same, at the time on record', async () => {
-    const first = await open();
-    await first.putKey(keyRecord({ id: 'key_old000000001' }), PERSON);
-    const left = first.now();
-    await first.close();
-    restartMachine();
-    setClock(400 * DAY);
+    let left = 0;
+    await stopAndSetFarAhead(async (store) => {
+      await store.putKey(keyRecord({ id: 'key_old000000001' }), PERSON);
+      left = store.now();
+    });
     const keys = await openKeyStore(path);
     keys.endKey('key_old000000001', { kind: 'revoked' }, PERSON);
     keys.close();
@@ -157,14 +167,12 @@ describe('a clock that jumps 400 days while the gateway runs', () => {
     const store = await open();
     const { effect } = await dispatched(store, { verdict: DAILY });
     setClock(400 * DAY);
-    await vi.waitFor(() => expect(store.health()).toMatchObject({ problem: { code: 'clock_ahead' } }), {
-      timeout: 10_000,
-    });
+    await becomesAhead(store);
     await expectDisbelieved(store);
     expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
     expect(store.now() - machine()).toBeLessThan(60_000);
     vi.restoreAllMocks();
-    await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true }), { timeout: 10_000 });
+    await becomesReady(store);
     expect(await store.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ decision: 'denied_budget' });
   });
 
@@ -172,11 +180,9 @@ describe('a clock that jumps 400 days while the gateway runs', () => {
     const store = await open();
     await spend(store);
     setClock(400 * DAY);
-    await vi.waitFor(() => expect(store.health()).toMatchObject({ problem: { code: 'clock_ahead' } }), {
-      timeout: 10_000,
-    });
+    await becomesAhead(store);
     const accepted = await acceptTime(path);
-    await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true }), { timeout: 10_000 });
+    await becomesReady(store);
     expect(store.now()).toBeGreaterThanOrEqual(accepted?.time ?? Infinity);
     expect(await store.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ kind: 'dispatch' });
   });
