@@ -58,7 +58,7 @@ const NOT_PARAMS =
  * Characters that the schema of one tool may take, tried in turn until all schemas together are not too large for one
  * file. What has no room is left open.
  */
-const ROOMS = [32_000, 16_000, 8_000, 4_000, 2_000] as const;
+const ROOMS = [16_000, 8_000, 4_000, 2_000] as const;
 const MOST_SCHEMAS = 5_000_000;
 
 /**
