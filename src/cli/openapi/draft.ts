@@ -58,8 +58,8 @@ const NOT_PARAMS =
  * Characters that the schema of one tool may take, tried in turn until all schemas together are not too large for one
  * file. What has no room is left open.
  */
-const ROOMS = [16_000, 8_000, 4_000, 2_000] as const;
-const MOST_SCHEMAS = 5_000_000;
+const ROOMS = [12_000, 6_000, 3_000, 1_500] as const;
+const MOST_SCHEMAS = 1_200_000;
 
 /**
  * Drafts tools from operations. Those that it cannot declare are listed with the reason.
