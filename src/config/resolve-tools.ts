@@ -84,6 +84,8 @@ function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string 
       query: request.query,
       headers: request.headers,
       body: request.body,
+      ...(request.bodyType === undefined ? {} : { body_type: request.bodyType }),
+      ...(request.formLists === undefined ? {} : { form_lists: request.formLists }),
     },
   };
   return createHash('sha256').update(canonicalJson(pinned)).digest('base64url');
@@ -260,7 +262,16 @@ function resolveRequest(
       `A tool of kind read sends ${request.method}`,
       'reads are repeated and not recorded as effects; is it kind: write?',
     );
-  return { method: request.method, path: request.path, query: request.query, headers, body: request.body };
+  if (request.form_lists !== 'indices' && request.body_type !== 'form')
+    judge.error('unused_field', request, ['form_lists'], 'form_lists is for forms', 'add body_type: form');
+  return {
+    method: request.method,
+    path: request.path,
+    query: request.query,
+    headers,
+    body: request.body,
+    ...(request.body_type === 'json' ? {} : { bodyType: request.body_type, formLists: request.form_lists }),
+  };
 }
 
 /** The params of a path template; faults are told. */

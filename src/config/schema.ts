@@ -296,9 +296,19 @@ const request = (description: string) =>
     ),
     body: Type.Union([Type.Literal('*'), Type.Array(param)], {
       'x-expected': "a list of params, or '*'",
-      description: "Params sent as members of a JSON body; '*' sends all that are left.",
+      description: "Params sent as members of the body; '*' sends all that are left.",
       default: [],
     }),
+    body_type: oneOf(
+      ['json', 'form'],
+      'How the body is written. form: application/x-www-form-urlencoded, with nested names (a[b], a[0], a[]).',
+      'json',
+    ),
+    form_lists: oneOf(
+      ['indices', 'brackets', 'repeat'],
+      'How a form writes lists. indices: a[0]=… (Stripe, PHP); brackets: a[]=… (Rails); repeat: a=…&a=… (Twilio). Callers may write indices or brackets either way; what is sent is written like this.',
+      'indices',
+    ),
   });
 
 const status = Type.Integer({ minimum: 200, maximum: 599, description: 'An HTTP status.' });

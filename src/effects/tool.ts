@@ -3,6 +3,15 @@ import type { JsonObject } from './json.ts';
 /** Longest target of a call, sent or computed, characters. */
 export const MAX_TARGET = 1_024;
 
+/** How a body is written. */
+export type BodyType = 'json' | 'form';
+
+/**
+ * How a form writes the elements of a list: `a[0]=…` (Stripe, PHP, qs), `a[]=…` (Rails, jQuery; elements that have parts
+ * are written `a[0][x]=…` all the same), or the name again for each (`a=…&a=…`).
+ */
+export type FormLists = 'indices' | 'brackets' | 'repeat';
+
 /** How params become a request to the upstream. Each name stands for one param. */
 export interface RequestTemplate {
   readonly method: string;
@@ -12,8 +21,12 @@ export interface RequestTemplate {
   readonly query: readonly string[];
   /** Header name (lower case) by param name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Params sent as members of a JSON body; `'*'` sends all that is left; empty sends no body. */
+  /** Params sent as members of the body; `'*'` sends all that is left; empty sends no body. */
   readonly body: readonly string[] | '*';
+  /** Absent: JSON. */
+  readonly bodyType?: BodyType;
+  /** Absent: by indices. */
+  readonly formLists?: FormLists;
 }
 
 /** What an answer of the upstream is declared to mean, beyond the default table. */

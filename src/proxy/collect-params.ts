@@ -3,14 +3,15 @@ import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/header-names.ts';
 import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
-import type { StrictJson } from '../effects/strict-json.ts';
 import type { Tool } from '../effects/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { planOf } from '../upstreams/request-template.ts';
+import { planOf, renderBody, type RequestPlan } from '../upstreams/request-template.ts';
+import type { ReadContent } from './read-content.ts';
 
 /** The params that a proxied request carries. */
 export type CollectedParams =
-  | { readonly ok: true; readonly params: JsonObject }
+  /** `body`: the bytes that go on, made of what was read. */
+  | { readonly ok: true; readonly params: JsonObject; readonly body: Buffer | null }
   | { readonly ok: false; readonly code: 'invalid_json' | 'invalid_request'; readonly faults: readonly RequestFault[] };
 
 /**
@@ -25,12 +26,13 @@ export function collectParams(
     readonly pathParams: Readonly<Record<string, string>>;
     readonly query: ReadonlyMap<string, string>;
     readonly headers: IncomingHttpHeaders;
-    readonly body: StrictJson | null;
+    readonly body: ReadContent | null;
   },
 ): CollectedParams {
   const plan = planOf(tool.request);
   const params: Record<string, Json> = {};
   const faults: RequestFault[] = [];
+  let body: Buffer | null = null;
   for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
   for (const [name, text] of request.query) {
     const place = plan.places.get(name);
@@ -44,14 +46,14 @@ export function collectParams(
     if (typeof value === 'string' && !isNeverSent(header)) params[name] = catalog.textParam(tool, name, value);
   }
   if (request.body !== null) {
-    const parsed = request.body;
-    if (!parsed.ok) {
-      const where = parsed.at === null ? '' : `line ${parsed.at.line}, column ${parsed.at.column}: `;
-      return { ok: false, code: 'invalid_json', faults: [{ path: '/body', message: `${where}${parsed.message}` }] };
-    }
-    if (!isJsonObject(parsed.value)) faults.push({ path: '/body', message: 'must be a JSON object' });
+    const read = request.body;
+    if (!read.ok) return { ok: false, code: read.code, faults: [{ path: `/body${read.path}`, message: read.message }] };
+    const { value: content } = read;
+    if (!isJsonObject(content)) faults.push({ path: '/body', message: 'must be a JSON object' });
     else {
-      for (const [name, value] of Object.entries(parsed.value)) {
+      if (plan.bodyType === 'form') faults.push(...overrides(plan, content));
+      body = renderBody(plan, content);
+      for (const [name, value] of Object.entries(content)) {
         const place = plan.places.get(name);
         if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
         else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });
@@ -59,5 +61,15 @@ export function collectParams(
       }
     }
   }
-  return faults.length === 0 ? { ok: true, params } : { ok: false, code: 'invalid_request', faults };
+  return faults.length === 0 ? { ok: true, params, body } : { ok: false, code: 'invalid_request', faults };
+}
+
+/** Fields that some servers take for more than data: they change the method, or the charset of all others. */
+function overrides(plan: RequestPlan, form: JsonObject): readonly RequestFault[] {
+  return ['_method', '_charset_']
+    .filter((name) => Object.hasOwn(form, name) && !plan.places.has(name))
+    .map((name) => ({
+      path: `/body/${name}`,
+      message: 'changes for some servers what the request is; name it in request.body of the tool to let it go on',
+    }));
 }

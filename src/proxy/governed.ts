@@ -4,17 +4,19 @@ import { ulid } from 'ulid';
 import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../effects/json.ts';
 import type { Problem, RunRequest } from '../effects/run-request.ts';
-import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices, type StrictJson } from '../effects/strict-json.ts';
+import { LARGE_TEXT } from '../effects/strict-json.ts';
+import { planOf } from '../upstreams/request-template.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/idempotency-key.ts';
 import type { ProxyPorts } from './ports.ts';
 import { readBody } from './read-body.ts';
+import { contentFault, type ReadContent, readContent } from './read-content.ts';
 import type { RouteMatch } from './route-table.ts';
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
-type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings'>;
+type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode'>;
 type ReadArrived = Pick<Arrived, 'key' | 'query'>;
 type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'>;
 
@@ -44,7 +46,7 @@ export async function readRequest(
   request: IncomingMessage,
 ): Promise<ReadRequest> {
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
-  const type = bodyTypeFault(request);
+  const type = contentFault(match.tool, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
   const { bodyLimit } = ports.settings();
   const read = await readBody(request, bodyLimit);
@@ -71,11 +73,13 @@ async function readParams(
   body: Buffer,
 ): Promise<ReadRequest> {
   const { jsonLimits } = ports.settings();
-  if (body.byteLength < LARGE_TEXT)
-    return paramsOf(ports, arrived, match, request, { bytes: body, parsed: parseStrictJson(body, jsonLimits) });
-  const parsed = await parseStrictJsonInSlices(body, jsonLimits);
+  const reading = readContent(match.tool, body, jsonLimits);
+  if (body.byteLength < LARGE_TEXT && !(reading instanceof Promise))
+    return paramsOf(ports, arrived, match, request, { bytes: body, content: reading });
+  const content = await reading;
+  await others();
   if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
-  const read = paramsOf(ports, arrived, match, request, { bytes: body, parsed });
+  const read = paramsOf(ports, arrived, match, request, { bytes: body, content });
   await others();
   return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
 }
@@ -91,15 +95,22 @@ export function paramsOf(
   arrived: ReadArrived,
   match: ReadMatch,
   request: IncomingMessage,
-  body: { readonly bytes: Buffer; readonly parsed: StrictJson } | null,
+  body: { readonly bytes: Buffer; readonly content: ReadContent } | null,
 ): ReadRequest {
   const collected = collectParams(ports.catalog(), match.tool, {
     pathParams: match.pathParams,
     query: arrived.query.params,
     headers: request.headers,
-    body: body?.parsed ?? null,
+    body: body?.content ?? null,
   });
-  if (collected.ok) return { kind: 'read', params: collected.params, body: body?.bytes ?? null };
+  if (collected.ok) {
+    // JSON of reads goes on as it came, and that of writes where policy only observes: nothing is to change before a
+    // rule is in force.
+    const asItCame =
+      planOf(match.tool.request).bodyType === 'json' &&
+      (match.tool.kind === 'read' || ports.policyMode() === 'observe');
+    return { kind: 'read', params: collected.params, body: asItCame ? (body?.bytes ?? null) : collected.body };
+  }
   const [first] = collected.faults;
   const detail =
     collected.code === 'invalid_json'
@@ -182,20 +193,4 @@ function keyOf(
     case 'none':
       return `once:${ulid().toLowerCase()}`;
   }
-}
-
-function bodyTypeFault(request: IncomingMessage): Problem | null {
-  const type = request.headers['content-type'] ?? '';
-  const [media = '', ...parameters] = type.split(';').map((part) => part.trim().toLowerCase());
-  if (!/^application\/(?:[\w.+-]+\+)?json$/.test(media)) {
-    return problemOf('unsupported_media_type', 'This route inspects bodies: send application/json.');
-  }
-  if (request.headers['content-encoding'] !== undefined) {
-    return problemOf('unsupported_media_type', 'This route inspects bodies: send them without Content-Encoding.');
-  }
-  const charsets = parameters.filter((parameter) => parameter.startsWith('charset'));
-  if (charsets.length > 1 || !charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset))) {
-    return problemOf('invalid_request', 'JSON is UTF-8; send no other charset.');
-  }
-  return null;
 }

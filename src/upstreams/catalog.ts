@@ -3,7 +3,8 @@ import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { RequestFault } from '../effects/run-request.ts';
 import { MAX_TARGET, type Tool } from '../effects/tool.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
-import { misfit, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
+import { formMisfit } from './form.ts';
+import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
 
 /** The tools of a configuration, with what follows from their declarations. */
 export interface Catalog {
@@ -27,6 +28,7 @@ export interface Catalog {
 
 interface CompiledTool {
   readonly plan: RequestPlan;
+  readonly schema: JsonObject | null;
   readonly checkSchema: ParamsCheck | null;
   readonly target: readonly TargetPart[] | null;
   /** Types of params whose text is not a string. */
@@ -80,6 +82,7 @@ function compileTool(schemas: ParamsSchemas, tool: Tool): CompiledTool {
     if (tool.state !== null) planOf(tool.state);
     return {
       plan,
+      schema: tool.paramsSchema,
       checkSchema: tool.paramsSchema === null ? null : schemas(tool.paramsSchema),
       target: tool.target === null ? null : readTarget(tool.target),
       textTypes: textTypes(tool.paramsSchema),
@@ -98,7 +101,10 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   for (const [name, value] of Object.entries(params)) {
     if (faults.size >= MOST_FAULTS) break;
     const place = placeOf(tool.plan, name);
-    const message = place === null ? 'is a param that no part of the request uses' : misfit(place, value);
+    const message =
+      place === null
+        ? 'is a param that no part of the request uses'
+        : (misfit(place, value) ?? bodyMisfit(tool, place, name, value));
     if (message !== null) add(pathOf(name), message);
   }
   for (const [name, place] of tool.plan.places) {
@@ -117,6 +123,11 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
     }
   }
   return [...faults.values()];
+}
+
+function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, value: Json): string | null {
+  if (place.in !== 'body' || plan.bodyType !== 'form') return null;
+  return formMisfit(name, value, { lists: plan.formLists, schema });
 }
 
 /** Characters of a name that a path shows. */

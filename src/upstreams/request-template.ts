@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../effects/json.ts';
-import type { RequestTemplate } from '../effects/tool.ts';
+import type { BodyType, FormLists, RequestTemplate } from '../effects/tool.ts';
+import { writeForm } from './form.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
 
 /** Where a param goes. Each param goes to exactly one place. */
@@ -17,6 +18,8 @@ export interface RequestPlan {
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
   readonly body: readonly string[] | '*';
+  readonly bodyType: BodyType;
+  readonly formLists: FormLists;
   readonly places: ReadonlyMap<string, Place>;
 }
 
@@ -62,7 +65,8 @@ function makePlan(template: RequestTemplate): RequestPlan {
   const headers = Object.entries(template.headers);
   for (const [name, header] of headers) put(name, { in: 'header', header });
   if (template.body !== '*') for (const name of template.body) put(name, { in: 'body' });
-  return { method: template.method, path, query: template.query, headers, body: template.body, places };
+  const { method, query, body, bodyType = 'json', formLists = 'indices' } = template;
+  return { method, path, query, headers, body, bodyType, formLists, places };
 }
 
 /** Where a param goes; `null` where the request has no use for it. */
@@ -115,8 +119,9 @@ export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRe
     const value = own(params, name);
     if (value !== undefined) headers[header] = textOf(value);
   }
-  const body = renderBody(plan, params);
-  if (body !== null) headers['content-type'] = 'application/json';
+  const members = bodyMembers(plan, params);
+  const body = members === null ? null : renderBody(plan, members);
+  if (body !== null) headers['content-type'] = CONTENT_TYPES[plan.bodyType];
   return {
     method: plan.method,
     pathAndQuery: query.length === 0 ? path : `${path}?${query.join('&')}`,
@@ -146,15 +151,35 @@ function renderPath(plan: RequestPlan, params: JsonObject): string {
   return path;
 }
 
-function renderBody(plan: RequestPlan, params: JsonObject): Buffer | null {
+const CONTENT_TYPES: Readonly<Record<BodyType, string>> = {
+  json: 'application/json',
+  form: 'application/x-www-form-urlencoded',
+};
+
+/** The params that the body is made of, in the order in which they were given; `null` where the request has no body. */
+function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
   if (plan.body !== '*' && plan.body.length === 0) return null;
   const members: Record<string, Json> = {};
-  const names = plan.body === '*' ? Object.keys(params).filter((name) => !plan.places.has(name)) : plan.body;
-  for (const name of names) {
+  for (const name of Object.keys(params)) {
     const value = own(params, name);
-    if (value !== undefined) members[name] = value;
+    if (value !== undefined && placeOf(plan, name)?.in === 'body') members[name] = value;
   }
-  return Buffer.from(JSON.stringify(members));
+  return members;
+}
+
+/**
+ * The bytes of a body, the same for the same members in the same order, whichever door the call came through. Names keep
+ * the order in which the caller gave them: some upstreams give it a meaning (schemas in calls of language models).
+ */
+export function renderBody({ bodyType, formLists }: RequestPlan, members: JsonObject): Buffer | null {
+  switch (bodyType) {
+    case 'json':
+      return Buffer.from(JSON.stringify(members));
+    case 'form': {
+      const text = writeForm(members, formLists);
+      return text === '' ? null : Buffer.from(text);
+    }
+  }
 }
 
 function own(params: JsonObject, name: string): Json | undefined {

@@ -21,6 +21,7 @@ function reading(body: string, meanwhile: (change: () => void, bring: () => void
   const read = readRequest(
     {
       catalog: () => catalog,
+      policyMode: () => 'enforce',
       settings: () => ({
         publicUrl: '',
         queryKey: 'allow',

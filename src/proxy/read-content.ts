@@ -1,0 +1,92 @@
+import type { Json } from '../effects/json.ts';
+import type { Problem } from '../effects/run-request.ts';
+import {
+  type JsonLimits,
+  LARGE_TEXT,
+  parseStrictJson,
+  parseStrictJsonInSlices,
+  type StrictJson,
+} from '../effects/strict-json.ts';
+import type { BodyType, Tool } from '../effects/tool.ts';
+import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/form.ts';
+import { mediaType } from '../upstreams/header-rules.ts';
+import { planOf } from '../upstreams/request-template.ts';
+import { problemOf } from './arrival.ts';
+
+/** What a body holds, or what is wrong with it. `path` is a JSON Pointer into it. */
+export type ReadContent =
+  | { readonly ok: true; readonly value: Json }
+  | {
+      readonly ok: false;
+      readonly code: 'invalid_json' | 'invalid_request';
+      readonly path: string;
+      readonly message: string;
+    };
+
+/** Reads a body as the tool says that it is written. */
+export function readContent(tool: Tool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
+  const { bodyType, formLists } = planOf(tool.request);
+  switch (bodyType) {
+    case 'json':
+      return bytes.byteLength < LARGE_TEXT
+        ? ofJson(parseStrictJson(bytes, limits))
+        : parseStrictJsonInSlices(bytes, limits).then(ofJson);
+    case 'form': {
+      const options: FormOptions = { lists: formLists, schema: tool.paramsSchema, limits };
+      return bytes.byteLength < LARGE_TEXT
+        ? ofForm(readForm(bytes, options))
+        : readFormInSlices(bytes, options).then(ofForm);
+    }
+  }
+}
+
+function ofForm(form: ReadForm): ReadContent {
+  return form.ok ? { ok: true, value: form.members } : { ...form, code: 'invalid_request' };
+}
+
+function ofJson(parsed: StrictJson): ReadContent {
+  if (parsed.ok) return parsed;
+  const where = parsed.at === null ? '' : `line ${parsed.at.line}, column ${parsed.at.column}: `;
+  return { ok: false, code: 'invalid_json', path: '', message: `${where}${parsed.message}` };
+}
+
+interface Kind {
+  readonly form: RegExp;
+  /** In words. */
+  readonly media: string;
+}
+
+const KINDS: Readonly<Record<BodyType, Kind>> = {
+  json: { form: /^application\/(?:[\w.+-]+\+)?json$/, media: 'application/json' },
+  form: { form: /^application\/x-www-form-urlencoded$/, media: 'application/x-www-form-urlencoded' },
+};
+
+/** Why a body cannot be read for a tool by what its headers say; `null` where it can. */
+export function contentFault(
+  tool: Tool,
+  headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },
+): Problem | null {
+  const type = headers['content-type'] ?? '';
+  const { bodyType } = planOf(tool.request);
+  const media = mediaType(type);
+  if (!KINDS[bodyType].form.test(media)) {
+    const other = Object.entries(KINDS).find(([, { form }]) => form.test(media));
+    const line = other === undefined ? '' : ` To take this one, add body_type: ${other[0]} to its request.`;
+    const what = media === '' ? 'a body without Content-Type' : media.slice(0, 100);
+    return problemOf(
+      'unsupported_media_type',
+      `The tool ${tool.name} takes ${KINDS[bodyType].media}, not ${what}.${line}`,
+    );
+  }
+  if (headers['content-encoding'] !== undefined)
+    return problemOf('unsupported_media_type', 'This route inspects bodies: send them without Content-Encoding.');
+  const charsets = type
+    .toLowerCase()
+    .split(';')
+    .slice(1)
+    .map((parameter) => parameter.trim())
+    .filter((parameter) => parameter.startsWith('charset'));
+  if (charsets.length > 1 || !charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset)))
+    return problemOf('invalid_request', 'Bodies are read as UTF-8; send no other charset.');
+  return null;
+}

@@ -1,0 +1,325 @@
+import { isUtf8 } from 'node:buffer';
+import { setImmediate as others } from 'node:timers/promises';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { type JsonLimits, MAX_NAME } from '../effects/strict-json.ts';
+import type { FormLists } from '../effects/tool.ts';
+import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from './schema-walk.ts';
+
+/** How a form is read. */
+export interface FormOptions {
+  readonly lists: FormLists;
+  /** The schema of the params: says which texts are numbers, and which names are those of lists. */
+  readonly schema: JsonObject | null;
+  readonly limits: JsonLimits;
+}
+
+/** A form as JSON, or what is wrong with it. `path` is a JSON Pointer into it. */
+export type ReadForm =
+  | { readonly ok: true; readonly members: Readonly<Record<string, Json>> }
+  | { readonly ok: false; readonly path: string; readonly message: string };
+
+/** What stands under a name: a text, a list of texts (`a[]`, `a` again), or parts by name. */
+type Node =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'list'; readonly texts: string[] }
+  | { readonly kind: 'parts'; readonly parts: Map<string, Node>; readonly folded: Set<string> };
+
+type Parts = Extract<Node, { kind: 'parts' }>;
+
+class FormFault extends Error {
+  readonly path: string;
+  constructor(path: string, message: string) {
+    super(message);
+    this.path = path;
+  }
+}
+
+/**
+ * Reads `application/x-www-form-urlencoded` with nested names. What servers read in different ways is refused: a name
+ * twice (but for lists), a name that is a text and has parts, two that are equal but for case, lists without numbers whose
+ * elements have parts. What is sent is written anew from what was read.
+ */
+export function readForm(bytes: Buffer, options: FormOptions): ReadForm {
+  return caught(() => {
+    const reading = readParts(bytes, options);
+    for (;;) {
+      const step = reading.next();
+      if (step.done === true) return membersOf(step.value, options);
+    }
+  });
+}
+
+/** The same of a large form, a part at a time: others have their turn in between. */
+export async function readFormInSlices(bytes: Buffer, options: FormOptions): Promise<ReadForm> {
+  let reading: Generator<void, Parts> | null = null;
+  for (;;) {
+    await others();
+    let done: Parts | null = null;
+    const fault = caught(() => {
+      reading ??= readParts(bytes, options);
+      const step = reading.next();
+      if (step.done === true) done = step.value;
+      return {};
+    });
+    if (!fault.ok) return fault;
+    const root: Parts | null = done;
+    if (root === null) continue;
+    await others();
+    return caught(() => membersOf(root, options));
+  }
+}
+
+function caught(read: () => Record<string, Json>): ReadForm {
+  try {
+    return { ok: true, members: read() };
+  } catch (error) {
+    if (error instanceof FormFault) return { ok: false, path: error.path, message: error.message };
+    throw error;
+  }
+}
+
+/** Fields that are read at a time. */
+const SLICE = 500;
+/** Levels of nesting: no form has more, and what is done with one takes time with their product with the fields. */
+const MOST_LEVELS = 16;
+
+function* readParts(bytes: Buffer, options: FormOptions): Generator<void, Parts> {
+  if (!isUtf8(bytes)) throw new FormFault('', 'is not UTF-8');
+  const text = withSpaces(bytes).toString('utf8');
+  const root: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
+  const { depth, values } = options.limits;
+  const levels = Math.min(depth, MOST_LEVELS);
+  const pairs = text.split('&', values + 1);
+  if (pairs.length > values) throw new FormFault('', `has more than ${values} fields`);
+  for (const [index, pair] of pairs.entries()) {
+    if (index % SLICE === SLICE - 1) yield;
+    if (pair === '') continue;
+    const equals = pair.indexOf('=');
+    const name = decoded(equals === -1 ? pair : pair.slice(0, equals), index);
+    const value = equals === -1 ? '' : decoded(pair.slice(equals + 1), index);
+    put(root, segmentsOf(name, index, levels), value, options.lists);
+  }
+  return root;
+}
+
+const SPACE = 0x20;
+const PLUS = 0x2b;
+const DELETE = 0x7f;
+
+/** The bytes with a space for each "+". By hand: replacing them in a text takes a hundred times as long. */
+function withSpaces(bytes: Buffer): Buffer {
+  const spaced = Buffer.from(bytes);
+  for (let at = 0; at < spaced.length; at += 1) {
+    const byte = spaced[at] ?? 0;
+    if (byte <= SPACE || byte === DELETE)
+      throw new FormFault('', 'has a space or a control character that must be percent-encoded');
+    if (byte === PLUS) spaced[at] = SPACE;
+  }
+  return spaced;
+}
+
+function decoded(text: string, index: number): string {
+  if (!text.includes('%')) return text;
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new FormFault('', `field ${index + 1} is not percent-encoded UTF-8`);
+  }
+}
+
+/** `a[b][]` as `a`, `b` and the empty name. */
+function segmentsOf(name: string, index: number, depth: number): readonly string[] {
+  const where = (): string => `field ${index + 1}`;
+  if (name.length > MAX_NAME) throw new FormFault('', `${where()} has a name of more than ${MAX_NAME} characters`);
+  const open = name.indexOf('[');
+  const first = open === -1 ? name : name.slice(0, open);
+  const fault = rootFault(first) ?? nameFault(name);
+  if (fault !== null) throw new FormFault(pointer([first]), `${where()}: the name ${fault}`);
+  if (open === -1) return [first];
+  const segments = [first];
+  let at = open;
+  while (at < name.length) {
+    const close = name.indexOf(']', at);
+    const segment = close === -1 || name[at] !== '[' ? null : name.slice(at + 1, close);
+    if (segment === null || segment.includes('['))
+      throw new FormFault(pointer([name]), `${where()}: the brackets of the name do not match`);
+    if (segment === '' && close < name.length - 1)
+      throw new FormFault(
+        pointer(segments),
+        'has parts in a list without numbers, which servers group in different ways: write [0][name]',
+      );
+    segments.push(segment);
+    if (segments.length > depth) throw new FormFault(pointer([first]), `is nested deeper than ${depth} levels`);
+    at = close + 1;
+  }
+  if (name.includes('[__proto__]'))
+    throw new FormFault(pointer(segments), `${where()}: a part of the name is __proto__`);
+  return segments;
+}
+
+/** What keeps a text from being the name of a field; `null` where nothing does. */
+function rootFault(name: string): string | null {
+  if (name === '') return 'is empty';
+  if (/^\s|\s$/.test(name)) return 'begins or ends with a space, which some servers cut off';
+  if (name.includes(']')) return 'has a "]" without a "["';
+  return nameFault(name);
+}
+
+function nameFault(name: string): string | null {
+  if (name === '__proto__') return 'is __proto__';
+  // eslint-disable-next-line no-control-regex -- control characters are what it looks for
+  return /[\u0000-\u001f\u007f]/.test(name) ? 'has a control character' : null;
+}
+
+function put(root: Parts, segments: readonly string[], text: string, lists: FormLists): void {
+  const isList = segments.length > 1 && segments.at(-1) === '';
+  const last = segments.length - (isList ? 2 : 1);
+  let node = root;
+  for (let level = 0; level < last; level += 1) {
+    const name = segments[level] ?? '';
+    const known = node.parts.get(name);
+    if (known !== undefined && known.kind !== 'parts')
+      throw new FormFault(pointer(segments.slice(0, level + 1)), 'is a value and has parts');
+    if (known === undefined) {
+      const next: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
+      take(node, segments, level);
+      node.parts.set(name, next);
+      node = next;
+    } else node = known;
+  }
+  const name = segments[last] ?? '';
+  const known = node.parts.get(name);
+  if (known === undefined) {
+    take(node, segments, last);
+    node.parts.set(name, isList ? { kind: 'list', texts: [text] } : { kind: 'text', text });
+  } else if (known.kind === 'list' && (isList || lists === 'repeat')) known.texts.push(text);
+  else if (known.kind === 'text' && !isList && lists === 'repeat')
+    node.parts.set(name, { kind: 'list', texts: [known.text, text] });
+  else
+    throw new FormFault(
+      pointer(segments.slice(0, last + 1)),
+      known.kind === 'text' && !isList
+        ? 'stands more than once. If it is a list, add form_lists: repeat to the request of the tool'
+        : 'is written in two ways',
+    );
+}
+
+/** Takes a name that was not there yet. */
+function take(node: Parts, segments: readonly string[], level: number): void {
+  const folded = fold(segments[level] ?? '', level === 0);
+  if (node.folded.has(folded))
+    throw new FormFault(
+      pointer(segments.slice(0, level + 1)),
+      'stands beside a name that some servers take for the same',
+    );
+  node.folded.add(folded);
+}
+
+/** The form in which names are compared: PHP makes "_" of dots and spaces in names of fields. */
+function fold(name: string, isRoot: boolean): string {
+  const folded = name.toLowerCase();
+  return isRoot ? folded.replaceAll(/[. ]/g, '_') : folded;
+}
+
+function membersOf(root: Parts, { lists, schema }: FormOptions): Record<string, Json> {
+  const at: SchemaAt = { schema, root: schema };
+  const members: Record<string, Json> = {};
+  for (const [name, node] of root.parts) members[name] = valueOf(node, memberSchema(at, name), lists);
+  return members;
+}
+
+function valueOf(node: Node, at: SchemaAt, lists: FormLists): Json {
+  switch (node.kind) {
+    case 'text': {
+      // One element of a list that would be written as often as it has elements.
+      const isList = lists === 'repeat' && isOnly(at, 'array');
+      return isList ? [readTyped(itemSchema(at), node.text)] : readTyped(at, node.text);
+    }
+    case 'list':
+      return node.texts.map((text) => readTyped(itemSchema(at), text));
+    case 'parts': {
+      const { parts } = node;
+      if (isNumbered(parts.keys(), parts.size) && !isOnly(at, 'object')) {
+        const items = itemSchema(at);
+        return Array.from({ length: parts.size }, (_, index) => {
+          const item = parts.get(String(index));
+          return item === undefined ? null : valueOf(item, items, lists);
+        });
+      }
+      const members: Record<string, Json> = {};
+      for (const [name, part] of parts) members[name] = valueOf(part, memberSchema(at, name), lists);
+      return members;
+    }
+  }
+}
+
+function isOnly(at: SchemaAt, type: 'array' | 'object'): boolean {
+  const types = typesOf(at);
+  return types.size === 1 && types.has(type);
+}
+
+/** Whether names are exactly 0, 1, … */
+function isNumbered(names: Iterable<string>, count: number): boolean {
+  for (const name of names) if (!/^(?:0|[1-9][0-9]{0,5})$/.test(name) || Number(name) >= count) return false;
+  return count > 0;
+}
+
+/** What keeps a param from being written as a field of a form and read back as the same; `null` where nothing does. */
+export function formMisfit(name: string, value: Json, options: Omit<FormOptions, 'limits'>): string | null {
+  const fault = name.includes('[') ? 'has a "["' : rootFault(name);
+  if (fault !== null) return `goes into a form: its name ${fault}`;
+  const at = memberSchema({ schema: options.schema, root: options.schema }, name);
+  const misfit = valueMisfit(value, at, options.lists);
+  return misfit === null ? null : `goes into a form: ${misfit}`;
+}
+
+function valueMisfit(value: Json, at: SchemaAt, lists: FormLists): string | null {
+  if (value === null) return 'it has no null; leave it out, or send an empty text';
+  if (isJsonArray(value)) {
+    if (value.length === 0) return 'it has no empty list; leave it out, or send an empty text';
+    if (isOnly(at, 'object')) return 'the schema says that this is no list';
+    const items = itemSchema(at);
+    for (const item of value) {
+      const misfit = valueMisfit(item, items, lists);
+      if (misfit !== null) return misfit;
+    }
+    return null;
+  }
+  if (!isJsonObject(value)) return null;
+  const names = Object.keys(value);
+  if (names.length === 0) return 'it has no empty object; leave it out';
+  if (isNumbered(names, names.length) && !isOnly(at, 'object'))
+    return 'an object whose names are 0, 1, … would be read as a list; say type: object in its schema';
+  const folded = new Set<string>();
+  for (const name of names) {
+    const fault = name === '' || /[[\]]/.test(name) ? 'is empty or has a bracket' : nameFault(name);
+    if (fault !== null) return `a name in it ${fault}`;
+    if (folded.has(fold(name, false))) return 'two names in it are equal but for case';
+    folded.add(fold(name, false));
+    const member = value[name];
+    const misfit = member === undefined ? null : valueMisfit(member, memberSchema(at, name), lists);
+    if (misfit !== null) return misfit;
+  }
+  return null;
+}
+
+/** Writes params as a form: the one spelling that is sent, whoever asks. */
+export function writeForm(members: JsonObject, lists: FormLists): string {
+  const pairs: string[] = [];
+  for (const [name, value] of Object.entries(members)) write(pairs, name, value, lists);
+  return pairs.join('&');
+}
+
+function write(pairs: string[], name: string, value: Json, lists: FormLists): void {
+  if (isJsonArray(value)) {
+    const isPlain = lists !== 'indices' && value.every((item) => typeof item !== 'object');
+    for (const [index, item] of value.entries())
+      write(pairs, isPlain ? (lists === 'brackets' ? `${name}[]` : name) : `${name}[${index}]`, item, lists);
+  } else if (isJsonObject(value)) {
+    for (const [part, member] of Object.entries(value)) write(pairs, `${name}[${part}]`, member, lists);
+  } else pairs.push(`${encodeURIComponent(name)}=${encodeURIComponent(String(value ?? ''))}`);
+}
+
+function pointer(names: readonly string[]): string {
+  return names.map((name) => `/${name.slice(0, 300).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+}

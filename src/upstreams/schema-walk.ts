@@ -1,0 +1,85 @@
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+
+/** References and branches that are followed for one value: a schema may be recursive. */
+const MOST_STEPS = 32;
+
+/** A schema within a schema of params, and the whole that its references point into. */
+export interface SchemaAt {
+  readonly schema: JsonObject | null;
+  readonly root: JsonObject | null;
+}
+
+/** The schemas that one consists of: itself, and what its references, `allOf`, `anyOf` and `oneOf` name. */
+function branches({ schema, root }: SchemaAt): readonly JsonObject[] {
+  if (schema === null) return [];
+  const found: JsonObject[] = [schema];
+  for (let index = 0; index < found.length; index += 1) {
+    const one = found[index];
+    if (one === undefined || found.length >= MOST_STEPS) break;
+    const target = referred(one['$ref'], root);
+    if (target !== null) found.push(target);
+    for (const keyword of ['allOf', 'anyOf', 'oneOf']) {
+      const listed = one[keyword];
+      if (isJsonArray(listed)) for (const branch of listed) if (isJsonObject(branch)) found.push(branch);
+    }
+  }
+  return found.slice(0, MOST_STEPS);
+}
+
+function referred(reference: Json | undefined, root: JsonObject | null): JsonObject | null {
+  if (typeof reference !== 'string' || !reference.startsWith('#/')) return null;
+  let node: Json | undefined = root ?? undefined;
+  for (const step of reference.slice(2).split('/')) {
+    const name = step.replaceAll('~1', '/').replaceAll('~0', '~');
+    if (!isJsonObject(node) || !Object.hasOwn(node, name)) return null;
+    node = node[name];
+  }
+  return isJsonObject(node) ? node : null;
+}
+
+/** The schema of a member of an object. */
+export function memberSchema(at: SchemaAt, name: string): SchemaAt {
+  for (const { properties } of branches(at))
+    if (isJsonObject(properties) && Object.hasOwn(properties, name) && isJsonObject(properties[name]))
+      return { schema: properties[name], root: at.root };
+  for (const { additionalProperties } of branches(at))
+    if (isJsonObject(additionalProperties)) return { schema: additionalProperties, root: at.root };
+  return { schema: null, root: at.root };
+}
+
+/** The schema of the elements of a list. */
+export function itemSchema(at: SchemaAt): SchemaAt {
+  for (const { items } of branches(at)) if (isJsonObject(items)) return { schema: items, root: at.root };
+  return { schema: null, root: at.root };
+}
+
+/** The types that a value may have; empty where the schema does not say. */
+export function typesOf(at: SchemaAt): ReadonlySet<string> {
+  const types = new Set<string>();
+  for (const { type } of branches(at))
+    for (const one of isJsonArray(type) ? type : [type]) if (typeof one === 'string') types.add(one);
+  return types;
+}
+
+/**
+ * The value of a text (in a path, a query, a header, a form): of the schema's type where the text is exactly how that
+ * value is written, so that what is sent is what was evaluated; the text itself otherwise.
+ */
+export function readTyped(at: SchemaAt, text: string): Json {
+  const types = typesOf(at);
+  if (types.size === 0 || takesAnyText(at)) return text;
+  if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
+  if (!types.has('integer') && !types.has('number')) return text;
+  const value = Number(text);
+  return Number.isFinite(value) && String(value) === text && (!Number.isInteger(value) || Number.isSafeInteger(value))
+    ? value
+    : text;
+}
+
+/** A branch takes texts, and not only some words: a number could be meant as one of them. */
+function takesAnyText(at: SchemaAt): boolean {
+  return branches(at).some(({ type, enum: words, const: word }) => {
+    const isText = type === 'string' || (isJsonArray(type) && type.includes('string'));
+    return isText && words === undefined && word === undefined;
+  });
+}
