@@ -1,13 +1,14 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** So long a caller who was told the last word may take to close its side, ms. */
+/** A caller who was sent the last answer of a connection has this long to close its side, ms. */
 const LINGER_MS = 1_000;
 
 export interface ConnectionCap {
   /**
-   * The server closes. It waits for every connection, and Node looks at those without a request no more: a silent one
-   * would keep it for ever. So those go at once, and those in the middle of a request's head a second later.
+   * The server closes. It waits for every connection, and Node no longer ends those that send no request: a silent one
+   * would keep it open for ever. So silent ones are closed at once, and those in the middle of a request's head a second
+   * later.
    */
   close(): void;
 }

@@ -19,7 +19,7 @@ import type { HeaderSettings } from '../upstreams/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
 /**
- * What the control plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
+ * What the control plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
  * function, asked on each request.
  */
 export interface ApiPorts {

@@ -16,7 +16,7 @@ import type { LivePauseView } from './pause-view.ts';
 import { followPolicy } from './policy-in-store.ts';
 import { sealedSettlement } from './sealed-store.ts';
 
-/** How long after its admission a call may still be sent, ms (effects.md, A1). */
+/** How long after its admission a call may still be sent, ms (assumption A1 in docs/operating/README.md). */
 const DISPATCH_WINDOW_MS = 2000;
 
 /**

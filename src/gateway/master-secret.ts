@@ -3,7 +3,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { KeyFileFault } from '../secrets/key-file.ts';
 import { openSecrets, type SecretFiles, type Secrets } from '../secrets/vault.ts';
 
-/** What of a store tells whether it was used with a master secret before. */
+/** The part of a store that tells whether it was used with a master secret before. */
 interface MarkedStore {
   secretMark(): string | null | Promise<string | null>;
   keys(user: null): readonly unknown[] | Promise<readonly unknown[]>;

@@ -4,7 +4,7 @@ import type { EffectStore } from '../effects/store.ts';
 
 type Answer<T> = T | Promise<T>;
 
-/** What of a store rotation needs; of the gateway's, or of a file that is opened beside it. */
+/** The part of a store that rotation needs: of the gateway's store, or of a file that is opened beside it. */
 interface KeyShelf {
   putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;
   endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): Answer<KeyRecord | null>;

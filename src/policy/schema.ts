@@ -9,7 +9,7 @@ import type { JsonObject } from '../effects/json.ts';
 export const EFFECTS = ['allow', 'constrain', 'require_approval', 'deny', 'pause'] as const;
 export const PERIODS = ['minute', 'hour', 'day', 'week', 'month', 'year'] as const;
 
-/** Anything that `condition.ts` and `values.ts` read by themselves. */
+/** Conditions: `condition.ts` reads them by itself. */
 const block = (description: string) => Type.Unsafe<JsonObject>({ $ref: '#/$defs/condition', description });
 
 const closed = { additionalProperties: false } as const;

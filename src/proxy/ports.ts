@@ -13,7 +13,7 @@ import type { Catalog } from '../upstreams/catalog.ts';
 import type { HeaderSettings } from '../upstreams/header-rules.ts';
 
 /**
- * What the data plane needs of the rest of the gateway. `main.ts` builds it. Whatever a reload can change is a
+ * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
  * function, asked on each request.
  */
 export interface ProxyPorts {

@@ -132,8 +132,8 @@ export function createMetrics(watched: {
 }
 
 /**
- * The same store, with its steps measured, and counted the stages of each settled attempt and what rules in shadow mode
- * say of each call that is decided: not of one that is known, or has to be judged again.
+ * The same store, with its steps measured. It also counts the stages of each settled attempt, and what rules in shadow
+ * mode say of each call that is decided: not of one that is known already, or has to be judged again.
  * @param elapsed monotonic ms
  */
 export function measured(

@@ -40,7 +40,7 @@ const REFUSALS: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * What an answer means: the one table of `design/effects.md`, row by row. A tool's declared outcomes come first, body
+ * What an answer means: one table, row by row. A tool's declared outcomes come first, body
  * before status; then the status.
  */
 export function classify(kind: 'read' | 'write', outcomes: OutcomeMap, seen: Seen): Classified {
