@@ -7,6 +7,7 @@ const SYSTEM = [
   'test/parity/**',
   'test/torture/**',
   'test/hostile/**',
+  'test/sdks/**',
   'test/system/**',
   'test/browser/**',
 ];

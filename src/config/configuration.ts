@@ -165,7 +165,22 @@ export interface Route {
   /** Whether `Set-Cookie` of the upstream's answers is passed on. */
   readonly setCookie: boolean;
   readonly headers: HeaderSettings;
+  readonly keys: RouteKeys;
+  /** Status of the answer that a call waits for approval. */
+  readonly pendingStatus: number;
+  /** The form of errors that client libraries of the upstream know. */
+  readonly errorFormat: 'problem' | 'stripe' | 'openai' | 'github';
   readonly rules: readonly RouteRule[];
+}
+
+/** Where callers of a route carry their key. */
+export interface RouteKeys {
+  /** Headers that hold it alone, in lower case. */
+  readonly headers: readonly string[];
+  /** Schemes of `Authorization`. */
+  readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
+  /** Query parameters. */
+  readonly query: readonly string[];
 }
 
 export interface RouteRule {

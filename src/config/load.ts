@@ -155,7 +155,7 @@ async function judgeFile(
   const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged), reading);
   findings.push(...judged.filter(isNews));
   for (const { credentials } of file.upstreams)
-    if (credentials?.file !== undefined) credentialFiles.push(credentials.file);
+    if (typeof credentials === 'object' && credentials.file !== undefined) credentialFiles.push(credentials.file);
   const { digest, sharedDigest } = digestsOf(file, source, pathOf);
   return { ...configuration, digest: withFiles(digest, file, configuration.upstreams), sharedDigest };
 }
@@ -199,7 +199,7 @@ function digestsOf(
       source.value,
     );
     const value = field(field(written, 'credentials'), 'value') ?? null;
-    return upstream.credentials === undefined
+    return typeof upstream.credentials !== 'object'
       ? upstream
       : { ...upstream, credentials: { ...upstream.credentials, value } };
   });
@@ -216,7 +216,7 @@ function digestsOf(
 /** What files of credentials hold is this gateway's own, and a new value has to come into force. */
 function withFiles(digest: string, file: GatewayFile, upstreams: Configuration['upstreams']): string {
   const held = file.upstreams.flatMap(({ credentials }, at) =>
-    credentials?.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
+    typeof credentials !== 'object' || credentials.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
   );
   return held.length === 0
     ? digest

@@ -3,7 +3,7 @@ import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
-type Written = NonNullable<GatewayFile['upstreams'][number]['credentials']>;
+type Written = Exclude<NonNullable<GatewayFile['upstreams'][number]['credentials']>, string>;
 
 /** Headers that belong to the connection, not to a credential. */
 const NO_CREDENTIAL =

@@ -1,5 +1,6 @@
+import { isNeverSent } from '../effects/header-names.ts';
 import type { Tool } from '../effects/tool.ts';
-import type { Route, RouteIdempotency, RouteRule } from './configuration.ts';
+import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { GatewayFile } from './schema.ts';
@@ -74,9 +75,32 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
       headers: resolveHeaders(route.headers, judge),
+      keys: resolveKeys(route, judge),
+      pendingStatus: route.pending_status,
+      errorFormat: route.error_format,
       rules,
     };
   });
+}
+
+const SCHEMES = ['bearer', 'token', 'basic'] as const;
+
+function resolveKeys(route: RouteEntry, judge: Judge): RouteKeys {
+  const headers: string[] = [];
+  const query: string[] = [];
+  for (const [index, carrier] of route.keys.entries()) {
+    const [kind = '', name] = carrier.split(':');
+    if (kind === 'query') query.push(name ?? 'api_key');
+    else if (kind === 'header' || kind === 'x-api-key' || kind === 'api-key') {
+      const header = (name ?? kind).toLowerCase();
+      if (header !== 'x-api-key' && (isNeverSent(header) || ['authorization', 'cookie'].includes(header)))
+        judge.error('forbidden_header', route, ['keys', index], `The header '${header}' cannot carry a key`);
+      headers.push(header);
+    }
+  }
+  if (route.keys.length === 0)
+    judge.error('no_keys', route, ['keys'], 'Callers of the route could not carry a key', 'keys: [x-api-key, bearer]');
+  return { headers, schemes: SCHEMES.filter((scheme) => route.keys.includes(scheme)), query };
 }
 
 function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {

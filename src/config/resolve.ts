@@ -170,7 +170,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
     file.upstreams.map(async (upstream) => {
       const url = resolveOrigin(upstream, judge);
       const { credentials } = upstream;
-      if (credentials !== undefined && url?.protocol === 'http:' && !isLoopback(url.hostname))
+      if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))
         judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
       return {
         id: upstream.id,
@@ -180,7 +180,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
         network: upstream.network,
         env: upstream.env ?? null,
         headers: resolveHeaders(upstream.headers, judge),
-        credentials: credentials === undefined ? null : await resolveCredentials(credentials, judge, reading),
+        credentials: typeof credentials === 'object' ? await resolveCredentials(credentials, judge, reading) : null,
       };
     }),
   );

@@ -274,7 +274,13 @@ const upstream = record('an upstream', 'A service behind the gateway.', {
   connections: integer('Connections to it at once.', 1, 10_000, 128),
   network: oneOf(['any', 'public'], 'public: loopback and private addresses are refused.', 'any'),
   env: Type.Optional(text(slug, slugWords, 'The fact env of calls to it. Default: that of the workspace.')),
-  credentials: Type.Optional(credentials),
+  credentials: Type.Optional(
+    Type.Union([Type.Literal('caller'), credentials], {
+      'x-expected': 'caller, or { header, value } or { header, file }',
+      description:
+        "A header that the gateway sets on each request. caller, or nothing: the caller's own credentials go on, where the key of the gateway came elsewhere.",
+    }),
+  ),
   headers,
 });
 
@@ -431,7 +437,30 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     'What happens to requests that no rule names. passthrough_reads has policy judge GET and HEAD, with the fact tool.declared: false.',
     'deny',
   ),
+  keys: Type.Array(
+    text(
+      '^(x-api-key|bearer|token|basic|api-key|query(:[a-z0-9_.-]{1,64})?|header:[A-Za-z0-9!#$%&+.^_|~-]{1,100})$',
+      'x-api-key, bearer, token, basic, api-key, query, query:name or header:name',
+      'A place of keys.',
+    ),
+    {
+      description:
+        'Where callers carry their key: x-api-key; bearer, token or basic (of Authorization; in basic as user or password); api-key; query (the parameter api_key, where auth.query_key allows it) or query:name; header:name.',
+      default: ['x-api-key', 'bearer', 'query'],
+    },
+  ),
   headers,
+  pending_status: Type.Union([Type.Literal(202), Type.Literal(409), Type.Literal(423), Type.Literal(503)], {
+    'x-expected': '202, 409, 423 or 503',
+    description:
+      'Status of the answer that a call waits for approval. Client libraries take 202 for success; 409 makes them throw.',
+    default: 202,
+  }),
+  error_format: oneOf(
+    ['problem', 'stripe', 'openai', 'github'],
+    'The form of errors in answers that are not the upstream’s: `error` and `message` beside the decision, as client libraries of the family read them.',
+    'problem',
+  ),
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
   rules: list('Rules; no two may match one request.', routeRule),
 });

@@ -4,6 +4,8 @@ export type Credentials =
       readonly kind: 'key';
       readonly key: string;
       readonly viaQuery: boolean;
+      /** Headers that hold it, beside `Authorization`. */
+      readonly carriedIn: readonly string[];
       /** An `Authorization` header that is meant for the upstream: the key came elsewhere, and this holds none of ours. */
       readonly foreignAuthorization: string | null;
     }
@@ -13,47 +15,94 @@ export type Credentials =
 
 type Values = string | readonly string[] | undefined;
 
-const BEARER = /^bearer +/i;
+/** Where callers carry their key. */
+export interface KeyCarriers {
+  /** Headers that hold it alone, in lower case. */
+  readonly headers: readonly string[];
+  /** Schemes of `Authorization`. */
+  readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
+  /** Query parameters. */
+  readonly query: readonly string[];
+}
+
+/** Where nothing else is said. */
+export const USUAL_CARRIERS: KeyCarriers = { headers: ['x-api-key'], schemes: ['bearer'], query: ['api_key'] };
+
 const BASIC = /^basic +/i;
 /** What a key of ours begins with, whatever became of the rest of it. */
 const OWN = /svc_(?:acct|agent|admin|mcp)_/i;
 
 /**
- * Finds the key of a request: `X-API-Key`, then `Authorization: Bearer`, then the query's `api_key`. Other schemes of
- * `Authorization` are not ours, and a bearer token beside a key is the upstream's unless it looks like a key of ours.
- * The same key twice is one key; two that differ are none.
+ * Finds the key of a request in its carriers: headers, the query, `Authorization`. Other schemes of `Authorization` are
+ * not ours, and a token beside a key is the upstream's unless it looks like a key of ours. The same key twice is one key;
+ * two that differ are none.
  * @param request.headers with lower-case names, as Node gives them
  * @param request.query decoded; only `api_key` is looked at
  */
 export function keyFromRequest(
   request: { readonly headers: Readonly<Record<string, Values>>; readonly query: Readonly<Record<string, Values>> },
   queryKey: 'allow' | 'refuse',
+  carriers: KeyCarriers = USUAL_CARRIERS,
 ): Credentials {
-  const inHeader = textsOf(request.headers['x-api-key']);
-  const authorization = textsOf(request.headers['authorization']);
+  const { headers } = request;
+  const authorization = textsOf(headers['authorization']);
   const query = Object.hasOwn(request.query, 'api_key') ? request.query['api_key'] : undefined;
   const inQuery = textsOf(query);
   if (inQuery.length > 0 && queryKey === 'refuse')
     return { kind: 'invalid', detail: 'Keys in the query are refused here. Send the key in the header X-API-Key.' };
-  const elsewhere = inHeader.length + inQuery.length > 0;
-  const inBearer = authorization
-    .filter((value) => BEARER.test(value) && (!elsewhere || OWN.test(value)))
-    .map((value) => value.replace(BEARER, '').trim())
-    .filter((key) => key !== '');
-  const [key, ...others] = [...inHeader, ...inBearer, ...inQuery];
+  const sure = carriers.headers.includes('x-api-key') ? textsOf(headers['x-api-key']) : [];
+  const others = carriers.headers.flatMap((name) => (name === 'x-api-key' ? [] : textsOf(headers[name])));
+  const schemed = authorization.flatMap((value) => keysIn(value, carriers));
+  // What may as well be the upstream's counts where it looks like ours, or there is nothing else.
+  const isSure = sure.length + inQuery.length > 0;
+  const own = [...others, ...schemed].filter((key) => OWN.test(key));
+  const found = isSure || own.length > 0 ? [...sure, ...own, ...inQuery] : [...others, ...schemed];
+  const [key, ...more] = found;
   if (key === undefined) return { kind: 'missing' };
-  if (others.some((other) => other !== key))
+  if (more.some((other) => other !== key))
     return { kind: 'invalid', detail: 'The request carries two different keys.' };
-  const [only, ...more] = authorization;
-  const isForeign = elsewhere && only !== undefined && more.length === 0 && !holdsOwnForm(only);
-  return { kind: 'key', key, viaQuery: inQuery.length > 0, foreignAuthorization: isForeign ? only : null };
+  const [only, ...rest] = authorization;
+  const isForeign = only !== undefined && rest.length === 0 && !schemed.includes(key) && !holdsOwnForm(only);
+  return {
+    kind: 'key',
+    key,
+    viaQuery: inQuery.length > 0,
+    carriedIn: carriers.headers.filter((name) => textsOf(headers[name]).includes(key)),
+    foreignAuthorization: isForeign ? only : null,
+  };
 }
 
-function holdsOwnForm(authorization: string): boolean {
-  if (OWN.test(authorization)) return true;
-  return (
-    BASIC.test(authorization) && OWN.test(Buffer.from(authorization.replace(BASIC, ''), 'base64').toString('latin1'))
-  );
+/** Whether an `Authorization` header holds what looks like a key of ours. */
+export function holdsOwnForm(authorization: string): boolean {
+  return OWN.test(authorization) || OWN.test(basicText(authorization) ?? '');
+}
+
+/** What an `Authorization` header may hold as a key. */
+function keysIn(authorization: string, { schemes }: KeyCarriers): readonly string[] {
+  const [, word = '', rest = ''] = /^([A-Za-z]+) +(.*)$/.exec(authorization) ?? [];
+  const scheme = schemes.find((one) => one === word.toLowerCase());
+  switch (scheme) {
+    case undefined:
+      return [];
+    case 'bearer':
+      return [rest.trim()].filter((key) => key !== '');
+    case 'token':
+      return [(/^token="([^"]*)"$/i.exec(rest.trim())?.[1] ?? rest).trim()].filter((key) => key !== '');
+    case 'basic': {
+      const text = basicText(authorization) ?? '';
+      const colon = text.indexOf(':');
+      const parts = [colon === -1 ? text : text.slice(0, colon), colon === -1 ? '' : text.slice(colon + 1)];
+      const given = parts.filter((part) => part !== '');
+      // Some APIs take the key for the user, some for the password.
+      return given.filter((part) => OWN.test(part)).length > 0
+        ? given.filter((part) => OWN.test(part))
+        : given.slice(0, 1);
+    }
+  }
+}
+
+function basicText(authorization: string): string | null {
+  return BASIC.test(authorization) ? Buffer.from(authorization.replace(BASIC, ''), 'base64').toString('latin1') : null;
 }
 
 function textsOf(values: Values): readonly string[] {

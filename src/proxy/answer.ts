@@ -1,9 +1,11 @@
+import type { Route } from '../config/configuration.ts';
 import type { KeptResult } from '../effects/effect.ts';
 import type { RunOutcome, RunResult } from '../effects/outcome.ts';
 import type { Principal } from '../effects/principal.ts';
 import { outcomeHeaders, renderOutcome } from '../effects/render.ts';
 import type { Problem } from '../effects/run-request.ts';
 import type { UpstreamResponse } from '../effects/upstream.ts';
+import { errorMembers, withRetryHints } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 
@@ -30,14 +32,32 @@ export interface AnswerContext {
   readonly upstream: string;
   readonly setCookie: boolean;
   readonly onDuplicate: 'conflict' | 'replay';
+  readonly pendingStatus: number;
+  readonly errorFormat: Route['errorFormat'];
 }
 
 type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
 /** A problem as an answer. */
-export function problemAnswer(ports: Ports, problem: Problem, request: AnsweredRequest): ProxyAnswer {
+export function problemAnswer(
+  ports: Ports,
+  problem: Problem,
+  request: AnsweredRequest,
+  format: Route['errorFormat'] = 'problem',
+): ProxyAnswer {
   const { status, headers, body } = ports.renderProblem(problem, request);
-  return { status, headers, body: JSON.stringify(body) };
+  const [first] = problem.errors;
+  const members = errorMembers(
+    {
+      decision: 'problem',
+      status,
+      code: problem.code,
+      message: first === undefined ? problem.detail : `${problem.detail} ${first.path} ${first.message}`.slice(0, 1000),
+      docs: `${ports.settings().publicUrl}/docs/errors/${problem.code}`,
+    },
+    format,
+  );
+  return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...body, ...members }) };
 }
 
 /**
@@ -45,7 +65,8 @@ export function problemAnswer(ports: Ports, problem: Problem, request: AnsweredR
  * headers added; the decision's where the call did not run, or nobody knows.
  */
 export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
-  if (result.kind === 'problem') return problemAnswer(ports, inHeaders(result.problem), context.request);
+  if (result.kind === 'problem')
+    return problemAnswer(ports, inHeaders(result.problem), context.request, context.errorFormat);
   const { outcome } = result;
   const own = outcomeHeaders(outcome);
   addProxyHeaders(own, ports, outcome);
@@ -55,7 +76,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     if (response.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
     const headers = upstreamHeaders(ports, response, context);
-    return { status: response.status, headers: Object.assign(headers, own), body: response.body };
+    return { status: response.status, headers: Object.assign(headers, withRetryHints(own)), body: response.body };
   }
   if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
     const replayed = replay(outcome.result);
@@ -69,11 +90,16 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     receiptView: ports.receiptView,
     forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
   });
-  return {
-    status: rendered.status,
-    headers: { 'content-type': 'application/json; charset=utf-8', ...own },
-    body: JSON.stringify(rendered.body),
-  };
+  const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
+  // Committed, without the upstream's answer: by another request, or settled later.
+  if (outcome.decision === 'committed')
+    return { status: rendered.status, headers, body: JSON.stringify(rendered.body) };
+  const status = outcome.decision === 'pending_approval' ? context.pendingStatus : rendered.status;
+  if (status >= 300) headers['x-should-retry'] ??= 'false';
+  const { code, message } = outcome.reason;
+  const docs = `${ports.settings().publicUrl}/docs/errors/${code}`;
+  const members = errorMembers({ decision: outcome.decision, status, code, message, docs }, context.errorFormat);
+  return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...rendered.body, ...members }) };
 }
 
 /** The core speaks of the body's `agent_id`; here it is a header. */

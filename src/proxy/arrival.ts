@@ -3,7 +3,7 @@ import { OWN_PREFIXES } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/codes.ts';
 import type { Principal } from '../effects/principal.ts';
 import type { Problem, RequestFault } from '../effects/run-request.ts';
-import { keyFromRequest } from '../identity/credentials.ts';
+import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/path.ts';
 import type { Identities } from './identities.ts';
@@ -17,6 +17,8 @@ export interface Arrived {
   readonly principal: Principal;
   /** The key in the clear, to look again whether it still holds. */
   readonly key: string;
+  /** Headers that hold it, beside `Authorization`. */
+  readonly carriedIn: readonly string[];
   /** An `Authorization` header of the caller's that is not ours: meant for the upstream. */
   readonly authorization: string | null;
   /** The key came in the query, which is deprecated. */
@@ -60,24 +62,26 @@ export function receive(
   const mark = url.indexOf('?');
   const path = mark === -1 ? url : url.slice(0, mark);
   if (isOwn(path)) return { kind: 'own' };
-  const query = readQuery(mark === -1 ? null : url.slice(mark + 1));
+  const located = table.locate(path);
+  const carriers = located?.route.route.keys ?? USUAL_CARRIERS;
+  const query = readQuery(mark === -1 ? null : url.slice(mark + 1), carriers.query);
   const { keys } = query;
   const credentials = keyFromRequest(
     { headers: request.headers, query: keys.length === 0 ? {} : { api_key: keys } },
     // Asked only where there is one: the settings are looked up on each request.
     keys.length === 0 ? 'allow' : ports.settings().queryKey,
+    carriers,
   );
   const viaQuery = keys.length > 0;
   if (credentials.kind === 'missing')
-    return problem('missing_key', 'Send an API key in the header X-API-Key.', viaQuery);
+    return problem('missing_key', missing(carriers, request.headers.authorization), viaQuery);
   if (credentials.kind === 'invalid') return problem('invalid_key', credentials.detail, viaQuery);
-  const { key, foreignAuthorization } = credentials;
+  const { key, foreignAuthorization, carriedIn } = credentials;
   const identified = (who: Identified): Arrival => {
     if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
     const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
     const fault = framingFault(request) ?? queryFault(query) ?? keyFault(request, path, query, key);
     if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
-    const located = table.locate(path);
     const plain = readPath(located?.rest ?? path);
     if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery);
     const { principal } = who;
@@ -85,6 +89,7 @@ export function receive(
       kind: 'arrived',
       principal,
       key,
+      carriedIn,
       authorization: foreignAuthorization,
       viaQuery,
       workspace: principal.kind === 'administrative' ? '' : (principal.workspace ?? ''),
@@ -114,6 +119,20 @@ export function problemOf(code: Code, detail: string, errors: readonly RequestFa
 
 function problem(code: Code, detail: string, viaQuery: boolean): Arrival {
   return { kind: 'problem', problem: problemOf(code, detail), viaQuery };
+}
+
+/** What to do where no carrier of the route holds a key. */
+function missing({ headers, schemes, query }: KeyCarriers, authorization: string | undefined): string {
+  const [scheme = ''] = authorization?.split(' ') ?? [];
+  if (
+    authorization !== undefined &&
+    holdsOwnForm(authorization) &&
+    !schemes.some((one) => one === scheme.toLowerCase())
+  )
+    return `This route takes no key as Authorization: ${scheme.slice(0, 20)}. Add ${scheme.toLowerCase().slice(0, 20)} to its keys in the configuration, or send X-API-Key.`;
+  if (headers.includes('x-api-key')) return 'Send an API key in the header X-API-Key.';
+  const places = [...headers, ...schemes.map((one) => `Authorization: ${one}`), ...query.map((name) => `?${name}=`)];
+  return `Send an API key in ${places.join(' or ')}.`;
 }
 
 function isOwn(path: string): boolean {

@@ -23,7 +23,10 @@ export interface HeaderContext {
   readonly tool: Tool;
   readonly route: Route;
   readonly upstream: ProxiedUpstream | null;
-  readonly arrived: Pick<Arrived, 'key' | 'authorization' | 'address' | 'agentId' | 'requestId' | 'principal'>;
+  readonly arrived: Pick<
+    Arrived,
+    'key' | 'carriedIn' | 'authorization' | 'address' | 'agentId' | 'requestId' | 'principal'
+  >;
   /** The gateway looks into the answer. */
   readonly governed: boolean;
 }
@@ -42,7 +45,7 @@ export function forwardedHeaders(
   const apart: Record<string, string> = {};
   const sorted = sortHeaders(headers, {
     rules: headerRules(upstream?.headers, route.headers),
-    taken: takenHeaders(tool, upstream?.credentials?.header),
+    taken: [...takenHeaders(tool, upstream?.credentials?.header), ...arrived.carriedIn],
     ownCredentials: upstream?.credentials !== null,
     governed: context.governed,
     values: {

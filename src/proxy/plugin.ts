@@ -73,6 +73,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       upstream: match.kind === 'none' ? '' : match.route.upstream,
       setCookie: match.kind !== 'none' && match.route.setCookie,
       onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',
+      pendingStatus: match.kind === 'none' ? 202 : match.route.pendingStatus,
+      errorFormat: match.kind === 'none' ? 'problem' : match.route.errorFormat,
     };
   };
   const sendResult = (request: FastifyRequest, reply: FastifyReply, arrived: Arrived, result: RunResult): void => {
@@ -94,11 +96,11 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     if (read.kind === 'problem') {
       // Part of the body may be unread: the connection cannot carry another request.
       if (!request.raw.complete) reply.header('connection', 'close');
-      send(reply, problemAnswer(ports, read.problem, answered(request)));
+      send(reply, problemAnswer(ports, read.problem, answered(request), match.route.errorFormat));
       return;
     }
     const run = runRequestOf(ports, arrived, match, request.raw, read);
-    if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request)));
+    if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route.errorFormat));
     else sendResult(request, reply, arrived, await ports.run(run));
   };
 
@@ -139,7 +141,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       case 'stream':
         return passInPlace(request, reply, judged.read);
       case 'problem':
-        send(reply, problemAnswer(ports, judged.problem, answered(request)));
+        send(reply, problemAnswer(ports, judged.problem, answered(request), match.route.errorFormat));
         return null;
       case 'govern':
         if (match.kind === 'rule') return runGoverned(request, reply, arrived, match, read);

@@ -17,8 +17,9 @@ const NOTHING: ReadQuery = { params: new Map(), keys: [], forwarded: '', faults:
 /**
  * Reads the query of a request line. A name may stand once, whatever its case: servers differ in which of two they take.
  * @param text without the `?`; `null` where there is none
+ * @param keyNames parameters that carry keys; `api_key` never goes on, even where it is none of them
  */
-export function readQuery(text: string | null): ReadQuery {
+export function readQuery(text: string | null, keyNames: readonly string[] = ['api_key']): ReadQuery {
   if (text === null || text === '') return NOTHING;
   const params = new Map<string, string>();
   const folded = new Set<string>();
@@ -34,8 +35,9 @@ export function readQuery(text: string | null): ReadQuery {
     const equals = pair.indexOf('=');
     const name = decode(equals === -1 ? pair : pair.slice(0, equals));
     const value = equals === -1 ? '' : decode(pair.slice(equals + 1));
-    if (name?.toLowerCase() === 'api_key') {
-      if (name === 'api_key' && value !== null) keys.push(value);
+    const asKey = name?.toLowerCase() ?? '';
+    if (asKey === 'api_key' || keyNames.includes(asKey)) {
+      if (name !== null && keyNames.includes(name) && value !== null) keys.push(value);
       continue;
     }
     kept.push(pair);

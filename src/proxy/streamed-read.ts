@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { Route } from '../config/configuration.ts';
 import { holdsOwnKey } from '../effects/own-key.ts';
 import type { Problem } from '../effects/run-request.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
@@ -21,6 +22,7 @@ export interface StreamedRead {
   readonly timeoutMs: number | null;
   readonly prefix: string;
   readonly setCookie: boolean;
+  readonly errorFormat: Route['errorFormat'];
   readonly passed: PassedRead;
   readonly live: LiveConnection;
 }
@@ -85,6 +87,7 @@ export function judgeRead(
       timeoutMs: isDeclared ? tool.timeoutMs : null,
       prefix: match.route.prefix,
       setCookie: match.route.setCookie,
+      errorFormat: match.route.errorFormat,
       passed: {
         workspace,
         agentId: verdict.agentId,

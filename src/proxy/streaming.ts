@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import type { ProxyAnswer } from './answer.ts';
+import { errorMembers } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
@@ -139,6 +140,10 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
     safe_to_retry: true,
     next: 'retry',
     links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
+    ...errorMembers(
+      { decision: 'failed', status: 502, ...reason, docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
+      streamed?.errorFormat ?? 'problem',
+    ),
   };
   return {
     status: 502,
@@ -146,6 +151,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
       'content-type': 'application/json; charset=utf-8',
       'svc-decision': 'failed',
       'x-should-retry': 'true',
+      'stripe-should-retry': 'true',
       ...(observed === null ? {} : { 'svc-observed': observed }),
     },
     body: JSON.stringify(body),

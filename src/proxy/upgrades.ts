@@ -130,6 +130,8 @@ function answerContext(arrived: Arrived, request: AnswerContext['request']): Ans
     upstream: match.kind === 'none' ? '' : match.route.upstream,
     setCookie: false,
     onDuplicate: 'conflict',
+    pendingStatus: 202,
+    errorFormat: match.kind === 'none' ? 'problem' : match.route.errorFormat,
   };
 }
 

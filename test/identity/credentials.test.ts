@@ -69,3 +69,30 @@ describe('the key of a request', () => {
     expect(find({ 'x-api-key': 'k' }, {}, 'refuse').kind).toBe('key');
   });
 });
+
+describe('other carriers, where a route names them', () => {
+  const carriers = { headers: ['api-key', 'x-auth'], schemes: ['token', 'basic'], query: ['key'] } as const;
+  const own = 'svc_agent_k';
+  const basic = (text: string): string => `Basic ${Buffer.from(text).toString('base64')}`;
+  const at = (headers: Headers, query: Headers = {}) => keyFromRequest({ headers, query }, 'allow', carriers);
+  it.each<[string, Headers, Headers, readonly string[]]>([
+    ['token', { authorization: `token ${own}` }, {}, []],
+    ['Token token=', { authorization: `Token token="${own}"` }, {}, []],
+    ['basic, as the user', { authorization: basic(`${own}:`) }, {}, []],
+    ['basic, as the password', { authorization: basic(`account:${own}`) }, {}, []],
+    ['api-key', { 'api-key': own }, {}, ['api-key']],
+    ['a header of another name', { 'x-auth': own, 'api-key': 'upstreams-own' }, {}, ['x-auth']],
+    ['the query', {}, { api_key: own }, []],
+  ])('%s', (_, headers, query, carriedIn) => {
+    expect(at(headers, query)).toMatchObject({ kind: 'key', key: own, carriedIn });
+  });
+  it('what the route does not name is none of them', () => {
+    expect(at({ 'x-api-key': own })).toEqual({ kind: 'missing' });
+    expect(at({ authorization: `Bearer ${own}` })).toEqual({ kind: 'missing' });
+  });
+  it('leaves the upstream its own, and never a key of ours', () => {
+    expect(at({ 'api-key': own, authorization: 'token ghp_1' })).toMatchObject({ foreignAuthorization: 'token ghp_1' });
+    expect(at({ 'api-key': own, authorization: `Bearer ${own}` })).toMatchObject({ foreignAuthorization: null });
+    expect(at({ 'api-key': own, authorization: 'token svc_agent_other' })).toMatchObject({ kind: 'invalid' });
+  });
+});

@@ -45,6 +45,8 @@ function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
       upstream: 'shop',
       setCookie: false,
       onDuplicate: 'replay',
+      pendingStatus: 202,
+      errorFormat: 'problem',
     },
   );
 }

@@ -175,6 +175,7 @@ describe('headers', () => {
   };
   const arrived: HeaderContext['arrived'] = {
     key: 'the-gateways-own-key',
+    carriedIn: [],
     authorization: null,
     address: '192.0.2.7',
     agentId: 'bot',
@@ -199,6 +200,9 @@ describe('headers', () => {
           setCookie: false,
           rules: [],
           headers: { ...none, ...changes.rules },
+          keys: { headers: [], schemes: [], query: [] },
+          pendingStatus: 202,
+          errorFormat: 'problem',
         },
         upstream: { url: 'http://upstream:9', network: 'any', credentials: null },
         arrived,

@@ -1,0 +1,316 @@
+import { Octokit } from '@octokit/rest';
+import { WebClient } from '@slack/web-api';
+import OpenAI from 'openai';
+import Stripe from 'stripe';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
+import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
+
+let api: FakeApi;
+let gateway: TestGateway;
+let key: string;
+/** What the fake answers next instead. */
+let next: { status?: number; headers?: Record<string, string>; json: unknown } | null = null;
+
+function answer({ method, url }: Seen): { status?: number; headers?: Record<string, string>; json: unknown } {
+  if (next !== null) return next;
+  if (url.startsWith('/v1/refunds')) return { json: { id: 're_1', object: 'refund', amount: 100, charge: 'ch_1' } };
+  if (url.startsWith('/v1/customers'))
+    return {
+      json: {
+        object: 'list',
+        url: '/v1/customers',
+        has_more: !url.includes('starting_after'),
+        data: [{ id: url.includes('starting_after') ? 'cus_2' : 'cus_1', object: 'customer' }],
+      },
+    };
+  if (url === '/v1/chat/completions')
+    return {
+      json: {
+        id: 'c1',
+        object: 'chat.completion',
+        choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'hello' } }],
+      },
+    };
+  if (method === 'POST' && url === '/repos/acme/shop/issues')
+    return { status: 201, json: { number: 7, title: 'Broken' } };
+  if (url === '/api/chat.postMessage') return { json: { ok: true, channel: 'C1', ts: '1.2' } };
+  return { status: 404, json: { error: { message: 'no such path', type: 'invalid_request_error' } } };
+}
+
+const config = (url: string): string => `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
+users: [ { id: maria, roles: [lead] }, { id: olga, roles: [] } ]
+roles: { lead: {} }
+workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
+policies: { paths: ["\${SVC_TEST_POLICIES}"] }
+upstreams: [ { id: api, url: "${url}", timeout: 10s, credentials: { header: authorization, value: "Bearer \${UPSTREAM_KEY}" } } ]
+tools:
+  - name: stripe.refund
+    upstream: api
+    kind: write
+    request: { method: POST, path: /v1/refunds, body: "*", body_type: form }
+    params_schema: { type: object, properties: { charge: { type: string }, amount: { type: integer }, metadata: { type: object }, expand: { type: array } } }
+    idempotent: { header: Idempotency-Key, for: 24h }
+  - { name: stripe.customers, upstream: api, kind: read, request: { method: GET, path: /v1/customers, query: [limit, starting_after] } }
+  - { name: openai.chat, upstream: api, kind: write, request: { method: POST, path: /v1/chat/completions, body: "*" } }
+  - { name: github.issue, upstream: api, kind: write, request: { method: POST, path: "/repos/{owner}/{repo}/issues", body: "*" } }
+  - { name: slack.post, upstream: api, kind: write, request: { method: POST, path: /api/chat.postMessage, body: "*", body_type: form } }
+routes:
+  - { upstream: api, prefix: /stripe, error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
+  - { upstream: api, prefix: /openai, error_format: openai, pending_status: 409, rules: [ { match: "POST /v1/chat/completions", tool: openai.chat, idempotency: derive } ] }
+  - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive } ] }
+  - { upstream: api, prefix: /slack, pending_status: 409, rules: [ { match: "POST /api/chat.postMessage", tool: slack.post, idempotency: none } ] }
+`;
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: sdks
+owner: team
+budgets: { refunds: { unit: cent, by: [agent.id], per: year, limit: 5000 } }
+rules:
+  - { id: refund, effect: allow, match: { tools: [stripe.refund] }, obligations: [ { budget: { use: refunds, amount: params.amount } } ] }
+  - { id: large, effect: require_approval, match: { tools: [stripe.refund] }, when: { params.amount: { gt: 4000 } }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "Refund" } }
+  - { id: rest, effect: allow, match: { tools: [stripe.customers, openai.chat, github.issue, slack.post] } }
+  - { id: no-chat, effect: deny, match: { tools: [openai.chat] }, when: { params.model: gpt-forbidden }, reason: "Not this model" }
+  - { id: no-repo, effect: deny, match: { tools: [github.issue] }, when: { params.repo: secret }, reason: "Not this repository" }
+  - { id: no-channel, effect: deny, match: { tools: [slack.post] }, when: { params.channel: C_SECRET }, reason: "Not this channel" }
+  - { id: no-charge, effect: deny, match: { tools: [stripe.refund] }, when: { params.charge: ch_locked }, reason: "Locked" }
+`;
+
+beforeAll(async () => {
+  api = await startFakeApi(answer);
+  gateway = await startGateway(
+    { config: config(api.url), policies: { 'sdks.yaml': POLICY } },
+    { env: { UPSTREAM_KEY: 'sk_upstream' } },
+  );
+  key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
+});
+afterAll(async () => {
+  await gateway.dispose();
+  await api.close();
+});
+beforeEach(() => {
+  api.seen.length = 0;
+  next = null;
+});
+
+/** What an SDK throws. */
+async function thrown(call: Promise<unknown>): Promise<Record<string, unknown> & Error> {
+  try {
+    await call;
+  } catch (error) {
+    if (error instanceof Error) return error as Record<string, unknown> & Error;
+  }
+  throw new Error('nothing was thrown');
+}
+
+let keys = 0;
+const fresh = (): string => `sdk-${(keys += 1)}`;
+
+/** The gateway's route stands before each path, as a host of its own would. */
+function atStripe(input: string | URL | Request): string {
+  const url = input instanceof Request ? input.url : input instanceof URL ? input.href : input;
+  return url.replace('/v1/', '/stripe/v1/');
+}
+
+/** Counts the requests that reach the gateway: an SDK that tries again would make more of them. */
+function counted(): { readonly fetch: typeof fetch; readonly count: () => number } {
+  let count = 0;
+  return {
+    count: () => count,
+    fetch: (input, init) => {
+      count += 1;
+      return fetch(input, init);
+    },
+  };
+}
+
+describe('stripe', () => {
+  function client() {
+    const calls = counted();
+    const { hostname, port } = new URL(gateway.url);
+    // The gateway's key where the API's was; the prefix is put before each path, as for a host of its own.
+    const http = Stripe.createFetchHttpClient((input: string | URL | Request, init?: RequestInit) =>
+      calls.fetch(atStripe(input), init),
+    );
+    const stripe = new Stripe(key, {
+      host: hostname,
+      port: Number(port),
+      protocol: 'http',
+      httpClient: http,
+      maxNetworkRetries: 2,
+    });
+    return { stripe, count: calls.count };
+  }
+
+  it('forms, stripeAccount and idempotency keys arrive as meant', async () => {
+    const { stripe, count } = client();
+    const refund = await stripe.refunds.create(
+      { charge: 'ch_1', amount: 100, metadata: { order: '6735' }, expand: ['charge'] },
+      { stripeAccount: 'acct_1', idempotencyKey: fresh() },
+    );
+    expect(refund.id).toBe('re_1');
+    expect([count(), api.seen.length]).toEqual([1, 1]);
+    const [seen] = api.seen;
+    expect(seen?.headers).toMatchObject({
+      authorization: 'Bearer sk_upstream',
+      'stripe-account': 'acct_1',
+      'idempotency-key': expect.stringMatching(/^eff_.*\.1$/),
+    });
+    expect(new URLSearchParams(seen?.body.toString())).toEqual(
+      new URLSearchParams([
+        ['charge', 'ch_1'],
+        ['amount', '100'],
+        ['metadata[order]', '6735'],
+        ['expand[0]', 'charge'],
+      ]),
+    );
+  });
+
+  it('pages', async () => {
+    const { stripe } = client();
+    const ids: string[] = [];
+    for await (const customer of stripe.customers.list({ limit: 1 })) ids.push(customer.id);
+    expect(ids).toEqual(['cus_1', 'cus_2']);
+  });
+
+  it('throws its own error for each decision, once', async () => {
+    const refund = (params: Stripe.RefundCreateParams, options: Stripe.RequestOptions = {}) => {
+      const { stripe, count } = client();
+      return thrown(stripe.refunds.create(params, { idempotencyKey: fresh(), ...options })).then((error) => ({
+        error,
+        count: count(),
+      }));
+    };
+    const denied = await refund({ charge: 'ch_locked', amount: 1 });
+    expect(denied.error).toBeInstanceOf(Stripe.errors.StripePermissionError);
+    expect(denied).toMatchObject({
+      count: 1,
+      error: { code: 'rule_denied', message: expect.stringContaining('Locked') },
+    });
+    const pending = await refund({ charge: 'ch_1', amount: 4500 });
+    expect(pending).toMatchObject({ count: 1, error: { code: 'approval_required', statusCode: 409 } });
+    const budget = await refund({ charge: 'ch_1', amount: 3999 });
+    const over = await refund({ charge: 'ch_1', amount: 3999 }).catch(() => budget);
+    expect(over).toMatchObject({ count: 1, error: { code: 'budget_exceeded', statusCode: 402 } });
+    const same = fresh();
+    await client().stripe.refunds.create({ charge: 'ch_1', amount: 5 }, { idempotencyKey: same });
+    const duplicate = await refund({ charge: 'ch_1', amount: 5 }, { idempotencyKey: same });
+    expect(duplicate.error).toBeInstanceOf(Stripe.errors.StripeAPIError);
+    expect(duplicate).toMatchObject({ count: 1, error: { code: 'already_committed', rawType: 'idempotency_error' } });
+    const conflict = await refund({ charge: 'ch_1', amount: 5 }, { idempotencyKey: same, stripeAccount: 'acct_2' });
+    expect(conflict.error).toBeInstanceOf(Stripe.errors.StripeAPIError);
+    expect(conflict).toMatchObject({ count: 1, error: { code: 'key_reused', rawType: 'idempotency_error' } });
+    next = {
+      status: 402,
+      json: { error: { type: 'card_error', code: 'charge_already_refunded', message: 'Already refunded' } },
+    };
+    const failed = await refund({ charge: 'ch_1', amount: 5 });
+    expect(failed.error).toBeInstanceOf(Stripe.errors.StripeCardError);
+    expect(failed).toMatchObject({ count: 1, error: { code: 'charge_already_refunded' } });
+  });
+
+  it('a key that is wrong is an authentication error', async () => {
+    const { hostname, port } = new URL(gateway.url);
+    const stripe = new Stripe('svc_agent_wrong', {
+      host: hostname,
+      port: Number(port),
+      protocol: 'http',
+      maxNetworkRetries: 0,
+      httpClient: Stripe.createFetchHttpClient((input: string | URL | Request, init?: RequestInit) =>
+        fetch(atStripe(input), init),
+      ),
+    });
+    expect(await thrown(stripe.refunds.create({ charge: 'ch_1' }))).toBeInstanceOf(
+      Stripe.errors.StripeAuthenticationError,
+    );
+  });
+});
+
+describe('openai', () => {
+  function client() {
+    const calls = counted();
+    return {
+      openai: new OpenAI({ apiKey: key, baseURL: `${gateway.url}/openai/v1`, fetch: calls.fetch, maxRetries: 2 }),
+      count: calls.count,
+    };
+  }
+  it('a chat passes, its members in the order in which they came', async () => {
+    const { openai, count } = client();
+    const chat = await openai.chat.completions.create({ model: 'gpt-5', messages: [{ role: 'user', content: 'hi' }] });
+    expect(chat.choices[0]?.message.content).toBe('hello');
+    expect([count(), api.seen.length]).toEqual([1, 1]);
+    expect(api.seen[0]?.body.toString()).toBe('{"model":"gpt-5","messages":[{"role":"user","content":"hi"}]}');
+    expect(api.seen[0]?.headers).toMatchObject({ authorization: 'Bearer sk_upstream', 'x-stainless-lang': 'js' });
+  });
+  it('a denial is its own error with our code and message, once', async () => {
+    const { openai, count } = client();
+    const error = await thrown(openai.chat.completions.create({ model: 'gpt-forbidden', messages: [] }));
+    expect(error).toBeInstanceOf(OpenAI.PermissionDeniedError);
+    expect(error).toMatchObject({
+      status: 403,
+      code: 'rule_denied',
+      type: 'denied_policy',
+      message: expect.stringContaining('Not this model'),
+    });
+    expect([count(), api.seen.length]).toEqual([1, 0]);
+  });
+  it('an outcome that nobody knows is not tried again', async () => {
+    const { openai, count } = client();
+    next = { status: 500, json: { error: { message: 'oops' } } };
+    const error = await thrown(
+      openai.chat.completions.create({ model: 'gpt-5', messages: [{ role: 'user', content: 'once' }] }),
+    );
+    expect(error).toBeInstanceOf(OpenAI.APIError);
+    expect(error).toMatchObject({ status: 504, code: 'outcome_unknown' });
+    expect([count(), api.seen.length]).toEqual([1, 1]);
+  });
+});
+
+describe('octokit', () => {
+  function client() {
+    const calls = counted();
+    const log = { debug() {}, info() {}, warn() {}, error() {} };
+    return {
+      octokit: new Octokit({ auth: key, baseUrl: `${gateway.url}/github`, request: { fetch: calls.fetch }, log }),
+      count: calls.count,
+    };
+  }
+  it('the key comes as a token, an issue passes', async () => {
+    const { octokit, count } = client();
+    const { data } = await octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' });
+    expect([data.number, count(), api.seen[0]?.headers.authorization]).toEqual([7, 1, 'Bearer sk_upstream']);
+  });
+  it('a denial is a RequestError with our message', async () => {
+    const { octokit, count } = client();
+    const error = await thrown(octokit.issues.create({ owner: 'acme', repo: 'secret', title: 'Broken' }));
+    expect(error).toMatchObject({
+      name: 'HttpError',
+      status: 403,
+      message: expect.stringContaining('Not this repository'),
+    });
+    expect([count(), api.seen.length]).toEqual([1, 0]);
+  });
+});
+
+describe('@slack/web-api', () => {
+  const client = () => new WebClient(key, { slackApiUrl: `${gateway.url}/slack/api/`, retryConfig: { retries: 0 } });
+  it('a message passes as the form that it is', async () => {
+    const posted = await client().chat.postMessage({ channel: 'C1', text: 'a & b', blocks: [{ type: 'divider' }] });
+    expect(posted.ok).toBe(true);
+    const form = new URLSearchParams(api.seen[0]?.body.toString());
+    expect([form.get('channel'), form.get('text'), form.get('blocks'), form.get('token')]).toEqual([
+      'C1',
+      'a & b',
+      '[{"type":"divider"}]',
+      null,
+    ]);
+  });
+  it('a denial is an error of its own', async () => {
+    const error = await thrown(client().chat.postMessage({ channel: 'C_SECRET', text: 'a' }));
+    expect(error).toMatchObject({ code: 'slack_webapi_http_error', statusCode: 403 });
+    expect(api.seen.length).toBe(0);
+  });
+});
