@@ -84,6 +84,7 @@ function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string 
       query: request.query,
       headers: request.headers,
       body: request.body,
+      ...(request.bodyAs === undefined ? {} : { body_as: request.bodyAs }),
       ...(request.bodyType === undefined ? {} : { body_type: request.bodyType }),
       ...(request.formLists === undefined ? {} : { form_lists: request.formLists }),
     },
@@ -249,7 +250,18 @@ function resolveRequest(
   }
   if (Array.isArray(request.body))
     for (const [index, name] of request.body.entries()) place(name, 'the body', ['body', index]);
-  const hasBody = request.body === '*' || request.body.length > 0;
+  if (request.body_as !== undefined) {
+    if (request.body === '*' || request.body.length > 0 || request.body_type !== 'json')
+      judge.error(
+        'body_twice',
+        request,
+        ['body_as'],
+        'body_as is the whole of a JSON body',
+        'leave out body and body_type',
+      );
+    place(request.body_as, 'the body', ['body_as']);
+  }
+  const hasBody = request.body === '*' || request.body.length > 0 || request.body_as !== undefined;
   if (hasBody && (request.method === 'GET' || request.method === 'HEAD'))
     judge.error('body_on_read', request, ['body'], `A ${request.method} request has no body`);
   if (/^(CONNECT|TRACE|HEAD)$/.test(request.method))
@@ -270,6 +282,7 @@ function resolveRequest(
     query: request.query,
     headers,
     body: request.body,
+    ...(request.body_as === undefined ? {} : { bodyAs: request.body_as }),
     ...(request.body_type === 'json' ? {} : { bodyType: request.body_type, formLists: request.form_lists }),
   };
 }
@@ -304,6 +317,7 @@ function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params
   const used = new Set([...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name));
   for (const name of [...request.query, ...Object.keys(request.headers), ...(request.body === '*' ? [] : request.body)])
     used.add(name);
+  if (request.bodyAs !== undefined) used.add(request.bodyAs);
   for (const name of params.names)
     if (!used.has(name))
       judge.warn(

@@ -305,6 +305,13 @@ const request = (description: string) =>
       description: "Params sent as members of the body; '*' sends all that are left.",
       default: [],
     }),
+    body_as: Type.Optional(
+      text(
+        '^[^\\u0000-\\u001f{}]{1,128}$',
+        'the name of a param',
+        'The one param that the whole body is: any JSON value, a list too. Instead of body.',
+      ),
+    ),
     body_type: oneOf(
       ['json', 'form'],
       'How the body is written. form: application/x-www-form-urlencoded, with nested names (a[b], a[0], a[]).',

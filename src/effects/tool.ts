@@ -23,6 +23,8 @@ export interface RequestTemplate {
   readonly headers: Readonly<Record<string, string>>;
   /** Params sent as members of the body; `'*'` sends all that is left; empty sends no body. */
   readonly body: readonly string[] | '*';
+  /** The one param that the whole body is, any JSON value; then `body` is empty. Absent: the body is an object of params. */
+  readonly bodyAs?: string;
   /** Absent: JSON. */
   readonly bodyType?: BodyType;
   /** Absent: by indices. */

@@ -49,7 +49,14 @@ export function collectParams(
     const read = request.body;
     if (!read.ok) return { ok: false, code: read.code, faults: [{ path: `/body${read.path}`, message: read.message }] };
     const { value: content } = read;
-    if (!isJsonObject(content)) faults.push({ path: '/body', message: 'must be a JSON object' });
+    if (plan.bodyAs !== null) {
+      params[plan.bodyAs] = content;
+      body = renderBody(plan, content);
+    } else if (!isJsonObject(content))
+      faults.push({
+        path: '/body',
+        message: 'must be a JSON object; for other values add body_as: NAME to the request of the tool',
+      });
     else {
       if (plan.bodyType === 'form') faults.push(...overrides(plan, content));
       body = renderBody(plan, content);

@@ -8,6 +8,7 @@ import { LARGE_TEXT } from '../effects/strict-json.ts';
 import { planOf } from '../upstreams/request-template.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
+import { decodeBody } from './decode-body.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/idempotency-key.ts';
 import type { ProxyPorts } from './ports.ts';
@@ -58,10 +59,13 @@ export async function readRequest(
         kind: 'problem',
         problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
       };
-    case 'body':
+    case 'body': {
+      const decoded = await decodeBody(read.bytes, request.headers['content-encoding'], bodyLimit);
+      if ('problem' in decoded) return { kind: 'problem', problem: decoded.problem };
       if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
-      if (read.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
-      return readParams(ports, arrived, match, request, read.bytes);
+      if (decoded.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
+      return readParams(ports, arrived, match, request, decoded.bytes);
+    }
   }
 }
 

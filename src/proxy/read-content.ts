@@ -12,6 +12,7 @@ import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../
 import { mediaType } from '../upstreams/header-rules.ts';
 import { planOf } from '../upstreams/request-template.ts';
 import { problemOf } from './arrival.ts';
+import { codingFault } from './decode-body.ts';
 
 /** What a body holds, or what is wrong with it. `path` is a JSON Pointer into it. */
 export type ReadContent =
@@ -78,8 +79,8 @@ export function contentFault(
       `The tool ${tool.name} takes ${KINDS[bodyType].media}, not ${what}.${line}`,
     );
   }
-  if (headers['content-encoding'] !== undefined)
-    return problemOf('unsupported_media_type', 'This route inspects bodies: send them without Content-Encoding.');
+  const coding = codingFault(headers['content-encoding']);
+  if (coding !== null) return coding;
   const charsets = type
     .toLowerCase()
     .split(';')

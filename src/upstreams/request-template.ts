@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../effects/json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
 import type { BodyType, FormLists, RequestTemplate } from '../effects/tool.ts';
 import { writeForm } from './form.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
@@ -18,6 +18,7 @@ export interface RequestPlan {
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
   readonly body: readonly string[] | '*';
+  readonly bodyAs: string | null;
   readonly bodyType: BodyType;
   readonly formLists: FormLists;
   readonly places: ReadonlyMap<string, Place>;
@@ -65,8 +66,9 @@ function makePlan(template: RequestTemplate): RequestPlan {
   const headers = Object.entries(template.headers);
   for (const [name, header] of headers) put(name, { in: 'header', header });
   if (template.body !== '*') for (const name of template.body) put(name, { in: 'body' });
-  const { method, query, body, bodyType = 'json', formLists = 'indices' } = template;
-  return { method, path, query, headers, body, bodyType, formLists, places };
+  const { method, query, body, bodyAs = null, bodyType = 'json', formLists = 'indices' } = template;
+  if (bodyAs !== null) put(bodyAs, { in: 'body' });
+  return { method, path, query, headers, body, bodyAs, bodyType, formLists, places };
 }
 
 /** Where a param goes; `null` where the request has no use for it. */
@@ -119,8 +121,8 @@ export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRe
     const value = own(params, name);
     if (value !== undefined) headers[header] = textOf(value);
   }
-  const members = bodyMembers(plan, params);
-  const body = members === null ? null : renderBody(plan, members);
+  const content = plan.bodyAs === null ? bodyMembers(plan, params) : (own(params, plan.bodyAs) ?? null);
+  const body = content === null && !hasParam(params, plan.bodyAs) ? null : renderBody(plan, content);
   if (body !== null) headers['content-type'] = CONTENT_TYPES[plan.bodyType];
   return {
     method: plan.method,
@@ -168,18 +170,22 @@ function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
 }
 
 /**
- * The bytes of a body, the same for the same members in the same order, whichever door the call came through. Names keep
+ * The bytes of a body, the same for the same content in the same order, whichever door the call came through. Names keep
  * the order in which the caller gave them: some upstreams give it a meaning (schemas in calls of language models).
  */
-export function renderBody({ bodyType, formLists }: RequestPlan, members: JsonObject): Buffer | null {
+export function renderBody({ bodyType, formLists }: RequestPlan, content: Json): Buffer | null {
   switch (bodyType) {
     case 'json':
-      return Buffer.from(JSON.stringify(members));
+      return Buffer.from(JSON.stringify(content));
     case 'form': {
-      const text = writeForm(members, formLists);
+      const text = isJsonObject(content) ? writeForm(content, formLists) : '';
       return text === '' ? null : Buffer.from(text);
     }
   }
+}
+
+function hasParam(params: JsonObject, name: string | null): boolean {
+  return name !== null && Object.hasOwn(params, name);
 }
 
 function own(params: JsonObject, name: string): Json | undefined {

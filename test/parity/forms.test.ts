@@ -1,3 +1,4 @@
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Answer } from '../system/gateway.ts';
 import { freshKey, startWorld, type World, worldFiles } from '../system/world.ts';
@@ -19,14 +20,20 @@ const TOOLS = `
     upstream: payments
     kind: write
     request: { method: POST, path: "/v1/things/{id}", query: [dry], body: "*" }
+  - name: notes.batch
+    upstream: payments
+    kind: write
+    request: { method: POST, path: /v1/batches, body_as: items }
+    params_schema: { type: object, required: [items], properties: { items: { type: array, maxItems: 3 } } }
 routes:`;
 const RULES = `
       - { match: "POST /v1/refunds", tool: stripe.refund }
       - { match: "POST /v1/people/:id", tool: notes.rails }
       - { match: "POST /v1/things/:id", tool: notes.json }
+      - { match: "POST /v1/batches", tool: notes.batch }
 pools:`;
 const POLICY = `
-  - { id: forms, effect: allow, match: { tools: [stripe.refund, notes.rails, notes.json] } }
+  - { id: forms, effect: allow, match: { tools: [stripe.refund, notes.rails, notes.json, notes.batch] } }
   - { id: large, effect: deny, match: { tools: [stripe.refund] }, when: { all: [ { params.amount: { exists: true } }, { params.amount: { gt: 1000 } } ] } }
   - { id: ask, effect: require_approval, match: { tools: [stripe.refund] }, when: { params.charge: ch_ask }, approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Refund" } }
 `;
@@ -120,6 +127,70 @@ describe('forms', () => {
     expect([answer.status, answer.body.errors?.[0]?.path]).toEqual([status, at]);
     expect(await world.upstream.counts()).toEqual(before);
     if (status === 415 && type === FORM) expect(answer.body.detail).toContain('body_type: form');
+  });
+});
+
+describe('JSON of any value', () => {
+  it('is one param, the same through both doors', async () => {
+    const key = freshKey();
+    const items = [{ z: 1, a: [null, 'é'] }, 'text', 7];
+    const first = await post('/v1/batches', JSON.stringify(items, null, 2), 'application/json', key);
+    expect(first.decision).toBe('committed');
+    const atProxy = await last();
+    expect(atProxy.at(-1)).toBe(JSON.stringify(items));
+    const run = await world.run({ tool: 'notes.batch', params: { items }, idempotency_key: freshKey() });
+    expect([run.body.decision, await last()]).toEqual(['committed', atProxy]);
+    const twin = await world.run({ tool: 'notes.batch', params: { items }, idempotency_key: key });
+    expect(twin.body.decision).toBe('duplicate_blocked');
+    const long = await post('/v1/batches', '[1,2,3,4]', 'application/json');
+    expect([long.status, long.body.errors[0].path]).toEqual([400, '/params/items']);
+    const list = await post('/v1/things/1', '[1]', 'application/json');
+    expect([list.status, list.body.errors[0].message]).toEqual([400, expect.stringContaining('body_as')]);
+  });
+});
+
+describe('Content-Encoding', () => {
+  async function encoded(
+    body: Buffer,
+    coding: string,
+    key = freshKey(),
+  ): Promise<{ status: number; body: Answer['body'] }> {
+    const response = await fetch(`${world.gateway.url}/payments/v1/things/1`, {
+      method: 'POST',
+      headers: {
+        'x-api-key': world.keys.bot,
+        'idempotency-key': key,
+        'content-type': 'application/json',
+        'content-encoding': coding,
+      },
+      body: new Uint8Array(body),
+    });
+    return { status: response.status, body: JSON.parse(await response.text()) };
+  }
+  const text = Buffer.from('{"a":1}');
+  it.each([
+    ['gzip', gzipSync(text)],
+    ['deflate', deflateSync(text)],
+    ['BR', brotliCompressSync(text)],
+    ['identity', text],
+  ])('%s is decoded, evaluated, and sent plain', async (coding, bytes) => {
+    expect((await encoded(bytes, coding)).status).toBe(201);
+    const { requests } = await world.upstream.ledger();
+    expect(requests.at(-1)).toMatchObject({ text: '{"a":1}' });
+    expect(requests.at(-1)?.headers).not.toHaveProperty('content-encoding');
+  });
+  it.each([
+    ['a bomb', gzipSync(Buffer.alloc(200 * 1024 * 1024)), 'gzip', 413],
+    ['half of it', gzipSync(text).subarray(0, 12), 'gzip', 400],
+    ['another coding than it says', deflateSync(text), 'gzip', 400],
+    ['a key inside', gzipSync(Buffer.from('{"a":"KEY"}')), 'gzip', 400],
+    ['a coding within a coding', gzipSync(gzipSync(text)), 'gzip, gzip', 415],
+    ['a coding that nobody knows', text, 'rot13', 415],
+  ])('%s is refused, and nothing is sent', async (name, bytes, coding, status) => {
+    const before = await world.upstream.counts();
+    const body = name === 'a key inside' ? gzipSync(Buffer.from(`{"a":"${world.keys.bot}"}`)) : bytes;
+    expect((await encoded(body, coding)).status).toBe(status);
+    expect(await world.upstream.counts()).toEqual(before);
   });
 });
 

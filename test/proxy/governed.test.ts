@@ -219,8 +219,8 @@ describe('refused before anything is sent', () => {
       'POST',
       orders,
       { headers: { ...key(), 'content-encoding': 'gzip' }, body: '{"amount":1}' },
-      415,
-      'unsupported_media_type',
+      400,
+      'invalid_request',
     ],
     [
       'another charset',
