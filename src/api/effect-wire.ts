@@ -3,7 +3,7 @@ import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } fro
 import { decisionOf } from '../effects/effect-decision.ts';
 import type { EffectRecord, Evidence, SettledBy } from '../effects/effect.ts';
 import type { Json, JsonObject } from '../effects/json.ts';
-import { MAX_ATTEMPTS } from '../effects/lifecycle.ts';
+import { isExhausted } from '../effects/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../effects/render.ts';
 import type { Tool } from '../effects/tool.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';
@@ -83,7 +83,7 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
     tool !== null &&
     !asked &&
     !effect.closed &&
-    effect.attempt < MAX_ATTEMPTS &&
+    !isExhausted(effect) &&
     tool.idempotent.kind === 'header' &&
     tool.digest === effect.action.toolDigest &&
     effect.firstDispatchAt !== null &&

@@ -161,7 +161,7 @@ export const LIMITS = {
     source: 'src/upstreams/connections.ts#CONNECT_TIMEOUT_MS',
   },
   attempts: {
-    what: 'Attempts of one effect',
+    what: 'Attempts of one effect that may have sent something',
     value: 10,
     beyond: '`denied_policy`, `attempts_exhausted`',
     source: 'src/effects/lifecycle.ts#MAX_ATTEMPTS',

@@ -4,7 +4,7 @@ import type { DeniedDecision, Reason } from './decision.ts';
 import type { EffectRecord, Lease, Tombstone } from './effect.ts';
 import type { Json } from './json.ts';
 import type { LedgerDraft } from './ledger.ts';
-import { advance, begin, EXPIRED_GRANTED, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
+import { advance, begin, EXPIRED_GRANTED, type FreshEffect, isExhausted, MAX_ATTEMPTS } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
 import { agentOf, conflict, denial, deniedData, event, freshEffect, refusedAs, type Terms } from './refusing.ts';
 import type { EffectWrite, Plan, StepView } from './plan.ts';
@@ -98,7 +98,7 @@ function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecor
       return repeatUnknown(view, request, effect, life.lease, carried);
     case 'failed':
       if (effect.closed) return denial(view, request, 'denied_policy', CLOSED, effect);
-      if (effect.attempt >= MAX_ATTEMPTS) return denial(view, request, 'denied_policy', EXHAUSTED, effect);
+      if (isExhausted(effect)) return denial(view, request, 'denied_policy', EXHAUSTED, effect);
       return evaluateFresh(view, request, effect, carried);
     case 'pending_approval':
       return waiting(view, request, effect, life.approvalId);
@@ -158,7 +158,7 @@ function repeatUnknown(
     window !== null &&
     !asks &&
     !effect.closed &&
-    effect.attempt < MAX_ATTEMPTS &&
+    !isExhausted(effect) &&
     effect.action.toolDigest === request.action.toolDigest &&
     effect.firstDispatchAt !== null &&
     view.now < effect.firstDispatchAt + window;

@@ -181,8 +181,10 @@ export interface EffectRecord {
   readonly actor: EffectActor;
   readonly createdAt: number;
   readonly life: Life;
-  /** Attempts admitted so far; 0 while none was. */
+  /** Attempts admitted so far; 0 while none was. The number of the latest one, also to callers. */
   readonly attempt: number;
+  /** How many of them are known to have sent nothing: these do not count towards the limit. */
+  readonly unsent: number;
   /** The upstream's key is `<effect id>.<generation>`; grows only after an attempt that is known not to have happened. */
   readonly generation: number;
   /** When the first attempt of this generation was admitted. */

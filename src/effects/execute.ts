@@ -6,7 +6,7 @@ import type { RunOutcome } from './outcome.ts';
 import type { EffectPorts } from './ports.ts';
 import type { RunningAttempt } from './running.ts';
 import type { GovernedCall } from './governed-call.ts';
-import { MAX_ATTEMPTS } from './lifecycle.ts';
+import { isExhausted } from './lifecycle.ts';
 import { fieldList } from './mismatches.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from './store.ts';
 import type { UpstreamResult } from './upstream.ts';
@@ -378,7 +378,7 @@ function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
     idempotent.kind === 'header' &&
     // An approval covers one dispatch.
     admission.approval === null &&
-    effect.attempt < MAX_ATTEMPTS &&
+    !isExhausted(effect) &&
     effect.firstDispatchAt !== null &&
     lease.leaseEnd < effect.firstDispatchAt + idempotent.forMs;
   return {

@@ -60,8 +60,16 @@ export const EXPIRED_UNDECIDED =
 export const EXPIRED_GRANTED =
   'It was approved, and could not be sent before the request for approval expired. The key is free: send the call again to ask anew.';
 
-/** At most this many attempts are made of one effect. */
+/** At most this many attempts of one effect may have sent something. */
 export const MAX_ATTEMPTS = 10;
+
+/** Evidence of an attempt that provably sent nothing. */
+export const NOT_DISPATCHED = 'not_dispatched';
+
+/** Whether no further attempt is made. The attempt's number is its fence and only grows; those that sent nothing are free. */
+export function isExhausted({ attempt, unsent }: Pick<EffectRecord, 'attempt' | 'unsent'>): boolean {
+  return attempt - unsent >= MAX_ATTEMPTS;
+}
 
 /** Whether two fences are the same token. */
 export function sameFence(a: Fence, b: Fence): boolean {
@@ -85,6 +93,7 @@ export function begin(fresh: FreshEffect, event: Extract<LifeEvent, { kind: 'ask
     createdAt: fresh.createdAt,
     life: { state: 'executing', lease: event.lease },
     attempt: fence.n,
+    unsent: fresh.unsent,
     generation: fresh.generation,
     firstDispatchAt: admittedAt,
     mayHaveHappened: fresh.mayHaveHappened,
@@ -168,7 +177,7 @@ function next(effect: EffectRecord, life: Life): LifeStep {
  */
 export function changed(
   effect: EffectRecord,
-  to: Partial<Pick<EffectRecord, 'life' | 'stages' | 'holdState' | 'claims' | 'uses'>>,
+  to: Partial<Pick<EffectRecord, 'life' | 'unsent' | 'stages' | 'holdState' | 'claims' | 'uses'>>,
 ): EffectRecord {
   return {
     id: effect.id,
@@ -180,6 +189,7 @@ export function changed(
     createdAt: effect.createdAt,
     life: to.life ?? effect.life,
     attempt: effect.attempt,
+    unsent: to.unsent ?? effect.unsent,
     generation: effect.generation,
     firstDispatchAt: effect.firstDispatchAt,
     mayHaveHappened: effect.mayHaveHappened,
@@ -204,8 +214,7 @@ function canBegin(effect: EffectRecord): boolean {
 }
 
 function admit(effect: EffectRecord, lease: Lease): LifeStep {
-  if (effect.closed || effect.attempt >= MAX_ATTEMPTS || lease.fence.n !== effect.attempt + 1)
-    return refused('not_allowed');
+  if (effect.closed || isExhausted(effect) || lease.fence.n !== effect.attempt + 1) return refused('not_allowed');
   const { life } = effect;
   const repeatsUnknown = life.state === 'unknown';
   if (!repeatsUnknown && life.state !== 'failed' && life.state !== 'pending_approval') return refused('not_allowed');
@@ -256,9 +265,10 @@ function staleAnswer(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'se
   return refused(effect.mayHaveHappened ? 'fenced_off' : 'contradiction');
 }
 
-function settleOwned(effect: EffectRecord, lease: Lease, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
+function settleOwned(before: EffectRecord, lease: Lease, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
   const { outcome, at, evidence, settledBy } = event;
-  if (outcome.kind === 'committed') return next(effect, committed(event, settledBy));
+  if (outcome.kind === 'committed') return next(before, committed(event, settledBy));
+  const effect = countUnsent(before, event);
   // Certainty never falls: while an earlier attempt may have happened, this one cannot say that nothing did.
   if (outcome.kind === 'unknown' || effect.mayHaveHappened)
     return next(effect, { state: 'unknown', at, lease, evidence });
@@ -273,6 +283,16 @@ function settleOwned(effect: EffectRecord, lease: Lease, event: Extract<LifeEven
     reason: outcome.reason,
     mismatches: outcome.mismatches,
   });
+}
+
+/**
+ * An attempt that sent nothing is counted once: while an earlier one may have happened, the effect stays unknown, and
+ * the same settlement may come again.
+ */
+function countUnsent(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle' }>): EffectRecord {
+  if (event.outcome.kind === 'unknown' || event.evidence.code !== NOT_DISPATCHED) return effect;
+  if (effect.life.state !== 'executing' && effect.mayHaveHappened) return effect;
+  return changed(effect, { unsent: effect.unsent + 1 });
 }
 
 function committed(event: Extract<LifeEvent, { kind: 'settle' }>, settledBy: SettledBy): Life {

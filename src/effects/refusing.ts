@@ -23,6 +23,7 @@ export function freshEffect(view: StepView, request: AdmitRequest, terms: Terms 
     actor: request.actor,
     createdAt: view.now,
     attempt: 0,
+    unsent: 0,
     generation: 1,
     firstDispatchAt: null,
     mayHaveHappened: false,

@@ -9,6 +9,7 @@ import {
   dispatched,
   FAILED,
   leaseOf,
+  NOTHING_SENT,
   pauseRequest,
   permit,
   settleRequest,
@@ -127,6 +128,36 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       }
       const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
       expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
+    });
+
+    it('does not count attempts that sent nothing among the ten; their numbers go on', async () => {
+      for (let attempt = 1; attempt <= 11; attempt += 1) {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+        expect(effect).toMatchObject({ attempt, unsent: attempt - 1 });
+        expect(leaseOf(effect).fence.n).toBe(attempt);
+        await at.store.settle(settleRequest(effect, FAILED, NOTHING_SENT));
+      }
+      for (let attempt = 12; attempt <= 21; attempt += 1) {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+        expect(effect).toMatchObject({ attempt, unsent: 11 });
+        await at.store.settle(settleRequest(effect, FAILED));
+      }
+      const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
+    });
+
+    it('counts an attempt that sent nothing once, though an earlier one keeps its effect unknown', async () => {
+      const times = { idempotentForMs: 60_000 };
+      const first = await dispatched(at.store, { idempotencyKey: 'k', times });
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      for (let attempt = 2; attempt <= 12; attempt += 1) {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times });
+        const unsent = settleRequest(effect, FAILED, NOTHING_SENT);
+        await at.store.settle(unsent);
+        await at.store.settle(unsent);
+        const record = await at.store.effect(WORKSPACE, effect.id);
+        expect(record).toMatchObject({ attempt, unsent: attempt - 1, life: { state: 'unknown' } });
+      }
     });
 
     it('never sends an unknown effect again where the upstream does not remove duplicates', async () => {

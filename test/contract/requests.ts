@@ -172,6 +172,17 @@ export function committed(jws: string = `jws.${newId('r')}`, id: string = newId(
 export const FAILED: SettleOutcome = { kind: 'failed', result: null };
 export const UNKNOWN: SettleOutcome = { kind: 'unknown' };
 
+/** What was seen of an attempt that sent nothing. */
+export const NOTHING_SENT: Pick<SettleRequest, 'evidence'> = {
+  evidence: {
+    code: 'not_dispatched',
+    message: 'The time to send was over.',
+    status: null,
+    startedAt: null,
+    endedAt: 1,
+  },
+};
+
 export function settleRequest(
   effect: EffectRecord,
   outcome: SettleOutcome,

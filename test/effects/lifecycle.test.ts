@@ -23,6 +23,7 @@ const fresh: FreshEffect = {
   },
   createdAt: 0,
   attempt: 0,
+  unsent: 0,
   generation: 1,
   firstDispatchAt: null,
   mayHaveHappened: false,
@@ -52,7 +53,12 @@ function fence(n: number): Fence {
   return lease(n).fence;
 }
 
-function settle(n: number, outcome: 'committed' | 'failed' | 'unknown' | 'denied', at = 100): LifeEvent {
+function settle(
+  n: number,
+  outcome: 'committed' | 'failed' | 'unknown' | 'denied',
+  at = 100,
+  seen = evidence,
+): LifeEvent {
   const outcomes = {
     committed: { kind: 'committed', receipt, result: null, accepted: false, responseTruncated: false },
     failed: { kind: 'failed', result: null },
@@ -64,7 +70,14 @@ function settle(n: number, outcome: 'committed' | 'failed' | 'unknown' | 'denied
       mismatches: [],
     },
   } as const;
-  return { kind: 'settle', at, fence: fence(n), outcome: outcomes[outcome], settledBy: { by: 'owner' }, evidence };
+  return {
+    kind: 'settle',
+    at,
+    fence: fence(n),
+    outcome: outcomes[outcome],
+    settledBy: { by: 'owner' },
+    evidence: seen,
+  };
 }
 
 function resolve(n: number, outcome: 'happened' | 'not_happened', at: number, force = false): LifeEvent {
@@ -212,8 +225,10 @@ describe('any sequence of events', () => {
   const event: fc.Arbitrary<LifeEvent> = fc.oneof(
     attempt.map((n): LifeEvent => ({ kind: 'admit', lease: lease(n) })),
     fc
-      .tuple(attempt, fc.constantFrom('committed', 'failed', 'unknown', 'denied'), time)
-      .map(([n, outcome, at]) => settle(n, outcome, at)),
+      .tuple(attempt, fc.constantFrom('committed', 'failed', 'unknown', 'denied'), time, fc.boolean())
+      .map(([n, outcome, at, sent]) =>
+        settle(n, outcome, at, { ...evidence, code: sent ? 'http_status' : 'not_dispatched' }),
+      ),
     fc
       .tuple(attempt, fc.constantFrom('happened', 'not_happened'), time, fc.boolean())
       .map(([n, outcome, at, force]) => resolve(n, outcome, at, force)),
@@ -235,7 +250,9 @@ describe('any sequence of events', () => {
           if (step.kind === 'refused') continue;
           effect = step.effect;
           expect(before.state).not.toBe('committed');
-          expect(effect.attempt).toBeLessThanOrEqual(MAX_ATTEMPTS);
+          expect(effect.attempt - effect.unsent).toBeLessThanOrEqual(MAX_ATTEMPTS);
+          // Each attempt is counted once, and only when it is over.
+          expect(effect.unsent).toBeLessThanOrEqual(effect.attempt - (effect.life.state === 'executing' ? 1 : 0));
           if (one.kind === 'admit' && before.state === 'unknown') openUnknown = true;
           if (one.kind === 'resolve') openUnknown = false;
           if (openUnknown && one.kind === 'settle') expect(effect.life.state).not.toBe('failed');

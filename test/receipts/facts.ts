@@ -57,6 +57,7 @@ export function receiptInput(change: Partial<ReceiptFacts> = {}): ReceiptFacts {
         },
       },
       attempt: 1,
+      unsent: 0,
       generation: 1,
       firstDispatchAt: T,
       mayHaveHappened: false,

@@ -248,17 +248,19 @@ function settling(random: Random, workspace: string, now: number, seen: Seen): R
     };
     return { name: `resolve ${said}`, onStore: (store) => store.resolve(request), onMap: onMap(resolveStep, request) };
   }
+  const came = outcome(random);
+  const startedAt = random() < 0.8 ? now - 5 : null;
   const request = {
     workspace,
     effectId,
     fence,
-    outcome: outcome(random),
+    outcome: came,
     settledBy: { by: 'owner' } as const,
     evidence: {
-      code: 'http_status',
+      code: startedAt === null ? 'not_dispatched' : 'http_status',
       message: 'The upstream answered.',
       status: 201,
-      startedAt: random() < 0.8 ? now - 5 : null,
+      startedAt,
       endedAt: now,
     },
     stages: [

@@ -66,6 +66,8 @@ type LifeTuple = readonly [
   uses: readonly PoolUse[],
   /** Those since the admission. */
   stages: readonly StageTuple[],
+  /** Absent while there are none, and of what was written before they were counted. */
+  unsent?: number,
 ];
 type ExecutingTuple = readonly [
   state: 'executing',
@@ -170,7 +172,7 @@ export function encodeLife(record: EffectRecord, admittedStages: number, outcome
     record.uses,
     record.stages.slice(admittedStages).map(stageTuple),
   ];
-  return JSON.stringify(tuple);
+  return JSON.stringify(record.unsent === 0 ? tuple : [...tuple, record.unsent]);
 }
 
 function lifeTuple(life: Life, outcomeBeside: boolean): LifeTuple[1] {
@@ -264,7 +266,7 @@ export function decodeEffect(
   const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = decode<LifeTuple>(
     row.life,
   );
-  const [holdState, claims, uses, stages] = rest;
+  const [holdState, claims, uses, stages, unsent = 0] = rest;
   const record: EffectRecord = {
     id: call.id,
     workspace: call.workspace,
@@ -275,6 +277,7 @@ export function decodeEffect(
     createdAt,
     life: lifeOf(life, typeof row.outcome === 'string' ? decodeOutcome(row.outcome) : null),
     attempt,
+    unsent,
     generation,
     firstDispatchAt,
     mayHaveHappened,

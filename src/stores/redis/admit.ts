@@ -292,6 +292,7 @@ function firstAttempt(
       },
     },
     attempt: 1,
+    unsent: 0,
     generation: 1,
     firstDispatchAt: now,
     mayHaveHappened: false,

@@ -112,6 +112,7 @@ export function effectOf(hash: Fields, known: KnownDocuments | null = null): Eff
     createdAt: integer(fields, 'created'),
     life: lifeOf(fields),
     attempt: integer(fields, 'att'),
+    unsent: fields.has('uns') ? integer(fields, 'uns') : 0,
     generation: fields.has('gen') ? integer(fields, 'gen') : 1,
     firstDispatchAt: time(fields, 'fda'),
     mayHaveHappened: fields.get('mhh') === '1',

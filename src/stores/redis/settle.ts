@@ -1,5 +1,6 @@
 import type { EffectRecord, Evidence, Life } from '../../effects/effect.ts';
 import { isoTime } from '../../effects/iso-time.ts';
+import { NOT_DISPATCHED } from '../../effects/lifecycle.ts';
 import type {
   Resolution,
   ResolveRequest,
@@ -34,6 +35,7 @@ export function settleArguments(request: SettleRequest, held = false): readonly 
       n: String(fence.n),
       nonce: plainText(fence.nonce),
       outcome: outcome.kind,
+      unsent: mayFail && evidence.code === NOT_DISPATCHED ? '1' : '',
       rcp: plainText(receipt?.id ?? ''),
       held: held ? '1' : '',
       decision: outcome.kind === 'denied' ? outcome.decision : '',
@@ -125,7 +127,7 @@ export function settlementOf(
 
 /** An attempt that its owner settled in time, of which the script says only what it decided. */
 function endedAttempt(known: EffectRecord, request: SettleRequest, decided: readonly string[]): EffectRecord {
-  const [state = '', time = '', holdState = 'none', closed = ''] = decided;
+  const [state = '', time = '', holdState = 'none', closed = '', unsent = '0'] = decided;
   const { outcome, settledBy, evidence, stages } = request;
   const at = Number(time);
   const life: Life =
@@ -145,6 +147,7 @@ function endedAttempt(known: EffectRecord, request: SettleRequest, decided: read
   return {
     ...known,
     life,
+    unsent: Number(unsent),
     closed: closed === '1',
     // One of the script's words.
     holdState: holdState as EffectRecord['holdState'],

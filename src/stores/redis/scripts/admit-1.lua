@@ -17,6 +17,9 @@ local MAX_ATTEMPTS, MAX_PENDING, POLL_MS = 10, 20, 1000
 local DOC, RUN, METADATA, SEALED, APPROVAL = document(5), document(6), document(7), document(8), document(10)
 local carried = false
 
+-- Attempts that sent nothing do not count: `uns` of them.
+local function is_exhausted(e) return number_of(e, 'att') - number_of(e, 'uns') >= MAX_ATTEMPTS end
+
 local function answer(reply, fields)
   plan_tallies()
   for _, value in ipairs(fields or {}) do reply[#reply + 1] = value end
@@ -107,7 +110,7 @@ local function plan_documents(e, changes)
 end
 
 local function dispatch(earlier, met, granted, already)
-  if earlier and (earlier.closed == '1' or number_of(earlier, 'att') >= MAX_ATTEMPTS) then
+  if earlier and (earlier.closed == '1' or is_exhausted(earlier)) then
     return denial('denied_policy', { 'attempts_exhausted' }, earlier)
   end
   local attempt = int((earlier and number_of(earlier, 'att') or 0) + 1)
@@ -261,7 +264,7 @@ end
 local function repeat_unknown(e)
   -- An approval covers one dispatch, and nobody is asked for another while the outcome of that one is unknown.
   local asks = q.asks == '1' and q.mode == 'enforce'
-  local repeatable = q.idempotent ~= '' and not asks and e.closed ~= '1' and number_of(e, 'att') < MAX_ATTEMPTS and e.td == q.td
+  local repeatable = q.idempotent ~= '' and not asks and e.closed ~= '1' and not is_exhausted(e) and e.td == q.td
     and (e.fda or '') ~= '' and now < number_of(e, 'fda') + tonumber(q.idempotent)
   local function stay()
     return existing(e, repeatable, not repeatable and math.max(POLL_MS, number_of(e, 'quiet') - now) or nil)
@@ -357,7 +360,7 @@ local function same_key_again(e)
   if e.st == 'unknown' then return repeat_unknown(e) end
   if e.st == 'failed' then
     if e.closed == '1' then return denial('denied_policy', { 'key_closed' }, e) end
-    if number_of(e, 'att') >= MAX_ATTEMPTS then return denial('denied_policy', { 'attempts_exhausted' }, e) end
+    if is_exhausted(e) then return denial('denied_policy', { 'attempts_exhausted' }, e) end
     return evaluate_fresh(e)
   end
   if e.st == 'pending_approval' then return waiting(e) end

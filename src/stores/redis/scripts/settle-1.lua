@@ -57,6 +57,6 @@ money_events()
 if in_time and (e.st == 'committed' or e.st == 'failed') then
   -- The gateway has the rest.
   plan_tallies()
-  return finish({ 'ended', e.st, e.at, e.hs or 'none', e.closed or '' })
+  return finish({ 'ended', e.st, e.at, e.hs or 'none', e.closed or '', e.uns or '0' })
 end
 return answer({ 'settled' })

@@ -5,7 +5,7 @@ local function change_to_committed(changes, q, late)
   changes.rcp, changes.jws, changes.out, changes.late, changes.decl, changes.by = q.rcp, q.jws, q.out, late, '', ''
 end
 
--- What the state table says of {outcome, epoch, n, nonce}: a refusal, or the changes of the effect.
+-- What the state table says of {outcome, epoch, n, nonce, unsent}: a refusal, or the changes of the effect.
 local function settle_life(e, q)
   local state, outcome = e.st, q.outcome
   local current = e.att or '0'
@@ -18,6 +18,8 @@ local function settle_life(e, q)
   if state == 'executing' or state == 'unknown' then
     if state == 'unknown' and outcome == 'unknown' then return 'unchanged' end
     local late = state == 'unknown' and '1' or ''
+    -- An attempt that sent nothing is counted once: while an earlier one may have happened, this may be said again.
+    if q.unsent == '1' and (state == 'executing' or e.mhh ~= '1') then changes.uns = int(number_of(e, 'uns') + 1) end
     if outcome == 'committed' then
       change_to_committed(changes, q, late)
     elseif outcome == 'unknown' or e.mhh == '1' then
