@@ -11,6 +11,7 @@ interface Details {
   readonly retryAfterMs?: number | null;
   readonly idempotencyKey?: string | null;
   readonly didItHappen?: 'yes' | 'no' | 'maybe';
+  readonly baseUrl?: string;
   readonly cause?: unknown;
 }
 
@@ -29,6 +30,8 @@ export class SvcError extends Error {
   /** On a call: the key it was sent with. The same call with this key is the same action. */
   readonly idempotencyKey: string | null;
   readonly didItHappen: 'yes' | 'no' | 'maybe';
+  /** The gateway that refused; `null` when no answer came. */
+  readonly baseUrl: string | null;
 
   constructor(code: string, message: string, details: Details = {}) {
     super(message, 'cause' in details ? { cause: details.cause } : undefined);
@@ -39,5 +42,6 @@ export class SvcError extends Error {
     this.retryAfterMs = details.retryAfterMs ?? null;
     this.idempotencyKey = details.idempotencyKey ?? null;
     this.didItHappen = details.didItHappen ?? 'no';
+    this.baseUrl = details.baseUrl ?? null;
   }
 }

@@ -73,7 +73,7 @@ async function once(to: Connection, request: Exchange): Promise<Json | SvcError>
     const body = parse(await answer.text());
     if (body !== undefined && (answer.status < 300 || (isObject(body) && typeof body['decision'] === 'string')))
       return body;
-    return problem(answer, body, details);
+    return problem(answer, body, { ...details, baseUrl: to.baseUrl });
   } catch (cause) {
     if (request.signal?.aborted) return new SvcError('aborted', 'The caller gave up', { ...details, cause });
     return new SvcError('no_answer', `No answer from ${to.baseUrl}`, { ...details, cause });
@@ -91,7 +91,7 @@ function parse(text: string): Json | undefined {
 function problem(
   answer: { status: number; headers: { get(name: string): string | null } },
   body: Json | undefined,
-  details: { idempotencyKey: string | null; didItHappen: 'maybe' | 'no' },
+  details: { idempotencyKey: string | null; didItHappen: 'maybe' | 'no'; baseUrl: string },
 ): SvcError {
   const { status } = answer;
   const retryAfter = Number(answer.headers.get('retry-after') ?? Number.NaN);

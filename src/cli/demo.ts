@@ -51,7 +51,7 @@ export function addDemo(program: Command, { ports, terminal }: CliContext): void
       const stopped = terminal.stopped();
       process.chdir(HOME);
       if (options.tour) return tour(ports, terminal);
-      const demo = await startDemo(ports, options.port ?? null, './data');
+      const demo = await startDemo(ports, options.port ?? null, './data', 'warnings');
       try {
         if (options.json) terminal.out(JSON.stringify(asJson(demo)));
         else await introduce(demo, terminal);
@@ -63,14 +63,14 @@ export function addDemo(program: Command, { ports, terminal }: CliContext): void
   withExitCodes(command, 'stopped by a signal, or the tour is over', 'is not used', 'could not start');
 }
 
-async function startDemo(ports: CliPorts, port: number | null, data: string): Promise<Demo> {
+async function startDemo(ports: CliPorts, port: number | null, data: string, log: 'warnings' | 'none'): Promise<Demo> {
   const upstream = await ports.startDemoUpstream();
   try {
     const store = {
       configFile: join('config', 'demo.yaml'),
       environment: { DEMO_PAYMENTS_URL: upstream.url, DEMO_DATA: data },
     };
-    const gateway = await ports.startGateway({ ...store, port, log: 'none', firstKey: 'file' });
+    const gateway = await ports.startGateway({ ...store, port, log, firstKey: 'file' });
     const keys = await demoKeys(ports, store, gateway.url, data);
     return { gateway, upstream, keys, store };
   } catch (error) {
@@ -192,7 +192,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
 async function tour(ports: CliPorts, terminal: Terminal): Promise<void> {
   const data = await mkdtemp(join(tmpdir(), 'svc-tour-'));
   try {
-    const demo = await startDemo(ports, 0, data);
+    const demo = await startDemo(ports, 0, data, 'none');
     try {
       const key = async (user: string): Promise<Svc> => {
         const made = await ports.createKey({

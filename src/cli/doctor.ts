@@ -33,11 +33,15 @@ export function addDoctor(program: Command, { ports, terminal, exit }: CliContex
 }
 
 async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {
-  const { configuration, exit, text } = await checkFiles(file, { environment: {}, color: false });
+  const { configuration, exit, findings, text } = await checkFiles(file, { environment: {}, color: false });
+  const remedy = `mend the file; svc config check ${file} says the same`;
+  const said = sumFirst(text);
   const files: Check =
-    exit === 0
-      ? ok('configuration', text.trimEnd().split('\n').at(-1) ?? 'holds')
-      : failed('configuration', text.trimEnd(), `mend the file; svc config check ${file} says the same`);
+    exit !== 0
+      ? failed('configuration', said, remedy)
+      : findings.length > 0
+        ? warning('configuration', said, remedy)
+        : ok('configuration', said);
   if (configuration === null) return [ok('node', `Node.js ${process.versions.node}`), files];
   const store = await ports.inspectStore({ configFile: file, environment: {} });
   const answers = await Promise.all(configuration.upstreams.map(reach));
@@ -52,6 +56,12 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     ...answers.map((answer) => answer.check),
     clockCheck(answers.flatMap((answer) => (answer.date === null ? [] : [answer.date]))),
   ];
+}
+
+/** What a check of files says, its last line, which sums up, first. */
+function sumFirst(text: string): string {
+  const lines = text.trimEnd().split('\n');
+  return [lines.at(-1) ?? '', ...lines.slice(0, -1)].join('\n').trimEnd();
 }
 
 function storeCheck({ state, problem, durability, inUse }: StoreInspection): Check {

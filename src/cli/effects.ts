@@ -41,7 +41,6 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     .action(async (options: ListOptions) => {
       const { state, decision, tool, agent, since, until, limit, cursor } = options;
       const svc = await connect(options);
-      const list = options.observed ? listObserved : listPage;
       const filter = {
         limit,
         ...(state && { state }),
@@ -52,13 +51,10 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
         ...(until && { until }),
         ...(cursor && { cursor }),
       };
-      const page = await list(svc, filter);
-      if (options.observed && cursor === undefined && state === undefined && decision === undefined) {
-        const reads = await listObservedReads(svc, filter);
-        if (options.json) return terminal.out(json(wire({ ...page, reads })));
-        if (reads.length > 0) terminal.out(`${table(READ_COLUMNS, reads.map(readRow))}\n`);
-      }
+      const page: ObservedPage = options.observed ? await listObserved(svc, filter) : await svc.effects.list(filter);
       if (options.json) return terminal.out(json(wire(page)));
+      if (page.reads !== undefined && page.reads.length > 0)
+        terminal.out(`${table(READ_COLUMNS, page.reads.map(readRow))}\n`);
       if (page.effects.length === 0) return terminal.out('No effects.');
       if (options.observed) terminal.out(table(OBSERVED_COLUMNS, page.effects.map(observedRow)));
       else terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
@@ -125,12 +121,20 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     });
 }
 
-function listPage(svc: Svc, filter: EffectFilter): Promise<EffectPage> {
-  return svc.effects.list(filter);
+/** A page of effects; with reads where they are asked for too. */
+interface ObservedPage extends EffectPage {
+  readonly reads?: readonly ObservedRead[];
+}
+
+/** What policy would have stopped. Reads are no effects: they stand on the first page, where no state is asked for. */
+async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<ObservedPage> {
+  const page = await listObservedEffects(svc, filter);
+  if (filter.cursor !== undefined || filter.state !== undefined || filter.decision !== undefined) return page;
+  return { ...page, reads: await listObservedReads(svc, filter) };
 }
 
 /** Reads page after page until there are enough effects that policy would have stopped. */
-async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<EffectPage> {
+async function listObservedEffects(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<EffectPage> {
   const effects: Effect[] = [];
   let cursor = filter.cursor;
   for (;;) {

@@ -108,15 +108,11 @@ function addList(keys: Command, { ports, terminal }: CliContext): void {
     .option('--agent <id>', 'only those of an agent')
     .option('--user <id>', 'only those of a user')
     .action(async (options: ListOptions) => {
-      const { config, kind, workspace, agent, user } = options;
-      const all =
-        config === undefined
-          ? wire((await (await connect(reach(options))).keys.list()).keys)
-          : await ports.listKeys({ configFile: config, environment: {} });
+      const { kind, workspace, agent, user } = options;
       const wanted = { kind, workspace, agent_id: agent, user_id: user };
-      const found = (Array.isArray(all) ? all : [])
-        .filter(isRecord)
-        .filter((key) => Object.entries(wanted).every(([name, value]) => value === undefined || key[name] === value));
+      const found = (await allKeys(options, ports)).filter((key) =>
+        Object.entries(wanted).every(([name, value]) => value === undefined || key[name] === value),
+      );
       if (options.json) return terminal.out(json({ keys: found }));
       if (found.length === 0) return terminal.out('None.');
       const rows = found.map((key) => [
@@ -136,10 +132,22 @@ function addList(keys: Command, { ports, terminal }: CliContext): void {
   withExitCodes(list, 'listed', 'the gateway refused', 'could not run');
 }
 
+async function allKeys(options: KeyAccess, ports: CliContext['ports']): Promise<readonly WireRecord[]> {
+  const all =
+    options.config === undefined
+      ? wire((await (await connect(reach(options))).keys.list()).keys)
+      : await ports.listKeys({ configFile: options.config, environment: {} });
+  return (Array.isArray(all) ? all : []).filter(isRecord);
+}
+
 function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
   const revoke = onKeys(keys.command('revoke').description('end a key, everywhere, within a second'))
     .argument('<key-id>', 'key_… as `svc keys list` shows it', toKeyId)
     .action(async (id: string, options: KeyAccess) => {
+      const known = (await allKeys(options, ports)).find((key) => key['id'] === id);
+      const before = known === undefined ? '' : text(known['revoked_at']);
+      if (known !== undefined && before !== '')
+        return terminal.out(options.json ? json(known) : `Revoked before, at ${before}: ${id}`);
       const record =
         options.config === undefined
           ? wire(await (await connect(reach(options))).keys.revoke(id))
@@ -150,7 +158,7 @@ function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
       }
       terminal.out(options.json ? json(record) : `Revoked: ${id}`);
     });
-  withExitCodes(revoke, 'revoked', 'there is no such key, or the gateway refused', 'could not run');
+  withExitCodes(revoke, 'revoked, now or before', 'there is no such key, or the gateway refused', 'could not run');
 }
 
 function addRotate(keys: Command, { ports, terminal, exit }: CliContext): void {

@@ -82,6 +82,9 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
   } else if (error instanceof SvcError) {
     const wait = error.retryAfterMs === null ? '' : ` (in ${Math.ceil(error.retryAfterMs / 1000)} s)`;
     terminal.err(`svc: ${printable(error.message)}${wait} [${error.code}]`);
+    // The key may be of another gateway, and the URL may come from a variable.
+    if (error.status === 401 && error.baseUrl !== null)
+      terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
     for (const line of error.message.split('\n')) terminal.err(`svc: ${printable(line)}`);
@@ -103,6 +106,7 @@ function detailsOf(error: unknown): object | null {
       errors: error.errors,
       request_id: error.requestId,
       retry_after_ms: error.retryAfterMs,
+      ...(error.baseUrl !== null && { gateway: error.baseUrl }),
     };
   if (error instanceof CommandFailure) return { code: 'cannot_run', message: error.message };
   if (error instanceof InvalidFiles)

@@ -47,8 +47,11 @@ export interface StoreOptions {
 export interface GatewayOptions extends StoreOptions {
   /** Overrides `server.port`; 0 lets the system choose. */
   readonly port: number | null;
-  /** Where log lines (JSON) go: standard error, or nowhere (the demo, whose output is for people). */
-  readonly log: 'stderr' | 'none';
+  /**
+   * Which log lines (JSON) go to standard error: those that are configured, warnings and errors alone (the demo, whose
+   * output is for people), or none.
+   */
+  readonly log: 'stderr' | 'warnings' | 'none';
   /**
    * Where the first administrative key of a fresh store goes: `shown`, the caller prints it on a terminal;
    * `file`, it is written with mode 0600 beside the store.

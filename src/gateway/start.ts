@@ -58,6 +58,9 @@ const BEHIND = {
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
 
+/** Least important lines of the log; `null`: as configured. */
+const LEVELS = { stderr: null, warnings: 'warn', none: 'silent' } as const;
+
 /** For tests that stop or break the gateway at a point of their choice. */
 export interface GatewayHooks {
   readonly decorate: (ports: EffectPorts) => EffectPorts;
@@ -85,7 +88,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   let inForce = await readFiles(options.configFile, options.environment);
   const { configuration } = inForce;
   const current = (): InForce => inForce;
-  const logger = createLogger({ level: options.log === 'none' ? 'silent' : configuration.telemetry.logLevel });
+  const logger = createLogger({ level: LEVELS[options.log] ?? configuration.telemetry.logLevel });
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);

@@ -63,12 +63,20 @@ export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Er
   return reply.code(answer.status).headers(answer.headers).send(answer.body);
 }
 
+/** Why a read ended: one line in the log, and no fault of anybody. */
+function callerGone(): Error {
+  const gone = new Error('the caller left before the answer was over');
+  gone.name = 'CallerGone';
+  gone.stack = `${gone.name}: ${gone.message}`;
+  return gone;
+}
+
 /** Passes a read on that was let through. */
 export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
   request.streamed = read;
   const gone = new AbortController();
   reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) gone.abort();
+    if (!reply.raw.writableFinished) gone.abort(callerGone());
   });
   callerOf = gone.signal;
   const timed = read.timeoutMs === null ? options : { ...options, timeout: read.timeoutMs };

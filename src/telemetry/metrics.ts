@@ -99,7 +99,7 @@ export function createMetrics(watched: {
     async collect() {
       this.reset();
       for (const workspace of watched.workspaces())
-        this.set({ workspace }, await countUnknown(watched.store, workspace));
+        this.set({ workspace }, await countPages((page) => watched.store.effects(workspace, { ...UNKNOWN, ...page })));
     },
   });
   new Gauge({
@@ -110,7 +110,10 @@ export function createMetrics(watched: {
     async collect() {
       this.reset();
       for (const workspace of watched.workspaces())
-        this.set({ workspace }, await countPending(watched.store, workspace));
+        this.set(
+          { workspace },
+          await countPages((page) => watched.store.approvals(workspace, { ...PENDING, ...page })),
+        );
     },
   });
 
@@ -190,36 +193,20 @@ function isDecided(admission: Admission): boolean {
   }
 }
 
-async function countUnknown(store: Pick<EffectStore, 'effects'>, workspace: string): Promise<number> {
-  let count = 0;
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<EffectStore['effects']>> = await store.effects(workspace, {
-      state: 'unknown',
-      decision: null,
-      tool: null,
-      agentId: null,
-      since: null,
-      until: null,
-      limit: COUNT_PAGE,
-      cursor,
-    });
-    count += page.items.length;
-    cursor = page.next;
-  } while (cursor !== null && count < MAX_COUNTED);
-  return count;
-}
+const UNKNOWN = { state: 'unknown', decision: null, tool: null, agentId: null, since: null, until: null } as const;
+const PENDING = { status: 'pending', agentId: null } as const;
 
-async function countPending(store: Pick<EffectStore, 'approvals'>, workspace: string): Promise<number> {
+/** How many there are on all pages, up to {@link MAX_COUNTED}. */
+async function countPages(
+  read: (page: { readonly limit: number; readonly cursor: string | null }) => Promise<{
+    readonly items: readonly unknown[];
+    readonly next: string | null;
+  }>,
+): Promise<number> {
   let count = 0;
   let cursor: string | null = null;
   do {
-    const page: Awaited<ReturnType<EffectStore['approvals']>> = await store.approvals(workspace, {
-      status: 'pending',
-      agentId: null,
-      limit: COUNT_PAGE,
-      cursor,
-    });
+    const page: Awaited<ReturnType<typeof read>> = await read({ limit: COUNT_PAGE, cursor });
     count += page.items.length;
     cursor = page.next;
   } while (cursor !== null && count < MAX_COUNTED);

@@ -180,10 +180,34 @@ describe('keys create', () => {
       const revoked = await svc('keys', 'revoke', successor.id, ...where());
       expect(revoked).toMatchObject({ code: 0, out: `Revoked: ${successor.id}` });
       await vi.waitFor(async () => expect(await status(successor.key)).toBe(401), 10_000);
+      const again = await svc('keys', 'revoke', successor.id, ...where());
+      expect(again.code).toBe(0);
+      const since = /^Revoked before, at (\S+Z): key_\w+$/.exec(again.out)?.[1] ?? '';
+      expect(Math.abs(Date.parse(since) - Date.now())).toBeLessThan(60_000);
+      expect(JSON.parse((await svc('keys', 'revoke', successor.id, ...where(), '--json')).out)).toMatchObject({
+        id: successor.id,
+        revoked_at: since,
+      });
       const shown = await svc('keys', 'list', '--kind', kind, ...where());
       expect(shown.out).toMatch(new RegExp(`${successor.id}.* revoked `));
       expect((await svc('keys', 'revoke', 'key_000000000000', ...where())).code).toBe(1);
     });
+  });
+
+  test('a key that the gateway does not know: it is said which gateway', async () => {
+    vi.stubEnv('SVC_API_KEY', `svc_acct_${'A'.repeat(12)}${'B'.repeat(38)}`);
+    vi.stubEnv('SVC_BASE_URL', url);
+    try {
+      const { code, err } = await svc('effects', 'list');
+      expect(err).toMatch(/\[invalid_key\]\n/);
+      expect(err).toContain(`from the gateway at ${url}`);
+      expect(code).toBe(1);
+      expect(JSON.parse((await svc('effects', 'list', '--json')).err)).toMatchObject({
+        error: { code: 'invalid_key', gateway: url },
+      });
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   test('a second gateway on a port that is taken is 2, and says what to do', async () => {
@@ -351,6 +375,29 @@ describe('doctor', () => {
       clock: 'ok',
     });
     expect(code).toBe(0);
+  });
+
+  test('files that do not hold: the sum first, then all that is wrong; warnings are shown too', async () => {
+    const path = join(folder, 'doubtful.yaml');
+    const policy = join(folder, 'doubtful-policy.yaml');
+    const lines = [
+      `store: { path: ${JSON.stringify(join(folder, 'doubtful'))} }`,
+      'workspaces: [ { id: w } ]',
+      `policies: { paths: [ ${JSON.stringify(policy)} ] }`,
+    ];
+    writeFileSync(path, lines.join('\n'));
+    const rule = (effect: string) =>
+      `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: s\nowner: o\nbudgets: { b: { unit: c, per: day, limit: 1 } }\nrules: [ { id: a, effect: ${effect} } ]\n`;
+    writeFileSync(policy, rule('alow'));
+    const bad = await svc('doctor', path);
+    expect(bad.out).toMatch(/FAIL configuration +1 error\n/);
+    expect(bad.out).toContain("'effect' must be one of");
+    expect(bad.out).toContain("hint: did you mean 'allow'?");
+    expect(bad.code).toBe(1);
+    writeFileSync(policy, rule('allow'));
+    const doubtful = await svc('doctor', path);
+    expect(doubtful.out).toMatch(/warn configuration +policies hold: 1 rule \(1 warning\)\n/);
+    expect(doubtful.out).toContain("No rule uses the budget 'b'");
   });
 
   test('every failure has a line that says how to mend it', async () => {

@@ -277,6 +277,23 @@ async function upgrade(path: string, headers: readonly string[]): Promise<{ head
   return { head, socket };
 }
 
+test('a read whose caller leaves is one short line of the log', async () => {
+  await world.upstream.mode({ mode: 'never', times: 1, path: '/v1/orders/o9' });
+  const before = await arrived();
+  const lines = world.log.length;
+  const { hostname, port } = new URL(world.url);
+  const socket = connect(Number(port), hostname);
+  socket.write(`GET /shop/v1/orders/o9 HTTP/1.1\r\nhost: ${hostname}\r\nx-api-key: ${world.keys.bot}\r\n\r\n`);
+  await until(async () => (await arrived()) > before);
+  socket.destroy();
+  const said = () => world.log.slice(lines);
+  await until(() => said().length > 0);
+  expect(said().map((line) => JSON.parse(line))).toEqual([
+    expect.objectContaining({ level: 'warn', err: expect.objectContaining({ name: 'CallerGone' }) }),
+  ]);
+  expect(said().join('').length).toBeLessThan(400);
+});
+
 describe('tunnels', () => {
   test('pass where a rule says so, without keys, cookies or the upstream’s', async () => {
     const { bot } = world.keys;
