@@ -10,11 +10,13 @@ const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 
 /** What of calls a reader is shown. Params are opened until there are enough of them for one answer. */
 export interface CallReader {
-  /** Members `params` and what was cut, or `params_omitted` and why. */
+  /** Members `params`, `headers` where there are some, and what was cut, or `params_omitted` and why. */
   params(effect: EffectRecord): JsonObject;
   /** Member `action`: what is sent where. */
   action(effect: EffectRecord): JsonObject;
 }
+
+type Opened = NonNullable<ReturnType<ApiPorts['openParams']>>;
 
 type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
 
@@ -22,16 +24,16 @@ type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
 export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof typeof OPENED): CallReader {
   const { allowedTools } = caller.principal;
   let left: number = OPENED[answer];
-  let last: { readonly effect: EffectRecord; readonly opened: JsonObject | string } | null = null;
+  let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 
   /** Params and action of one effect are asked for one after the other: its seal is opened once. */
-  function open(effect: EffectRecord, tool: Tool | null): JsonObject | string {
+  function open(effect: EffectRecord, tool: Tool | null): Opened | string {
     if (last?.effect !== effect) last = { effect, opened: openSeal(effect, tool) };
     return last.opened;
   }
 
   /** @returns why there are none, where there are none */
-  function openSeal(effect: EffectRecord, tool: Tool | null): JsonObject | string {
+  function openSeal(effect: EffectRecord, tool: Tool | null): Opened | string {
     const { action, sealed } = effect;
     if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
     // What is to be redacted is known of declared tools only.
@@ -45,23 +47,30 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
   return {
     params(effect) {
       const tool = ports.catalog().tool(effect.action.tool);
-      const params = open(effect, tool);
-      if (typeof params === 'string') return { params_omitted: params };
-      const shown = shownParams(params, ports.policies().set.redacted(effect.action.tool));
-      return { params: shown.params, ...(shown.truncated ? { params_truncated: true } : {}) };
+      const opened = open(effect, tool);
+      if (typeof opened === 'string') return { params_omitted: opened };
+      const shown = shownParams(opened.params, ports.policies().set.redacted(effect.action.tool));
+      // Part of what is done: an approver must see on which account.
+      const bound = opened.headers?.bound ?? {};
+      const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set());
+      return {
+        params: shown.params,
+        ...(headers === null ? {} : { headers: headers.params }),
+        ...(shown.truncated || headers?.truncated === true ? { params_truncated: true } : {}),
+      };
     },
     action(effect) {
       const { action } = effect;
       const tool = ports.catalog().tool(action.tool);
       const what = { type: action.type, kind: action.kind, upstream: action.upstream, target: action.target };
       if (tool === null) return what;
-      const params = open(effect, tool);
+      const opened = open(effect, tool);
       const redacted = ports.policies().set.redacted(action.tool);
       return {
         ...what,
         title: tool.title,
         method: tool.request.method,
-        path: typeof params === 'string' ? tool.request.path : pathOf(tool, params, redacted),
+        path: typeof opened === 'string' ? tool.request.path : pathOf(tool, opened.params, redacted),
         // Approval was asked for another form of the tool than the one that is declared now.
         ...(tool.digest === action.toolDigest ? {} : { tool_changed: true }),
       };

@@ -15,6 +15,7 @@ import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
+import type { SealedParams } from '../effects/ports.ts';
 import type { HeaderSettings } from '../upstreams/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
@@ -35,8 +36,8 @@ export interface ApiPorts {
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
-  /** The params of a call, opened; `null` where they cannot be. */
-  readonly openParams: (effect: EffectRecord) => JsonObject | null;
+  /** The params of a call and the headers that are part of it, opened; `null` where they cannot be. */
+  readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers'> | null;
   readonly directory: Directory;
   /** Which headers go on to an upstream; `null` where none is declared by that id. */
   readonly upstream: (id: string) => {

@@ -244,7 +244,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
       openParams: ({ sealed, workspace, id, fingerprint }) =>
-        sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
+        sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),
       directory,
       upstream: (id) => upstreams.settings(id),
       catalog: () => inForce.catalog,

@@ -257,7 +257,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     resolve: (call) => resolveEffect(core, call),
     decideApproval: (call) => decideApproval(core, people, call),
     openParams: ({ sealed, workspace, id, fingerprint }) =>
-      sealed === null ? null : (secrets.open(sealed, { workspace, effectId: id, fingerprint })?.params ?? null),
+      sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),
     directory,
     upstream: () => null,
     catalog: () => catalog,

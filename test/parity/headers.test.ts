@@ -99,6 +99,8 @@ describe('headers', () => {
     );
     expect(large.body.decision).toBe('pending_approval');
     const approvals = `/approvals/${large.body.approval.id}`;
+    const shown = await world.get(approvals, world.keys.approver);
+    expect(shown.body).toMatchObject({ headers: { 'stripe-account': 'acct_7' } });
     const voted = await world.post(`${approvals}/approve`, {}, world.keys.approver);
     expect(voted.status).toBe(200);
     await expect
