@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { literalText, type Tree } from '../config/expand.ts';
-import type { Draft, DraftTool } from './openapi/draft.ts';
+import type { Draft, DraftBody, DraftTool } from './openapi/draft.ts';
 import { RISKS, type Risk } from './openapi/risk.ts';
 import { plainText } from './openapi/words.ts';
 import { json } from './terminal.ts';
@@ -202,12 +202,18 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
   return lines;
 }
 
+const BODIES: Readonly<Record<DraftBody, string>> = {
+  json: 'body: "*"',
+  form: 'body: "*", body_type: form',
+  'form repeat': 'body: "*", body_type: form, form_lists: repeat',
+};
+
 function entryOf(tool: DraftTool): readonly string[] {
   const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
   if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
   if (tool.headers.length > 0)
     parts.push(`headers: { ${tool.headers.map(([name, header]) => `${name}: ${quoted(header)}`).join(', ')} }`);
-  if (tool.hasBody) parts.push('body: "*"');
+  if (tool.body !== null) parts.push(BODIES[tool.body]);
   return [
     `  - name: ${tool.name}`,
     `    title: ${quoted(tool.title)}`,

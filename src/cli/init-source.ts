@@ -59,5 +59,7 @@ export function draftFrom(
     upstreams.push({ id, url: server.origin });
     return id;
   };
-  return { draft: draftTools(found.document, chosen, upstreamOf), upstreams };
+  const draft = draftTools(found.document, chosen, upstreamOf);
+  const used = new Set([upstream, ...draft.tools.map((tool) => tool.upstream)]);
+  return { draft, upstreams: upstreams.filter(({ id }) => used.has(id)) };
 }

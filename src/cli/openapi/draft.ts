@@ -2,7 +2,7 @@ import { overlap } from '../../config/resolve-routes.ts';
 import type { Tree } from '../../config/expand.ts';
 import type { Json } from '../../effects/json.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
-import type { ApiOperation, ApiParam } from './operations.ts';
+import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
 import { isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';
 import { type PathTemplate, readTemplate } from './path-template.ts';
 import { type Risk, riskOf } from './risk.ts';
@@ -23,11 +23,18 @@ export interface DraftTool {
   readonly query: readonly string[];
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
-  readonly hasBody: boolean;
+  /** How the body is written; `null` without one. */
+  readonly body: DraftBody | null;
   readonly schema: { readonly [name: string]: Tree };
   /** What the document says and the tool does not, one line each. */
   readonly notes: readonly string[];
 }
+
+/** A body, of which all params are members that have no other place. `repeat`: lists write their name for each element. */
+export type DraftBody = 'json' | 'form' | 'form repeat';
+
+/** Kinds of bodies that the configuration takes. */
+const SENT: ReadonlySet<ApiBody['kind']> = new Set(['json', 'form']);
 
 /** An operation that cannot be declared. */
 export interface LeftOut {
@@ -206,7 +213,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     path: path.text,
     query: [...query.keys()],
     headers: sent,
-    hasBody: sends,
+    body: sends ? bodyAs(document, body) : null,
     schema: {
       type: 'object',
       ...(required.length > 0 && { required: [...new Set(required)] }),
@@ -229,8 +236,17 @@ function requiring(names: readonly string[]): Tree {
 function unsentBody(document: ApiDocument, { body }: ApiOperation): string | null {
   if (body === null) return null;
   const media = plainText(body.media, 80);
-  if (body.kind !== 'json') return `its body is ${media}; in its request it will need: body_type: ${body.kind}`;
-  return membersOf(document, body.schema) === null ? 'its body is JSON, and no object' : null;
+  if (!SENT.has(body.kind))
+    return `its body is ${media}; once the gateway takes it, add to its request: body: "*", body_type: ${body.kind}`;
+  return membersOf(document, body.schema) === null ? `its body is ${media}, and no object` : null;
+}
+
+function bodyAs(document: ApiDocument, { kind, schema, isDeep }: ApiBody): DraftBody {
+  if (kind !== 'form') return 'json';
+  const lists = [...(membersOf(document, schema)?.properties.values() ?? [])].some(
+    (member) => resolveObject(document, member)['type'] === 'array',
+  );
+  return lists && !isDeep ? 'form repeat' : 'form';
 }
 
 /** A tag as tools have it: `Pull requests` becomes `pull-requests`. */

@@ -21,6 +21,8 @@ export interface ApiBody {
   readonly required: boolean;
   /** `null` where the document says nothing of what is in it. */
   readonly schema: Json;
+  /** Of forms: members are written `a[b]=1`, lists `a[0]=1`, as the document says; else the name is repeated. */
+  readonly isDeep: boolean;
 }
 
 /** An operation of a document, of whatever version. */
@@ -108,7 +110,7 @@ function readParams(document: ApiDocument, isTwo: boolean, item: JsonObject, ope
   const readBody = !isTwo
     ? null
     : body !== null
-      ? bodyOf(consumes.length > 0 ? consumes : ['application/json'], () => body['schema'] ?? null, body)
+      ? bodyOf(consumes.length > 0 ? consumes : ['application/json'], () => body, body)
       : fields.length > 0
         ? formOfTwo(consumes, fields)
         : null;
@@ -144,19 +146,28 @@ function bodyOfThree(document: ApiDocument, operation: JsonObject, lost: string[
   const content = object(body['content']);
   const media = Object.keys(content);
   return media.length === 0
-    ? { kind: 'json', media: 'application/json', required: body['required'] === true, schema: null }
-    : bodyOf(media, (type) => object(content[type])['schema'] ?? null, body);
+    ? { kind: 'json', media: 'application/json', required: body['required'] === true, schema: null, isDeep: false }
+    : bodyOf(media, (type) => object(content[type]), body);
 }
 
 /** Of the forms that an API takes, JSON is the one that says most, then forms, then files. */
-function bodyOf(media: readonly string[], schemaOf: (type: string) => Json, body: JsonObject): ApiBody | null {
-  const required = body['required'] === true;
+function bodyOf(media: readonly string[], contentOf: (type: string) => JsonObject, body: JsonObject): ApiBody | null {
+  const made = (kind: ApiBody['kind'], type: string): ApiBody => {
+    const content = contentOf(type);
+    return {
+      kind,
+      media: type,
+      required: body['required'] === true,
+      schema: content['schema'] ?? null,
+      isDeep: entries(content['encoding']).some(([, encoding]) => object(encoding)['style'] === 'deepObject'),
+    };
+  };
   for (const [kind, form] of KINDS) {
     const type = media.find((one) => form.test(one.toLowerCase()));
-    if (type !== undefined) return { kind, media: type, required, schema: schemaOf(type) };
+    if (type !== undefined) return made(kind, type);
   }
   const [type] = media;
-  return type === undefined ? null : { kind: 'opaque', media: type, required, schema: schemaOf(type) };
+  return type === undefined ? null : made('opaque', type);
 }
 
 const KINDS: readonly (readonly [ApiBody['kind'], RegExp])[] = [
@@ -182,6 +193,7 @@ function formOfTwo(
     kind: isMultipart ? 'multipart' : 'form',
     media: isMultipart ? 'multipart/form-data' : 'application/x-www-form-urlencoded',
     required: required.length > 0,
+    isDeep: false,
     schema: {
       type: 'object',
       ...(required.length > 0 && { required }),
