@@ -202,6 +202,39 @@ describe('params beside the body', () => {
   });
 });
 
+describe('bodies', () => {
+  const schema = { type: 'object', properties: { a: { type: 'array', items: { type: 'string' } } } };
+  const bodies: readonly (readonly [string, object, object | string])[] = [
+    [
+      'a form',
+      { 'application/x-www-form-urlencoded': { schema } },
+      { body: '*', bodyType: 'form', formLists: 'repeat' },
+    ],
+    [
+      'a form with nested names',
+      { 'application/x-www-form-urlencoded': { schema, encoding: { a: { style: 'deepObject', explode: true } } } },
+      { body: '*', bodyType: 'form', formLists: 'indices' },
+    ],
+    [
+      'JSON before forms',
+      { 'application/x-www-form-urlencoded': { schema }, 'application/json': { schema } },
+      { body: '*' },
+    ],
+    [
+      'a file',
+      { 'multipart/form-data': { schema } },
+      'multipart/form-data; once the gateway takes it, add to its request',
+    ],
+    ['a list', { 'application/json': { schema: { type: 'array', items: {} } } }, 'application/json, and no object'],
+  ];
+  test.each(bodies)('%s', async (_what, content, expected) => {
+    const document = documentOf({ '/x': { post: { requestBody: { content }, responses: DONE } } });
+    const [tool] = await toolsOf(document);
+    if (typeof expected === 'object') expect(tool?.request).toMatchObject(expected);
+    else expect(readFileSync('gateway.yaml', 'utf8')).toContain(`#   POST /v1/x: its body is ${expected}`);
+  });
+});
+
 describe('where the API is', () => {
   const paths = { '/x': { get: { responses: DONE } } };
   test.each([

@@ -116,6 +116,7 @@ function plain(node: Json, isMap = false): JsonObject {
       if (!inMap && /^(example|examples|discriminator|xml)$|^x-/.test(name)) continue;
       made[name] = walk(item, !inMap && /^(properties|paths|schemas|parameters|requestBodies)$/.test(name));
     }
+    if (!inMap && made['type'] === undefined) delete made['nullable'];
     if (!inMap)
       for (const [bound, exclusive] of [
         ['minimum', 'exclusiveMinimum'],
@@ -148,7 +149,9 @@ function deref(document: JsonObject, value: Json | undefined): JsonObject {
   for (let hops = 0; typeof found['$ref'] === 'string' && hops < 20; hops += 1) {
     let node: Json | undefined = document;
     for (const step of found['$ref'].slice(2).split('/'))
-      node = object(node)[decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~')];
+      node = Array.isArray(node)
+        ? node[Number(step)]
+        : object(node)[decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~')];
     found = object(node);
   }
   return found;
@@ -393,6 +396,11 @@ function objectOf(
   optional: number,
 ): JsonObject {
   const names = new Set(list(schema['required']).map(String));
+  // A form cannot say that an object is empty.
+  const [first] = Object.entries(object(schema['properties'])).filter(
+    ([, one]) => deref(document, one)['readOnly'] !== true,
+  );
+  if (names.size === 0 && first !== undefined && level > 0 && level < 4) names.add(first[0]);
   for (const [name, property] of Object.entries(object(schema['properties']))) {
     if (names.size >= list(schema['required']).length + optional) break;
     if (deref(document, property)['readOnly'] !== true) names.add(name);
@@ -408,11 +416,13 @@ function textOf(schema: JsonObject): string {
   const most = Number(schema['maxLength'] ?? 1_000_000);
   const { pattern, format } = schema;
   const known = typeof format === 'string' ? FORMATS[format] : undefined;
-  const candidates = [...(known === undefined ? [] : [known]), ...CANDIDATES].flatMap((one) => [
-    one,
-    one.padEnd(least, 'a'),
-    one.slice(0, most),
-  ]);
-  const form = typeof pattern === 'string' ? new RegExp(pattern, 'u') : /^/;
+  const prefix = typeof pattern === 'string' ? (/^\^?([A-Za-z0-9_-]*)/.exec(pattern)?.[1] ?? '') : '';
+  const candidates = [
+    ...(known === undefined ? [] : [known]),
+    `${prefix}${'a'.repeat(32)}`,
+    `${prefix}1`,
+    ...CANDIDATES,
+  ].flatMap((one) => [one, one.padEnd(least, 'a'), one.slice(0, most)]);
+  const form = typeof pattern === 'string' ? new RegExp(pattern) : /^/;
   return candidates.find((one) => one.length >= least && one.length <= most && form.test(one)) ?? candidates[0] ?? 'a1';
 }

@@ -1,5 +1,13 @@
 import { overlap } from '../../config/resolve-routes.ts';
 import type { Tree } from '../../config/expand.ts';
+import {
+  CREDENTIAL_HEADERS,
+  DROPPED_HEADERS,
+  isNeverSent,
+  namesHeader,
+  NOT_GOVERNED_HEADERS,
+  VOLATILE_HEADERS,
+} from '../../effects/header-names.ts';
 import type { Json } from '../../effects/json.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
@@ -57,9 +65,15 @@ const MOST_TAGS = 5;
 /** Elements of a list in the query that are declared one by one. */
 const LISTED = 5;
 
-/** Headers that are not params: the gateway's own, those of the transport, and those that the specification leaves out. */
-const NOT_PARAMS =
-  /^(accept|authorization|content-.*|cookie|user-agent|x-api-key|host|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-real-ip|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url|idempotency-key)$/;
+/** Headers that go on, or stay, by themselves: those of the transport, credentials, and what differs from try to try. */
+const NOT_PARAMS = [
+  ...CREDENTIAL_HEADERS,
+  ...DROPPED_HEADERS,
+  ...NOT_GOVERNED_HEADERS,
+  ...VOLATILE_HEADERS,
+  'content-*',
+  'proxy-*',
+];
 
 /**
  * Characters that the schema of one tool may take, tried in turn until all schemas together are not too large for one
@@ -275,7 +289,9 @@ function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: s
   const names = new Map<string, QueryParam>();
   for (const param of params) {
     if (param.in === 'cookie')
-      notes.push(`the cookie ${plainText(param.name, 60)} of the document is no param: cookies do not go on`);
+      notes.push(
+        `the cookie ${plainText(param.name, 60)} of the document is no param: cookies go on where headers.forward of the route names them`,
+      );
     if (param.in !== 'query') continue;
     const schema = object(resolve(document, param.schema) ?? undefined);
     const isList = schema['type'] === 'array';
@@ -321,7 +337,7 @@ function headerNames(
     seen.add(header);
     if (header === 'idempotency-key')
       notes.push('the API takes an Idempotency-Key: where it removes duplicates by it, declare `idempotent`');
-    if (NOT_PARAMS.test(header)) continue;
+    if (isNeverSent(header) || namesHeader(NOT_PARAMS, header)) continue;
     if (!/^[a-z0-9!#$%&*+.^_|~-]{1,100}$/.test(header)) notes.push('a header of the document is no name of a header');
     else found.push([snakeWord(param.name), param.name, param]);
   }
