@@ -241,7 +241,8 @@ function faultOf(
     }
     const value =
       param['in'] === 'query' ? given[name] : param['in'] === 'header' ? headers[name.toLowerCase()] : undefined;
-    if (param['in'] === 'path') continue;
+    // The specification leaves `Accept` out.
+    if (param['in'] === 'path' || name.toLowerCase() === 'accept') continue;
     if (value === undefined) {
       if (param['required'] === true && param['in'] !== 'cookie' && given[`${name}[]`] === undefined)
         return `${String(param['in'])} ${name} is missing`;
@@ -353,7 +354,9 @@ function sampleOf(document: JsonObject, given: JsonObject, level: number, beside
   const parts = [...list(schema['allOf']), ...[...list(schema['anyOf']), ...list(schema['oneOf'])].slice(0, 1)];
   const type = Array.isArray(schema['type']) ? schema['type'].find((one: Json) => one !== 'null') : schema['type'];
   if (parts.length > 0 && level < 12) {
-    const samples = parts.map((part) => sampleOf(document, object(part), level + 1, properties, 0));
+    // One part may require what another declares.
+    const all = Object.assign({}, ...parts.map((part) => object(deref(document, part)['properties'])), properties);
+    const samples = parts.map((part) => sampleOf(document, object(part), level + 1, all, 0));
     const own =
       type === 'object' || schema['properties'] !== undefined
         ? objectOf(document, schema, properties, level, optional)
