@@ -132,6 +132,11 @@ function plain(node: Json, isMap = false): JsonObject {
   return found;
 }
 
+/** A value as a text, whatever it is. */
+function said(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
 function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -159,7 +164,7 @@ function deref(document: JsonObject, value: Json | undefined): JsonObject {
 
 function operationsOf(document: JsonObject): readonly MockOperation[] {
   const [server] = list(document['servers']);
-  const url = String(object(server)['url'] ?? '/');
+  const url = said(object(server)['url'] ?? '/');
   const base = new URL(url, 'http://h').pathname.replace(/\/+$/, '');
   const found: MockOperation[] = [];
   for (const [path, value] of Object.entries(object(document['paths'])))
@@ -171,12 +176,12 @@ function operationsOf(document: JsonObject): readonly MockOperation[] {
       const params = new Map<string, JsonObject>();
       for (const one of [...list(item['parameters']), ...list(operation['parameters'])]) {
         const param = deref(document, one);
-        params.set(`${String(param['in'])} ${String(param['name'])}`, param);
+        params.set(`${said(param['in'])} ${said(param['name'])}`, param);
       }
       const body = deref(document, operation['requestBody']);
       const content = object(body['content']);
       const media =
-        Object.keys(content).find((type) => /^application\/json/.test(type)) ??
+        Object.keys(content).find((type) => type.startsWith('application/json')) ??
         Object.keys(content).find((type) => type.startsWith('application/x-www-form-urlencoded')) ??
         Object.keys(content)[0] ??
         null;
@@ -231,7 +236,7 @@ function faultOf(
 ): string | null {
   const given = parseForm(query);
   for (const param of operation.params) {
-    const name = String(param['name']);
+    const name = said(param['name']);
     const fields = Object.entries(given).filter(([one]) => one.startsWith(`${name}[`));
     if (param['in'] === 'query' && param['style'] === 'deepObject' && fields.length > 0) {
       const whole = Object.fromEntries(fields.map(([one, value]) => [one.slice(name.length + 1, -1), value]));
@@ -245,16 +250,16 @@ function faultOf(
     if (param['in'] === 'path' || name.toLowerCase() === 'accept') continue;
     if (value === undefined) {
       if (param['required'] === true && param['in'] !== 'cookie' && given[`${name}[]`] === undefined)
-        return `${String(param['in'])} ${name} is missing`;
+        return `${said(param['in'])} ${name} is missing`;
       continue;
     }
     const schema = object(param['schema']);
     if (![value, Number(value), value === 'true', [value]].some((one) => check(schema, one) === null))
-      return `${String(param['in'])} ${name}: ${String(value)} is not allowed`;
+      return `${said(param['in'])} ${name}: ${said(value)} is not allowed`;
   }
   if (operation.bodySchema === null) return text === '' ? null : 'a body where none belongs';
   if (text === '') return operation.bodyRequired ? 'the body is missing' : null;
-  const type = String(headers['content-type'] ?? '');
+  const type = said(headers['content-type'] ?? '');
   const isForm = type.startsWith('application/x-www-form-urlencoded');
   if (isForm !== (operation.media?.startsWith('application/x-www-form-urlencoded') ?? false))
     return `a body of ${type}`;
@@ -271,8 +276,7 @@ function unflattened(text: string, _schema: JsonObject): Record<string, string> 
 
 function formFault(schema: JsonObject, fields: Record<string, string>, check: Check): string | null {
   const properties = object(schema['properties']);
-  for (const name of list(schema['required']))
-    if (fields[String(name)] === undefined) return `${String(name)} is missing`;
+  for (const name of list(schema['required'])) if (fields[said(name)] === undefined) return `${said(name)} is missing`;
   for (const [name, value] of Object.entries(fields)) {
     if (properties[name] === undefined) return `${name} is no field`;
     const own = object(properties[name]);
@@ -287,15 +291,15 @@ function sampleCall(document: JsonObject, check: Check, operation: MockOperation
   const headers: Record<string, string> = {};
   let { path } = operation;
   for (const param of operation.params) {
-    const name = String(param['name']);
+    const name = said(param['name']);
     const value = sampleOf(document, object(param['schema']), 0, {});
-    const text = String(Array.isArray(value) ? value[0] : value);
+    const text = said(Array.isArray(value) ? value[0] : value);
     if (param['in'] === 'path') path = path.replace(`{${name}}`, encodeURIComponent(text.replaceAll('/', '-')));
     else if (param['in'] === 'query' && typeof value !== 'object' && (param['required'] === true || query.length < 2))
       query.push(`${encodeURIComponent(name)}=${encodeURIComponent(text)}`);
     else if (param['in'] === 'query' && param['required'] === true && isObject(value))
       for (const [field, one] of Object.entries(value))
-        query.push(`${encodeURIComponent(`${name}[${field}]`)}=${String(one)}`);
+        query.push(`${encodeURIComponent(`${name}[${field}]`)}=${said(one)}`);
     else if (param['in'] === 'query' && param['required'] === true)
       query.push(`${encodeURIComponent(name)}=${encodeURIComponent(text)}`);
     else if (param['in'] === 'header' && param['required'] === true) headers[name] = text;
@@ -398,7 +402,7 @@ function objectOf(
   level: number,
   optional: number,
 ): JsonObject {
-  const names = new Set(list(schema['required']).map(String));
+  const names = new Set(list(schema['required']).map(said));
   // A form cannot say that an object is empty.
   const [first] = Object.entries(object(schema['properties'])).filter(
     ([, one]) => deref(document, one)['readOnly'] !== true,
