@@ -55,6 +55,9 @@ const DOCUMENT = {
   },
 };
 
+/** A document of an API is read up to here, bytes. */
+const MOST_READ = 64 * 1024 * 1024;
+
 const home = process.cwd();
 const folders: string[] = [];
 const servers: Server[] = [];
@@ -296,8 +299,13 @@ describe('what a hostile document says', () => {
         response.writeHead(404).end();
         return;
       }
+      const chunk = 'x'.repeat(65_536);
       const more = (): void => {
-        while (!response.destroyed && response.write('x'.repeat(65_536))) sent += 65_536;
+        let goesOn = true;
+        while (goesOn && !response.destroyed) {
+          goesOn = response.write(chunk);
+          sent += chunk.length;
+        }
       };
       response.on('drain', more);
       more();
@@ -306,11 +314,19 @@ describe('what a hostile document says', () => {
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const address = server.address();
-    const port = typeof address === 'object' && address !== null ? address.port : 0;
-    const { code, out } = await svc('init', '--upstream', `http://127.0.0.1:${port}`, '--yes');
-    expect(code).toBe(0);
-    expect(out).toContain('No OpenAPI document was found');
-    expect(sent).toBeLessThan(50_000_000);
+    const url = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
+    const found = await svc('init', '--upstream', url, '--yes');
+    expect(found.code).toBe(0);
+    expect(found.out).toContain('No OpenAPI document was found');
+    // What stands in buffers was sent as well, and not read.
+    expect(sent).toBeGreaterThan(MOST_READ);
+    expect(sent).toBeLessThan(1.5 * MOST_READ);
+
+    sent = 0;
+    const named = await svc('init', '--upstream', url, '--openapi', `${url}/openapi.json`, '--yes', '--force');
+    expect(named.err).toContain(`is larger than ${MOST_READ} bytes`);
+    expect(named.code).toBe(2);
+    expect(sent).toBeLessThan(1.5 * MOST_READ);
   });
 });
 
