@@ -89,6 +89,8 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
       `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
       '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
       '    undeclared: passthrough_reads',
+      '    # A call that waits for approval has not happened yet. Client libraries take the default, 202, for a success.',
+      '    pending_status: 409',
       ...ruleLines(draft.tools.filter((tool) => tool.upstream === upstream)),
     ]),
   ];

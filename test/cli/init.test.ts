@@ -337,7 +337,9 @@ test('in front of an API without a document reads pass, and the files hold', asy
   expect(out).toContain('No OpenAPI document was found');
   expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
   const { configuration } = await loadConfiguration('gateway.yaml');
-  expect(configuration.routes).toMatchObject([{ upstream: 'shop', prefix: '/shop', undeclared: 'passthrough_reads' }]);
+  expect(configuration.routes).toMatchObject([
+    { upstream: 'shop', prefix: '/shop', undeclared: 'passthrough_reads', pendingStatus: 409 },
+  ]);
 });
 
 test.each(['observe', 'enforce'] as const)('its policy on reads, in %s', async (mode) => {
