@@ -67,27 +67,48 @@ export function compileChecked(condition: Extract<EngineCondition, { all: unknow
 
 function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Symbols): Test {
   if ('all' in condition)
-    return group(
+    return compileGroup(
       'all',
       condition.all.map((part) => compileParsed(part, symbols)),
     );
   if ('any' in condition)
-    return group(
+    return compileGroup(
       'any',
       condition.any.map((part) => compileParsed(part, symbols)),
     );
   if (!('fact' in condition)) throw new Error('a condition in normal form has only all, any and leaves');
-  const { name, negated, ifAbsent } = readOperator(condition.operator);
-  const path = symbols.facts.get(condition.fact);
-  if (path === undefined) throw new Error(`no such fact: ${condition.fact}`);
+  if (!isBlock(condition)) return compileLeaf(condition, symbols);
+  if (!isGroup(condition.value)) throw new Error(`${condition.operator} without a block`);
+  return compileBlock(condition, compileParsed(condition.value, symbols), symbols);
+}
+
+interface Leaf {
+  readonly fact: string;
+  readonly operator: string;
+  readonly value?: unknown;
+}
+
+/** Whether a leaf is a block over the elements of a list. */
+export function isBlock({ operator }: Pick<Leaf, 'operator'>): boolean {
+  return /(^|:)(some|every)$/.test(operator);
+}
+
+/** Compiles a block over the elements of a list, of what is asked of each. */
+export function compileBlock({ fact, operator }: Omit<Leaf, 'value'>, of: Test, symbols: Symbols): Test {
+  const { name, ifAbsent } = readOperator(operator);
+  if (name !== 'some' && name !== 'every') throw new Error(`${name} has no block`);
+  const path = factOf(fact, symbols);
+  const absent = ifAbsent === null ? 'unknown' : 'known';
+  const fixed = isFixedPerTool(path) && of.fixed;
+  return { kind: name, fact: path.text, absent, read: readerOf(path), of, ifAbsent, fixed };
+}
+
+/** Compiles any other leaf. */
+export function compileLeaf({ fact, operator, value: right }: Leaf, symbols: Symbols): Test {
+  const { name, negated, ifAbsent } = readOperator(operator);
+  if (name === 'some' || name === 'every') throw new Error(`${name} without a block`);
+  const path = factOf(fact, symbols);
   const read = readerOf(path);
-  const right: unknown = condition.value;
-  if (name === 'some' || name === 'every') {
-    if (!isGroup(right)) throw new Error(`${name} without a block`);
-    const of = compileParsed(right, symbols);
-    const absent = ifAbsent === null ? 'unknown' : 'known';
-    return { kind: name, fact: path.text, absent, read, of, ifAbsent, fixed: isFixedPerTool(path) && of.fixed };
-  }
   const { judge, fixed } = judgeOfLeaf(name, read, right, { negated, ifAbsent }, symbols);
   const equality = ifAbsent === null ? equalityOf(path, name, negated, read, right) : null;
   return {
@@ -101,8 +122,14 @@ function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Sy
   };
 }
 
+function factOf(name: string, { facts }: Symbols): FactPath {
+  const path = facts.get(name);
+  if (path === undefined) throw new Error(`no such fact: ${name}`);
+  return path;
+}
+
 /** A group with nested groups of its own kind taken in. */
-function group(kind: 'all' | 'any', parts: readonly Test[]): Test {
+export function compileGroup(kind: 'all' | 'any', parts: readonly Test[]): Test {
   const of = parts.flatMap((part) => (part.kind === kind ? part.of : [part]));
   const [only] = of;
   if (only !== undefined && of.length === 1) return only;

@@ -3,12 +3,12 @@ import type { Json } from '../effects/json.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/tool.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
-import { compileChecked } from './compiled-condition.ts';
 import type { ValueTable } from './condition.ts';
-import { type EngineCondition, noSymbols, type Symbols } from './engine-form.ts';
+import { noSymbols } from './engine-form.ts';
 import { type FactPath, readerOf } from './fact-path.ts';
 import type { PolicyPlan } from './load.ts';
 import { rememberMembers } from './operators.ts';
+import { packCondition, type PackedCondition, unpackCondition } from './packed-condition.ts';
 import type { CompiledBudget, CompiledPolicies, CompiledRule } from './policies.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { type KeyIndex, NOTHING_REDACTED, type RuleIndex, type ToolIndex } from './tool-index.ts';
@@ -24,8 +24,10 @@ export interface PackedPolicies {
   readonly definitions: readonly Uint8Array[];
   readonly budgets: readonly Uint8Array[];
   readonly rules: readonly Uint8Array[];
+  /** Conditions that are too large for one step, in the order of their rules: see `packed-condition.ts`. */
+  readonly conditions: readonly Uint8Array[];
   /** What conditions name: a name means the same in all of them. */
-  readonly symbols: { readonly facts: Uint8Array; readonly tables: readonly Uint8Array[] };
+  readonly symbols: { readonly facts: readonly Uint8Array[]; readonly tables: readonly Uint8Array[] };
   /** Values by which rules are found, in the order of their numbers. */
   readonly values: readonly Uint8Array[];
   /** Facts by which rules are found. */
@@ -36,20 +38,20 @@ export interface PackedPolicies {
 
 /** Rules, budgets, or texts in one piece. */
 const IN_ONE_PIECE = 16;
+const FACTS_IN_ONE_PIECE = 250;
 const TEXTS_IN_ONE_PIECE = 1_000;
-/** Lists that are longer stand once for all conditions that name them. */
-const LONG_LIST = 16;
 /** Numbers of the index that are read in one go. */
 const NUMBERS_IN_ONE_GO = 1_000;
 
 /** Packs policies, as checked and as compiled. Tools are numbered as in the list. */
 export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: readonly Tool[]): PackedPolicies {
   const lists = new Map<readonly Json[], number>();
+  const conditions: Uint8Array[] = [];
   const named = noSymbols();
   const rules = plan.rules.map(({ symbols, ...rule }): PackedRule => {
     for (const [name, fact] of symbols.facts) named.facts.set(name, fact);
     for (const [name, table] of symbols.tables) named.tables.set(name, table);
-    return { ...rule, conditions: withoutLists(rule.conditions, lists) };
+    return { ...rule, conditions: packCondition(rule.conditions, lists, conditions) };
   });
   const { values, facts, index } = packIndex(set, tools);
   return {
@@ -58,7 +60,8 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
     definitions: pieces(plan.definitions, IN_ONE_PIECE),
     budgets: pieces(plan.budgets, IN_ONE_PIECE),
     rules: pieces(rules, IN_ONE_PIECE),
-    symbols: { facts: bytes(named.facts), tables: pieces([...named.tables], IN_ONE_PIECE) },
+    conditions,
+    symbols: { facts: pieces([...named.facts], FACTS_IN_ONE_PIECE), tables: pieces([...named.tables], IN_ONE_PIECE) },
     values: pieces(values, TEXTS_IN_ONE_PIECE),
     facts: bytes(facts),
     index,
@@ -67,9 +70,10 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
 
 /** What can be handed over with a message. */
 export function buffersOf(packed: PackedPolicies): ArrayBufferLike[] {
-  const { lists, definitions, budgets, rules, symbols, values, facts, index } = packed;
-  const pieces = [...lists, ...definitions, ...budgets, ...rules, ...symbols.tables, ...values];
-  return [...pieces, symbols.facts, facts, index].map(({ buffer }) => buffer);
+  const { lists, definitions, budgets, rules, conditions, symbols, values, facts, index } = packed;
+  const { facts: named, tables } = symbols;
+  const pieces = [...lists, ...definitions, ...budgets, ...rules, ...conditions, ...named, ...tables, ...values];
+  return [...pieces, facts, index].map(({ buffer }) => buffer);
 }
 
 function parts<Item>(items: readonly Item[], size: number): (readonly Item[])[] {
@@ -85,51 +89,7 @@ function bytes(value: unknown): Uint8Array {
   return new Uint8Array(serialize(value));
 }
 
-type PackedRule = Omit<RulePlan, 'conditions' | 'symbols'> & { readonly conditions: Shortened };
-
-interface ListNumber {
-  readonly list: number;
-}
-
-/** A condition whose long lists are numbers. */
-type Shortened =
-  | { readonly all: readonly Shortened[] }
-  | { readonly any: readonly Shortened[] }
-  | { readonly fact: string; readonly operator: string; readonly value: unknown }
-  | { readonly fact: string; readonly operator: string; readonly long: ListNumber }
-  | { readonly fact: string; readonly operator: string; readonly block: Shortened };
-
-function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], number>): Shortened {
-  if ('all' in condition) return { all: condition.all.map((part) => withoutLists(part, lists)) };
-  if ('any' in condition) return { any: condition.any.map((part) => withoutLists(part, lists)) };
-  const { fact, operator, value } = condition;
-  if (isLongList(value)) {
-    const list = lists.get(value) ?? lists.size;
-    lists.set(value, list);
-    return { fact, operator, long: { list } };
-  }
-  return isBlock(condition) ? { fact, operator, block: withoutLists(condition.value, lists) } : condition;
-}
-
-function isLongList(value: unknown): value is readonly Json[] {
-  return Array.isArray(value) && value.length > LONG_LIST;
-}
-
-function isBlock(leaf: { readonly operator: string; readonly value: unknown }): leaf is {
-  readonly operator: string;
-  readonly value: EngineCondition;
-} {
-  return /(^|:)(some|every)$/.test(leaf.operator);
-}
-
-function withLists(condition: Shortened, lists: readonly (readonly Json[])[]): EngineCondition {
-  if ('all' in condition) return { all: condition.all.map((part) => withLists(part, lists)) };
-  if ('any' in condition) return { any: condition.any.map((part) => withLists(part, lists)) };
-  const { fact, operator } = condition;
-  if ('long' in condition) return { fact, operator, value: lists[condition.long.list] };
-  if ('block' in condition) return { fact, operator, value: withLists(condition.block, lists) };
-  return { fact, operator, value: condition.value };
-}
+type PackedRule = Omit<RulePlan, 'conditions' | 'symbols'> & { readonly conditions: PackedCondition };
 
 /**
  * The indices of all tools as numbers: how many groups of rules there are, and each group; how many indices, and each
@@ -230,19 +190,25 @@ export function* unpackPolicies(
       yield;
     }
   }
-  const symbols: Symbols = { facts: deserialize(packed.symbols.facts), tables: new Map() };
+  const symbols = noSymbols();
+  for (const piece of packed.symbols.facts) {
+    const part: readonly (readonly [string, FactPath])[] = deserialize(piece);
+    for (const [name, fact] of part) symbols.facts.set(name, fact);
+    yield;
+  }
   for (const piece of packed.symbols.tables) {
     const part: readonly (readonly [string, ValueTable])[] = deserialize(piece);
     for (const [name, table] of part) symbols.tables.set(name, table);
     yield;
   }
-  const parts: RuleParts = { budgets: compiled, pools, testOf: compileChecked };
+  const large = packed.conditions.values();
   const rules: CompiledRule[] = [];
   for (const piece of packed.rules) {
     const part: readonly PackedRule[] = deserialize(piece);
     yield;
     for (const plan of part) {
-      const conditions = topOf(withLists(plan.conditions, lists));
+      const { conditions, test } = yield* unpackCondition(plan.conditions, large, lists, symbols);
+      const parts: RuleParts = { budgets: compiled, pools, testOf: () => test };
       rules.push(buildRule({ ...plan, conditions, symbols }, rules.length, parts));
       yield;
     }
@@ -263,10 +229,6 @@ export function* unpackPolicies(
     couldPermit: (tool) => byTool.get(tool)?.couldPermit ?? false,
     redacted: (tool) => byTool.get(tool)?.redacted ?? NOTHING_REDACTED,
   };
-}
-
-function topOf(condition: EngineCondition): Extract<EngineCondition, { all: unknown }> {
-  return 'all' in condition ? condition : { all: [condition] };
 }
 
 function* unpackLists(packed: readonly Uint8Array[]): Generator<void, readonly (readonly Json[])[]> {
