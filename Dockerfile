@@ -22,8 +22,8 @@ FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
-# libsql is the SQLite of Node 20; this image has Node 24, whose own is used.
-RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/libsql node_modules/@libsql
+# @photostructure/sqlite is the SQLite of Node 20; this image has Node 24, whose own is used.
+RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/@photostructure node_modules/node-addon-api node_modules/node-gyp-build
 
 FROM ${RUN_IMAGE}
 WORKDIR /srv

@@ -1,12 +1,13 @@
 /**
- * The one SQL interface of this store, over two drivers: `node:sqlite` where Node has it (22.13 and later), `libsql`
- * elsewhere. Both are synchronous. Rows are read by column name (libsql adds a member of its own to rows).
+ * The one SQL interface of this store: that of `node:sqlite`, which Node has from 22.13 on. On Node 20 the package
+ * `@photostructure/sqlite` stands in, which is made of the same source and has the same names, errors and rows.
  */
 
 export type SqlValue = string | number | null;
 
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
+/** Its text names values by bare question marks. */
 export interface SqlStatement {
   /** Runs a statement that changes rows; answers with the rowid of the last row inserted. */
   run(...values: SqlValue[]): number;
@@ -18,7 +19,7 @@ export interface SqlDatabase {
   prepare(sql: string): SqlStatement;
   /** Runs statements without values and without rows. */
   exec(sql: string): void;
-  /** Ends the connection. `libsql` lets go of the file only when the statements are collected. */
+  /** Ends the connection and its statements, and lets go of the file. */
   close(): void;
 }
 
@@ -53,7 +54,7 @@ const STORAGE_CODES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * The primary result code of SQLite behind an error of either driver where storage failed (busy, full, an I/O error,
+ * The primary result code of SQLite behind an error of the driver where storage failed (busy, full, an I/O error,
  * a damaged file, …); `null` for any other error, which is a fault of the step: a broken constraint, for example.
  */
 export function storageFailure(error: unknown): number | null {
@@ -63,10 +64,10 @@ export function storageFailure(error: unknown): number | null {
   return STORAGE_CODES.has(primary) ? primary : null;
 }
 
-/** The extended result code of SQLite behind an error of either driver. */
+/** The extended result code of SQLite behind an error of the driver. */
 function resultCode(error: unknown): number | null {
   if (typeof error !== 'object' || error === null) return null;
-  const extended = 'errcode' in error ? error.errcode : 'rawCode' in error ? error.rawCode : null;
+  const extended = 'errcode' in error ? error.errcode : null;
   return typeof extended === 'number' ? extended : null;
 }
 
@@ -79,89 +80,97 @@ export function isSyncFailure(error: unknown): boolean {
   return code !== null && SYNC_CODES.has(code);
 }
 
-/** What is used of `node:sqlite`, which the types of Node 20 do not know. */
-interface NodeStatement {
-  run(...values: SqlValue[]): { readonly lastInsertRowid: number | bigint };
-  get(...values: SqlValue[]): SqlRow | undefined;
-  all(...values: SqlValue[]): readonly SqlRow[];
+/** What is used of either module; the types of Node 20 do not know `node:sqlite`. */
+interface SqliteModule {
+  readonly DatabaseSync: new (file: string) => Connection;
 }
-interface NodeSqlite {
-  readonly DatabaseSync: new (
-    file: string,
-  ) => {
-    prepare(sql: string): NodeStatement;
-    exec(sql: string): void;
-    close(): void;
+interface Connection {
+  prepare(sql: string): {
+    run(...values: Bound[]): { readonly lastInsertRowid: number | bigint };
+    get(...values: Bound[]): SqlRow | undefined;
+    all(...values: Bound[]): readonly SqlRow[];
   };
+  exec(sql: string): void;
+  close(): void;
 }
+type Bound = SqlValue | Uint8Array;
 
 /** The driver for this Node. */
 export async function loadDriver(): Promise<OpenDatabase> {
-  const builtin = loadNodeSqlite();
-  return builtin === null ? await loadLibsql() : openWithNode(builtin);
+  const builtin = loadBuiltin();
+  if (builtin !== null) return openWith(builtin, prepared);
+  const standIn: unknown = await import('@photostructure/sqlite');
+  if (!isSqliteModule(standIn)) throw new Error('@photostructure/sqlite is not the package that this store knows.');
+  return openWith(standIn, preparedWhole);
 }
 
-function isNodeSqlite(module: unknown): module is NodeSqlite {
+function isSqliteModule(module: unknown): module is SqliteModule {
   return typeof module === 'object' && module !== null && 'DatabaseSync' in module;
 }
 
 /** Loading it warns on standard error that it is experimental; that stream carries JSON lines only. */
-function loadNodeSqlite(): NodeSqlite | null {
+function loadBuiltin(): SqliteModule | null {
   const emitWarning = process.emitWarning;
   process.emitWarning = () => {};
   try {
     const module: unknown = process.getBuiltinModule('node:sqlite');
-    return isNodeSqlite(module) ? module : null;
+    return isSqliteModule(module) ? module : null;
   } finally {
     process.emitWarning = emitWarning;
   }
 }
 
-function openWithNode({ DatabaseSync }: NodeSqlite): OpenDatabase {
+function openWith(
+  { DatabaseSync }: SqliteModule,
+  prepare: (connection: Connection, sql: string) => SqlStatement,
+): OpenDatabase {
   return (file) => {
-    const database = new DatabaseSync(file);
+    const connection = new DatabaseSync(file);
     return {
-      prepare(sql) {
-        const statement = database.prepare(sql);
-        return {
-          run: (...values) => Number(statement.run(...values).lastInsertRowid),
-          get: (...values) => statement.get(...values),
-          all: (...values) => statement.all(...values),
-        };
-      },
-      exec: (sql) => database.exec(sql),
-      close: () => database.close(),
+      prepare: (sql) => prepare(connection, sql),
+      exec: (sql) => connection.exec(sql),
+      close: () => connection.close(),
     };
   };
 }
 
-/** What is used of `libsql`. A single array is taken as the list of values. */
-interface LibsqlStatement {
-  run(values: readonly SqlValue[]): { readonly lastInsertRowid: number | bigint };
-  get(values: readonly SqlValue[]): unknown;
-  all(values: readonly SqlValue[]): unknown;
+function prepared(connection: Connection, sql: string) {
+  const statement = connection.prepare(sql);
+  return {
+    run: (...values: Bound[]) => Number(statement.run(...values).lastInsertRowid),
+    get: (...values: Bound[]) => statement.get(...values),
+    all: (...values: Bound[]) => statement.all(...values),
+  };
 }
 
-async function loadLibsql(): Promise<OpenDatabase> {
-  const { default: Database } = await import('libsql');
-  return (file) => {
-    const database = new Database(file, {});
-    return {
-      prepare(sql) {
-        const statement: LibsqlStatement = database.prepare(sql);
-        return {
-          run: (...values) => Number(statement.run(values).lastInsertRowid),
-          // Rows of statements in this mode are objects by column name.
-          get: (...values) => statement.get(values) as SqlRow | undefined,
-          all: (...values) => statement.all(values) as readonly SqlRow[],
-        };
-      },
-      exec(sql) {
-        database.exec(sql);
-      },
-      close() {
-        database.close();
-      },
-    };
+/**
+ * The package ends a text that it binds at the first NUL, and says nothing: two keys would be one. Such texts are rare.
+ * They are bound as bytes, and SQLite makes the text of them.
+ */
+function preparedWhole(connection: Connection, sql: string): SqlStatement {
+  const usual = prepared(connection, sql);
+  function ready(values: SqlValue[]): [typeof usual, Bound[]] {
+    if (!values.some(hasNul)) return [usual, values];
+    const next = values.values();
+    const cast = sql.replaceAll('?', () => (hasNul(next.next().value ?? null) ? 'CAST(? AS TEXT)' : '?'));
+    return [prepared(connection, cast), values.map((value) => (hasNul(value) ? Buffer.from(value) : value))];
+  }
+  return {
+    run(...values) {
+      const [statement, bound] = ready(values);
+      return statement.run(...bound);
+    },
+    get(...values) {
+      const [statement, bound] = ready(values);
+      return statement.get(...bound);
+    },
+    all(...values) {
+      const [statement, bound] = ready(values);
+      return statement.all(...bound);
+    },
   };
+}
+
+function hasNul(value: SqlValue): value is string {
+  return typeof value === 'string' && value.includes('\0');
 }
