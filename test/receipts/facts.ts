@@ -97,6 +97,8 @@ export function receiptInput(change: Partial<ReceiptFacts> = {}): ReceiptFacts {
 
 export interface Bench {
   readonly folder: string;
+  /** As `main.ts` has them. */
+  options(issuer?: string | null): Parameters<typeof openSigner>[0];
   open(issuer?: string | null): Promise<ReceiptSigner>;
   close(): Promise<void>;
 }
@@ -104,16 +106,17 @@ export interface Bench {
 /** A folder for receipt keys, and signers on it as `main.ts` opens them. */
 export async function keyBench(): Promise<Bench> {
   const folder = await mkdtemp(join(tmpdir(), 'receipts-'));
+  const options: Bench['options'] = (issuer = null) => ({
+    keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
+    issuer,
+    installId: 'inst_1',
+    version: '0.1.0',
+    durability: () => 'fsync',
+  });
   return {
     folder: join(folder, 'keys'),
-    open: (issuer = null) =>
-      openSigner({
-        keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
-        issuer,
-        installId: 'inst_1',
-        version: '0.1.0',
-        durability: () => 'fsync',
-      }),
+    options,
+    open: (issuer) => openSigner(options(issuer)),
     close: () => rm(folder, { recursive: true, force: true }),
   };
 }
