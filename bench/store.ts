@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { EffectStore } from '../src/effects/store.ts';
-import { openEmbeddedStore } from '../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../src/gateway/embedded-store.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest } from '../test/contract/requests.ts';
 import type { BenchResult } from './result.ts';
 

@@ -3,6 +3,7 @@ import { startPaymentsUpstream } from './demo/payments-upstream.ts';
 import { inspectStore } from './gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from './gateway/offline-keys.ts';
 import { acceptClock, acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
+import { checkFormat, migrateStore } from './gateway/store-format.ts';
 import { startGateway } from './gateway/start.ts';
 import { VERSION } from './version.ts';
 
@@ -23,6 +24,8 @@ export function main(argv: readonly string[]): Promise<number> {
     acceptClock,
     recoverLost,
     checkStore,
+    checkFormat,
+    migrateStore,
     startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
   });
 }

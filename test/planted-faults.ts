@@ -6,7 +6,11 @@ interface Fault {
   readonly file: string;
   readonly line: string;
   readonly instead: string;
+  /** Folder whose modules are asked for with the fault as well: the fault is deeper than the module that is asked for. */
+  readonly within?: string;
 }
+
+const RECORDS = 'src/records/';
 
 /**
  * Faults that tests plant in the product's own code, to see that they are noticed. A module is asked for with a fault
@@ -42,6 +46,62 @@ export const FAULTS = {
       "const follows = first.kind === 'answer' && first.status === 303;" +
       'const result = follows ? await attemptOn(upstream, request, options) : first;',
   },
+  'guard-dropped': {
+    file: 'src/records/draft.ts',
+    line: 'if (all || !isPut(name))',
+    instead: 'if (all)',
+    within: RECORDS,
+  },
+  'guard-on-the-wrong-row': {
+    file: 'src/records/draft.ts',
+    line: 'found.push(follow === undefined ? { kind, id, version } : { kind, id, version, follow });',
+    instead: 'found.push({ kind, id: `another ${id}`, version: ABSENT });',
+    within: RECORDS,
+  },
+  'sum-without-its-limit': {
+    file: 'src/records/figures.ts',
+    line: '    limit,\n    most:',
+    instead: '    limit: null,\n    most:',
+    within: RECORDS,
+  },
+  'moved-is-taken-for-done': {
+    file: 'src/records/runner.ts',
+    line: "        if (answer.kind === 'done') {\n          epochs",
+    instead: '        if (answer.kind.length > 0) {\n          epochs',
+    within: RECORDS,
+  },
+  'lost-answer-is-not-looked-for': {
+    file: 'src/records/effect-store.ts',
+    line: 'if (error instanceof StoreUnavailable) lostAnswers.lost(request);',
+    instead: '',
+    within: RECORDS,
+  },
+  'another-attempt-is-taken-for-the-lost-one': {
+    file: 'src/records/lost-answers.ts',
+    line: 'if (life.lease.fence.nonce !== nonce) return false;',
+    instead: '',
+    within: RECORDS,
+  },
+  'settlement-is-not-recognised': {
+    file: 'src/effects/settlement.ts',
+    line: "if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };",
+    instead: '',
+    within: RECORDS,
+  },
+  'memory-survives-a-refusal': {
+    file: 'src/records/recent-rows.ts',
+    line: 'drop: (change) => end(change, false),',
+    instead: 'drop: () => {},',
+    within: RECORDS,
+  },
+  'stale-figure': {
+    file: 'src/records/runner.ts',
+    line: 'const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(),',
+    instead:
+      'const figuresKept = new Map<string, Figure>();' +
+      'const begin = (): Known => ({ rows: new Map(), isRead: false, figures: figuresKept,',
+    within: RECORDS,
+  },
   'answer-before-the-sync': {
     file: 'src/stores/embedded/behind.ts',
     line: 'fdatasync(descriptor, ended);',
@@ -53,19 +113,36 @@ export type FaultName = keyof typeof FAULTS;
 
 const QUERY = '?planted=';
 
+function faultOf(name: string): Fault | undefined {
+  return Object.entries(FAULTS).find(([known]) => known === name)?.[1];
+}
+
 /** Puts the faults into the modules that are asked for with one. */
 export function plantFaults(): Plugin {
   return {
     name: 'planted-faults',
     enforce: 'pre',
+    async resolveId(source, importer) {
+      const at = importer?.indexOf(QUERY) ?? -1;
+      if (importer === undefined || at < 0 || source.includes(QUERY)) return null;
+      const query = importer.slice(at);
+      const fault = faultOf(query.slice(QUERY.length));
+      const found = fault?.within === undefined ? null : await this.resolve(source, importer.slice(0, at));
+      if (fault?.within === undefined || found === null || found.id.includes(QUERY)) return null;
+      return found.id.includes(`/${fault.within}`) || found.id.endsWith(`/${fault.file}`)
+        ? `${found.id}${query}`
+        : null;
+    },
     load(id) {
       const at = id.indexOf(QUERY);
       if (at < 0) return null;
       const file = id.slice(0, at);
       const name = id.slice(at + QUERY.length);
-      const fault = Object.entries(FAULTS).find(([known]) => known === name)?.[1];
-      if (fault === undefined || !file.endsWith(`/${fault.file}`)) throw new Error(`no fault ${name} for ${file}`);
+      const fault = faultOf(name);
       const text = readFileSync(file, 'utf8');
+      if (fault?.within !== undefined && file.includes(`/${fault.within}`) && !file.endsWith(`/${fault.file}`))
+        return text;
+      if (fault === undefined || !file.endsWith(`/${fault.file}`)) throw new Error(`no fault ${name} for ${file}`);
       if (!text.includes(fault.line)) throw new Error(`${fault.file} does not say any more: ${fault.line}`);
       return text.replace(fault.line, () => fault.instead);
     },
@@ -77,6 +154,14 @@ export function plantFaults(): Plugin {
  * @param real the module without it, for its type
  */
 export async function planted<Module>(_real: Module, name: FaultName): Promise<Module> {
-  const url = new URL(`../${FAULTS[name].file}`, import.meta.url);
+  return plantedIn(_real, FAULTS[name].file, name);
+}
+
+/**
+ * A module of the product with a fault in what it imports.
+ * @param file of the module, from the root
+ */
+export async function plantedIn<Module>(_real: Module, file: string, name: FaultName): Promise<Module> {
+  const url = new URL(`../${file}`, import.meta.url);
   return import(/* @vite-ignore */ `${url.pathname}${QUERY}${name}`);
 }

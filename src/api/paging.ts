@@ -4,7 +4,7 @@ import type { RequestFault } from '../effects/run-request.ts';
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
 /** Form of the cursors that stores make. */
-const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z]{1,11})?$/;
+const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z_]{1,64})?$/;
 
 /** Query members of a list that comes in pages. */
 export const PAGE_QUERY = {

@@ -10,6 +10,7 @@ import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
+import { addMigrate } from './migrate.ts';
 import { addPauses } from './pauses.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
 import { addStart } from './start.ts';
@@ -31,6 +32,7 @@ const ADD_COMMANDS = [
   addPauses,
   addVerify,
   addStore,
+  addMigrate,
 ];
 
 /**

@@ -34,6 +34,10 @@ export interface CliPorts {
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
+  /** What the format of the store is, and what a start would do. Changes nothing. Throws `CommandFailure`. */
+  checkFormat(options: StoreOptions): Promise<FormatReport>;
+  /** Brings the store to the format of this program, as a start does. Throws `CommandFailure`, also while a gateway runs. */
+  migrateStore(options: StoreOptions): Promise<FormatReport>;
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
 }
@@ -119,6 +123,21 @@ export interface StoreInspection {
   readonly inUse: boolean;
   /** Keys that are neither revoked nor expired, by kind. */
   readonly keys: Readonly<Record<KeyKind, number>> | null;
+}
+
+/** What `svc migrate` says. */
+export interface FormatReport {
+  readonly store: 'embedded' | 'redis';
+  /** Of the store; `null` where there is none, or nobody can tell. */
+  readonly format: number | null;
+  /** Of this program; `null` on Redis. */
+  readonly current: number | null;
+  /** What a start does with it. `none`: there is no migration. */
+  readonly start: 'makes' | 'opens' | 'migrates' | 'refuses' | 'none';
+  /** How many records there are, by what they are. */
+  readonly records: Readonly<Record<string, number>> | null;
+  /** In sentences, for people. */
+  readonly explanation: readonly string[];
 }
 
 /** What `svc fsck` finds. */

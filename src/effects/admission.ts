@@ -422,6 +422,7 @@ function dispatch(
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
     approvals: used !== null ? [used] : moot !== null ? [{ ...moot, status: 'expired', decidedAt: view.now }] : [],
     budgets: met.changes,
+    ...endOfWindows(request),
     rates: met.rates,
     claims: met.claims,
     usesGone: effect.id,
@@ -524,7 +525,17 @@ function askForApproval(
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
     approvals: old === null ? [approval] : [{ ...old, status: 'expired', decidedAt: view.now }, approval],
     budgets: met?.changes ?? [],
+    ...endOfWindows(request),
     rates: met?.rates ?? [],
     events,
   };
+}
+
+/** What is held is held in the windows that there were when policy was evaluated. */
+function endOfWindows({ verdict }: AdmitRequest): Pick<Plan<unknown>, 'validUntil'> {
+  let until = Infinity;
+  for (const obligation of verdict.kind === 'permit' ? verdict.obligations : [])
+    if (obligation.kind === 'budget' && obligation.window.kind === 'calendar')
+      until = Math.min(until, obligation.window.end);
+  return until === Infinity ? {} : { validUntil: until };
 }

@@ -1,12 +1,12 @@
 import type { BudgetRow, ClaimRecord, ReservationRecord } from './controls.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import type { Hold, PoolUse } from './effect.ts';
-import type { BudgetChange, RunningUse, StepView } from './plan.ts';
+import type { BudgetChange, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from './store.ts';
 import type { Obligation, Observed, Permit } from './verdict.ts';
 
 /** A budget's rows are not more than this; one more is refused (`too_many_rows`). */
-const MAX_BUDGET_ROWS = 10_000;
+export const MAX_BUDGET_ROWS = 10_000;
 
 type Refused = {
   readonly kind: 'refused';
@@ -22,7 +22,7 @@ interface Satisfied {
   /** Claim rows to put, each extended by the effect. */
   readonly claims: readonly ClaimRecord[];
   readonly uses: readonly PoolUse[];
-  readonly rates: readonly { readonly id: string; readonly bucket: string; readonly windowMs: number }[];
+  readonly rates: readonly RateCount[];
   readonly holds: readonly Hold[];
   readonly changes: readonly BudgetChange[];
   readonly budgets: readonly BudgetRow[];
@@ -117,12 +117,13 @@ export function satisfyObligations(
     if (refusal !== null) return refusal;
   }
 
-  const rates: { id: string; bucket: string; windowMs: number }[] = [];
+  const rates: RateCount[] = [];
   for (const obligation of permit.obligations) {
     if (obligation.kind !== 'rate_limit' || scope.rateCounted) continue;
-    rates.push({ id: obligation.id, bucket: obligation.bucket, windowMs: obligation.windowMs });
-    if (view.rate(request.workspace, obligation.id, obligation.bucket, obligation.windowMs) < obligation.limit)
-      continue;
+    const { id, bucket, windowMs, limit } = obligation;
+    const isWithin = view.rate(request.workspace, id, bucket, windowMs) < limit;
+    rates.push({ id, bucket, windowMs, limit: isWithin ? limit : null });
+    if (isWithin) continue;
     const refusal = refuse(
       'denied_budget',
       {

@@ -75,6 +75,15 @@ export interface BudgetChange {
   readonly spend: number;
 }
 
+/** One more attempt of a rate limit. */
+export interface RateCount {
+  readonly id: string;
+  readonly bucket: string;
+  readonly windowMs: number;
+  /** Attempts within the window, this one included, at most; `null` where more are only observed. */
+  readonly limit: number | null;
+}
+
 /**
  * One effect to put. `bind`: its key now belongs to it; `release`: its key is free again (denials bind nothing);
  * `keep`: as it is.
@@ -90,7 +99,7 @@ export interface Plan<Reply> {
   readonly effects?: readonly EffectWrite[];
   readonly approvals?: readonly ApprovalRecord[];
   readonly budgets?: readonly BudgetChange[];
-  readonly rates?: readonly { readonly id: string; readonly bucket: string; readonly windowMs: number }[];
+  readonly rates?: readonly RateCount[];
   /** Rows to put, by target. */
   readonly claims?: readonly ClaimRecord[];
   /** Targets whose claim row goes. */
@@ -104,6 +113,8 @@ export interface Plan<Reply> {
   readonly rejection?: { readonly fingerprint: string; readonly effectId: string; readonly until: number };
   /** Written together, in order. */
   readonly events?: readonly LedgerDraft[];
+  /** What was decided does not hold from then on, ms: a budget's window is over. Absent: it holds. */
+  readonly validUntil?: number;
   /**
    * Where set: beyond 10 such plans a second with the same word, nothing is written but one counted event a second.
    * The word is made of key and code; only plans that change no state carry it.

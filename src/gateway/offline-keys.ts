@@ -9,7 +9,7 @@ import { allProfiles } from '../identity/profiles.ts';
 import { rotateKey as rotate } from '../identity/rotate-key.ts';
 import { KeyFileFault } from '../secrets/key-file.ts';
 import type { Secrets } from '../secrets/vault.ts';
-import { openKeyStore } from '../stores/embedded/key-store.ts';
+import { openKeyStore } from './embedded-store.ts';
 import { openBeside } from './beside-redis.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
 

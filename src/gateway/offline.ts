@@ -2,7 +2,7 @@ import { loadConfiguration } from '../config/load.ts';
 import type { CliPorts } from '../cli/ports.ts';
 import { KEY_KINDS } from '../effects/principal.ts';
 import { keyState } from '../identity/key-record.ts';
-import { glanceAtStore } from '../stores/embedded/key-store.ts';
+import { glanceAtStore } from './embedded-store.ts';
 import { inspectRedis } from './beside-redis.ts';
 
 /** Looks at a store without changing it, also while a gateway runs on it. */

@@ -7,7 +7,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
-import { openEmbeddedStore } from '../stores/embedded/open.ts';
+import { type EmbeddedOptions, openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stores/redis/open.ts';
 
@@ -22,17 +22,18 @@ interface OpenedStore {
 
 /**
  * Opens the store that the configuration names. One on Redis opens also while the servers cannot be reached.
+ * @param onUpgraded told where the file of an embedded store was brought to the format of this program
  * @throws CommandFailure for settings that cannot be used, StoreUnavailable
  */
-export async function openStoreAndFleet({
-  store: settings,
-  retention,
-}: Pick<Configuration, 'store' | 'retention'>): Promise<OpenedStore> {
+export async function openStoreAndFleet(
+  { store: settings, retention }: Pick<Configuration, 'store' | 'retention'>,
+  onUpgraded: EmbeddedOptions['onUpgraded'] = () => {},
+): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
       const { path, lockWaitMs, maxClockJumpMs } = settings;
       return {
-        store: await openEmbeddedStore({ path, lockWaitMs, maxClockJumpMs, retention, worker: 'auto' }),
+        store: await openEmbeddedStore({ path, lockWaitMs, maxClockJumpMs, retention, worker: 'auto', onUpgraded }),
         fleet: null,
       };
     }

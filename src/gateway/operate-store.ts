@@ -5,7 +5,7 @@ import { checkWorkspace } from '../effects/fsck.ts';
 import { INSTALLATION } from '../effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
-import { acceptTime } from '../stores/embedded/key-store.ts';
+import { acceptTime } from './embedded-store.ts';
 import { openBeside } from './beside-redis.ts';
 import { faultOfSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';

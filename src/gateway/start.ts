@@ -1,3 +1,7 @@
+/** A start waits for the settlements beside the store no longer than this, ms: they may be many, or the store be away. */
+const FIRST_DRAIN_MS = 5000;
+
+import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
@@ -92,7 +96,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
-  const { store: unsealed, fleet } = await mendable(openStoreAndFleet(configuration));
+  const { store: unsealed, fleet } = await mendable(
+    openStoreAndFleet(configuration, ({ from, to, kept, tookMs }) =>
+      logger.info({ from, to, kept, took_ms: tookMs }, 'the store was brought to the format of this version'),
+    ),
+  );
   const storeWatch = watchStore(unsealed, logger);
   opened.push(() => storeWatch.stop());
   opened.push(() => unsealed.close());
@@ -283,6 +291,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger.error({ err: error }, 'sweeping failed'),
   );
   opened.push(() => sweeper.stop());
+  // Whoever asks for an action again is told what it came to, where that is known here.
+  await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);
   opened.push(() => drain.finished());
   if (adminPort !== null) {
     const admin = createServer({

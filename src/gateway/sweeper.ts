@@ -12,6 +12,8 @@ const MOST_ROUNDS = 7;
 
 /** What the gateway does by itself, over and over. */
 export interface Sweeper {
+  /** What the journal beside the store held at the start has been handed to the store, or cannot be yet. */
+  readonly begun: Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -70,9 +72,10 @@ export function startSweeper(
     await Promise.all(dispatching);
   }
 
+  const begun = attempt(() => spill.drain(ports.store));
   const running = (async () => {
+    await begun;
     while (!stopped) {
-      await attempt(() => spill.drain(ports.store));
       await attempt(sweep);
       await attempt(dispatchLeftBehind);
       await new Promise<void>((resolve) => {
@@ -84,10 +87,12 @@ export function startSweeper(
         };
         if (stopped) wake();
       });
+      if (!stopped) await attempt(() => spill.drain(ports.store));
     }
   })();
 
   return {
+    begun,
     stop() {
       stopped = true;
       wake();

@@ -31,7 +31,7 @@ import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';

@@ -4,6 +4,7 @@ import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { inspectStore } from '../../src/gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
 import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
+import { checkFormat, migrateStore } from '../../src/gateway/store-format.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 
 /** What a command printed, and how it ended. */
@@ -25,6 +26,8 @@ const PORTS: CliPorts = {
   acceptClock,
   recoverLost,
   checkStore,
+  checkFormat,
+  migrateStore,
   startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
 };
 

@@ -39,6 +39,7 @@ describe('help and usage', () => {
     ['store', 'accept-loss'],
     ['store', 'recover'],
     ['fsck'],
+    ['migrate'],
   ];
   test.each(COMMANDS)('%s %s has help with --json and its exit codes', async (...words) => {
     const { code, out } = await svc(...words.filter((word) => typeof word === 'string'), '--help');

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { EffectStore } from '../../src/effects/store.ts';
-import type { EmbeddedOptions } from '../../src/stores/embedded/open.ts';
+import type { EmbeddedOptions } from '../../src/gateway/embedded-store.ts';
 import type { OpenStore } from './fixture.ts';
 
 /** Where fsync costs nothing: what a promise says does not depend on the medium. */

@@ -1,4 +1,4 @@
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { embeddedIn } from './embedded-store.ts';
 import { describeStoreContract } from './store-contract.ts';
 

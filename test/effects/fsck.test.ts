@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { createAudit } from '../../src/effects/fsck.ts';
 import type { JsonObject } from '../../src/effects/json.ts';
 import type { KeyRecord } from '../../src/effects/controls.ts';
-import { keyRecord } from '../contract/requests.ts';
+import { admitStep } from '../../src/effects/admission.ts';
+import type { EffectRecord } from '../../src/effects/effect.ts';
+import { emptyState, viewOf } from '../contract/map-view.ts';
+import { admitRequest, keyRecord } from '../contract/requests.ts';
 import type { LedgerEvent, LedgerKind } from '../../src/effects/ledger.ts';
 
 let seq = 0;
@@ -89,6 +92,25 @@ describe('states from the ledger', () => {
     ['unknown', [['effect.admitted'], ['execution.lost'], ['effect.denied']]],
   ] as const)('%s', (state, kinds) => {
     expect(stateOf(...kinds)).toBe(state);
+  });
+});
+
+describe('holds of effects', () => {
+  it('that were given back are none, also where another attempt waits that holds nothing yet', () => {
+    const audit = createAudit();
+    audit.add(event('budget.held', 'a', holds(5)));
+    audit.add(event('budget.voided', 'a', holds(5)));
+    const versions = { policy: '', pauses: 0 };
+    const admission = admitStep(viewOf(emptyState(versions), 0), admitRequest({ seen: versions })).reply;
+    if (admission.kind !== 'dispatch') throw new Error('the call is admitted');
+    const { effect } = admission;
+    const effectWith = (holdState: EffectRecord['holdState']): EffectRecord => ({ ...effect, id: 'a', holdState });
+    const differing = (holdState: EffectRecord['holdState']) =>
+      audit.compare([effectWith(holdState)], [], 9000).filter(({ what }) => what === 'holds');
+    expect(differing('voided')).toEqual([]);
+    expect(differing('none')).toEqual([]);
+    expect(differing('held')).toHaveLength(1);
+    expect(differing('posted')).toHaveLength(1);
   });
 });
 

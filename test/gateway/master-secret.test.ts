@@ -9,8 +9,8 @@ import { faultOfSecret, openSecretsFor } from '../../src/gateway/master-secret.t
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { checkStore } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
-import { openKeyStore } from '../../src/stores/embedded/key-store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openKeyStore } from '../../src/gateway/embedded-store.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { keyRecord, PERSON } from '../contract/requests.ts';
 
 const closers: (() => Promise<unknown>)[] = [];
@@ -116,10 +116,10 @@ describe('the master secret of a store', () => {
   it('fsck names a key that lets nobody in', async () => {
     const at = await installation();
     const keys = await openKeyStore(at.data);
-    const [key] = keys.keys(null);
+    const [key] = await keys.keys(null);
     if (key === undefined) throw new Error('there is no key');
-    keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });
-    keys.close();
+    await keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });
+    await keys.close();
     expect(await at.fsck()).toMatchObject([{ what: 'key', where: key.id, store: 'its hash is none' }]);
   });
 

@@ -4,7 +4,7 @@ import type { PauseScope } from '../../src/effects/controls.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { newId, PERSON, WORKSPACE } from '../contract/requests.ts';
 

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { followPolicy } from '../../src/gateway/policy-in-store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
 

@@ -16,7 +16,7 @@ import type { ProxyPorts } from '../../src/proxy/ports.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { openSpillJournal, type SpillJournal } from '../../src/stores/journal/spill.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';

@@ -6,7 +6,7 @@ import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createFileReader } from '../../src/gateway/file-reader.ts';
 import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts';
 import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 

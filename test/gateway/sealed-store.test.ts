@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import {
   admitRequest,

@@ -23,7 +23,7 @@ import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 
@@ -97,6 +97,8 @@ describe('no answer leaves before the disk has it', () => {
   });
 
   it('what is committed while the disk works waits for the next sync, all of it for one', async () => {
+    // What is done once for a workspace is done before.
+    await dispatched(store);
     hold();
     const first = dispatched(store);
     expect(await isAnswered(first)).toBe(false);

@@ -4,8 +4,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { INSTALLATION } from '../../src/effects/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createStoreClock } from '../../src/stores/embedded/clock.ts';
-import { acceptTime, openKeyStore } from '../../src/stores/embedded/key-store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { acceptTime, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import {
   admitRequest,
@@ -131,8 +131,8 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
       left = store.now();
     });
     const keys = await openKeyStore(path);
-    keys.endKey('key_old000000001', { kind: 'revoked' }, PERSON);
-    keys.close();
+    await keys.endKey('key_old000000001', { kind: 'revoked' }, PERSON);
+    await keys.close();
     vi.restoreAllMocks();
     const second = await open();
     expect(second.health()).toMatchObject({ ready: true });

@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import type { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import type { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import type { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -11,6 +12,7 @@ export interface CompiledStore {
   file(source: string): string;
   /** The store's opener, whose thread can run (threads do not run TypeScript on every Node). */
   openEmbeddedStore(): Promise<typeof openEmbeddedStore>;
+  openEmbeddedRows(): Promise<typeof openEmbeddedRows>;
   /** Changes what was compiled: each text is there once. */
   alter(source: string, from: string, to: string): void;
   remove(): void;
@@ -23,8 +25,9 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
   const folder = mkdtempSync(join(cache, 'store-test-'));
   const settings = join(folder, 'tsconfig.json');
   const files = [
-    join(ROOT, 'src/stores/embedded/open.ts'),
-    join(ROOT, 'src/stores/embedded/worker.ts'),
+    join(ROOT, 'src/gateway/embedded-store.ts'),
+    join(ROOT, 'src/stores/embedded/rows/open.ts'),
+    join(ROOT, 'src/stores/embedded/rows/worker.ts'),
     ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(
@@ -48,9 +51,15 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
     file,
     async openEmbeddedStore() {
       const module: { openEmbeddedStore: typeof openEmbeddedStore } = await import(
-        pathToFileURL(file('src/stores/embedded/open.ts')).href
+        pathToFileURL(file('src/gateway/embedded-store.ts')).href
       );
       return module.openEmbeddedStore;
+    },
+    async openEmbeddedRows() {
+      const module: { openEmbeddedRows: typeof openEmbeddedRows } = await import(
+        pathToFileURL(file('src/stores/embedded/rows/open.ts')).href
+      );
+      return module.openEmbeddedRows;
     },
     alter(source, from, to) {
       const parts = readFileSync(file(source), 'utf8').split(from);

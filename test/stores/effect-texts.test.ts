@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeCall, decodeOutcome, encodeCall, encodeOutcome } from '../../src/stores/embedded/effect-document.ts';
+import { decodeCall, decodeOutcome, encodeCall, encodeOutcome } from '../../src/records/effect-text.ts';
 
 const plain = fc.array(fc.constantFrom('A', 'z', '0', '-', '_', '.'), { maxLength: 40 }).map((of) => of.join(''));
 const odd = fc

@@ -2,8 +2,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
-import { glanceAtStore, openKeyStore } from '../../src/stores/embedded/key-store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { glanceAtStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { dispatched, keyRecord, PERSON, settleRequest, FAILED, WORKSPACE } from '../contract/requests.ts';
 
@@ -34,10 +34,10 @@ describe('keys made beside a gateway', () => {
     const key = keyRecord();
     const beside = await openKeyStore(path);
     expect(beside.installId).toBe(store.installId);
-    beside.putKey(key, PERSON);
+    await beside.putKey(key, PERSON);
     expect(await store.key(key.handle)).toEqual(key);
     expect(heard).toHaveBeenCalledWith(null);
-    beside.close();
+    await beside.close();
   });
 
   it('are noticed without anybody asking', async () => {
@@ -45,9 +45,9 @@ describe('keys made beside a gateway', () => {
     const heard = vi.fn();
     store.onKeysChanged(heard);
     const beside = await openKeyStore(path);
-    beside.putKey(keyRecord(), PERSON);
+    await beside.putKey(keyRecord(), PERSON);
     await vi.waitFor(() => expect(heard).toHaveBeenCalledWith(null), { timeout: 40_000, interval: 20 });
-    beside.close();
+    await beside.close();
   });
 
   it('leave the ledger without gaps while calls run', async () => {
@@ -60,7 +60,7 @@ describe('keys made beside a gateway', () => {
       }
     })();
     for (let n = 0; n < 20; n += 1) {
-      beside.putKey(keyRecord(), PERSON);
+      await beside.putKey(keyRecord(), PERSON);
       await new Promise((resolve) => setImmediate(resolve));
     }
     await calls;
@@ -68,7 +68,7 @@ describe('keys made beside a gateway', () => {
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, n) => n + 1));
     expect(events.filter(({ kind }) => kind === 'key.created')).toHaveLength(20);
     expect(events.filter(({ kind }) => kind === 'effect.admitted')).toHaveLength(60);
-    beside.close();
+    await beside.close();
   });
 
   it('can be revoked there', async () => {
@@ -76,17 +76,17 @@ describe('keys made beside a gateway', () => {
     const key = keyRecord();
     await store.putKey(key, PERSON);
     const beside = await openKeyStore(path);
-    expect(beside.keys(null)).toEqual([key]);
-    beside.endKey(key.id, { kind: 'revoked' }, PERSON);
+    expect(await beside.keys(null)).toEqual([key]);
+    await beside.endKey(key.id, { kind: 'revoked' }, PERSON);
     expect((await store.key(key.handle))?.revokedAt).toBeGreaterThan(0);
-    beside.close();
+    await beside.close();
   });
 
   it('can be made before the first gateway starts', async () => {
     const before = await openKeyStore(path);
     const key = keyRecord();
-    before.putKey(key, PERSON);
-    before.close();
+    await before.putKey(key, PERSON);
+    await before.close();
     const store = await startGateway();
     expect(store.installId).toBe(before.installId);
     expect(store.health()).toMatchObject({ ready: true, epoch: 1 });

@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest } from '../contract/requests.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { expect, it, vi } from 'vitest';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { dispatched } from '../contract/requests.ts';
 

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest, dispatched, leaseOf, resolveRequest, WORKSPACE } from '../contract/requests.ts';
 import { makeDisk } from '../torture/disk.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { admitRequest, committed, settleRequest, WORKSPACE } from '../contract/requests.ts';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { Agent, request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, expect, it, vi } from 'vitest';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { type Answer, makeApiKey, send, type TestGateway } from './gateway.ts';
 import { shortest } from '../shortest.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';

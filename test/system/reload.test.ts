@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { INSTALLATION } from '../../src/effects/ledger.ts';
-import { openEmbeddedStore } from '../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { type Answer, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
 

@@ -122,7 +122,9 @@ it(`with ${IN_FLIGHT.embedded} effects in flight a restart answers each as unkno
   const started = await startWorld({ files: withBudget });
   await restartInFlight('embedded', started, {}, async () => {
     const database = (await loadDriver())(join(started.gateway.dataFolder, 'store.db'));
-    const executing = database.prepare('SELECT count(*) AS rows FROM running');
+    const executing = database.prepare(
+      "SELECT count(*) AS rows FROM places JOIN names ON names.n = places.list WHERE names.name = 'leases'",
+    );
     return { countLeft: () => Number(executing.get()?.['rows']), close: () => database.close() };
   });
 }, 600_000);

@@ -14,6 +14,8 @@ export interface SyncBehind {
   pending(): boolean;
   /** Takes a transaction right after its commit; its answers leave when it is durable. */
   add(transaction: Committed): void;
+  /** Takes what has changed nothing: it leaves with what it may have seen, and no sync is made for it. */
+  join(transaction: Committed): void;
   /** Resolves when all that was taken is durable and answered, or a sync has failed: the one under way is waited for. */
   finish(): Promise<void>;
   /** Whether the journal has at least so many frames that no checkpoint has made room of. */
@@ -89,6 +91,12 @@ export function syncBehind(
       }
       waiting.push(transaction);
       if (!syncing) begin();
+    },
+    join(transaction) {
+      const others = waiting.length > 0 ? waiting : syncing ? covered : null;
+      if (failure !== null) transaction.fail(failure);
+      else if (others === null) transaction.answer();
+      else others.push(transaction);
     },
     finish: () =>
       new Promise((resolve) => {

@@ -7,11 +7,14 @@ import { makePrivateFile } from './files.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
 import { countFrom, noteTime } from './machine.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
-import { configureConnection, ensureSchema } from './schema.ts';
-import { openSession, type Session } from './session.ts';
+import type { EngineSession, Format } from './engine-session.ts';
+import { configureConnection } from './connection.ts';
+
+/** Name of the database in the store's folder. */
+export const STORE_FILE = 'store.db';
 
 /** An open database file whose rows belong to this installation. */
-export interface OpenStore {
+export interface OpenStore<Session> {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: Session;
@@ -21,23 +24,28 @@ export interface OpenStore {
 }
 
 /** The store is older than what is remembered beside it, or empty, or another's. Nothing may be built on it. */
-interface RolledBack {
+export interface RolledBack {
   readonly kind: 'rolled_back';
   readonly installId: string;
   readonly message: string;
 }
 
 /** The machine's clock is not believed. The file stays open: whether it is, is looked at again. */
-interface ClockAhead {
+interface ClockAhead<Session> {
   readonly kind: 'clock_ahead';
-  readonly opened: OpenStore;
+  readonly opened: OpenStore<Session>;
   readonly message: string;
 }
 
-export type Booted = (OpenStore & { readonly clock: StoreClock }) | RolledBack | ClockAhead;
+export type Booted<Session> = (OpenStore<Session> & { readonly clock: StoreClock }) | RolledBack | ClockAhead<Session>;
 
 /** Runs `work` in a transaction of its own. */
-export function inTransaction<T>(database: SqlDatabase, session: Session, now: number, work: () => T): T {
+export function inTransaction<T>(
+  database: SqlDatabase,
+  session: EngineSession<unknown>,
+  now: number,
+  work: () => T,
+): T {
   database.exec('BEGIN IMMEDIATE');
   try {
     session.beginAt(now);
@@ -67,19 +75,25 @@ export function rollback(database: SqlDatabase): void {
  * @param now the time at which a new store's clock begins, ms
  * @param inUse a gateway runs on it: what is in the journal is that gateway's
  */
-export function openStoreFile(path: string, open: OpenDatabase, now: number, inUse: boolean): OpenStore | RolledBack {
+export function openStoreFile<Told, Session extends EngineSession<Told>>(
+  path: string,
+  open: OpenDatabase,
+  format: Format<Told, Session, unknown>,
+  now: number,
+  inUse: boolean,
+): OpenStore<Session> | RolledBack {
   makePrivateFolder(path);
   const beside = readInstallMark(path);
-  const file = join(path, 'store.db');
+  const file = join(path, STORE_FILE);
   makePrivateFile(file);
   const journal = inUse ? null : seeJournal(path);
   const database = open(file);
   try {
     configureConnection(database);
     rewriteJournal(path, database, journal);
-    ensureSchema(database);
+    format.ensureSchema(database);
     syncFolder(path);
-    const session = openSession(database);
+    const session = format.openSession(database);
     const found = session.meta.find();
     if (found === null && beside !== null) {
       database.close();
@@ -132,13 +146,25 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
  * @param clock the caller's clock; `null` takes the machine's
  * @param maxJumpMs how much time may have gone by while nobody counted it
  */
-export function bootStore(path: string, open: OpenDatabase, clock: ClockSource | null, maxJumpMs: number): Booted {
-  const opened = openStoreFile(path, open, timeOf(clock), false);
-  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, clock, maxJumpMs);
+export function bootStore<Told, Session extends EngineSession<Told>>(
+  path: string,
+  open: OpenDatabase,
+  format: Format<Told, Session, unknown>,
+  clock: ClockSource | null,
+  maxJumpMs: number,
+): Booted<Session> {
+  const opened = openStoreFile(path, open, format, timeOf(clock), false);
+  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, format, clock, maxJumpMs);
 }
 
 /** The rest of {@link bootStore}, for a file that is open. */
-export function beginBoot(path: string, opened: OpenStore, clock: ClockSource | null, maxJumpMs: number): Booted {
+export function beginBoot<Told, Session extends EngineSession<Told>>(
+  path: string,
+  opened: OpenStore<Session>,
+  format: Format<Told, Session, unknown>,
+  clock: ClockSource | null,
+  maxJumpMs: number,
+): Booted<Session> {
   const { database, session, mark } = opened;
   try {
     session.forget();
@@ -151,7 +177,7 @@ export function beginBoot(path: string, opened: OpenStore, clock: ClockSource | 
     const storeClock = clock === null ? createStoreClock(beginning.time, maxJumpMs) : wrapClock(beginning.time, clock);
     const now = storeClock.now();
     inTransaction(database, session, now, () => session.meta.boot(mark.epoch));
-    session.leftOvers.recover(start, now - start);
+    format.recover(session, start, now - start);
     const seen = typeof clock === 'function' ? null : noteTime(now);
     writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen });
     return { ...opened, clock: storeClock };

@@ -80,6 +80,14 @@ export function isSyncFailure(error: unknown): boolean {
   return code !== null && SYNC_CODES.has(code);
 }
 
+const SQLITE_CONSTRAINT = 19;
+
+/** Whether what was to be written breaks a rule of its table: a fault of the program. */
+export function isConstraintFailure(error: unknown): boolean {
+  const extended = resultCode(error);
+  return extended !== null && (extended & 0xff) === SQLITE_CONSTRAINT;
+}
+
 /** What is used of either module; the types of Node 20 do not know `node:sqlite`. */
 interface SqliteModule {
   readonly DatabaseSync: new (file: string) => Connection;

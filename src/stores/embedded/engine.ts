@@ -1,12 +1,14 @@
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
-import { beginBoot, type Booted, bootStore, type OpenStore, rollback } from './boot.ts';
+import { beginBoot, type Booted, bootStore, type OpenStore, rollback, STORE_FILE } from './boot.ts';
+import { configureReader } from './connection.ts';
 import { join } from 'node:path';
 import { type ClockSource, machineAhead, type StoreClock } from './clock.ts';
 import { noteTime } from './machine.ts';
 import {
   loadDriver,
   type OpenDatabase,
+  isConstraintFailure,
   isSyncFailure,
   SQLITE_CORRUPT,
   SQLITE_FULL,
@@ -18,8 +20,9 @@ import {
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
+import { type Look, serveLooks } from './looks.ts';
 import { JOURNAL } from './rewrite.ts';
-import type { Session } from './session.ts';
+import type { EngineSession, Format } from './engine-session.ts';
 
 /** Operations that one transaction takes at most: bounds how long an answer waits for its neighbours. */
 const MAX_BATCH = 512;
@@ -41,7 +44,7 @@ const CLOCK_LOOK_MS = 500;
 const CHECKPOINT_PAGES = 4000;
 
 /** One operation. Exactly one of `done` and `failed` is called, after the transaction has ended. */
-export interface Job {
+export interface Job<Session> {
   /** Runs within the transaction; may be called again after a rollback. */
   run(session: Session): void;
   /** The transaction is durable. */
@@ -49,11 +52,10 @@ export interface Job {
   failed(error: Error): void;
 }
 
-export interface EngineListener {
+export interface EngineListener<Told> {
   onHealth(health: StoreHealth): void;
-  /** `null`: any key may have changed. */
-  onKeysChanged(handles: readonly string[] | null): void;
-  onPausesChanged(workspace: string): void;
+  /** What transactions have changed that others are to hear of; `null`: anything may have changed. */
+  onTold(told: readonly Told[] | null): void;
   /** The jobs of a transaction have had their answers. */
   onBatch(): void;
 }
@@ -67,15 +69,16 @@ export interface EngineOptions {
   readonly maxClockJumpMs: number;
 }
 
-export interface Engine {
+export interface Engine<Session, Reader> {
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
-  submit(job: Job): void;
+  submit(job: Job<Session>): void;
+  look(look: Look<Reader>): void;
   close(): Promise<void>;
 }
 
-interface OpenState {
+interface OpenState<Session, Reader> {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: Session;
@@ -83,13 +86,16 @@ interface OpenState {
   readonly dataVersion: SqlStatement;
   readonly journal: SyncBehind;
   readonly checkpoint: SqlStatement;
+  /** Opened when it is first asked for. */
+  reader: { readonly database: SqlDatabase; readonly tables: Reader } | null;
   seenVersion: unknown;
-  /** Commits that are durable, and those of the mark. */
+  /** Commits that wait for the disk or are durable; that are durable; and those of the mark. */
+  takenCommits: number;
   durableCommits: number;
   markedCommits: number;
 }
 
-type State = OpenState | { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
+type Shut = { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
 
 /**
  * Connections whose journal may not be on the disk. They are kept as they are until the process ends: ending one copies
@@ -105,19 +111,28 @@ class TornStep extends Error {}
  * while a commit runs, share one transaction, and all transactions that are committed while the disk works share its
  * next sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
-export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
+export async function startEngine<Told, Session extends EngineSession<Told>, Reader>(
+  format: Format<Told, Session, Reader>,
+  options: EngineOptions,
+  listener: EngineListener<Told>,
+): Promise<Engine<Session, Reader>> {
   const { path } = options;
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
   try {
-    return runEngine(options, listener, open, lock, bootStore(path, open, options.clock, options.maxClockJumpMs));
+    const first = bootStore(path, open, format, options.clock, options.maxClockJumpMs);
+    return runEngine(format, options, listener, open, lock, first);
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
   }
 }
 
-async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
+/**
+ * Keeps other gateways out of a folder.
+ * @throws StoreUnavailable
+ */
+export async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
   try {
     makePrivateFolder(path);
     return await acquireLock(path, open, waitMs);
@@ -126,32 +141,36 @@ async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Pro
   }
 }
 
-function runEngine(
+function runEngine<Told, Session extends EngineSession<Told>, Reader>(
+  format: Format<Told, Session, Reader>,
   options: EngineOptions,
-  listener: EngineListener,
+  listener: EngineListener<Told>,
   open: OpenDatabase,
   lock: StoreLock,
-  first: Booted,
-): Engine {
+  first: Booted<Session>,
+): Engine<Session, Reader> {
+  type Open = OpenState<Session, Reader>;
+  type State = Open | Shut;
   const { path, maxClockJumpMs } = options;
   // What this process has sent is still under way when the file is opened anew: its clock goes on, whatever the machine's says.
   let clock: ClockSource | null = options.clock ?? (first.kind === 'open' ? first.clock : null);
   const installId = installOf(first);
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
-  let queue: Job[] = [];
+  let queue: Job<Session>[] = [];
   let scheduled = false;
   let watches = 0;
   let reopenTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
   /** Open, and not begun with: the machine's clock is not believed. */
-  let awaited: OpenStore | null = null;
+  let awaited: OpenStore<Session> | null = null;
   /** A file that is being let go of. */
   let ending = Promise.resolve();
   let state: State = enter(first);
   let lastNow = state.kind === 'open' ? state.clock.now() : Date.now();
+  const looks = serveLooks<Reader>(readerOf);
   const watcher = setInterval(watch, WATCH_MS).unref();
 
-  function enter(booted: Booted): State {
+  function enter(booted: Booted<Session>): State {
     if (booted.kind === 'rolled_back') {
       health = { ...health, ready: false, problem: { code: 'store_rolled_back', message: booted.message } };
       return { kind: 'failed', why: booted.message };
@@ -169,7 +188,7 @@ function runEngine(
     const { commits } = session.meta.get();
     const journal = followJournal(database);
     const checkpoint = database.prepare('PRAGMA wal_checkpoint(PASSIVE)');
-    const marks = { durableCommits: commits, markedCommits: commits };
+    const marks = { takenCommits: commits, durableCommits: commits, markedCommits: commits };
     return {
       kind: 'open',
       database,
@@ -178,6 +197,7 @@ function runEngine(
       dataVersion,
       journal,
       checkpoint,
+      reader: null,
       seenVersion,
       ...marks,
     };
@@ -220,21 +240,32 @@ function runEngine(
     if (state.kind === 'open' && !state.journal.pending()) listener.onBatch();
   }
 
-  function refuse(jobs: readonly Job[], at: Exclude<State, OpenState>): void {
-    const why = at.kind === 'failed' ? at.why : 'The store is closed.';
+  /** What looks may see at present; throws where nothing can be seen. */
+  function readerOf(): { readonly tables: Reader; readonly journal: SyncBehind } {
+    if (state.kind !== 'open') throw new StoreUnavailable(whyShut(state));
+    if (state.reader === null) {
+      const database = open(join(path, STORE_FILE));
+      configureReader(database);
+      state.reader = { database, tables: format.openReader(database) };
+    }
+    return { tables: state.reader.tables, journal: state.journal };
+  }
+
+  function refuse(jobs: readonly Job<Session>[], at: Shut): void {
+    const why = whyShut(at);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
   }
 
-  function commit(store: OpenState, jobs: readonly Job[]): void {
-    const failures = new Map<Job, Error>();
+  function commit(store: Open, jobs: readonly Job<Session>[]): void {
+    const failures = new Map<Job<Session>, Error>();
     let commits = 0;
     try {
       commits = transact(store, () => {
         for (const job of jobs) attempt(store.session, job, failures);
       });
     } catch (error) {
-      if (!(error instanceof TornStep)) breakDown(store, jobs, error);
-      else commitSingly(store, jobs);
+      if (error instanceof TornStep || isConstraintFailure(error)) commitSingly(store, jobs);
+      else breakDown(store, jobs, error);
       return;
     }
     answerWhenDurable(store, commits, jobs, failures);
@@ -247,22 +278,17 @@ function runEngine(
 
   /** What changed nothing waits as well: it may have read what is not durable yet. */
   function answerWhenDurable(
-    store: OpenState,
+    store: Open,
     commits: number,
-    jobs: readonly Job[],
-    failures: ReadonlyMap<Job, Error>,
+    jobs: readonly Job<Session>[],
+    failures: ReadonlyMap<Job<Session>, Error>,
   ): void {
     const { session, journal } = store;
-    const { keys, pauses } = session.changes;
-    const changedKeys = [...keys];
-    const changedPauses = [...pauses];
-    if (changedKeys.length > 0) keys.clear();
-    if (changedPauses.length > 0) pauses.clear();
+    const told = session.takeTold();
     const transaction: Committed = {
       answer() {
         store.durableCommits = commits;
-        if (changedKeys.length > 0) listener.onKeysChanged(changedKeys);
-        for (const workspace of changedPauses) listener.onPausesChanged(workspace);
+        if (told.length > 0) listener.onTold(told);
         for (const job of jobs) {
           const failure = failures.get(job);
           if (failure === undefined) job.done();
@@ -274,12 +300,13 @@ function runEngine(
         for (const job of jobs) job.failed(failures.get(job) ?? why);
       },
     };
-    if (commits === store.durableCommits && !journal.pending()) transaction.answer();
+    if (commits === store.takenCommits) journal.join(transaction);
     else journal.add(transaction);
+    store.takenCommits = commits;
   }
 
   /** @returns how many transactions the store has written */
-  function transact(store: OpenState, work: () => void): number {
+  function transact(store: Open, work: () => void): number {
     const { database, session } = store;
     database.exec('BEGIN IMMEDIATE');
     try {
@@ -300,7 +327,7 @@ function runEngine(
   }
 
   /** A step that fails before it writes fails alone. */
-  function attempt(session: Session, job: Job, failures: Map<Job, Error>): void {
+  function attempt(session: Session, job: Job<Session>, failures: Map<Job<Session>, Error>): void {
     const before = session.writes();
     try {
       job.run(session);
@@ -312,10 +339,10 @@ function runEngine(
   }
 
   /** After a torn step: each job in a transaction of its own, so that only the faulty one fails. */
-  function commitSingly(store: OpenState, jobs: readonly Job[]): void {
-    const failures = new Map<Job, Error>();
+  function commitSingly(store: Open, jobs: readonly Job<Session>[]): void {
+    const failures = new Map<Job<Session>, Error>();
     for (const [index, job] of jobs.entries()) {
-      let commits = store.durableCommits;
+      let commits = store.takenCommits;
       try {
         commits = transact(store, () => job.run(store.session));
       } catch (error) {
@@ -330,18 +357,18 @@ function runEngine(
   }
 
   /** Another process (`svc keys create`) wrote: nothing in memory holds, and keys may be new. */
-  function notice(store: OpenState): void {
+  function notice(store: Open): void {
     const version = store.dataVersion.get()?.['data_version'];
     if (version === store.seenVersion) return;
     store.seenVersion = version;
     store.session.forget();
     // An operator may have accepted a later time.
     store.clock.accept(store.session.meta.get().clock);
-    listener.onKeysChanged(null);
+    listener.onTold(null);
   }
 
   /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
-  function breakDown(store: OpenState, jobs: readonly Job[], error: unknown): void {
+  function breakDown(store: Open, jobs: readonly Job<Session>[], error: unknown): void {
     const why = describe(path, error);
     if (isSyncFailure(error)) giveUp(store.database, error);
     else fail(why, error);
@@ -353,11 +380,12 @@ function runEngine(
   }
 
   /** What is committed stays so: it is answered by what its own sync says. */
-  async function letGo({ database, journal }: OpenState): Promise<void> {
+  async function letGo({ database, journal, reader }: Open): Promise<void> {
     await journal.finish();
     if (isUnsynced) return;
     journal.close();
     try {
+      reader?.database.close();
       database.close();
     } catch {
       // The connection is given up either way.
@@ -390,9 +418,9 @@ function runEngine(
   function reopenAfter(waitMs: number): void {
     reopenTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, clock, maxClockJumpMs));
+        state = enter(bootStore(path, open, format, clock, maxClockJumpMs));
         listener.onHealth(health);
-        listener.onKeysChanged(null);
+        listener.onTold(null);
       } catch (error) {
         fail(describe(path, error), error);
         reopenAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
@@ -401,16 +429,16 @@ function runEngine(
   }
 
   /** Looks again whether the machine's clock is believed: it was set right, or an operator accepts it. */
-  function beginAfter(opened: OpenStore): void {
+  function beginAfter(opened: OpenStore<Session>): void {
     awaited = opened;
     reopenTimer = setTimeout(() => {
       awaited = null;
       try {
-        state = enter(beginBoot(path, opened, options.clock, maxClockJumpMs));
+        state = enter(beginBoot(path, opened, format, options.clock, maxClockJumpMs));
         if (state.kind !== 'open') return;
         clock ??= state.clock;
         listener.onHealth(health);
-        listener.onKeysChanged(null);
+        listener.onTold(null);
       } catch (error) {
         fail(describe(path, error), error);
         reopenAfter(REOPEN_FIRST_MS);
@@ -419,7 +447,7 @@ function runEngine(
   }
 
   /** While the machine's clock is not believed the store goes on by its own, and nothing is admitted. */
-  function watchClock(store: OpenState): void {
+  function watchClock(store: Open): void {
     const now = store.clock.now();
     const ahead = store.clock.ahead();
     const isAhead = ahead > 0;
@@ -442,10 +470,10 @@ function runEngine(
       breakDown(state, [], error);
       return;
     }
-    if (state.session.throttle.pending()) schedule();
+    if (state.session.pending()) schedule();
   }
 
-  function mark(store: OpenState): void {
+  function mark(store: Open): void {
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
     const seen = options.clock === null ? noteTime(store.clock.now()) : null;
@@ -464,8 +492,10 @@ function runEngine(
       queue.push(job);
       schedule();
     },
+    look: looks.add,
     async close() {
       if (state.kind === 'closed') return;
+      looks.finish();
       while (queue.length > 0) commitQueue();
       clearInterval(watcher);
       if (reopenTimer !== null) clearTimeout(reopenTimer);
@@ -479,12 +509,13 @@ function runEngine(
     },
   };
 
-  async function closeWhole(store: OpenState): Promise<void> {
-    const { database, journal } = store;
+  async function closeWhole(store: Open): Promise<void> {
+    const { database, journal, reader } = store;
     await journal.finish();
     if (isUnsynced) return;
     journal.close();
     try {
+      reader?.database.close();
       mark(store);
       // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
       database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
@@ -495,7 +526,11 @@ function runEngine(
   }
 }
 
-function installOf(booted: Booted): string {
+function whyShut(at: Shut): string {
+  return at.kind === 'failed' ? at.why : 'The store is closed.';
+}
+
+function installOf(booted: Booted<unknown>): string {
   switch (booted.kind) {
     case 'open':
       return booted.mark.installId;
@@ -511,7 +546,8 @@ function asError(error: unknown): Error {
 }
 
 /** No room on the disk, as SQLite or as the system says it. */
-function isFull(error: unknown): boolean {
+/** Whether there is no room. */
+export function isFull(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';
 }

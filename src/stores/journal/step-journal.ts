@@ -16,6 +16,8 @@ export interface JournaledStep {
   readonly redo: string;
   /** Documents that it refers to, by number. */
   readonly documents: Readonly<Record<string, string>>;
+  /** A batch of changes as it was sent; `redo` is then what the store assigned. */
+  readonly words?: readonly string[];
   /** Epoch that it was made in. */
   readonly epoch: number;
 }
@@ -257,23 +259,25 @@ function isForgetting({ step }: JournaledStep): boolean {
   return step === FORGETTING;
 }
 
-/** What a line says before the texts: the documents by number and length; the redo record has what is left. */
+/** What a line says before the texts: documents by number and length, words by length; the redo record has what is left. */
 type LineHead = readonly [
   workspace: string,
   step: number,
   at: number,
   epoch: number,
-  documents: readonly (readonly [number: string, length: number])[],
+  documents: readonly (readonly [number: string, length: number] | number)[],
   quoted: boolean,
 ];
 
 /** The texts stand as they are, one after the other: quoted once more they cost as much as the rest of the line. */
-function lineOf({ workspace, step, at, redo, documents, epoch }: JournaledStep): string {
+function lineOf({ workspace, step, at, redo, documents, words, epoch }: JournaledStep): string {
   const entries = Object.entries(documents);
-  const texts = redo + entries.map(([, text]) => text).join('');
+  const texts = redo + entries.map(([, text]) => text).join('') + (words === undefined ? '' : words.join(''));
+  const lengths: LineHead[4] =
+    words?.map(({ length }) => length) ?? entries.map(([name, { length }]) => [name, length]);
   // A line has no line break in it.
   const quoted = texts.includes('\n');
-  const head: LineHead = [workspace, step, at, epoch, entries.map(([name, { length }]) => [name, length]), quoted];
+  const head: LineHead = [workspace, step, at, epoch, lengths, quoted];
   const line = `${JSON.stringify(head)}\t${quoted ? JSON.stringify(texts) : texts}`;
   return `${sumOf(line)} ${line}\n`;
 }
@@ -288,12 +292,17 @@ function stepOfLine(line: string): JournaledStep {
   const [workspace, step, at, epoch, lengths, quoted] = JSON.parse(line.slice(0, tab)) as LineHead;
   const texts = quoted ? (JSON.parse(line.slice(tab + 1)) as string) : line.slice(tab + 1);
   const documents: Record<string, string> = {};
+  const words: string[] = [];
   let end = texts.length;
-  for (const [name, length] of lengths.toReversed()) {
-    documents[name] = texts.slice(end - length, end);
-    end -= length;
+  for (const length of lengths.toReversed()) {
+    const [name, size] = typeof length === 'number' ? [null, length] : length;
+    const text = texts.slice(end - size, end);
+    if (name === null) words.push(text);
+    else documents[name] = text;
+    end -= size;
   }
-  return { workspace, step, at, redo: texts.slice(0, end), documents, epoch };
+  const made = { workspace, step, at, redo: texts.slice(0, end), documents, epoch };
+  return words.length === 0 ? made : { ...made, words: words.reverse() };
 }
 
 /** Lines whose sum is wrong, a torn last one, are left out: they were never acknowledged. */

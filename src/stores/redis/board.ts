@@ -1,6 +1,6 @@
 import { fieldsOf, textsOf } from './connection.ts';
 import type { Fleet } from './fleet.ts';
-import type { Frame } from './frame.ts';
+import type { Calls } from './calls.ts';
 import { fromPlainText, keyOf, metaKey } from './names.ts';
 
 /** What a gateway has in force, as digests. */
@@ -25,7 +25,7 @@ export interface Board {
 /** Hash in the installation: gateway → digests. */
 const BOARD = 'on';
 
-export function createBoard(frame: Frame, fleet: Fleet, gatewayId: string): Board {
+export function createBoard(frame: Pick<Calls, 'commands'>, fleet: Fleet, gatewayId: string): Board {
   let own: string | null = null;
   let policies: string | null = null;
   let others: ReadonlyMap<string, InForceDigests> = new Map();

@@ -41,6 +41,8 @@ export interface RedisConnection {
   pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]>;
   /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
   run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]>;
+  /** As {@link run}, for a script whose reply holds more than texts. @throws StoreUnavailable */
+  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
   /** Breaks the connection; it is made anew. */
   reset(): void;
   close(): void;
@@ -125,7 +127,7 @@ export function openConnection(
     });
   }
 
-  async function run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> {
+  async function evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
     const { sha, source } = script(name);
     const key = metaKey(workspace);
     let reply: unknown;
@@ -141,7 +143,8 @@ export function openConnection(
     } catch (error) {
       throw down(error);
     }
-    return textsOf(reply);
+    if (!Array.isArray(reply)) throw new TypeError('a reply of Redis is not a list');
+    return reply;
   }
 
   return {
@@ -179,7 +182,8 @@ export function openConnection(
         return value;
       });
     },
-    run,
+    run: async (name, workspace, args) => textsOf(await evaluate(name, workspace, args)),
+    evaluate,
     reset: () => client.disconnect(true),
     close() {
       closed = true;

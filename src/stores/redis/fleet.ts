@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
-import type { LedgerDraft } from '../../effects/ledger.ts';
 import { rowOfDraft } from './ledger-events.ts';
 import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
 import { textsOf } from './connection.ts';
@@ -30,6 +29,21 @@ export interface FleetSettings {
   readonly disbelieve: (workspace: string, known: number, time: number) => void;
   /** Acknowledged steps that are missing may span this much, ms; more is a store that was set back. */
   readonly maxReplayMs: number;
+  readonly form: StoreForm;
+}
+
+/** How a store writes what the fleet hands on. */
+export interface StoreForm {
+  /** Field of the meta hash that has the installation: a store of another form is foreign. */
+  readonly field: string;
+  /** Script that makes lost steps again. */
+  readonly redo: ScriptName;
+  /** A lost step as that script reads it. */
+  recordOf(step: JournaledStep): string;
+  /** What an operator decided, as it stands in the ledger. */
+  eventOf(kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string): string;
+  /** The step that appended such events when an epoch opened. */
+  openedBy(workspace: string, epoch: number, reply: readonly string[]): JournaledStep;
 }
 
 /**
@@ -78,7 +92,7 @@ interface HandedIn {
 }
 
 export function createFleet(settings: FleetSettings): Fleet {
-  const { topology, journal, gatewayId, boot, clock } = settings;
+  const { topology, journal, gatewayId, boot, clock, form } = settings;
   const attached = new Map<string, Attached>();
   const waiting = new Map<string, readonly string[]>();
   const attaching = new Map<string, Promise<string>>();
@@ -117,7 +131,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     readonly returns?: '1';
   }
   function join(workspace: string, { install = installId, policy = '', first = '', returns }: Joining = {}) {
-    return run('join', workspace, '', [install, policy, first, returns ?? '', boot]);
+    return run('join', workspace, '', [install, policy, first, returns ?? '', boot, form.field]);
   }
 
   /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */
@@ -127,7 +141,9 @@ export function createFleet(settings: FleetSettings): Fleet {
     let install = journal.memory?.installId ?? randomUUID();
     let reply = await join('', { install, first: isNew ? '1' : '' });
     if (reply[0] === 'foreign' && isNew) {
-      install = String(await topology.primaryOf('').connection().command('HGET', metaKey(''), 'install'));
+      const there = await topology.primaryOf('').connection().command('HGET', metaKey(''), form.field);
+      if (typeof there !== 'string') throw setBack('', 'it was written by another version of svc-gateway');
+      install = there;
       reply = await join('', { install });
     }
     installId = install;
@@ -151,7 +167,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     const [known, policy, install] = await home.pipeline([
       ['SISMEMBER', keyOf('', 'entered'), plainText(workspace)],
       ['HGET', metaKey(''), 'policy'],
-      ['HGET', metaKey(''), 'install'],
+      ['HGET', metaKey(''), form.field],
     ]);
     if (install !== installId)
       throw setBack('', install === null ? 'it is empty' : 'it belongs to another installation');
@@ -245,7 +261,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       estimate === null ? '' : String(Math.floor(estimate)),
       accepted ?? '',
       accepted === null ? '' : String(Math.max(head?.epoch ?? 0, followed())),
-      accepted === null ? '' : eventOf('store.loss_accepted', gatewayId),
+      accepted === null ? '' : form.eventOf('store.loss_accepted', gatewayId),
     ]);
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
     const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
@@ -264,7 +280,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       await run('handin', workspace, epoch, [
         last,
         neighbours.length === 0 ? '' : JSON.stringify(neighbours),
-        ...part.flatMap((step) => [String(step.step), recordOf(step)]),
+        ...part.flatMap((step) => [String(step.step), form.recordOf(step)]),
       ]);
     }
     // Nothing is kept of what was acknowledged: there is nothing to wait for.
@@ -318,7 +334,7 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   async function openEpoch(workspace: string, epoch: string, lost: string): Promise<void> {
     for (;;) {
-      const reply = await run('replay', workspace, epoch, [lost, eventOf('gateway.declared_lost', lost)]);
+      const reply = await run(form.redo, workspace, epoch, [lost, form.eventOf('gateway.declared_lost', lost)]);
       const [tag, ...gateways] = reply;
       if (tag === 'open') {
         waiting.delete(workspace);
@@ -326,8 +342,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       }
       if (tag === 'ok') {
         waiting.delete(workspace);
-        const [, at, , step, redo = ''] = reply;
-        const made = { workspace, step: Number(step), at: Number(at), redo, documents: {}, epoch: Number(epoch) };
+        const made = form.openedBy(workspace, Number(epoch), reply);
         await Promise.all([journal.append(made), topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
         return;
       }
@@ -421,17 +436,27 @@ export function createFleet(settings: FleetSettings): Fleet {
   };
 }
 
-/** A lost step as the replay script reads it: strings only. */
-function recordOf({ redo, documents }: JournaledStep): string {
-  const [needs, commands] = JSON.parse(redo) as [string, readonly (readonly string[])[]];
-  return JSON.stringify({ needs, commands, documents });
-}
-
-/** What an operator decided, as a row of the ledger. */
-function eventOf(kind: LedgerDraft['kind'], gateway: string): string {
-  const actor = { type: 'gateway', id: 'command-line' } as const;
-  return JSON.stringify(rowOfDraft({ kind, effectId: null, actor, data: { gateway } }));
-}
+/** Steps as commands that a script planned. */
+export const PLANNED_STEPS: StoreForm = {
+  field: 'install',
+  redo: 'replay',
+  recordOf({ redo, documents }) {
+    const [needs, commands] = JSON.parse(redo) as [string, readonly (readonly string[])[]];
+    return JSON.stringify({ needs, commands, documents });
+  },
+  eventOf(kind, gateway) {
+    const actor = { type: 'gateway', id: 'command-line' } as const;
+    return JSON.stringify(rowOfDraft({ kind, effectId: null, actor, data: { gateway } }));
+  },
+  openedBy: (workspace, epoch, [, at, , step, redo = '']) => ({
+    workspace,
+    step: Number(step),
+    at: Number(at),
+    redo,
+    documents: {},
+    epoch,
+  }),
+};
 
 function nameOf(workspace: string): string {
   return workspace === '' ? 'the installation' : `workspace ${workspace}`;

@@ -1,12 +1,9 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { StepJournal } from '../journal/step-journal.ts';
-import type { Fleet } from './fleet.ts';
+import { type CallSettings, createCalls } from './calls.ts';
+import { textsOf } from './connection.ts';
 import type { ScriptName } from './scripts.ts';
 import { ClockAhead } from './store-time.ts';
-import type { Topology } from './topology.ts';
-
-/** Refusals of a script, before it has done anything, that are followed by asking again. */
-const ASKED_AGAIN = 4;
 
 /** What a step answered. */
 export interface StepReply {
@@ -47,71 +44,19 @@ export interface Frame {
   ): Promise<readonly unknown[]>;
 }
 
-export function createFrame(parts: {
-  readonly topology: Topology;
-  readonly fleet: Fleet;
-  readonly journal: StepJournal;
-  readonly gatewayId: string;
-  readonly clock: () => string;
-  readonly observe: (now: number) => void;
-  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
-  readonly disbelieve: (workspace: string, known: number, time: number) => ClockAhead;
-  /** Told of each failure and each success, for health. */
-  readonly report: (error: StoreUnavailable | null) => void;
-  /** Told of each step that failed or could not be made durable, and of each that was. */
-  readonly reportStep: (error: StoreUnavailable | null) => void;
-}): Frame {
-  const { topology, fleet, journal, gatewayId, clock } = parts;
+export function createFrame(
+  parts: CallSettings & {
+    readonly journal: StepJournal;
+    readonly observe: (now: number) => void;
+    /** Told of each step that failed or could not be made durable, and of each that was. */
+    readonly reportStep: (error: StoreUnavailable | null) => void;
+  },
+): Frame {
+  const { topology, journal } = parts;
 
-  /** Runs a script once; a cluster's word that the workspace is elsewhere comes before anything is done. */
-  async function call(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> {
-    try {
-      const reply = await topology.primaryOf(workspace).connection().run(name, workspace, args);
-      parts.report(null);
-      return reply;
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-      if (!error.message.startsWith('Redis: MOVED')) {
-        parts.report(error);
-        // The workspace may be elsewhere by now.
-        void topology.relocate().catch(() => undefined);
-        throw error;
-      }
-    }
-    await topology.relocate();
-    fleet.detach(workspace);
-    return topology.primaryOf(workspace).connection().run(name, workspace, args);
-  }
-
-  async function evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> {
-    for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
-      const epoch = await fleet.attach(workspace);
-      const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
-      const [tag = '', known = '', time = ''] = reply;
-      switch (tag) {
-        case 'ok':
-          return reply;
-        case 'absent':
-        case 'unregistered':
-        case 'new_epoch':
-          fleet.detach(workspace);
-          break;
-        case 'new_history':
-        case 'waiting':
-          await fleet.recover(workspace);
-          break;
-        case 'clock_ahead':
-          throw parts.disbelieve(workspace, Number(known), Number(time));
-        case 'replica':
-          topology.primaryOf(workspace).connection().reset();
-          void topology.relocate().catch(() => undefined);
-          throw new StoreUnavailable('Redis: the server is no longer a primary');
-        default:
-          throw new TypeError(`script ${name} answered ${tag}`);
-      }
-    }
-    throw new StoreUnavailable('Redis: the store changes its epoch over and over');
-  }
+  const calls = createCalls(parts);
+  const evaluate = async (name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]> =>
+    textsOf(await calls.evaluate(name, workspace, args));
 
   function replyOf(reply: readonly string[]): StepReply {
     const [, now = '', epoch = '', step = '', , tag = '', ...values] = reply;
@@ -169,25 +114,10 @@ export function createFrame(parts: {
       throw error;
     },
     async read(name, workspace, args) {
-      const reply = await call(name, workspace, ['', gatewayId, clock(), ...args]);
+      const reply = textsOf(await calls.read(name, workspace, args));
       return reply[0] === 'ok' ? replyOf(reply) : null;
     },
-    async commands(workspace, commands) {
-      if (commands.length === 0) return [];
-      try {
-        const replies = await topology.primaryOf(workspace).connection().pipeline(commands);
-        parts.report(null);
-        return replies;
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error;
-        if (!error.message.startsWith('Redis: MOVED')) {
-          parts.report(error);
-          throw error;
-        }
-      }
-      await topology.relocate();
-      return topology.primaryOf(workspace).connection().pipeline(commands);
-    },
+    commands: calls.commands,
   };
   return {
     step: (...asked) => counted(() => frame.step(...asked)),

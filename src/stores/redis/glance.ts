@@ -1,7 +1,8 @@
 import { openConnection } from './connection.ts';
 import { checkServer } from './durability.ts';
 import { keyOf, metaKey } from './names.ts';
-import { accessOf, type RedisStoreOptions, targetOf } from './open.ts';
+import { accessOf, targetOf } from './addresses.ts';
+import type { RedisStoreOptions } from './open.ts';
 
 /** A store as one finds it. */
 export type RedisGlance =

@@ -14,10 +14,11 @@ import { createAttempts } from './attempts.ts';
 import { createBoard, type InForceDigests } from './board.ts';
 import { type Changes, watchChanges } from './changes.ts';
 import { eraseOnRedis } from './erase.ts';
-import { openConnection, type RedisAccess, type RedisAddress, type RedisTarget } from './connection.ts';
+import { accessOf, clusterNodes, targetOf } from './addresses.ts';
+import { openConnection } from './connection.ts';
 import { createControls } from './controls.ts';
 import type { Durability } from './durability.ts';
-import { createFleet } from './fleet.ts';
+import { createFleet, PLANNED_STEPS } from './fleet.ts';
 import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
 import { createLost } from './lost.ts';
@@ -155,6 +156,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     observe,
     disbelieve: time.disbelieve,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
+    form: PLANNED_STEPS,
   });
   const frame = createFrame({
     topology,
@@ -500,40 +502,4 @@ function countedEvent({ code, sample, effectId, repeated }: Counted): LedgerDraf
     actor,
     data: { code, tool: sample.action.tool, policy_version: sample.verdict.trace.policyVersion, repeated },
   };
-}
-
-/** Who asks, by the URL. */
-export function accessOf(text: string): RedisAccess {
-  const url = new URL(text);
-  const database = /^\/(\d+)$/.exec(url.pathname)?.[1];
-  return {
-    username: url.username === '' ? null : decodeURIComponent(url.username),
-    password: url.password === '' ? null : decodeURIComponent(url.password),
-    database: database === undefined ? 0 : Number(database),
-    tls: url.protocol === 'rediss:',
-  };
-}
-
-/** The primary; of a cluster one of its nodes. */
-export function targetOf({ mode, url, nodes }: Pick<RedisStoreOptions, 'mode' | 'url' | 'nodes'>): RedisTarget {
-  const { hostname, port } = new URL(url);
-  if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
-  const [first] = mode === 'cluster' ? nodes : [];
-  return {
-    kind: 'address',
-    address: first === undefined ? { host: hostname, port: port === '' ? 6379 : Number(port) } : addressOf(first),
-  };
-}
-
-function clusterNodes(options: RedisStoreOptions): readonly RedisAddress[] {
-  if (options.nodes.length > 0) return options.nodes.map(addressOf);
-  const target = targetOf(options);
-  return target.kind === 'address' ? [target.address] : [];
-}
-
-function addressOf(text: string): RedisAddress {
-  const colon = text.lastIndexOf(':');
-  return colon === -1
-    ? { host: text, port: 6379 }
-    : { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) };
 }

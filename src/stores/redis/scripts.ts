@@ -24,7 +24,7 @@ export const SCRIPTS = {
   effects: ['index', 'state', 'decision', 'tool', 'agent', 'since', 'until', 'from', 'limit', 'scan', 'room', 'have'],
   key: ['op', 'request', 'doc', 'event'],
   directory: ['op', 'name', 'doc', 'outgoing'],
-  join: ['install', 'policy', 'first-epoch', 'returns', 'boot'],
+  join: ['install', 'policy', 'first-epoch', 'returns', 'boot', 'field'],
   leave: [],
   lose: ['effects'],
   mark: [],
@@ -33,6 +33,11 @@ export const SCRIPTS = {
   epoch: ['estimate', 'accepted', 'above', 'event'],
   handin: ['last', 'neighbours'],
   replay: ['lost', 'event'],
+  commit: ['heads'],
+  read: ['heads'],
+  list: ['list', 'kind', 'order', 'from', 'to', 'after', 'id', 'limit', 'characters'],
+  figures: ['op', 'limit'],
+  redo: ['lost', 'event'],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 export type ScriptName = keyof typeof SCRIPTS;

@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { checkWorkspace } from '../../../src/effects/fsck.ts';
 import type { EffectStore } from '../../../src/effects/store.ts';
-import { openEmbeddedStore } from '../../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';
 import { openStepJournal } from '../../../src/stores/journal/step-journal.ts';
 import { admitRequest, WORKSPACE } from '../../contract/requests.ts';
+import { faultAfter } from '../../port/load-fault.ts';
 import { seededRandom } from '../random.ts';
 import { type Loss, measure, type Moment, replay } from './disk-log.ts';
 
@@ -27,11 +28,7 @@ export interface PowerReport {
 /** Cuts the power at random moments of a recording, half of them right after somebody was told something, and starts on what is left. */
 export async function cutPower(log: Buffer, root: string, cuts: number, seed: number): Promise<PowerReport> {
   const random = seededRandom(seed);
-  const { records, told } = measure(log, root);
-  const moments = Array.from({ length: cuts }, (_, n) => {
-    const telling = n % 2 === 0 ? told[Math.floor(random() * told.length)] : undefined;
-    return telling ?? 1 + Math.floor(random() * records);
-  }).sort((a, b) => a - b);
+  const { records, moments } = momentsOf(log, root, cuts, random);
   const faults: string[] = [];
   let keysAskedAgain = 0;
   let stepsLookedFor = 0;
@@ -43,6 +40,49 @@ export async function cutPower(log: Buffer, root: string, cuts: number, seed: nu
     if (fault !== null) faults.push(`after ${moments[place]} of ${records} records, ${loss} lost: ${fault}`);
   });
   return { cuts, records, broken: faults.length, faults, keysAskedAgain, stepsLookedFor };
+}
+
+/** Random moments of a recording, half of them right after somebody was told something, in order. */
+function momentsOf(
+  log: Buffer,
+  root: string,
+  cuts: number,
+  random: () => number,
+): { readonly records: number; readonly moments: readonly number[] } {
+  const { records, told } = measure(log, root);
+  const moments = Array.from({ length: cuts }, (_, n) => {
+    const telling = n % 2 === 0 ? told[Math.floor(random() * told.length)] : undefined;
+    return telling ?? 1 + Math.floor(random() * records);
+  });
+  return { records, moments: moments.sort((a, b) => a - b) };
+}
+
+/** As {@link cutPower}, for the load on a store of rows (`test/port/load.ts`); answers with what was missing. */
+export async function cutPowerOfRows(
+  log: Buffer,
+  root: string,
+  cuts: number,
+  seed: number,
+): Promise<{ readonly marks: number; readonly faults: readonly string[] }> {
+  const random = seededRandom(seed);
+  const { records, moments } = momentsOf(log, root, cuts, random);
+  const faults: string[] = [];
+  let marks = 0;
+  await replay(log, root, moments, async (moment, place) => {
+    const loss = LOSSES[place % LOSSES.length] ?? 'some';
+    const target = mkdtempSync(join(tmpdir(), 'svc-cut-'));
+    try {
+      moment.rebuild(target, loss, random);
+      const fault = await faultAfter(target, moment.marks);
+      marks += moment.marks.length;
+      if (fault !== null) faults.push(`after ${moments[place]} of ${records} records, ${loss} lost: ${fault}`);
+    } catch (error) {
+      faults.push(String(error));
+    } finally {
+      rmSync(target, { recursive: true, force: true });
+    }
+  });
+  return { marks, faults };
 }
 
 interface Tried {

@@ -1,6 +1,6 @@
 import { openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { openEmbeddedStore } from '../../../src/stores/embedded/open.ts';
+import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';
 import { openStepJournal } from '../../../src/stores/journal/step-journal.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest, WORKSPACE } from '../../contract/requests.ts';

@@ -1,6 +1,6 @@
 -- The one atomic admission: idempotency, fingerprint, approval, pause, claim, reservation, rate, budget, lease, ledger.
 -- Decides what effects/admission.ts decides.
--- @include step boots tallies claims effects release approvals obligations
+-- @include begin step boots tallies claims effects release approvals obligations
 -- @keys workspace
 -- @args epoch gateway clock request doc run metadata sealed obligations approval
 -- @replies ok:first ok:dispatch ok:pending ok:existing ok:expired ok:refused ok:stale clock_ahead

@@ -1,5 +1,5 @@
 -- Appends events that belong to no step. `event`s are arrays as in step.lua.
--- @include step
+-- @include begin step
 -- @keys workspace
 -- @args epoch gateway clock events
 -- @replies ok:appended

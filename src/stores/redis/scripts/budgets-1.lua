@@ -1,6 +1,6 @@
 -- Budget rows of a workspace that count something now, or the rows of one budget, as
 -- {name, unit, bucket, window, limit, spent, held, n} each.
--- @include step tallies
+-- @include begin step tallies
 -- @keys workspace
 -- @args epoch gateway clock budget
 -- @replies ok:rows absent

@@ -1,5 +1,5 @@
 -- Takes, renews or releases a claim; `op` says which. The holder itself gets its claim back, prolonged.
--- @include step boots claims
+-- @include begin step boots claims
 -- @keys workspace
 -- @args epoch gateway clock op request
 -- @replies ok:made ok:held ok:too_many ok:claim ok:absent

@@ -1,6 +1,6 @@
 -- Keeps the time on record while nothing is written: a gateway that starts holds the server's clock against it. The same
 -- figures stand in no redo record, so this is no step.
--- @include step
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock
 -- @replies ok:kept

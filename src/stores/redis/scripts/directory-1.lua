@@ -1,7 +1,7 @@
 -- Workspaces, agents and when users were first seen, in the installation's hash. Answers whether something is new; an event of another workspace
 -- waits in the outbox until it is in that workspace's ledger. `sent` removes one from the outbox; `secret` binds the
 -- store to a master secret, by its mark in `name`: where it has none, or one of those in `doc`.
--- @include step
+-- @include begin step
 -- @keys installation
 -- @args epoch gateway clock op name doc outgoing
 -- @replies ok:new ok:known ok:other

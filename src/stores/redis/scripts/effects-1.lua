@@ -3,7 +3,7 @@
 -- A page ends before the effect with which it would have more than `room` bytes, unless it is the first of it.
 -- have: effects that earlier calls have found for this page
 -- from: place below which to look, or ''; since, until: ms or ''
--- @include step boots effects
+-- @include begin step boots effects
 -- @keys workspace
 -- @args epoch gateway clock index state decision tool agent since until from limit scan room have
 -- @replies ok:page absent

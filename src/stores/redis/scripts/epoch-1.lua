@@ -4,7 +4,7 @@
 -- estimate: the store's time as the gateway last saw it plus what has gone by since, or '': time goes on from there
 -- accepted: number of the accepted loss that the epoch belongs to, `new` to give it one (the epoch's), or ''
 -- above: the new epoch is greater than this; event: of the accepted loss, appended when the epoch opens
--- @include step
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock estimate accepted above event
 -- @replies begun current absent

@@ -1,5 +1,5 @@
 -- Forgets params, salts and the kept answer of an effect that is over; `out` is its outcome without the answer.
--- @include step boots tallies claims effects release
+-- @include begin step boots tallies claims effects release
 -- @keys workspace
 -- @args epoch gateway clock request out
 -- @replies ok:erased ok:unchanged ok:needed ok:moved ok:absent

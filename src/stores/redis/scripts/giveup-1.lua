@@ -1,5 +1,5 @@
 -- Ends a granted request for approval whose call cannot be made any more, and says why.
--- @include step boots tallies claims effects release approvals
+-- @include begin step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock request
 -- @replies ok:given_up ok:already_decided ok:absent

@@ -1,7 +1,7 @@
 -- A gateway hands in steps that its journal has beyond the base of the epoch. `last`: these are all it has.
 -- neighbours: gateways that it knows to have been here, where the store was set back to before that; awaited as well,
 -- but for those that were declared lost in this epoch
--- @include step
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock last neighbours
 -- @rest step record

@@ -1,9 +1,10 @@
 -- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
 -- to come waits for its journal. One that was declared lost comes back only without what its journal had (`returns`).
--- Its earlier boot has ended: the journal's lock keeps a second one out.
--- @include step
+-- Its earlier boot has ended: the journal's lock keeps a second one out. `field` has the installation, and says the format: a
+-- store of another format is foreign.
+-- @include begin
 -- @keys workspace
--- @args epoch gateway clock install policy first-epoch returns boot
+-- @args epoch gateway clock install policy first-epoch returns boot field
 -- @replies joined foreign new_history waiting absent lost
 
 local stop = begin(true)
@@ -12,11 +13,13 @@ if stop then
   if ARGV[6] == '' then return stop end
   meta = { sn = 0, seq = 0, place = 0 }
   read_clock()
-  redis.call('HSET', KEYS[1], 'install', ARGV[4], 'epoch', ARGV[6], 'rid', rid, 'open', '1', 'clock', int(now),
-    'sn', '0', 'seq', '0', 'place', '0', 'policy', ARGV[5], 'pauses', '0')
+  redis.call('HSET', KEYS[1], ARGV[9], ARGV[4], 'epoch', ARGV[6], 'rid', rid, 'open', '1', 'clock', int(now),
+    'sn', '0', 'seq', '0', 'place', '0', 'policy', ARGV[5], 'pauses', '0',
+    -- A text longer than 64 characters makes Redis look fields up by a table, and not one after the other.
+    'about', 'A workspace of svc-gateway. Do not change it by hand: docs/operating/redis.md')
   meta.epoch, meta.rid, meta.open = ARGV[6], rid, '1'
 end
-if redis.call('HGET', KEYS[1], 'install') ~= ARGV[4] then return { 'foreign' } end
+if redis.call('HGET', KEYS[1], ARGV[9]) ~= ARGV[4] then return { 'foreign' } end
 if meta.rid ~= rid then return { 'new_history', meta.epoch, int(meta.sn), meta.clock } end
 if meta.open ~= '1' then return { 'waiting', meta.epoch } end
 if redis.call('HEXISTS', P .. 'lg', ARGV[2]) == 1 then

@@ -1,6 +1,6 @@
 -- Keys, in the installation's hash: puts one (`first`: only where there is none), ends one, or notes that some were
 -- used; `op` says which. An event of another workspace waits in the outbox until it is in that workspace's ledger.
--- @include step
+-- @include begin step
 -- @keys installation
 -- @args epoch gateway clock op request doc event
 -- @replies ok:put ok:ended ok:unchanged ok:absent ok:touched

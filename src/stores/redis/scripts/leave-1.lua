@@ -1,6 +1,6 @@
 -- A gateway leaves in order: no fail-over waits for it. A step of its own, so that a store that was set back to before
 -- it is told from one that was not. Its journal still knows what it sent, so an accepted loss waits for it (`away`).
--- @include step
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock
 -- @replies left absent new_history new_epoch waiting unregistered

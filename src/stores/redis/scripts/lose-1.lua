@@ -1,6 +1,6 @@
 -- Declares those of some effects lost that nobody runs any more: their lease is over, or their owner has ended.
 -- effects: at most 100 ids
--- @include step boots tallies claims effects release
+-- @include begin step boots tallies claims effects release
 -- @keys workspace
 -- @args epoch gateway clock effects
 -- @replies ok:lost

@@ -1,6 +1,6 @@
 -- A write of the barrier connection's own, after which WAIT counts: refused under another history or epoch than the
 -- steps it stands for.
--- @include step
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock
 -- @replies marked absent new_history new_epoch waiting unregistered

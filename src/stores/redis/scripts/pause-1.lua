@@ -1,5 +1,5 @@
 -- Sets or lifts a pause; `op` says which. A pause set by an administrative key is lifted only by one.
--- @include step
+-- @include begin step
 -- @keys workspace
 -- @args epoch gateway clock op request doc data
 -- @replies ok:set ok:lifted ok:administrative_only ok:absent

@@ -1,6 +1,6 @@
 -- Makes a policy version the one in force. In the installation's hash with the definitions of its budgets, as
 -- {budget, unit, window, …}; in a workspace's without.
--- @include step
+-- @include begin step
 -- @keys workspace
 -- @args epoch gateway clock version definitions
 -- @replies ok:active

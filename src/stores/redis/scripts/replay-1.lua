@@ -1,7 +1,7 @@
 -- Runs lost steps again, at most 100 a call, in order, once every registered gateway has handed in; then opens the
 -- epoch. A step whose effect is not there (its admission was never acknowledged) is left out.
 -- lost: a gateway that is declared lost, or ''; event: that it was, appended when the epoch is open
--- @include step
+-- @include begin step
 -- @keys workspace
 -- @args epoch gateway clock lost event
 -- @replies open ok:open more waiting new_epoch absent

@@ -1,5 +1,5 @@
 -- Sets units of a pool aside for an agent, or gives them back; `op` says which.
--- @include step boots claims
+-- @include begin step boots claims
 -- @keys workspace
 -- @args epoch gateway clock op request
 -- @replies ok:made ok:too_many ok:full ok:released ok:absent

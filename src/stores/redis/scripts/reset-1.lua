@@ -1,5 +1,5 @@
 -- Begins a budget anew: rows without holds go, others keep only what is held.
--- @include step
+-- @include begin step
 -- @keys workspace
 -- @args epoch gateway clock budget
 -- @replies ok:reset

@@ -1,5 +1,5 @@
 -- Settles an unknown outcome by the word of a person, or by a probe's evidence.
--- @include step boots tallies claims effects release
+-- @include begin step boots tallies claims effects release
 -- @keys workspace
 -- @args epoch gateway clock request out
 -- @replies ok:resolved ok:unchanged ok:too_early ok:already_resolved ok:not_unknown ok:moved ok:absent

@@ -1,6 +1,6 @@
 -- Records what an attempt came to. Only the owner of the attempt, by its fence; late evidence as the state table says.
 -- `failed`, `denied` and `evidence` are documents for the states that the attempt may come to.
--- @include step boots tallies claims effects release settling
+-- @include begin step boots tallies claims effects release settling
 -- @keys workspace
 -- @args epoch gateway clock request out failed denied evidence stages events receipt
 -- @replies ok:ended ok:settled ok:refused ok:absent

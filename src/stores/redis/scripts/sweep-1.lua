@@ -1,5 +1,5 @@
 -- Declares what is over in a workspace: leases, requests for approval, retention; at most `limit` of each.
--- @include step boots tallies claims effects release approvals
+-- @include begin step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock limit effects-before denials-before keys-before
 -- @replies ok:swept clock_ahead

@@ -1,5 +1,5 @@
 -- One person's vote on a request for approval. The last needed approval grants; one rejection rejects.
--- @include step boots tallies claims effects release approvals
+-- @include begin step boots tallies claims effects release approvals
 -- @keys workspace
 -- @args epoch gateway clock request vote
 -- @replies ok:counted ok:voted_already ok:already_decided ok:own_request ok:not_an_approver ok:absent

@@ -1,0 +1,122 @@
+import { existsSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { KeyRecord } from '../effects/controls.ts';
+import { INSTALLATION } from '../effects/ledger.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { createEffectStore } from '../records/effect-store.ts';
+import { createInstallation } from '../records/installation.ts';
+import type { Retention } from '../records/retention.ts';
+import { createStepRunner } from '../records/runner.ts';
+import { appendEvents } from '../records/view.ts';
+import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
+import { openRowsBeside, type RowsBeside } from '../stores/embedded/beside.ts';
+import { beginningOf } from '../stores/embedded/clock.ts';
+import { loadDriver } from '../stores/embedded/driver.ts';
+import { isLocked } from '../stores/embedded/lock.ts';
+import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/rows/open.ts';
+import type { Upgraded } from '../stores/embedded/upgrade.ts';
+import { upgradeStore } from './upgrade-store.ts';
+
+export interface EmbeddedOptions extends EmbeddedRowsOptions {
+  readonly retention: Retention;
+  /** Told where the file had an earlier format and was brought forward. */
+  readonly onUpgraded?: (upgraded: Upgraded) => void;
+}
+
+/**
+ * Opens the store in a folder on this machine, for the gateway. A file of an earlier format is brought forward first.
+ * @throws StoreUnavailable when another gateway holds the store, or its file is damaged
+ */
+export async function openEmbeddedStore({ retention, onUpgraded, ...options }: EmbeddedOptions): Promise<EffectStore> {
+  const upgraded = await upgradeStore(options.path, options.lockWaitMs);
+  if (upgraded !== null) onUpgraded?.(upgraded);
+  // Beside the lock no other process sends; a process that froze finds its lease over when it wakes.
+  return createEffectStore(await openEmbeddedRows(options), { retention, maxFreezeMs: 0 });
+}
+
+/** Keys of a store, for a process beside the gateway, which notices what is written. */
+export type KeyStore = Pick<EffectStore, 'secretMark' | 'bindSecret' | 'putKey' | 'keys' | 'endKey' | 'close'> & {
+  readonly installId: string;
+};
+
+/**
+ * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
+ * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
+ */
+export async function openKeyStore(path: string, maxClockJumpMs = MAX_CLOCK_JUMP_MS): Promise<KeyStore> {
+  const rows = await openRowsBeside(path, ({ record, counted }) => {
+    // A key is ended also where the machine's clock is not believed; time stands still then.
+    const beginning = beginningOf(record, counted, Date.now(), maxClockJumpMs);
+    return beginning.kind === 'believed' ? beginning.time : record;
+  });
+  return { ...installationOf(rows), installId: rows.installId, close: rows.close };
+}
+
+function installationOf(rows: RowsBeside): ReturnType<typeof createInstallation> {
+  return createInstallation(rows, createStepRunner(rows), () => randomBytes(16).toString('hex'));
+}
+
+/**
+ * What a clock may be ahead of the time on record without anything being wrong, ms: a gateway writes down its time with
+ * what it writes otherwise, so the record of one that has had little to do is a little old.
+ */
+const UNREMARKABLE_MS = 60_000;
+
+/**
+ * Takes the machine's clock for right, whatever it says, also while a gateway runs on the store: that one goes on from
+ * there. It stands in the ledger.
+ * @returns the time on record before and the one from now on, ms; `null` where the clock is not ahead by a minute
+ * @throws StoreUnavailable
+ */
+export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number } | null> {
+  const time = Date.now();
+  const rows = await openRowsBeside(path, () => time);
+  try {
+    const { record, counted } = rows.known();
+    const before = Math.max(record, Math.floor(counted ?? 0));
+    if (time - before < UNREMARKABLE_MS) return null;
+    await createStepRunner(rows).run(INSTALLATION, (draft) =>
+      appendEvents(draft, [
+        {
+          kind: 'store.time_accepted',
+          effectId: null,
+          actor: { type: 'gateway', id: 'svc store accept-time' },
+          data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
+        },
+      ]),
+    );
+    return { before, time };
+  } finally {
+    await rows.close();
+  }
+}
+
+/** A store as one finds it. */
+export type StoreGlance =
+  | { readonly state: 'absent' }
+  | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
+  | {
+      readonly state: 'ready';
+      readonly durability: string;
+      /** A gateway holds the lock. */
+      readonly inUse: boolean;
+      readonly keys: readonly KeyRecord[];
+    };
+
+/** Looks at a store without making or changing it, also while a gateway runs on it. */
+export async function glanceAtStore(path: string): Promise<StoreGlance> {
+  if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
+  const inUse = isLocked(path, await loadDriver());
+  try {
+    const rows = await openRowsBeside(path, ({ record }) => record);
+    try {
+      return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows).keys(null) };
+    } finally {
+      await rows.close();
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return { state: 'broken', message: error.message, inUse };
+  }
+}

@@ -1,0 +1,85 @@
+import { type CliPorts, CommandFailure, type FormatReport } from '../cli/ports.ts';
+import { loadConfiguration } from '../config/load.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import { type FormatGlance, glanceAtFormat } from '../stores/embedded/upgrade.ts';
+import { upgradeStore } from './upgrade-store.ts';
+
+/** There is nothing of a store on Redis that this program could bring forward. */
+const ON_REDIS: FormatReport = {
+  store: 'redis',
+  format: null,
+  current: null,
+  start: 'none',
+  records: null,
+  explanation: [
+    'The store is on Redis, and there is no migration of a store on Redis: a gateway refuses one that another version with another format has written.',
+    'To begin anew: let calls under way end (svc pause --all, then wait until svc effects list --state executing shows none), stop all gateways of the version before, give the new ones a Redis of their own (another server, or another database number) and another store.journal, and start them.',
+    'What stays behind in the old one: effects and what their idempotency keys are bound to, so that a retry of an earlier call runs again; the ledger and receipts (receipts that callers have stay valid, with the same signing keys); spent and held budgets; approvals that wait; claims, reservations and pauses; API keys, which are made anew with svc keys create. Keep the old Redis and its journals until nobody asks for what is in it.',
+  ],
+};
+
+/** What the format of the store is, and what a start would do. */
+export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store } = configuration;
+  return store.kind === 'redis' ? ON_REDIS : reportOf(store.path, await glanceAtFormat(store.path));
+};
+
+/** Brings the embedded store to the format of this program, as a start does. */
+export const migrateStore: CliPorts['migrateStore'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store } = configuration;
+  if (store.kind === 'redis') return ON_REDIS;
+  const upgraded = await upgradeStore(store.path, store.lockWaitMs).catch((error: unknown) => {
+    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+  });
+  const report = reportOf(store.path, await glanceAtFormat(store.path));
+  if (upgraded === null) return report;
+  const { from, to, tookMs } = upgraded;
+  return {
+    ...report,
+    explanation: [`The store was brought from format ${from} to ${to} in ${tookMs} ms.`, ...report.explanation],
+  };
+};
+
+function reportOf(path: string, glance: FormatGlance): FormatReport {
+  const { current } = glance;
+  const report = { store: 'embedded', format: null, current, records: null } as const;
+  switch (glance.state) {
+    case 'absent':
+      return {
+        ...report,
+        start: 'makes',
+        explanation: [`There is no store in ${path}: a start makes one, of format ${current}.`],
+      };
+    case 'unusable':
+      return { ...report, start: 'refuses', explanation: [glance.message] };
+    case 'current':
+    case 'old': {
+      const { format, records, kept, inUse, bytes, freeBytes } = glance;
+      const explanation = [`The store in ${path} has format ${format}; this version works with ${current}.`];
+      if (glance.state === 'current') explanation.push('A start opens it as it is.');
+      else
+        explanation.push(
+          `A start brings it forward before it takes calls. That needs about as much room again (${megabytes(bytes)} MB; free are ${megabytes(freeBytes)} MB), and the old file is kept beside.`,
+        );
+      if (glance.state === 'old' && inUse)
+        explanation.push('A gateway runs on it, of an earlier version: stop it first.');
+      if (kept !== null)
+        explanation.push(
+          `${kept} is the file as an earlier start found it. Erased params and records whose retention is over may still stand in it: delete it as soon as the store is known to be well.`,
+        );
+      return {
+        ...report,
+        format,
+        records,
+        start: glance.state === 'current' ? 'opens' : 'migrates',
+        explanation,
+      };
+    }
+  }
+}
+
+function megabytes(bytes: number): number {
+  return Math.ceil(bytes / 1e6);
+}

@@ -1,0 +1,53 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { Draft } from './draft.ts';
+import { jsonKind, stock } from './kind.ts';
+
+/** What is taken to be absent until it is seen: to guess wrong costs what to read would. */
+const GUESSED = { assumeAbsent: true } as const;
+
+/** Lists of requests for approval. */
+export const APPROVALS = 'approvals';
+/** Pending and granted ones, by the end of their time. */
+export const AWAITED = 'approvals:awaited';
+export const approvalsIn = (status: 'pending' | 'granted'): string => `approvals:${status}`;
+export const approvalsOfEffect = (effectId: string): string => `approvals_of:${effectId}`;
+
+export const approvalRows = stock(
+  jsonKind<ApprovalRecord>('approval', ({ status, createdAt, expiresAt, effectId }) => [
+    { list: APPROVALS, at: createdAt },
+    { list: approvalsOfEffect(effectId), at: createdAt },
+    ...(status === 'pending' || status === 'granted'
+      ? [
+          { list: AWAITED, at: expiresAt },
+          { list: approvalsIn(status), at: createdAt },
+        ]
+      : []),
+  ]),
+);
+
+/** Ids of the pending requests of an agent. */
+const pendingRows = stock(jsonKind<readonly string[]>('pending_of_agent', () => []));
+
+export function pendingOf(draft: Draft, agentId: string): number {
+  return pendingRows.get(draft, agentId, GUESSED)?.length ?? 0;
+}
+
+export function putApproval(draft: Draft, approval: ApprovalRecord): void {
+  const { id, requester, status } = approval;
+  const there = approvalRows.get(draft, id, GUESSED);
+  if ((there?.status === 'pending') !== (status === 'pending')) {
+    const others = (pendingRows.get(draft, requester.agentId, GUESSED) ?? []).filter((other) => other !== id);
+    const pending = status === 'pending' ? [...others, id] : others;
+    pendingRows.put(draft, requester.agentId, pending.length === 0 ? null : pending);
+  }
+  approvalRows.put(draft, id, approval);
+}
+
+interface Rejection {
+  readonly effectId: string;
+  readonly until: number;
+}
+
+/** Rejected fingerprints, by the end of their time. */
+export const REJECTIONS = 'rejections';
+export const rejectionRows = stock(jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]));

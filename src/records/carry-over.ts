@@ -1,0 +1,125 @@
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { ClaimRecord, KeyRecord, PauseRecord, ReservationRecord } from '../effects/controls.ts';
+import type { Tombstone } from '../effects/effect.ts';
+import type { RunningUse } from '../effects/plan.ts';
+import type { Agent } from '../effects/principal.ts';
+import type { SumName } from '../stores/port.ts';
+import { putApproval, rejectionRows } from './approval-rows.ts';
+import { ONLY, pauseRows, policyRows } from './control-rows.ts';
+import type { Draft } from './draft.ts';
+import { effectRows, keyRows } from './effect-rows.ts';
+import { decodeEffect } from './effect-text.ts';
+import { budgetText, budgetSum, rateSum } from './figures.ts';
+import { poolRows, putClaim, putReservation } from './held-rows.ts';
+import { agentRows, apiKeyRows, enteredRows, handleRows, secretRows, userRows, workspaceRows } from './installation.ts';
+import { definitionRows } from './policies.ts';
+
+/*
+ * Records of a store of the format before, as this one keeps them. All are new here: nothing is looked at but what
+ * several records share. At time zero nothing is over, so nothing is left out.
+ */
+
+/** An effect by the texts of its parts, which are as they were, or what is left of it. */
+export interface CarriedEffect {
+  readonly id: string;
+  /** The idempotency key while it is bound to the effect. */
+  readonly key: string | null;
+  readonly stored:
+    | ({ readonly kind: 'effect' } & Parameters<typeof decodeEffect>[0])
+    | { readonly kind: 'tombstone'; readonly tombstone: Tombstone };
+}
+
+export function carryEffect(draft: Draft, { id, key, stored }: CarriedEffect): void {
+  effectRows.put(
+    draft,
+    id,
+    stored.kind === 'tombstone' ? stored : { kind: 'effect', effect: decodeEffect(stored).record },
+  );
+  if (key !== null) keyRows.put(draft, key, id);
+}
+
+export function carryApproval(draft: Draft, approval: ApprovalRecord): void {
+  putApproval(draft, approval);
+}
+
+export function carryRejection(
+  draft: Draft,
+  { fingerprint, effectId, until }: { readonly fingerprint: string; readonly effectId: string; readonly until: number },
+): void {
+  rejectionRows.put(draft, fingerprint, { effectId, until });
+}
+
+export function carryClaim(draft: Draft, claim: ClaimRecord): void {
+  putClaim(draft, claim.target, claim);
+}
+
+export function carryReservation(draft: Draft, reservation: ReservationRecord): void {
+  putReservation(draft, reservation);
+}
+
+export function carryUse(draft: Draft, { effectId, agentId, pool, units, until }: RunningUse): void {
+  const { reservations, uses } = poolRows.get(draft, pool) ?? { reservations: [], uses: [] };
+  poolRows.put(draft, pool, { reservations, uses: [...uses, { effectId, agentId, pool, units, until }] });
+}
+
+/** The pauses of a workspace, with the version that admissions see. */
+export function carryPauses(draft: Draft, version: number, pauses: readonly PauseRecord[]): void {
+  pauseRows.put(draft, ONLY, { version, pauses });
+}
+
+/**
+ * Of the installation: it comes into a workspace when that is first used.
+ * @param policy in force; empty before the first
+ */
+export function carryPolicy(draft: Draft, policy: string): void {
+  if (policy !== '') policyRows.put(draft, ONLY, policy);
+}
+
+export function carryKey(draft: Draft, key: KeyRecord): void {
+  apiKeyRows.put(draft, key.id, key);
+  handleRows.put(draft, key.handle, key.id);
+}
+
+export function carryAgent(draft: Draft, agent: Agent): void {
+  agentRows.put(draft, `${agent.workspace}\n${agent.id}`, agent);
+}
+
+export function carryUser(draft: Draft, { id, since }: { readonly id: string; readonly since: number }): void {
+  userRows.put(draft, id, since);
+}
+
+/** What belongs to the installation, and of which there is little. */
+export function carryInstallation(
+  draft: Draft,
+  of: {
+    readonly workspaces: readonly string[];
+    readonly entered: readonly string[];
+    readonly secretMark: string | null;
+    readonly definitions: readonly { readonly budget: string; readonly unit: string; readonly window: string }[];
+  },
+): void {
+  for (const id of of.workspaces) workspaceRows.put(draft, id, id);
+  for (const id of of.entered) enteredRows.put(draft, id, id);
+  if (of.secretMark !== null) secretRows.put(draft, ONLY, of.secretMark);
+  if (of.definitions.length > 0)
+    definitionRows.put(
+      draft,
+      ONLY,
+      Object.fromEntries(of.definitions.map(({ budget, unit, window }) => [budget, { unit, window }])),
+    );
+}
+
+/** The name of a figure, and what is kept with it for readers. */
+export function carriedFigure(tally: {
+  readonly kind: 'budget' | 'rate';
+  readonly budget: string;
+  readonly unit: string;
+  readonly bucket: string;
+  readonly window: string;
+  readonly limit: number;
+}): SumName & { readonly text: string } {
+  const { kind, budget, bucket, window } = tally;
+  return kind === 'budget'
+    ? { ...budgetSum(tally), text: budgetText(tally) }
+    : { ...rateSum({ id: budget, bucket, windowMs: Number(window.slice(2)) }), text: '' };
+}

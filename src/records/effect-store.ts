@@ -1,0 +1,408 @@
+import { admitStep } from '../effects/admission.ts';
+import type { ApprovalRecord } from '../effects/approval.ts';
+import type { BudgetRow, ClaimRecord, PauseRecord, ReservationRecord } from '../effects/controls.ts';
+import type { EffectRecord, SignedReceipt } from '../effects/effect.ts';
+import { eraseStep } from '../effects/erase.ts';
+import {
+  makeReservationStep,
+  releaseClaimStep,
+  releaseReservationStep,
+  renewClaimStep,
+  takeClaimStep,
+} from '../effects/holding.ts';
+import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/ledger.ts';
+import { isClaimActive } from '../effects/obligations.ts';
+import { resolveStep, settleStep } from '../effects/settlement.ts';
+import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { giveUpStep, voteStep } from '../effects/voting.ts';
+import type { OpenRows } from '../stores/open-rows.ts';
+import type { LedgerEntry } from '../stores/port.ts';
+import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
+import { ONLY, pauseRows, pausesOf } from './control-rows.ts';
+import type { Draft } from './draft.ts';
+import { pageOfEffects, parseCursor } from './effect-pages.ts';
+import { effectRows, type StoredEffect } from './effect-rows.ts';
+import { budgetRow, budgetSum } from './figures.ts';
+import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
+import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
+import { entries, firstOf } from './lists.ts';
+import { emptyOutbox } from './outbox.ts';
+import { createPolicies } from './policies.ts';
+import { watchLostAnswers } from './lost-answers.ts';
+import { type Retention, sweepWorkspace } from './retention.ts';
+import { createStepRunner, type Made } from './runner.ts';
+import { createSteps } from './steps.ts';
+import { createThrottle } from './throttle.ts';
+import { appendEvents, eventOf } from './view.ts';
+
+export interface RecordsOptions {
+  readonly retention: Retention;
+  /** `max_freeze` (effects.md, A1), ms. */
+  readonly maxFreezeMs: number;
+}
+
+/** Entries of a list of people that are looked at for one page. */
+const LOOKED_AT = 2000;
+
+/** Events that are asked for in one slice. */
+const EVENTS_AT_ONCE = 1000;
+
+/** How often counted refusals are written, ms. */
+const FLUSH_MS = 1000;
+
+/** The store of effects over rows: the rules run here, the rows are kept there. */
+export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: RecordsOptions): EffectStore {
+  const runner = createStepRunner(store);
+  const throttle = createThrottle();
+  const steps = createSteps(store, runner, { throttle, ended: store.ended, maxFreezeMs });
+  const policies = createPolicies(store, runner);
+  let ids = 0;
+  const boot = crypto.randomUUID();
+  const installation = createInstallation(store, runner, () => {
+    ids += 1;
+    return `${boot}.${ids}`;
+  });
+  const entered = new Set<string>();
+  const underWay = new Map<string, Promise<void>>();
+  const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
+  const pauseListeners: ((workspace: string) => void)[] = [];
+  const lostAnswers = watchLostAnswers(runner, (request) => steps.run(request.workspace, settleStep, request));
+  const flushing = setInterval(() => void flush().catch(() => undefined), FLUSH_MS);
+  flushing.unref();
+
+  store.watch([apiKeyRows.kind, pauseRows.kind], ({ workspace, kind, id }) => {
+    if (kind === apiKeyRows.kind) {
+      // Ids of keys name their handles.
+      for (const listen of keyListeners) listen(id === null ? null : [id.replace(/^key_/, '')]);
+      return;
+    }
+    if (workspace !== null) for (const listen of pauseListeners) listen(workspace);
+    else for (const of of entered) for (const listen of pauseListeners) listen(of);
+  });
+
+  async function flush(): Promise<void> {
+    await steps.flushCounted(store.now());
+  }
+
+  /** Workspaces in which anything is written are on record, so that sweeps find them; the policy in force is there. */
+  function enter(workspace: string): Promise<void> {
+    if (isEntered(workspace)) return Promise.resolve();
+    let entering = underWay.get(workspace);
+    if (entering === undefined) {
+      entering = firstEnter(workspace).finally(() => underWay.delete(workspace));
+      underWay.set(workspace, entering);
+    }
+    return entering;
+  }
+
+  const isEntered = (workspace: string): boolean => workspace === INSTALLATION || entered.has(workspace);
+
+  async function firstEnter(workspace: string): Promise<void> {
+    await runner.run(INSTALLATION, (draft) => {
+      if (enteredRows.get(draft, workspace) === null) enteredRows.put(draft, workspace, workspace);
+    });
+    await policies.bring(workspace);
+    entered.add(workspace);
+  }
+
+  async function workspaces(): Promise<readonly string[]> {
+    const found: string[] = [];
+    for await (const { id } of entries(store, { workspace: INSTALLATION, list: ENTERED, kind: enteredRows.kind }))
+      found.push(id);
+    return found;
+  }
+
+  const inWorkspace: typeof steps.run = (workspace, step, request) =>
+    isEntered(workspace) && !throttle.pending()
+      ? steps.run(workspace, step, request)
+      : enter(workspace)
+          .then(flush)
+          .then(() => steps.run(workspace, step, request));
+
+  async function write<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said> {
+    await enter(workspace);
+    return (await runner.run(workspace, step)).said;
+  }
+
+  async function storedEffect(workspace: string, id: string): Promise<StoredEffect | null> {
+    const [row] = await runner.read(workspace, [{ kind: effectRows.kind, id }]);
+    if (row === null || row === undefined) return null;
+    const stored = effectRows.of(row);
+    if (stored.kind === 'tombstone') return stored;
+    return { kind: 'effect', effect: await present(stored.effect) };
+  }
+
+  /** An effect that its owner left behind is declared before it is shown. */
+  async function present(effect: EffectRecord): Promise<EffectRecord> {
+    const { workspace, id, life } = effect;
+    // A list may show it as it was before it was declared.
+    if (life.state !== 'executing' || store.ended.quietAt(workspace, life.lease) === null) return effect;
+    await steps.declareLost(workspace, id);
+    const [row] = await runner.read(workspace, [{ kind: effectRows.kind, id }]);
+    const stored = row === null || row === undefined ? null : effectRows.of(row);
+    return stored?.kind === 'effect' ? stored.effect : effect;
+  }
+
+  async function effect(workspace: string, id: string): Promise<EffectRecord | null> {
+    const stored = await storedEffect(workspace, id);
+    return stored?.kind === 'effect' ? stored.effect : null;
+  }
+
+  async function admit(request: AdmitRequest): Promise<Admission> {
+    const { problem } = store.health();
+    if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);
+    lostAnswers.askedAgain(request);
+    try {
+      return await admitted(request);
+    } catch (error) {
+      if (error instanceof StoreUnavailable) lostAnswers.lost(request);
+      throw error;
+    }
+  }
+
+  async function admitted(request: AdmitRequest): Promise<Admission> {
+    const first = await inWorkspace(request.workspace, admitStep, request);
+    if (first.reply.kind !== 'stale' || first.reply.versions.policy === request.seen.policy) return placed(first);
+    // The workspace may have missed the activation of the policy that the gateway has.
+    if (!(await policies.bring(request.workspace))) return first.reply;
+    return placed(await steps.run(request.workspace, admitStep, request));
+  }
+
+  async function listOf<Stored>(
+    rows: { readonly kind: string; of(row: { readonly version: string; readonly text: string }): Stored },
+    workspace: string,
+    list: string,
+  ): Promise<readonly Stored[]> {
+    const found: Stored[] = [];
+    for await (const { row } of entries(store, { workspace, list, kind: rows.kind })) found.push(rows.of(row));
+    return found;
+  }
+
+  /** A store answers with a slice at a time. */
+  async function events(
+    workspace: string,
+    about: string | null,
+    order: 'up' | 'down',
+    from: number | null,
+    limit: number,
+  ): Promise<readonly LedgerEvent[]> {
+    const found: LedgerEvent[] = [];
+    let after = from;
+    while (found.length < limit) {
+      const most = Math.min(limit - found.length, EVENTS_AT_ONCE);
+      const slice = await store.ledger({ workspace, about, order, after, limit: most });
+      for (const entry of slice) found.push(ledgerEvent(entry));
+      const last = slice.at(-1);
+      if (last === undefined) break;
+      after = last.seq;
+    }
+    return found;
+  }
+
+  const claim = async (workspace: string, id: string): Promise<ClaimRecord | null> =>
+    steps.preview(workspace, (view) => ({ reply: view.claim(workspace, id) }), null);
+
+  return {
+    get installId() {
+      return store.installId;
+    },
+    now: () => store.now(),
+    health: () => store.health(),
+    admit,
+    async preview(request) {
+      await enter(request.workspace);
+      return steps.preview(request.workspace, admitStep, request);
+    },
+    settle: async (request) => (await inWorkspace(request.workspace, settleStep, request)).reply,
+    resolve: async (request) => (await inWorkspace(request.workspace, resolveStep, request)).reply,
+    vote: async (request) => (await inWorkspace(request.workspace, voteStep, request)).reply,
+    giveUp: async (request) => (await inWorkspace(request.workspace, giveUpStep, request)).reply,
+    erase: async (request) => (await inWorkspace(request.workspace, eraseStep, request)).reply,
+    async sweep(limit) {
+      const { problem } = store.health();
+      if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);
+      await emptyOutbox(store, runner);
+      await flush();
+      const total = { lost: 0, approvalsExpired: 0, aged: 0 };
+      for (const workspace of await workspaces()) {
+        // An activation that was cut short is not in force everywhere.
+        await policies.bring(workspace);
+        const swept = await sweepWorkspace({ store, runner, steps }, workspace, limit, retention);
+        total.lost += swept.lost;
+        total.approvalsExpired += swept.approvalsExpired;
+        total.aged += swept.aged;
+      }
+      return total;
+    },
+    async grantedApprovals(limit) {
+      const found: ApprovalRecord[] = [];
+      for (const workspace of await workspaces()) {
+        const granted = await firstOf(
+          store,
+          { workspace, list: approvalsIn('granted'), kind: approvalRows.kind },
+          limit - found.length,
+        );
+        found.push(...granted.map(({ row }) => approvalRows.of(row)));
+      }
+      return found;
+    },
+
+    effect,
+    async effects(workspace, filter) {
+      await flush();
+      return pageOfEffects(store, store.ended, workspace, filter, present);
+    },
+    async receipt(workspace, id): Promise<SignedReceipt | null> {
+      const stored = await storedEffect(workspace, id);
+      if (stored === null) return null;
+      if (stored.kind === 'tombstone')
+        return stored.tombstone.outcome.state === 'committed' ? stored.tombstone.outcome.receipt : null;
+      const { life } = stored.effect;
+      return life.state === 'committed' ? life.receipt : null;
+    },
+    async effectLedger(workspace, id) {
+      await effect(workspace, id);
+      return events(workspace, id, 'up', null, Infinity);
+    },
+    async ledger(workspace, after, limit) {
+      await flush();
+      return events(workspace, null, 'up', after, limit);
+    },
+    async ledgerBefore(workspace, before, limit) {
+      await flush();
+      return events(workspace, null, 'down', before, limit);
+    },
+    async append(workspace, events) {
+      if (events.length > 0) await write(workspace, (draft) => appendEvents(draft, events));
+    },
+
+    async approval(workspace, id) {
+      const [row] = await runner.read(workspace, [{ kind: approvalRows.kind, id }]);
+      return row === null || row === undefined ? null : approvalRows.of(row);
+    },
+    async approvals(workspace, { status, agentId, limit, cursor }) {
+      const list = status === 'pending' || status === 'granted' ? approvalsIn(status) : APPROVALS;
+      const items: ApprovalRecord[] = [];
+      let looked = 0;
+      let last: string | null = null;
+      const asked = { workspace, list, kind: approvalRows.kind, order: 'down', after: parseCursor(cursor) } as const;
+      for await (const { at, id, row } of entries(store, asked)) {
+        const approval = approvalRows.of(row);
+        const fits =
+          (status === null || approval.status === status) &&
+          (agentId === null || approval.requester.agentId === agentId);
+        if ((fits && items.length === limit) || looked === LOOKED_AT) return { items, next: last };
+        if (fits) items.push(approval);
+        looked += 1;
+        last = `${at.toString(36)}.${id}`;
+      }
+      return { items, next: null };
+    },
+
+    takeClaim: async (request) => (await inWorkspace(request.workspace, takeClaimStep, request)).reply,
+    renewClaim: async (workspace, id, ttlMs, actor) =>
+      (await inWorkspace(workspace, renewClaimStep, { workspace, id, ttlMs, actor })).reply,
+    releaseClaim: async (workspace, id, actor) =>
+      (await inWorkspace(workspace, releaseClaimStep, { workspace, id, actor })).reply,
+    claim,
+    async claims(workspace) {
+      const found: ClaimRecord[] = [];
+      for (const { id } of await listOf(claimRows, workspace, CLAIMS)) {
+        const there = await claim(workspace, id);
+        if (there !== null && isClaimActive(there, store.now())) found.push(there);
+      }
+      return found;
+    },
+    makeReservation: async (request) => (await inWorkspace(request.workspace, makeReservationStep, request)).reply,
+    releaseReservation: async (workspace, id, actor) =>
+      (await inWorkspace(workspace, releaseReservationStep, { workspace, id, actor })).reply,
+    reservation: (workspace, id) =>
+      steps.preview(workspace, (view) => ({ reply: view.reservation(workspace, id) }), null),
+    async reservations(workspace): Promise<readonly ReservationRecord[]> {
+      const pools = await listOf(poolRows, workspace, POOLS);
+      const now = store.now();
+      return pools
+        .flatMap(({ reservations }) => reservations)
+        .filter(({ expiresAt }) => expiresAt > now)
+        .toSorted((one, other) => (one.id < other.id ? -1 : 1));
+    },
+
+    setPause({ id, workspace, scope, reason, until, by, actor }) {
+      return write(workspace, (draft): PauseRecord => {
+        const pause: PauseRecord = { id, workspace, scope, reason, by, createdAt: draft.now, until };
+        const { version, pauses } = pausesOf(draft);
+        const others = pauses.filter((other) => other.id !== id);
+        pauseRows.put(draft, ONLY, { version: version + 1, pauses: [...others, pause] });
+        appendEvents(draft, [pauseSet(pause, actor)]);
+        return pause;
+      });
+    },
+    liftPause(workspace, id, by, actor) {
+      return write(workspace, (draft) => {
+        const { version, pauses } = pausesOf(draft);
+        const pause = pauses.find((other) => other.id === id);
+        if (pause === undefined) return { kind: 'absent' };
+        if (pause.by.keyKind === 'administrative' && by !== 'administrative')
+          return { kind: 'administrative_only', pause };
+        pauseRows.put(draft, ONLY, { version: version + 1, pauses: pauses.filter((other) => other.id !== id) });
+        appendEvents(draft, [{ kind: 'pause.lifted', effectId: null, actor, data: { pause_id: id } }]);
+        return { kind: 'lifted', pause };
+      });
+    },
+    async pauses(workspace) {
+      await enter(workspace);
+      return runner.peek(workspace, pausesOf);
+    },
+
+    async budgets(workspace): Promise<readonly BudgetRow[]> {
+      const now = store.now();
+      return (await store.sums(workspace, 100_000))
+        .flatMap((sum) => budgetRow(sum, now) ?? [])
+        .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
+    },
+    activatePolicy: async (version, budgets) => policies.activate(version, budgets, workspaces),
+    ...installation,
+    onKeysChanged: (listener) => void keyListeners.push(listener),
+    onPausesChanged: (listener) => void pauseListeners.push(listener),
+    async close() {
+      clearInterval(flushing);
+      lostAnswers.close();
+      await flush().catch(() => undefined);
+      await runner.close();
+      await store.close();
+    },
+  };
+}
+
+/** What the store assigned: the place of the admission, and the figures of its budgets. */
+function placed({ reply, made }: { readonly reply: Admission; readonly made: Made | null }): Admission {
+  if (reply.kind !== 'dispatch' || made === null) return reply;
+  const figures = new Map(made.change.sums.map(({ name }, index) => [name, made.figures[index]]));
+  return {
+    ...reply,
+    ledger: { epoch: made.epoch, seq: made.seq + reply.ledger.seq },
+    budgets: reply.budgets.map((row) => {
+      const figure = figures.get(budgetSum(row).name);
+      return figure === undefined ? row : { ...row, spent: figure.spent, held: figure.held };
+    }),
+  };
+}
+
+function pauseSet({ id, scope, reason, until }: PauseRecord, actor: LedgerDraft['actor']): LedgerDraft {
+  return {
+    kind: 'pause.set',
+    effectId: null,
+    actor,
+    data: {
+      pause_id: id,
+      scope: { ...scope },
+      reason,
+      until: until === null ? null : new Date(until).toISOString(),
+    },
+  };
+}
+
+function ledgerEvent({ epoch, seq, at, about, text }: LedgerEntry): LedgerEvent {
+  const { kind, effectId, actor, data } = eventOf(about, text);
+  return { seq, id: `evt_${epoch}_${seq}`, at, kind, effectId, actor, data };
+}

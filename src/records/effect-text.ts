@@ -1,0 +1,300 @@
+import type {
+  EffectAction,
+  EffectActor,
+  EffectRecord,
+  Evidence,
+  Hold,
+  KeptResult,
+  Lease,
+  Life,
+  PoolUse,
+  SettledBy,
+  SignedReceipt,
+  Stage,
+} from '../effects/effect.ts';
+import type { JsonObject } from '../effects/json.ts';
+import type { VerdictTrace } from '../effects/verdict.ts';
+
+/*
+ * An effect as JSON texts without member names (they were half of a document): what was asked for, on what terms it
+ * was admitted, what has become of it, and, beside that, the outcome as its owner said it. Settling writes only the
+ * last two. The first and the last come as texts from whoever asks, and go into the store as they are.
+ */
+
+/** These texts are written from typed values only, so reading one back needs no check of its shape. */
+function read<T>(text: string): T {
+  return JSON.parse(text);
+}
+
+/** What was asked for. */
+type CallTuple = readonly [
+  id: string,
+  workspace: string,
+  idempotencyKey: string,
+  fingerprint: string,
+  action: ActionTuple,
+  actor: ActorTuple,
+  metadata: JsonObject | null,
+  sealed: string | null,
+];
+type ActionTuple = readonly [
+  type: string,
+  tool: string,
+  toolDigest: string,
+  upstream: string,
+  kind: EffectAction['kind'],
+  target: string,
+];
+type ActorTuple = readonly [
+  agentId: string,
+  agentOwner: string | null,
+  keyId: string,
+  keyKind: EffectActor['keyKind'],
+  user: string | null,
+  keyMadeBy: string | null,
+  via: EffectActor['via'],
+];
+export type StageTuple = readonly [Stage['stage'], Stage['status'], number, number | null, string | null];
+type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
+type LifeTuple = readonly [
+  createdAt: number,
+  life: Life | ExecutingTuple | SaidTuple,
+  attempt: number,
+  generation: number,
+  firstDispatchAt: number | null,
+  mayHaveHappened: boolean,
+  closed: boolean,
+  holdState: EffectRecord['holdState'],
+  claims: readonly string[],
+  uses: readonly PoolUse[],
+  /** Those since the admission. */
+  stages: readonly StageTuple[],
+  /** Absent while there are none, and of what was written before they were counted. */
+  unsent?: number,
+];
+type ExecutingTuple = readonly [
+  state: 'executing',
+  epoch: number,
+  n: number,
+  nonce: string,
+  owner: string,
+  admittedAt: number,
+  dispatchBy: number,
+  leaseEnd: number,
+  quiesceUntil: number,
+];
+/** A settled life but for its outcome, which stands beside it. */
+type SaidTuple = readonly [
+  state: 'committed' | 'failed',
+  at: number,
+  settledBy: SettledBy,
+  accepted: boolean,
+  responseTruncated: boolean,
+];
+type OutcomeTuple = readonly [
+  code: string,
+  message: string,
+  status: number | null,
+  startedAt: number | null,
+  endedAt: number | null,
+  receiptId: string | null,
+  jws: string | null,
+  result: KeptResult | null,
+  /** Absent of what was settled before there was one. */
+  sent?: string | null,
+];
+/** On what terms: these too stay while the attempt runs, but the admission makes them. */
+type TermsTuple = readonly [
+  trace: VerdictTrace,
+  holds: readonly HoldTuple[],
+  /** Those up to the admission. */
+  stages: readonly StageTuple[],
+];
+
+/** What an owner says of an outcome. A receipt is `null` where nothing happened. */
+export interface SaidOutcome {
+  readonly evidence: Evidence;
+  readonly receipt: SignedReceipt | null;
+  readonly result: KeptResult | null;
+}
+
+/** The members of a record that its call text carries. */
+export type CallPart = Pick<
+  EffectRecord,
+  'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
+>;
+
+/** The members of a record that its terms text carries; of the stages those up to the admission. */
+type TermsPart = Pick<EffectRecord, 'trace' | 'holds' | 'stages'>;
+
+/** A record, and how many of its stages are in the text of its terms. */
+export interface DecodedEffect {
+  readonly record: EffectRecord;
+  readonly admittedStages: number;
+}
+
+export function encodeCall({
+  id,
+  workspace,
+  idempotencyKey,
+  fingerprint,
+  metadata,
+  sealed,
+  ...rest
+}: CallPart): string {
+  const { type, tool, toolDigest, upstream, kind, target } = rest.action;
+  const { agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via } = rest.actor;
+  const tuple: CallTuple = [
+    id,
+    workspace,
+    idempotencyKey,
+    fingerprint,
+    [type, tool, toolDigest, upstream, kind, target],
+    [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via],
+    metadata,
+    sealed,
+  ];
+  return JSON.stringify(tuple);
+}
+
+/**
+ * @param admittedStages how many stages stand in the text of the terms
+ * @param outcomeBeside whether the outcome stands in a text of its own
+ */
+export function encodeLife(record: EffectRecord, admittedStages: number, outcomeBeside: boolean): string {
+  const tuple: LifeTuple = [
+    record.createdAt,
+    lifeTuple(record.life, outcomeBeside),
+    record.attempt,
+    record.generation,
+    record.firstDispatchAt,
+    record.mayHaveHappened,
+    record.closed,
+    record.holdState,
+    record.claims,
+    record.uses,
+    record.stages.slice(admittedStages).map(stageTuple),
+  ];
+  return JSON.stringify(record.unsent === 0 ? tuple : [...tuple, record.unsent]);
+}
+
+function lifeTuple(life: Life, outcomeBeside: boolean): LifeTuple[1] {
+  if (life.state === 'executing') {
+    const { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil } = life.lease;
+    const { epoch, n, nonce } = fence;
+    return ['executing', epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil];
+  }
+  if (!outcomeBeside) return life;
+  if (life.state === 'committed') return ['committed', life.at, life.settledBy, life.accepted, life.responseTruncated];
+  return life.state === 'failed' ? ['failed', life.at, life.settledBy, false, false] : life;
+}
+
+function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
+  if ('state' in tuple) return tuple;
+  if (tuple[0] === 'executing') {
+    const [, epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = tuple;
+    const lease: Lease = { fence: { epoch, n, nonce }, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };
+    return { state: 'executing', lease };
+  }
+  if (outcome === null) throw new TypeError('a settled effect has lost its outcome');
+  const [state, at, settledBy, accepted, responseTruncated] = tuple;
+  const { evidence, receipt, result } = outcome;
+  if (state === 'failed') return { state, at, settledBy, evidence, result };
+  if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
+  return { state, at, settledBy, evidence, receipt, result, accepted, responseTruncated };
+}
+
+export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): string {
+  const { code, message, status, startedAt, endedAt, sent = null } = evidence;
+  const { id, jws } = receipt ?? { id: null, jws: null };
+  const tuple: OutcomeTuple = [code, message, status, startedAt, endedAt, id, jws, result, sent];
+  return JSON.stringify(tuple);
+}
+
+export function decodeOutcome(text: string): SaidOutcome {
+  const [code, message, status, startedAt, endedAt, id, jws, result, sent = null] = read<OutcomeTuple>(text);
+  const seen: Evidence = { code, message, status, startedAt, endedAt };
+  const evidence = sent === null ? seen : { ...seen, sent };
+  return { evidence, receipt: id === null || jws === null ? null : { id, jws }, result };
+}
+
+export function stageTuple({ stage, status, startedAt, durationMs, detail }: Stage): StageTuple {
+  return [stage, status, startedAt, durationMs, detail];
+}
+
+export function stageOf([stage, status, startedAt, durationMs, detail]: StageTuple): Stage {
+  return { stage, status, startedAt, durationMs, detail };
+}
+
+export function encodeTerms({ trace, holds, stages }: TermsPart): string {
+  const tuple: TermsTuple = [
+    trace,
+    holds.map(({ budget, unit, bucket, window, amount }): HoldTuple => [budget, unit, bucket, window, amount]),
+    stages.map(stageTuple),
+  ];
+  return JSON.stringify(tuple);
+}
+
+type CallMembers = Pick<CallPart, 'action' | 'actor' | 'metadata' | 'sealed'>;
+
+/** Whether two records were asked for alike, so that one call text serves both. */
+export function sameCall(a: CallMembers, b: CallMembers): boolean {
+  return a.action === b.action && a.actor === b.actor && a.metadata === b.metadata && a.sealed === b.sealed;
+}
+
+export function decodeCall(call: string): CallPart {
+  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = read<CallTuple>(call);
+  const [type, tool, toolDigest, upstream, kind, target] = action;
+  const [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via] = actor;
+  return {
+    id,
+    workspace,
+    idempotencyKey,
+    fingerprint,
+    action: { type, tool, toolDigest, upstream, kind, target },
+    actor: { agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via },
+    metadata,
+    sealed,
+  };
+}
+
+/** The record that its texts make. */
+export function decodeEffect(row: {
+  readonly call: string;
+  readonly terms: string;
+  readonly life: string;
+  /** `null` where the life has none. */
+  readonly outcome: string | null;
+}): DecodedEffect {
+  const call = decodeCall(row.call);
+  const [trace, holds, admitted] = read<TermsTuple>(row.terms);
+  const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = read<LifeTuple>(
+    row.life,
+  );
+  const [holdState, claims, uses, stages, unsent = 0] = rest;
+  const record: EffectRecord = {
+    id: call.id,
+    workspace: call.workspace,
+    idempotencyKey: call.idempotencyKey,
+    fingerprint: call.fingerprint,
+    action: call.action,
+    actor: call.actor,
+    createdAt,
+    life: lifeOf(life, row.outcome === null ? null : decodeOutcome(row.outcome)),
+    attempt,
+    unsent,
+    generation,
+    firstDispatchAt,
+    mayHaveHappened,
+    closed,
+    holds: holds.map(([budget, unit, bucket, window, amount]): Hold => ({ budget, unit, bucket, window, amount })),
+    holdState,
+    claims,
+    uses,
+    trace,
+    stages: [...admitted, ...stages].map(stageOf),
+    metadata: call.metadata,
+    sealed: call.sealed,
+  };
+  return { record, admittedStages: admitted.length };
+}

@@ -1,0 +1,90 @@
+import type { BudgetRow } from '../effects/controls.ts';
+import type { BudgetChange, RateCount } from '../effects/plan.ts';
+import { MAX_BUDGET_ROWS } from '../effects/obligations.ts';
+import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
+
+/** What is kept with a figure of a budget, for readers. */
+type BudgetText = readonly [budget: string, unit: string, bucket: string, window: string, limit: number];
+
+export function budgetGroup(budget: string): string {
+  return `budget ${budget}`;
+}
+
+/** One name for each row of a budget, injective: the lengths say where its parts end. */
+export function budgetSum({
+  budget,
+  bucket,
+  window,
+}: {
+  readonly budget: string;
+  readonly bucket: string;
+  readonly window: string;
+}): SumName {
+  return {
+    name: `budget ${budget.length} ${bucket.length} ${budget} ${bucket} ${window}`,
+    span: spanOf(window),
+    group: budgetGroup(budget),
+  };
+}
+
+export function rateSum({
+  id,
+  bucket,
+  windowMs,
+}: {
+  readonly id: string;
+  readonly bucket: string;
+  readonly windowMs: number;
+}): SumName {
+  return {
+    name: `rate ${id.length} ${bucket.length} ${id} ${bucket} ${windowMs}`,
+    span: { kind: 'rolling', ms: windowMs },
+    group: 'rate',
+  };
+}
+
+/** @param window id of a budget row's window, see `Hold.window` */
+function spanOf(window: string): Span {
+  return window.startsWith('r:')
+    ? { kind: 'rolling', ms: Number(window.slice(2)) }
+    : { kind: 'until', end: Number(window.slice(window.lastIndexOf(':') + 1)) };
+}
+
+/** What takes of a budget is bound by its limit; what gives back, or posts what was held, is not. */
+export function budgetChange(change: BudgetChange): SumChange {
+  const { limit, hold, spend } = change;
+  return {
+    ...budgetSum(change),
+    hold,
+    spend,
+    limit,
+    most: limit === null ? null : MAX_BUDGET_ROWS,
+    text: limit === null ? null : budgetText({ ...change, limit }),
+  };
+}
+
+/** What readers are told of a row of a budget, beside its figures. */
+export function budgetText({
+  budget,
+  unit,
+  bucket,
+  window,
+  limit,
+}: Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window' | 'limit'>): string {
+  const text: BudgetText = [budget, unit, bucket, window, limit];
+  return JSON.stringify(text);
+}
+
+export function rateChange(rate: RateCount): SumChange {
+  return { ...rateSum(rate), hold: 0, spend: 1, limit: rate.limit, most: null, text: null };
+}
+
+/** A budget row as readers see it; `null` for what is none, or whose window is over. */
+export function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
+  if (text === '') return null;
+  // What is kept with a figure of a budget was written by `budgetText`.
+  const [budget, unit, bucket, window, limit] = JSON.parse(text) as BudgetText;
+  const span = spanOf(window);
+  const resetsAt = span.kind === 'until' ? span.end : null;
+  return resetsAt !== null && resetsAt <= now ? null : { budget, unit, bucket, window, limit, spent, held, resetsAt };
+}

@@ -1,0 +1,72 @@
+import type { LedgerDraft } from '../effects/ledger.ts';
+import { INSTALLATION } from '../effects/ledger.ts';
+import type { RowStore } from '../stores/port.ts';
+import type { Draft } from './draft.ts';
+import { jsonKind, stock, textKind } from './kind.ts';
+import { entries, firstOf } from './lists.ts';
+import type { StepRunner } from './runner.ts';
+import { appendEvents } from './view.ts';
+
+/** Events of a workspace that go with a change of the installation: two changes, so they wait here in between. */
+interface Waiting {
+  /** Since when, ms: they come in this order. */
+  readonly at: number;
+  readonly workspace: string;
+  readonly events: readonly LedgerDraft[];
+}
+
+const OUTBOX = 'outbox';
+const waitingRows = stock(jsonKind<Waiting>('outbox', ({ at }) => [{ list: OUTBOX, at }]));
+
+/** Of what has come, by when it waited no longer, ms. */
+const ARRIVED = 'arrived';
+const WAITS = 'waits';
+/** What has come from the outbox: so that nothing comes twice. */
+const arrivedRows = stock(textKind('arrived', (at) => (at === WAITS ? [] : [{ list: ARRIVED, at: Number(at) }])));
+
+/** What was seen to wait is brought within this time, ms. */
+const BROUGHT_WITHIN_MS = 60_000;
+/** That it has come is remembered for so long after it waited no longer: whoever saw it wait has brought it by then. */
+const REMEMBERED_MS = 5 * BROUGHT_WITHIN_MS;
+
+/** Writes events into the ledger of a workspace, with a change of the installation. @param id never used twice */
+export function appendTo(draft: Draft, workspace: string, id: string, events: readonly LedgerDraft[]): void {
+  if (workspace === INSTALLATION) appendEvents(draft, events);
+  else waitingRows.put(draft, id, { at: draft.now, workspace, events });
+}
+
+/** Brings what waits into the ledgers that it belongs to; each once, whoever brings it and however often. */
+export async function emptyOutbox(store: RowStore, runner: StepRunner): Promise<void> {
+  const until = store.now() + BROUGHT_WITHIN_MS;
+  for await (const { id, row } of entries(store, { workspace: INSTALLATION, list: OUTBOX, kind: waitingRows.kind })) {
+    // The rest is for the next time.
+    if (store.now() > until - BROUGHT_WITHIN_MS / 2) return;
+    const { workspace, events } = waitingRows.of(row);
+    await runner.run(workspace, (draft) => {
+      if (arrivedRows.get(draft, id) !== null) return;
+      draft.validUntil(until);
+      arrivedRows.put(draft, id, WAITS);
+      appendEvents(draft, events);
+    });
+    await runner.run(INSTALLATION, (draft) => {
+      if (waitingRows.get(draft, id) !== null) waitingRows.put(draft, id, null);
+    });
+    await runner.run(workspace, (draft) => {
+      if (arrivedRows.get(draft, id) === WAITS) arrivedRows.put(draft, id, String(draft.now));
+    });
+  }
+}
+
+/** Forgets what has come long ago, at most `limit`. */
+export async function forgetArrived(
+  store: RowStore,
+  runner: StepRunner,
+  workspace: string,
+  limit: number,
+): Promise<void> {
+  const to = store.now() - REMEMBERED_MS;
+  for (const { id } of await firstOf(store, { workspace, list: ARRIVED, kind: arrivedRows.kind, to }, limit))
+    await runner.run(workspace, (draft) => {
+      if (arrivedRows.get(draft, id) !== null) arrivedRows.put(draft, id, null);
+    });
+}

@@ -1,0 +1,92 @@
+import { INSTALLATION } from '../effects/ledger.ts';
+import type { BudgetDefinition, PolicyActivation } from '../effects/store.ts';
+import type { RowStore } from '../stores/port.ts';
+import { ONLY, policyRows } from './control-rows.ts';
+import { budgetGroup } from './figures.ts';
+import { jsonKind, stock } from './kind.ts';
+import type { StepRunner } from './runner.ts';
+
+type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
+
+/** What the rows of each budget depend on. */
+export const definitionRows = stock(jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []));
+
+/** Figures of a workspace that are looked at for budgets in use. */
+const FIGURES = 100_000;
+
+export interface Policies {
+  activate(
+    version: string,
+    budgets: readonly BudgetDefinition[],
+    workspaces: () => Promise<readonly string[]>,
+  ): Promise<PolicyActivation>;
+  /** Brings the installation's policy into a workspace. @returns whether it was another there */
+  bring(workspace: string): Promise<boolean>;
+}
+
+export function createPolicies(store: RowStore, runner: StepRunner): Policies {
+  async function groupsInUse(workspaces: readonly string[]): Promise<ReadonlySet<string>> {
+    const groups = new Set<string>();
+    for (const workspace of workspaces) for (const { group } of await store.sums(workspace, FIGURES)) groups.add(group);
+    return groups;
+  }
+
+  /** Of activations at once the last one counts: what was brought is looked at again until it is the one in force. */
+  async function bring(workspace: string): Promise<boolean> {
+    for (let isOther = false; ; isOther = true) {
+      const [row] = await runner.read(INSTALLATION, [{ kind: policyRows.kind, id: ONLY }]);
+      if (row === null || row === undefined) return isOther;
+      const { said } = await runner.run(workspace, (draft) => {
+        if (policyRows.get(draft, ONLY) === row.text) return false;
+        policyRows.put(draft, ONLY, row.text);
+        return true;
+      });
+      if (!said) return isOther;
+    }
+  }
+
+  return {
+    bring,
+    async activate(version, budgets, workspaces) {
+      const before = await workspaces();
+      const [row] = await runner.read(INSTALLATION, [{ kind: definitionRows.kind, id: ONLY }]);
+      const defined = row === null || row === undefined ? {} : definitionRows.of(row);
+      const redefined = budgets.flatMap((definition) => {
+        const was = Object.hasOwn(defined, definition.budget) ? defined[definition.budget] : undefined;
+        if (was === undefined || (was.unit === definition.unit && was.window === definition.window)) return [];
+        return [{ definition, was }];
+      });
+      const inUse = redefined.length === 0 ? new Set<string>() : await groupsInUse(before);
+      const refused = redefined.filter(
+        ({ definition }) => !definition.reset && inUse.has(budgetGroup(definition.budget)),
+      );
+      if (refused.length > 0) {
+        return {
+          kind: 'budget_redefined',
+          budgets: refused.map(({ definition, was }) => ({
+            budget: definition.budget,
+            was: `${was.unit} per ${was.window}`,
+            is: `${definition.unit} per ${definition.window}`,
+          })),
+        };
+      }
+      if (redefined.length > 0)
+        for (const workspace of before)
+          await runner.run(workspace, (draft) => {
+            for (const { definition } of redefined) draft.reset(budgetGroup(definition.budget));
+          });
+      await runner.run(INSTALLATION, (draft) => {
+        const there = definitionRows.get(draft, ONLY) ?? {};
+        const next = Object.fromEntries([
+          ...Object.entries(there),
+          ...budgets.map(({ budget, unit, window }) => [budget, { unit, window }] as const),
+        ]);
+        if (JSON.stringify(next) !== JSON.stringify(there)) definitionRows.put(draft, ONLY, next);
+        if (policyRows.get(draft, ONLY) !== version) policyRows.put(draft, ONLY, version);
+      });
+      // Those that were entered meanwhile may have been brought the policy of before.
+      for (const workspace of await workspaces()) await bring(workspace);
+      return { kind: 'active', version };
+    },
+  };
+}

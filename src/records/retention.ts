@@ -1,0 +1,152 @@
+import type { EffectRecord, Tombstone } from '../effects/effect.ts';
+import type { SweepReport } from '../effects/store.ts';
+import { expireApprovalStep } from '../effects/voting.ts';
+import type { RowStore } from '../stores/port.ts';
+import { approvalRows, approvalsOfEffect, AWAITED, putApproval, REJECTIONS, rejectionRows } from './approval-rows.ts';
+import type { Draft } from './draft.ts';
+import { DENIED, EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
+import { CLAIMS, claimRows, putClaim, removeReservation, RESERVATIONS, reservationRows } from './held-rows.ts';
+import { entries, type Entry, firstOf } from './lists.ts';
+import { forgetArrived } from './outbox.ts';
+import type { StepRunner } from './runner.ts';
+import type { Steps } from './steps.ts';
+
+/** How long what is settled is kept, ms. */
+export interface Retention {
+  /** Receipts, and that a key was used; `null` is for ever. */
+  readonly keysMs: number | null;
+  /** Records of settled effects. */
+  readonly effectsMs: number;
+  /** Records of refusals. */
+  readonly denialsMs: number;
+}
+
+/** A claim that is over is shown as such for so long, ms. */
+const CLAIM_KEPT_MS = 60_000;
+
+/** Effects that are looked at for their age, of those that are old enough to be settled. */
+const LOOKED_AT = 1000;
+
+/** Declares what is over in one workspace, at most `limit` of each kind. */
+export async function sweepWorkspace(
+  { store, runner, steps }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps },
+  workspace: string,
+  limit: number,
+  retention: Retention,
+): Promise<SweepReport> {
+  const now = store.now();
+  const due = (list: string, kind: string, to: number, most = limit): Promise<readonly Entry[]> =>
+    firstOf(store, { workspace, list, kind, to }, most);
+  const write = (step: (draft: Draft) => void): Promise<unknown> => runner.run(workspace, step);
+
+  const lost = await steps.declareLostLeases(workspace, limit);
+
+  const overdue = await due(AWAITED, approvalRows.kind, now);
+  const expired = overdue.map(({ id }) =>
+    steps.run(
+      workspace,
+      (view) => {
+        const approval = view.approval(workspace, id);
+        if (approval === null || (approval.status !== 'pending' && approval.status !== 'granted'))
+          return { reply: null };
+        if (view.now < approval.expiresAt) return { reply: null };
+        const effect = view.effect(workspace, approval.effectId);
+        if (effect === null)
+          return { reply: null, approvals: [{ ...approval, status: 'expired', decidedAt: view.now }] };
+        return expireApprovalStep(view, effect, approval);
+      },
+      null,
+    ),
+  );
+  await Promise.all(expired);
+
+  let aged = 0;
+  const removeApprovals = async (effectId: string): Promise<void> => {
+    const of = await due(approvalsOfEffect(effectId), approvalRows.kind, Number.MAX_SAFE_INTEGER);
+    for (const { id } of of)
+      await write((draft) => {
+        const approval = approvalRows.get(draft, id);
+        if (approval === null) return;
+        if (approval.status === 'pending') putApproval(draft, { ...approval, status: 'expired', decidedAt: draft.now });
+        approvalRows.put(draft, id, null);
+      });
+  };
+  let looked = 0;
+  for await (const { id, row } of entries(store, {
+    workspace,
+    list: EFFECTS,
+    kind: effectRows.kind,
+    to: now - retention.effectsMs,
+  })) {
+    looked += 1;
+    if (looked > LOOKED_AT + limit || aged >= limit) break;
+    if (tombstoneOf(effectRows.of(row), now - retention.effectsMs) === null) continue;
+    await write((draft) => {
+      const stored = effectRows.get(draft, id);
+      const tombstone = stored === null ? null : tombstoneOf(stored, now - retention.effectsMs);
+      if (tombstone !== null) effectRows.put(draft, id, { kind: 'tombstone', tombstone });
+    });
+    await removeApprovals(id);
+    aged += 1;
+  }
+  for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
+    await write((draft) => {
+      if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
+    });
+    await removeApprovals(id);
+    aged += 1;
+  }
+  if (retention.keysMs !== null)
+    for (const { id, row } of await due(TOMBSTONES, effectRows.kind, now - retention.keysMs, limit - aged)) {
+      const stored = effectRows.of(row);
+      await write((draft) => {
+        if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
+        if (stored.kind !== 'tombstone') return;
+        const { idempotencyKey } = stored.tombstone;
+        if (keyRows.get(draft, idempotencyKey) === id) keyRows.put(draft, idempotencyKey, null);
+      });
+      aged += 1;
+    }
+
+  for (const { id } of await due(REJECTIONS, rejectionRows.kind, now))
+    await write((draft) => {
+      const rejection = rejectionRows.get(draft, id);
+      if (rejection !== null && rejection.until <= draft.now) rejectionRows.put(draft, id, null);
+    });
+  for (const { id } of await due(CLAIMS, claimRows.kind, now - CLAIM_KEPT_MS))
+    await write((draft) => {
+      const claim = claimRows.get(draft, id);
+      const until = claim === null ? Infinity : Math.max(claim.expiresAt, claim.extendedUntil);
+      if (claim?.runningEffects.length === 0 && until <= draft.now) putClaim(draft, id, null);
+    });
+  for (const { id } of await due(RESERVATIONS, reservationRows.kind, now))
+    await write((draft) => {
+      const reservation = reservationRows.get(draft, id);
+      if (reservation !== null && reservation.expiresAt <= draft.now) removeReservation(draft, id);
+    });
+  await forgetArrived(store, runner, workspace, limit);
+  await store.prune(workspace, limit);
+  return { lost, approvalsExpired: overdue.length, aged };
+}
+
+function tombstoneOf(
+  stored: { readonly kind: 'effect'; readonly effect: EffectRecord } | { readonly kind: 'tombstone' },
+  before: number,
+): Tombstone | null {
+  if (stored.kind === 'tombstone') return null;
+  const { life, id, workspace, idempotencyKey, fingerprint, action, actor, attempt } = stored.effect;
+  if (life.state !== 'committed' && life.state !== 'failed' && life.state !== 'rejected') return null;
+  if (life.at > before) return null;
+  return {
+    id,
+    workspace,
+    idempotencyKey,
+    fingerprint,
+    agentId: actor.agentId,
+    tool: action.tool,
+    target: action.target,
+    attempt,
+    at: life.at,
+    outcome: life.state === 'committed' ? { state: 'committed', receipt: life.receipt } : { state: life.state },
+  };
+}

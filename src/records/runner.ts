@@ -1,0 +1,261 @@
+import { randomBytes } from 'node:crypto';
+import { StoreUnavailable } from '../effects/store.ts';
+import {
+  ABSENT,
+  type Answer,
+  type Change,
+  type Figure,
+  type Found,
+  type Row,
+  type RowStore,
+  type Seen,
+  type SumName,
+  type Want,
+} from '../stores/port.ts';
+import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
+import { createRecentRows } from './recent-rows.ts';
+
+/** A step whose rows have moved is run again so many times; then the store is too busy for it. */
+const RUNS = 6;
+
+/** Reads of rows that a step turns out to need, at most. */
+const READS = 200;
+
+/** What a change came to. */
+export type Made = Extract<Answer, { kind: 'done' }> & { readonly change: Change };
+
+export interface StepRunner {
+  /**
+   * Runs a step and commits what it writes. The step is a pure function of its draft: it is run again where rows have
+   * moved, on those that are there.
+   * @param finish makes the answer of what the step said and what the store assigned; `null`: there was nothing to commit
+   * @throws StoreUnavailable
+   */
+  run<Said>(
+    workspace: string,
+    step: (draft: Draft) => Said,
+  ): Promise<{ readonly said: Said; readonly made: Made | null }>;
+  /** What the step would say now, figures included; writes nothing. */
+  peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
+  /** Rows as they are. */
+  read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
+  /** Runs what is under way to its end; nothing is begun afterwards. */
+  close(): Promise<void>;
+}
+
+/** Thrown by a step that something else has to be committed before; it is run again afterwards. */
+export class First {
+  readonly work: () => Promise<unknown>;
+
+  constructor(work: () => Promise<unknown>) {
+    this.work = work;
+  }
+}
+
+export function createStepRunner(store: RowStore): StepRunner {
+  const recent = createRecentRows();
+  const epochs = new Map<string, number>();
+  const boot = randomBytes(9).toString('base64url');
+  let changes = 0;
+
+  function nextId(): string {
+    changes += 1;
+    return `${boot}.${changes.toString(36)}`;
+  }
+
+  /** What one run of a step knows beside the rows that are remembered. */
+  interface Known {
+    /** Rows as the store said that they are; `null`: absent. */
+    readonly rows: Map<string, Row | null>;
+    /** Only what the store said counts, and not what is remembered. */
+    isRead: boolean;
+    readonly figures: Map<string, Figure>;
+    now: number;
+    reads: number;
+  }
+
+  function learn(workspace: string, known: Known, seen: Pick<Seen, 'now' | 'epoch' | 'rows'>, asked: number): void {
+    known.now = Math.max(known.now, seen.now);
+    epochs.set(workspace, seen.epoch);
+    recent.learn(workspace, seen.rows, asked);
+    for (const { kind, id, row } of seen.rows) known.rows.set(`${kind}\n${id}`, row);
+  }
+
+  function countRead(known: Known): void {
+    known.reads += 1;
+    if (known.reads > READS)
+      throw new StoreUnavailable('The rows that the step needs change faster than they can be read.');
+  }
+
+  /** What was read is of before something else was committed. */
+  function forget(known: Known): void {
+    countRead(known);
+    known.rows.clear();
+    known.isRead = false;
+  }
+
+  async function look(
+    workspace: string,
+    known: Known,
+    wants: readonly Want[],
+    sums: readonly SumName[],
+  ): Promise<Seen> {
+    countRead(known);
+    const asked = recent.tick();
+    const seen = await store.read(workspace, wants, sums);
+    learn(workspace, known, seen, asked);
+    return seen;
+  }
+
+  function draftOn(workspace: string, epoch: number, known: Known): OpenDraft {
+    return createDraft({
+      workspace,
+      epoch,
+      now: Math.max(store.now(), known.now),
+      row: (kind, id) =>
+        (known.isRead ? undefined : recent.get(workspace, kind, id)) ?? known.rows.get(`${kind}\n${id}`),
+      figure: (name) => known.figures.get(name),
+    });
+  }
+
+  /** A step that was run on what is known; or what has to be known before. */
+  type Drawn<Said> =
+    | { readonly kind: 'drawn'; readonly said: Said; readonly draft: OpenDraft }
+    | { readonly kind: 'first'; readonly work: () => Promise<unknown> }
+    /** The step could not make sense of the rows. */
+    | { readonly kind: 'threw'; readonly error: unknown; readonly draft: OpenDraft };
+
+  /** At once: between the look at what is under way and the change that comes of it nothing else is run. */
+  function draw<Said>(workspace: string, known: Known, step: (draft: Draft) => Said): Drawn<Said> {
+    const epoch = epochs.get(workspace);
+    if (epoch === undefined) return { kind: 'first', work: () => look(workspace, known, [], []) };
+    const draft = draftOn(workspace, epoch, known);
+    try {
+      return { kind: 'drawn', said: step(draft), draft };
+    } catch (error) {
+      if (error instanceof Unknown) return { kind: 'first', work: () => look(workspace, known, [error.want], []) };
+      if (error instanceof First) {
+        const { work } = error;
+        return { kind: 'first', work: () => work().then(() => forget(known)) };
+      }
+      return { kind: 'threw', error, draft };
+    }
+  }
+
+  /** Whether what a draft looked at is so, all at one time. What has moved is known afterwards. */
+  async function isAsRead(workspace: string, known: Known, draft: OpenDraft): Promise<boolean> {
+    const { rows, sums } = draft.looked();
+    const seen = await look(workspace, known, rows, sums);
+    for (const [index, { name }] of sums.entries()) {
+      const figure = seen.figures[index];
+      if (figure !== undefined) known.figures.set(name, figure);
+    }
+    return rows.every(({ kind, id, version }) => (known.rows.get(`${kind}\n${id}`)?.version ?? ABSENT) === version);
+  }
+
+  /** Rows of different moments may contradict each other. A fault is one where they are of one moment. */
+  async function lookAgain(workspace: string, known: Known, error: unknown, draft: OpenDraft): Promise<void> {
+    if (await isAsRead(workspace, known, draft)) throw error;
+    known.isRead = true;
+  }
+
+  const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(), now: 0, reads: 0 });
+
+  async function commit(change: Change, written: readonly Found[]): Promise<Answer> {
+    recent.begin(change, written);
+    try {
+      const answer = await store.commit(change);
+      if (answer.kind === 'done') recent.done(change);
+      else recent.drop(change);
+      return answer;
+    } catch (error) {
+      recent.drop(change);
+      throw error;
+    }
+  }
+
+  let closed = false;
+  const underWay = new Set<Promise<unknown>>();
+  function counted<T>(work: () => Promise<T>): Promise<T> {
+    if (closed) return Promise.reject(new StoreUnavailable('The store is closed.'));
+    const running = work();
+    underWay.add(running);
+    const over = (): void => void underWay.delete(running);
+    running.then(over, over);
+    return running;
+  }
+
+  const runner: Omit<StepRunner, 'close'> = {
+    async run(workspace, step) {
+      const known = begin();
+      for (let runs = 0; runs < RUNS; ) {
+        const drawn = draw(workspace, known, step);
+        if (drawn.kind === 'first') {
+          await drawn.work();
+          continue;
+        }
+        if (drawn.kind === 'threw') {
+          await lookAgain(workspace, known, drawn.error, drawn.draft);
+          continue;
+        }
+        const { said, draft } = drawn;
+        const drafted = draft.change(nextId());
+        if (drafted === null) return { said, made: null };
+        const { change, written } = drafted;
+        const asked = recent.tick();
+        const answer = await commit(change, written);
+        if (answer.kind === 'done') {
+          epochs.set(workspace, answer.epoch);
+          return { said, made: { ...answer, change } };
+        }
+        runs += 1;
+        learn(workspace, known, answer, asked);
+        for (const [index, { name }] of change.sums.entries()) {
+          const figure = answer.figures[index];
+          if (figure !== undefined) known.figures.set(name, figure);
+        }
+      }
+      throw new StoreUnavailable('Too much happens at once around this action. Send the same call again.');
+    },
+    async peek(workspace, step) {
+      const known = begin();
+      for (;;) {
+        const drawn = draw(workspace, known, step);
+        if (drawn.kind === 'first') {
+          await drawn.work();
+          continue;
+        }
+        if (drawn.kind === 'threw') {
+          await lookAgain(workspace, known, drawn.error, drawn.draft);
+          continue;
+        }
+        const { said, draft } = drawn;
+        const { rows, sums } = draft.looked();
+        if (rows.length + sums.length === 0) return said;
+        const figuresKnown = sums.every(({ name }) => known.figures.has(name));
+        if ((await isAsRead(workspace, known, draft)) && figuresKnown) return said;
+        // What is under way is not so yet.
+        known.isRead = true;
+      }
+    },
+    async read(workspace, wants) {
+      const asked = recent.tick();
+      const seen = await store.read(workspace, wants, []);
+      epochs.set(workspace, seen.epoch);
+      recent.learn(workspace, seen.rows, asked);
+      return wants.map(({ kind, id }) => seen.rows.find((row) => row.kind === kind && row.id === id)?.row ?? null);
+    },
+  };
+
+  return {
+    run: (workspace, step) => counted(() => runner.run(workspace, step)),
+    peek: (workspace, step) => counted(() => runner.peek(workspace, step)),
+    read: (workspace, wants) => counted(() => runner.read(workspace, wants)),
+    async close() {
+      // Between two of its steps a call has nothing under way.
+      do await new Promise((resolve) => setImmediate(resolve));
+      while (underWay.size > 0);
+      closed = true;
+    },
+  };
+}

@@ -1,0 +1,118 @@
+import type { EffectRecord } from '../effects/effect.ts';
+import type { Plan, StepView } from '../effects/plan.ts';
+import { loseLeaseStep } from '../effects/sweep.ts';
+import type { Ended } from '../stores/open-rows.ts';
+import type { RowStore } from '../stores/port.ts';
+import type { Draft } from './draft.ts';
+import { effectRows, LEASES } from './effect-rows.ts';
+import { entries } from './lists.ts';
+import { First, type Made, type StepRunner } from './runner.ts';
+import type { Throttle } from './throttle.ts';
+import { appendEvents, viewOn } from './view.ts';
+import { writePlan } from './write-plan.ts';
+
+/** A step as the rules write it: pure, from what it sees and what is asked to what is to be written and answered. */
+export type Step<Request, Reply> = (view: StepView, request: Request) => Plan<Reply>;
+
+export interface Steps {
+  run<Request, Reply>(
+    workspace: string,
+    step: Step<Request, Reply>,
+    request: Request,
+  ): Promise<{ readonly reply: Reply; readonly made: Made | null }>;
+  preview<Request, Reply>(workspace: string, step: Step<Request, Reply>, request: Request): Promise<Reply>;
+  /** Declares an effect lost whose owner has ended, or whose lease is over. @returns whether there was anything to declare */
+  declareLost(workspace: string, id: string): Promise<boolean>;
+  /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */
+  declareLostLeases(workspace: string, limit: number): Promise<number>;
+  /** Writes the counted events of seconds that are over. */
+  flushCounted(now: number): Promise<void>;
+}
+
+/** Runs the rules' steps over rows. */
+export function createSteps(
+  store: RowStore,
+  runner: StepRunner,
+  {
+    throttle,
+    ended,
+    maxFreezeMs,
+  }: { readonly throttle: Throttle; readonly ended: Ended; readonly maxFreezeMs: number },
+): Steps {
+  /** The view, and the effects that were looked at, as they were found. */
+  function look(draft: Draft): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
+    const found = new Map<string, EffectRecord>();
+    const view = viewOn(draft, maxFreezeMs, ended.any(draft.workspace), (effect) => {
+      found.set(effect.id, effect);
+      if (
+        effect.life.state !== 'executing' ||
+        !ended.any(draft.workspace) ||
+        ended.quietAt(draft.workspace, effect.life.lease) === null
+      )
+        return;
+      throw new First(() => declareLost(draft.workspace, effect.id));
+    });
+    return { view, found };
+  }
+
+  async function declareLost(workspace: string, id: string): Promise<boolean> {
+    const { said } = await runner.run(workspace, (draft) => {
+      const stored = effectRows.get(draft, id);
+      if (stored?.kind !== 'effect' || stored.effect.life.state !== 'executing') return false;
+      const { effect } = stored;
+      const { lease } = stored.effect.life;
+      const quiet = ended.quietAt(workspace, lease);
+      const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
+      const plan = loseLeaseStep(
+        viewOn(draft, maxFreezeMs, false, () => {}),
+        { ...effect, life },
+        quiet !== null,
+      );
+      if (plan === null) return false;
+      writePlan(draft, plan, (of) => (of === id ? effect : null));
+      return true;
+    });
+    return said;
+  }
+
+  return {
+    async run(workspace, step, request) {
+      /** Of refusals beyond the first of a second nothing is written; they are counted once, however often the step is run. */
+      let counted: { readonly word: string; readonly isWritten: boolean } | null = null;
+      const { said, made } = await runner.run(workspace, (draft) => {
+        const { view, found } = look(draft);
+        const plan = step(view, request);
+        const { throttle: word } = plan;
+        if (word !== undefined && counted?.word !== word) {
+          const isWritten = throttle.admits(word, workspace, plan.events ?? [], draft.now);
+          counted = { word, isWritten };
+        }
+        if (word === undefined || counted?.isWritten === true) writePlan(draft, plan, (id) => found.get(id) ?? null);
+        return plan.reply;
+      });
+      return { reply: said, made };
+    },
+    preview: (workspace, step, request) => runner.peek(workspace, (draft) => step(look(draft).view, request).reply),
+    declareLost,
+    async declareLostLeases(workspace, limit) {
+      const asked = { workspace, list: LEASES, kind: effectRows.kind };
+      // What an owner left behind is declared though its lease is not over, and stands anywhere among those that run.
+      const isAny = ended.any(workspace);
+      const due: string[] = [];
+      for await (const { at, id, row } of entries(store, isAny ? asked : { ...asked, to: store.now() })) {
+        const stored = effectRows.of(row);
+        if (stored.kind !== 'effect' || stored.effect.life.state !== 'executing') continue;
+        if (at > store.now() && ended.quietAt(workspace, stored.effect.life.lease) === null) continue;
+        due.push(id);
+        if (due.length === limit) break;
+      }
+      const declared = await Promise.all(due.map((id) => declareLost(workspace, id)));
+      if (isAny && due.length < limit) ended.none(workspace);
+      return declared.filter(Boolean).length;
+    },
+    async flushCounted(now) {
+      for (const { workspace, event } of throttle.due(now))
+        await runner.run(workspace, (draft) => appendEvents(draft, [event]));
+    },
+  };
+}

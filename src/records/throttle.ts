@@ -1,0 +1,65 @@
+import type { LedgerDraft } from '../effects/ledger.ts';
+
+/** Plans with one word that are written in one second; what is beyond becomes one counted event. */
+const PER_SECOND = 10;
+
+/** Words remembered before those of earlier seconds are dropped. */
+const REMEMBERED = 10_000;
+
+export interface Throttle {
+  /** Whether a plan with this word is written; otherwise it is counted. */
+  admits(word: string, workspace: string, events: readonly LedgerDraft[], now: number): boolean;
+  /** Counted events of seconds that are over; each is handed out once. */
+  due(now: number): readonly { readonly workspace: string; readonly event: LedgerDraft }[];
+  /** Whether anything is counted and not handed out. */
+  pending(): boolean;
+}
+
+interface Word {
+  second: number;
+  admitted: number;
+  counted: number;
+  workspace: string;
+  sample: LedgerDraft | null;
+}
+
+/** Keeps duplicates and denials from costing a write each (a retry storm is one event a second). */
+export function createThrottle(): Throttle {
+  const words = new Map<string, Word>();
+  const counted = new Set<Word>();
+  return {
+    admits(word, workspace, events, now) {
+      const second = Math.floor(now / 1000);
+      let entry = words.get(word);
+      if (entry === undefined || entry.second !== second) {
+        if (words.size > REMEMBERED) {
+          for (const [old, { second: of }] of words) if (of !== second) words.delete(old);
+        }
+        entry = { second, admitted: 0, counted: 0, workspace, sample: null };
+        words.set(word, entry);
+      }
+      if (entry.admitted < PER_SECOND) {
+        entry.admitted += 1;
+        return true;
+      }
+      entry.counted += 1;
+      entry.sample = events.at(-1) ?? null;
+      counted.add(entry);
+      return false;
+    },
+    due(now) {
+      if (counted.size === 0) return [];
+      const second = Math.floor(now / 1000);
+      const due: { workspace: string; event: LedgerDraft }[] = [];
+      for (const entry of counted) {
+        if (entry.second === second) continue;
+        counted.delete(entry);
+        const { sample, workspace } = entry;
+        if (sample === null) continue;
+        due.push({ workspace, event: { ...sample, data: { ...sample.data, repeated: entry.counted } } });
+      }
+      return due;
+    },
+    pending: () => counted.size > 0,
+  };
+}

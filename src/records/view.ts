@@ -1,0 +1,124 @@
+import type { ClaimRecord } from '../effects/controls.ts';
+import type { EffectRecord } from '../effects/effect.ts';
+import type { LedgerDraft } from '../effects/ledger.ts';
+import type { Binding, StepView } from '../effects/plan.ts';
+import type { EventDraft } from '../stores/port.ts';
+import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
+import { versionsOf } from './control-rows.ts';
+import type { Draft } from './draft.ts';
+import { effectRows, keyRows } from './effect-rows.ts';
+import { budgetSum, rateSum } from './figures.ts';
+import {
+  activeClaimsOf,
+  activeReservationsOfKey,
+  claimById,
+  claimOn,
+  poolState,
+  reservationRows,
+  runningClaimsOf,
+} from './held-rows.ts';
+
+/** How many effects of claims and pools are looked at beside the one that a step is about. */
+const AT_ONCE = 100;
+
+/**
+ * The view of a step over its draft.
+ * @param someEnded whether owners have ended and may have left effects behind that run on record
+ * @param seen told of each effect that is looked at; it throws where the effect is to be declared lost first, because
+ * its owner has ended
+ */
+export function viewOn(
+  draft: Draft,
+  maxFreezeMs: number,
+  someEnded: boolean,
+  seen: (effect: EffectRecord) => void,
+): StepView {
+  function effect(id: string): EffectRecord | null {
+    const stored = effectRows.get(draft, id);
+    if (stored?.kind !== 'effect') return null;
+    seen(stored.effect);
+    return stored.effect;
+  }
+
+  function binding(key: string): Binding | null {
+    const id = keyRows.get(draft, key, { assumeAbsent: true, follow: effectRows.kind });
+    const stored = id === null ? null : effectRows.get(draft, id);
+    if (stored === null) return null;
+    if (stored.kind === 'effect') seen(stored.effect);
+    return stored;
+  }
+
+  /** Looks at effects that hold what is looked at, so that those that were left behind let go first. */
+  function settleRunning(ids: readonly string[]): void {
+    if (someEnded) for (const id of ids.slice(0, AT_ONCE)) effect(id);
+  }
+
+  function onTarget(target: string): ClaimRecord | null {
+    const claim = claimOn(draft, target);
+    settleRunning(claim?.runningEffects ?? []);
+    return claim;
+  }
+
+  return {
+    now: draft.now,
+    epoch: draft.epoch,
+    maxFreezeMs,
+    versions: () => versionsOf(draft),
+    // Places are assigned on commit: the first event of a change is its zeroth here.
+    nextSeq: () => 0,
+    binding: (_, key) => binding(key),
+    effect: (_, id) => effect(id),
+    rejection(_, fingerprint) {
+      const rejection = rejectionRows.get(draft, fingerprint, { assumeAbsent: true });
+      return rejection !== null && rejection.until > draft.now ? rejection : null;
+    },
+    approval: (_, id) => approvalRows.get(draft, id),
+    pendingApprovals: (_, agentId) => pendingOf(draft, agentId),
+    claim(_, id) {
+      const claim = claimById(draft, id);
+      settleRunning(claim?.runningEffects ?? []);
+      return claim;
+    },
+    claimOn: (_, target) => onTarget(target),
+    claimCount(_, agentId) {
+      if (someEnded) for (const target of runningClaimsOf(draft, agentId).slice(0, AT_ONCE)) onTarget(target);
+      return activeClaimsOf(draft, 'agent', agentId);
+    },
+    claimsOfKey: (_, keyId) => activeClaimsOf(draft, 'key', keyId),
+    reservation: (_, id) => reservationRows.get(draft, id),
+    reservationsOf: (_, pool) => poolState(draft, pool).reservations,
+    reservationsOfKey: (_, keyId) => activeReservationsOfKey(draft, keyId),
+    usesOf(_, pool) {
+      const { uses } = poolState(draft, pool);
+      settleRunning(uses.flatMap(({ effectId, until }) => (until === null ? [effectId] : [])));
+      return uses;
+    },
+    budget: (_, budget, bucket, window) =>
+      // What is not known is the store's to judge: the change carries the limit.
+      draft.figure(budgetSum({ budget, bucket, window })) ?? { spent: 0, held: 0, rows: 0 },
+    rate: (_, id, bucket, windowMs) => draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0,
+  };
+}
+
+/** An event of the ledger, as it is stored. */
+type EventText = readonly [
+  kind: LedgerDraft['kind'],
+  actorType: LedgerDraft['actor']['type'],
+  actorId: string,
+  data: LedgerDraft['data'],
+];
+
+export function appendEvents(draft: Draft, events: readonly LedgerDraft[]): void {
+  for (const event of events) draft.event(eventDraft(event));
+}
+
+export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventDraft {
+  const text: EventText = [kind, actor.type, actor.id, data];
+  return { about: effectId, text: JSON.stringify(text) };
+}
+
+export function eventOf(about: string | null, text: string): LedgerDraft {
+  // What stands in the ledger was written by `eventDraft`.
+  const [kind, type, id, data] = JSON.parse(text) as EventText;
+  return { kind, effectId: about, actor: { type, id }, data };
+}

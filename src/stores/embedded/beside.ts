@@ -1,0 +1,92 @@
+import { StoreUnavailable } from '../../effects/store.ts';
+import type { RowStore } from '../port.ts';
+import { makePrivateFolder } from '../private-folder.ts';
+import { inTransaction, openStoreFile, rollback } from './boot.ts';
+import { loadDriver } from './driver.ts';
+import { describe } from './engine.ts';
+import { writeInstallMark } from './install.ts';
+import { isLocked } from './lock.ts';
+import { countFrom } from './machine.ts';
+import { openReader } from './rows/reader.ts';
+import { rowFormat } from './rows/session.ts';
+
+/** What is known of the time when a transaction begins, ms. */
+export interface KnownTime {
+  /** The highest time on record. */
+  readonly record: number;
+  /** What the time must be at least, by the machine's own count; `null` where it was off meanwhile. */
+  readonly counted: number | null;
+}
+
+/** The rows of a store, for a process beside the gateway. Each change is one short transaction; the gateway notices it. */
+export interface RowsBeside extends RowStore {
+  readonly installId: string;
+  /** A gateway holds the lock. */
+  readonly inUse: boolean;
+  known(): KnownTime;
+}
+
+/**
+ * Opens a store also while a gateway runs on it. A store that is absent is made.
+ * @param time the time of a transaction, ms
+ * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
+ */
+export async function openRowsBeside(path: string, time: (known: KnownTime) => number): Promise<RowsBeside> {
+  const open = await loadDriver();
+  makePrivateFolder(path);
+  const inUse = isLocked(path, open);
+  const format = rowFormat(new Set(), () => {});
+  const opened = (() => {
+    try {
+      return openStoreFile(path, open, format, Date.now(), inUse);
+    } catch (error) {
+      throw new StoreUnavailable(describe(path, error));
+    }
+  })();
+  if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
+  const { database, session, mark } = opened;
+  if (opened.fresh) writeInstallMark(path, mark);
+  const reader = openReader(database);
+  const known = (): KnownTime => ({ record: session.meta.get().clock, counted: countFrom(mark.seen) });
+
+  /** What is in memory is of before what the gateway has written since. */
+  function write<T>(work: () => T): Promise<T> {
+    return new Promise((resolve) => {
+      session.forget();
+      resolve(inTransaction(database, session, time(known()), work));
+    });
+  }
+
+  function look<T>(work: () => T): Promise<T> {
+    return new Promise((resolve) => {
+      session.forget();
+      session.beginAt(time(known()));
+      database.exec('BEGIN');
+      try {
+        resolve(work());
+      } finally {
+        rollback(database);
+      }
+    });
+  }
+
+  return {
+    installId: mark.installId,
+    inUse,
+    known() {
+      session.forget();
+      return known();
+    },
+    now: () => time(known()),
+    commit: (change) => write(() => session.commit(change)),
+    read: (workspace, wants, sums) => look(() => session.read(workspace, wants, sums)),
+    sums: (workspace, limit) => look(() => session.sums(workspace, limit)),
+    prune: (workspace, limit) => write(() => session.prune(workspace, limit)),
+    list: (query) => look(() => reader.list(query)),
+    ledger: (query) => look(() => reader.ledger(query)),
+    watch() {},
+    async close() {
+      database.close();
+    },
+  };
+}

@@ -1,0 +1,18 @@
+import type { SqlDatabase } from './driver.ts';
+
+/** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */
+export function configureConnection(database: SqlDatabase): void {
+  database.prepare('PRAGMA busy_timeout = 5000').all();
+  database.prepare('PRAGMA page_size = 8192').all();
+  database.prepare('PRAGMA journal_mode = WAL').all();
+  database.prepare('PRAGMA synchronous = FULL').all();
+  database.prepare('PRAGMA cache_size = -32768').all();
+  database.prepare('PRAGMA wal_autocheckpoint = 4000').all();
+}
+
+/** Settings of a connection beside the one that writes: it cannot, and never waits for the other. */
+export function configureReader(database: SqlDatabase): void {
+  database.prepare('PRAGMA busy_timeout = 5000').all();
+  database.prepare('PRAGMA query_only = 1').all();
+  database.prepare('PRAGMA cache_size = -8192').all();
+}

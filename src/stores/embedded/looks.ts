@@ -1,0 +1,81 @@
+import { StoreUnavailable } from '../../effects/store.ts';
+import type { SyncBehind } from './behind.ts';
+
+/** A look at what is committed, beside the transactions. Exactly one of `done` and `failed` is called. */
+export interface Look<Reader> {
+  run(reader: Reader): void;
+  /** What it saw is durable. */
+  done(): void;
+  failed(error: Error): void;
+}
+
+export interface Looks<Reader> {
+  add(look: Look<Reader>): void;
+  /** Serves all that wait, without a pause. */
+  finish(): void;
+}
+
+/** After a look transactions have the thread for so many times as long as it took. */
+const PAUSE_FACTOR = 4;
+
+/**
+ * Serves looks one at a time, and has them wait in between: transactions have most of the thread, however many people
+ * look.
+ * @param at what can be seen at present; throws where nothing can
+ */
+export function serveLooks<Reader>(at: () => { readonly tables: Reader; readonly journal: SyncBehind }): Looks<Reader> {
+  let queue: Look<Reader>[] = [];
+  let next = 0;
+  let scheduled = false;
+
+  function take(): Look<Reader> | undefined {
+    const look = queue[next];
+    next += 1;
+    if (next >= queue.length) {
+      queue = [];
+      next = 0;
+    }
+    return look;
+  }
+
+  function schedule(tookMs: number): void {
+    scheduled = queue.length > 0;
+    if (!scheduled) return;
+    const pause = tookMs * PAUSE_FACTOR;
+    if (pause < 1) setImmediate(serve);
+    else setTimeout(serve, pause);
+  }
+
+  function serve(): void {
+    const start = performance.now();
+    const look = take();
+    if (look !== undefined) run(look);
+    schedule(performance.now() - start);
+  }
+
+  function run(look: Look<Reader>): void {
+    try {
+      const { tables, journal } = at();
+      look.run(tables);
+      // It may have seen what is not on the disk yet.
+      journal.join({ answer: look.done, fail: (error) => look.failed(unavailable(error)) });
+    } catch (error) {
+      look.failed(unavailable(error));
+    }
+  }
+
+  return {
+    add(look) {
+      queue.push(look);
+      if (!scheduled) schedule(0);
+    },
+    finish() {
+      for (let look = take(); look !== undefined; look = take()) run(look);
+    },
+  };
+}
+
+function unavailable(error: unknown): Error {
+  if (error instanceof StoreUnavailable) return error;
+  return new StoreUnavailable(error instanceof Error ? error.message : String(error));
+}

@@ -1,0 +1,41 @@
+import type { SqlDatabase, SqlStatement, SqlValue } from '../driver.ts';
+
+/** Rows of one statement: as many as fit are written by the largest. */
+const SIZES = [32, 8, 1];
+
+/** Writes many rows by few statements: a call of the driver costs as much as a row. */
+export interface Bulk {
+  /** The columns of one more row. */
+  add(...values: readonly SqlValue[]): void;
+  flush(): void;
+  forget(): void;
+}
+
+/**
+ * @param before the statement up to its rows
+ * @param columns of a row
+ * @param after the statement beyond its rows
+ */
+export function bulk(database: SqlDatabase, before: string, columns: number, after = ''): Bulk {
+  const row = `(${Array.from({ length: columns }, () => '?').join(', ')})`;
+  const statements: readonly (readonly [number, SqlStatement])[] = SIZES.map((size) => [
+    size * columns,
+    database.prepare(`${before} ${Array.from({ length: size }, () => row).join(', ')}${after}`),
+  ]);
+  let gathered: SqlValue[] = [];
+  return {
+    add(...values) {
+      for (const value of values) gathered.push(value);
+    },
+    flush() {
+      if (gathered.length === 0) return;
+      let at = 0;
+      for (const [size, statement] of statements)
+        for (; gathered.length - at >= size; at += size) statement.run(...gathered.slice(at, at + size));
+      gathered = [];
+    },
+    forget() {
+      gathered = [];
+    },
+  };
+}

@@ -1,0 +1,130 @@
+import type { Change, EventDraft, Row, SumName } from '../../port.ts';
+import { columnText, integer, text } from '../document.ts';
+import type { SqlDatabase } from '../driver.ts';
+import type { FileMeta } from '../engine-session.ts';
+import { openLedgerTable } from './ledger-table.ts';
+import { openNames } from './names.ts';
+import { ensureRowTables } from './schema.ts';
+import { rowFormat } from './session.ts';
+
+/** A figure as it stood elsewhere. */
+export interface LoadedFigure extends SumName {
+  readonly text: string;
+  readonly spent: number;
+  readonly held: number;
+  /** From then on it counts nothing unless something is held, ms. */
+  readonly ends: number;
+  /** Slots below are no longer in `spent`. */
+  readonly pruned: number;
+  readonly slots: readonly { readonly slot: number; readonly amount: number }[];
+}
+
+/** Where events stood. */
+export interface LoadedPlace {
+  readonly epoch: number;
+  readonly seq: number;
+  readonly at: number;
+}
+
+/** Fills a new file with what stood elsewhere, as it stood there: events at their places, figures with their slots. */
+export interface RowLoad {
+  readonly epoch: number;
+  /** A part of the work, small enough for the memory. */
+  slice(work: () => void): void;
+  row(workspace: string, kind: string, id: string): Row | null;
+  /**
+   * Makes a change whatever the time: it is zero here.
+   * @throws TypeError where it is refused, though nobody else writes
+   */
+  commit(change: Change): void;
+  /** @throws TypeError where the next events of the workspace would not stand at `seq` */
+  events(workspace: string, place: LoadedPlace, events: readonly EventDraft[]): void;
+  figure(workspace: string, figure: LoadedFigure): void;
+}
+
+export interface OpenLoad extends RowLoad {
+  /** The file is whole: what it says of itself is what was said elsewhere. */
+  finish(): void;
+}
+
+/**
+ * Opens an empty file to be filled. It is nothing before {@link OpenLoad.finish}: after a fault it is to be removed.
+ * @param meta what the file is to say of itself; `null`: nothing was begun with it
+ */
+export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad {
+  // What a power cut leaves of it is thrown away, so nothing is synced and nothing can be rolled back.
+  for (const setting of ['page_size = 8192', 'journal_mode = OFF', 'synchronous = OFF', 'cache_size = -65536'])
+    database.prepare(`PRAGMA ${setting}`).all();
+  ensureRowTables(database);
+  if (meta !== null)
+    database
+      .prepare('INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, ?, ?, ?, ?, ?)')
+      .run(meta.installId, meta.epoch, meta.boots, meta.clock, meta.commits);
+  // One transaction: what does not fit into the cache is written all the same, and a page mostly once.
+  database.exec('BEGIN IMMEDIATE');
+  const session = rowFormat(new Set(), () => {}).openSession(database);
+  const names = openNames(database);
+  const ledger = openLedgerTable(database);
+  const addFigure = database.prepare(
+    'INSERT INTO figures (workspace, name, grouped, rolling, text, spent, held, ends, pruned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
+  );
+  const addSlot = database.prepare('INSERT INTO slots (figure, slot, amount) VALUES (?, ?, ?)');
+
+  return {
+    epoch: meta?.epoch ?? 1,
+    slice(work) {
+      session.beginAt(0);
+      work();
+      session.flush();
+    },
+    row: (workspace, kind, id) => session.read(workspace, [{ kind, id }], []).rows[0]?.row ?? null,
+    commit(change) {
+      // What is carried over was done at its own time.
+      const carried = { ...change, at: 0, from: 0, until: Number.MAX_SAFE_INTEGER };
+      if (session.commit(carried).kind !== 'done') throw new TypeError('a record of the store stands in it twice');
+    },
+    events(workspace, { epoch, seq, at }, events) {
+      const { n } = names.workspace(workspace);
+      if (ledger.nextSeq(n) !== seq) throw new TypeError(`the ledger of ${workspace} has a gap before ${seq}`);
+      ledger.append(n, events);
+      ledger.flush(epoch, at);
+    },
+    figure(workspace, { name, span, group, text: shown, spent, held, ends, pruned, slots }) {
+      const n = addFigure.run(
+        names.workspace(workspace).n,
+        columnText(name),
+        columnText(group),
+        span.kind === 'rolling' ? span.ms : null,
+        columnText(shown),
+        spent,
+        held,
+        ends,
+        pruned,
+      );
+      for (const { slot, amount } of slots) addSlot.run(n, slot, amount);
+    },
+    finish() {
+      if (meta !== null) database.prepare('UPDATE meta SET clock = ?, commits = ?').run(meta.clock, meta.commits);
+      database.exec('COMMIT');
+    },
+  };
+}
+
+/** How many records a file of this format has: rows by their kinds, events, figures. */
+export function countRecords(database: SqlDatabase): Readonly<Record<string, number>> {
+  const count = (sql: string): number => integer(database.prepare(sql).get()?.['count']);
+  const kinds = database
+    .prepare(
+      'SELECT name, sum(count) AS count FROM (SELECT kind, count(*) AS count FROM rows GROUP BY kind) JOIN names ON names.n = kind GROUP BY name ORDER BY name',
+    )
+    .all()
+    .map((row) => [text(row['name']), integer(row['count'])] as const);
+  return {
+    ...Object.fromEntries(kinds),
+    events: count(
+      // Without gaps from 1 on: the last one says how many there are.
+      'SELECT coalesce(sum(seq + size - 1), 0) AS count FROM ledger WHERE (workspace, seq) IN (SELECT workspace, max(seq) FROM ledger GROUP BY workspace)',
+    ),
+    figures: count('SELECT count(*) AS count FROM figures'),
+  };
+}

@@ -1,0 +1,57 @@
+import type { SqlDatabase } from '../driver.ts';
+import { integer, text } from '../document.ts';
+import type { FileMeta, FileMetaTable } from '../engine-session.ts';
+
+export interface MetaTable extends FileMetaTable {
+  /** Goes with each transaction that writes. */
+  tick(clock: number): void;
+  forget(): void;
+}
+
+/** The one row about the store itself. */
+export function openMetaTable(database: SqlDatabase): MetaTable {
+  const find = database.prepare('SELECT install_id, epoch, boots, clock, commits FROM meta');
+  const create = database.prepare(
+    'INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, ?, 1, 0, ?, 1)',
+  );
+  const boot = database.prepare('UPDATE meta SET epoch = ?, boots = boots + 1');
+  const tick = database.prepare('UPDATE meta SET clock = max(clock, ?), commits = commits + 1');
+  let known: FileMeta | null = null;
+
+  function read(): FileMeta | null {
+    if (known !== null) return known;
+    const row = find.get();
+    if (row === undefined) return null;
+    known = {
+      installId: text(row['install_id']),
+      epoch: integer(row['epoch']),
+      boots: integer(row['boots']),
+      clock: integer(row['clock']),
+      commits: integer(row['commits']),
+    };
+    return known;
+  }
+
+  return {
+    get() {
+      const meta = read();
+      if (meta === null) throw new TypeError('the store has no row about itself');
+      return meta;
+    },
+    find: read,
+    create(installId, clock) {
+      create.run(installId, clock);
+    },
+    boot(epoch) {
+      boot.run(epoch);
+      known = null;
+    },
+    tick(clock) {
+      tick.run(clock);
+      if (known !== null) known = { ...known, clock: Math.max(known.clock, clock), commits: known.commits + 1 };
+    },
+    forget() {
+      known = null;
+    },
+  };
+}

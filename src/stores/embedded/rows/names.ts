@@ -1,0 +1,87 @@
+import type { SqlDatabase } from '../driver.ts';
+import { columnText, integer } from '../document.ts';
+import { ownText } from './own-text.ts';
+
+/** Names kept in memory at most, of one workspace and in all. */
+const CACHED = 20_000;
+
+const WORKSPACE = 0;
+const KIND = 1;
+const LIST = 2;
+
+/** The numbers of what one workspace names. */
+export interface WorkspaceNames {
+  readonly n: number;
+  readonly kinds: Map<string, number>;
+  readonly lists: Map<string, number>;
+}
+
+export interface Names {
+  /** A workspace; made where it is new. */
+  workspace(name: string): WorkspaceNames;
+  kind(workspace: WorkspaceNames, name: string): number;
+  list(workspace: WorkspaceNames, name: string): number;
+  /** Numbers of names; 0 where they are new. */
+  findWorkspace(name: string): WorkspaceNames;
+  findKind(workspace: WorkspaceNames, name: string): number;
+  findList(workspace: WorkspaceNames, name: string): number;
+  forget(): void;
+}
+
+/** Nothing has this number. */
+const NOBODY: WorkspaceNames = { n: 0, kinds: new Map(), lists: new Map() };
+
+/** Numbers for what callers name. */
+export function openNames(database: SqlDatabase): Names {
+  const select = database.prepare('SELECT n FROM names WHERE workspace = ? AND type = ? AND name = ?');
+  const workspaces = new Map<string, WorkspaceNames>();
+  let total = 0;
+
+  function find(workspace: number, type: number, name: string): number {
+    const row = select.get(workspace, type, columnText(name));
+    return row === undefined ? 0 : integer(row['n']);
+  }
+
+  function findOrMake(workspace: number, type: number, name: string): number {
+    const found = find(workspace, type, name);
+    return found === 0 ? make(workspace, type, name) : found;
+  }
+
+  // Readers have a connection that cannot write: prepared when it is needed.
+  function make(workspace: number, type: number, name: string): number {
+    const insert = database.prepare('INSERT INTO names (workspace, type, name) VALUES (?, ?, ?)');
+    return insert.run(workspace, type, columnText(name));
+  }
+
+  function keep(names: Map<string, number>, name: string, n: number): number {
+    if (n === 0) return 0;
+    total += 1;
+    if (total > CACHED) {
+      names.clear();
+      workspaces.clear();
+      total = 0;
+    }
+    names.set(ownText(name), n);
+    return n;
+  }
+
+  function workspaceOf(name: string, n: number): WorkspaceNames {
+    if (n === 0) return NOBODY;
+    const names: WorkspaceNames = { n, kinds: new Map(), lists: new Map() };
+    workspaces.set(ownText(name), names);
+    return names;
+  }
+
+  return {
+    workspace: (name) => workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
+    kind: ({ n, kinds }, name) => kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
+    list: ({ n, lists }, name) => lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
+    findWorkspace: (name) => workspaces.get(name) ?? workspaceOf(name, find(0, WORKSPACE, name)),
+    findKind: ({ n, kinds }, name) => kinds.get(name) ?? (n === 0 ? 0 : keep(kinds, name, find(n, KIND, name))),
+    findList: ({ n, lists }, name) => lists.get(name) ?? (n === 0 ? 0 : keep(lists, name, find(n, LIST, name))),
+    forget() {
+      workspaces.clear();
+      total = 0;
+    },
+  };
+}

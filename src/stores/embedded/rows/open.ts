@@ -1,0 +1,79 @@
+import type { OpenRows } from '../../open-rows.ts';
+import type { Watched } from '../../port.ts';
+import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
+import { runRowsInWorker } from './client.ts';
+import { endedBefore } from './ended.ts';
+import type { Reply } from './reply.ts';
+import type { Request } from './request.ts';
+import { runRowsHere, type Runner } from './runner.ts';
+
+export interface EmbeddedRowsOptions {
+  /** Folder of the store; created where it is absent. */
+  readonly path: string;
+  /** How long to wait for another gateway to let go of the store, ms. */
+  readonly lockWaitMs: number;
+  /** How far the machine's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  readonly maxClockJumpMs?: number;
+  /** `auto`: in a worker thread where the machine has two cores or more. */
+  readonly worker: 'auto' | 'never';
+  /** Instead of the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
+  readonly clock?: () => number;
+}
+
+/**
+ * Opens the store in a folder on this machine: SQLite, one gateway at a time. A store that is older than what is
+ * remembered beside it opens, is not ready (`store_rolled_back`) and rejects every operation.
+ * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
+ */
+export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
+  const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS } = options;
+  const watchers: Watcher[] = [];
+  const onTold = (told: readonly Watched[] | null): void => tell(watchers, told);
+  const wantsWorker = options.worker === 'auto' && clock === null;
+  const runner =
+    (wantsWorker ? await runRowsInWorker({ path, lockWaitMs, maxClockJumpMs }, onTold) : null) ??
+    (await runRowsHere({ path, lockWaitMs, maxClockJumpMs, clock }, onTold));
+  return rowsOver(runner, watchers);
+}
+
+interface Watcher {
+  readonly kinds: readonly string[];
+  readonly listener: (changed: Watched) => void;
+}
+
+function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): void {
+  for (const { kinds, listener } of watchers) {
+    if (told === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
+    for (const changed of told ?? []) if (kinds.includes(changed.kind)) listener(changed);
+  }
+}
+
+function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers: Watcher[]): OpenRows {
+  return {
+    installId,
+    now,
+    health,
+    ended: endedBefore(boot),
+    close,
+    commit: async (change) => answerTo('commit', await ask({ op: 'commit', change })).answer,
+    read: async (workspace, wants, sums) => answerTo('read', await ask({ op: 'read', workspace, wants, sums })).seen,
+    list: async (query) => answerTo('list', await ask({ op: 'list', query })).listed,
+    ledger: async (query) => answerTo('ledger', await ask({ op: 'ledger', query })).entries,
+    sums: async (workspace, limit) => answerTo('sums', await ask({ op: 'sums', workspace, limit })).sums,
+    prune: async (workspace, limit) => answerTo('prune', await ask({ op: 'prune', workspace, limit })).pruned,
+    watch(kinds, listener) {
+      watchers.push({ kinds, listener });
+      // A store that is not there tells all when it is back.
+      ask({ op: 'watch', kinds }).catch(() => {});
+    },
+  };
+}
+
+function answerTo<Op extends Request['op']>(op: Op, reply: Reply): Extract<Reply, { op: Op }> {
+  if (isAnswerTo(op, reply)) return reply;
+  throw new TypeError(`the store answered ${op} with ${reply.op}`);
+}
+
+function isAnswerTo<Op extends Request['op']>(op: Op, reply: Reply): reply is Extract<Reply, { op: Op }> {
+  return reply.op === op;
+}

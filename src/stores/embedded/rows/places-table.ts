@@ -1,0 +1,33 @@
+import type { SqlDatabase } from '../driver.ts';
+import { columnText } from '../document.ts';
+import { bulk } from './bulk.ts';
+
+export interface PlacesTable {
+  enter(list: number, at: number, id: string): void;
+  leave(list: number, at: number, id: string): void;
+  /** Writes what was gathered: first what leaves, then what enters. */
+  flush(): void;
+  forget(): void;
+}
+
+/** Places of rows in lists. Nothing here reads them but people: they are gathered, and written at the transaction's end. */
+export function openPlacesTable(database: SqlDatabase): PlacesTable {
+  const insert = bulk(database, 'INSERT INTO places (list, at, id) VALUES', 3, ' ON CONFLICT DO NOTHING');
+  const remove = bulk(database, 'DELETE FROM places WHERE (list, at, id) IN (VALUES', 3, ')');
+  return {
+    enter(list, at, id) {
+      insert.add(list, at, columnText(id));
+    },
+    leave(list, at, id) {
+      remove.add(list, at, columnText(id));
+    },
+    flush() {
+      remove.flush();
+      insert.flush();
+    },
+    forget() {
+      insert.forget();
+      remove.forget();
+    },
+  };
+}

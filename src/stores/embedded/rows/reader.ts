@@ -1,0 +1,74 @@
+import type { LedgerEntry, Listed, ListQuery } from '../../port.ts';
+import type { SqlDatabase, SqlStatement } from '../driver.ts';
+import { columnText, integer, plainText, text } from '../document.ts';
+import { type LedgerSlice, openLedgerReader } from './ledger-table.ts';
+import { openNames } from './names.ts';
+
+/** What one look reads at most, so that transactions wait no longer than a moment: entries, and characters. */
+const MOST_ENTRIES = 200;
+const MOST_CHARACTERS = 1_000_000;
+
+/** Events of one look at most. */
+const MOST_EVENTS = 1_000;
+
+/** Lists and the ledger as people look at them, on a connection beside the one that writes. */
+export interface Reader {
+  list(query: ListQuery): Listed;
+  ledger(query: LedgerSlice & { readonly workspace: string }): readonly LedgerEntry[];
+}
+
+interface ListStatements {
+  readonly some: SqlStatement;
+  /** Beyond a place. */
+  readonly beyond: SqlStatement;
+}
+
+/** @param database a connection that cannot write */
+export function openReader(database: SqlDatabase): Reader {
+  const names = openNames(database);
+  const ledger = openLedgerReader(database);
+  const statements = (condition: string, direction: string): ListStatements => {
+    const select = `SELECT places.at AS at, places.id AS id, rows.version AS version, rows.text AS text
+      FROM places JOIN rows ON rows.kind = ?1 AND rows.id = places.id
+      WHERE places.list = ?2 AND places.at >= ?3 AND places.at <= ?4`;
+    const order = `ORDER BY places.at ${direction}, places.id ${direction} LIMIT`;
+    return {
+      some: database.prepare(`${select} ${order} ?5`),
+      beyond: database.prepare(`${select} AND (places.at, places.id) ${condition} (?5, ?6) ${order} ?7`),
+    };
+  };
+  const up = statements('>', 'ASC');
+  const down = statements('<', 'DESC');
+
+  return {
+    list({ workspace, list, kind, order, from, to, after, limit, characters }) {
+      const place = names.findWorkspace(workspace);
+      const numbers = [names.findKind(place, kind), names.findList(place, list)];
+      const isUp = order === 'up';
+      const { some, beyond } = isUp ? up : down;
+      const most = Math.min(limit, MOST_ENTRIES);
+      // A bound at the place to go on from keeps the search from beginning at the list's own.
+      const low = Math.max(from ?? 0, isUp ? (after?.at ?? 0) : 0);
+      const high = Math.min(
+        to ?? Number.MAX_SAFE_INTEGER,
+        isUp ? Number.MAX_SAFE_INTEGER : (after?.at ?? Number.MAX_SAFE_INTEGER),
+      );
+      const rows =
+        after === null
+          ? some.all(...numbers, low, high, most + 1)
+          : beyond.all(...numbers, low, high, after.at, columnText(after.id), most + 1);
+      const entries = [];
+      let left = Math.min(characters, MOST_CHARACTERS);
+      for (const row of rows.slice(0, most)) {
+        const whole = plainText(row['text']);
+        left -= whole.length;
+        if (left < 0 && entries.length > 0) break;
+        const at = integer(row['at']);
+        entries.push({ at, id: plainText(row['id']), row: { version: text(row['version']), text: whole } });
+      }
+      return { entries, more: entries.length < rows.length };
+    },
+    ledger: ({ workspace, about, order, after, limit }) =>
+      ledger(names.findWorkspace(workspace).n, { about, order, after, limit: Math.min(limit, MOST_EVENTS) }),
+  };
+}

@@ -1,0 +1,122 @@
+import type { Row } from '../../port.ts';
+import { ABSENT } from '../../port.ts';
+import type { SqlDatabase } from '../driver.ts';
+import { columnText, integer, plainText, text } from '../document.ts';
+import { bulk } from './bulk.ts';
+import { ownText } from './own-text.ts';
+
+/** Rows remembered after they were looked at: twice as many at most. */
+const REMEMBERED = 4096;
+
+/** Texts up to this length are remembered with their rows. */
+const SHORT_TEXT = 256;
+
+/** A row as it will be when the transaction has ended. */
+export interface Entry {
+  readonly kind: number;
+  /** In the file; 0: it is not there. */
+  n: number;
+  /** {@link ABSENT}: there is none. */
+  version: string;
+  /** `null`: not read. */
+  text: string | null;
+  /** Is to be written; with this id. */
+  isChanged: boolean;
+  id: string;
+}
+
+export interface RowsTable {
+  find(kind: number, id: string): Entry;
+  /** The row of an entry, with its text. */
+  row(entry: Entry): Row | null;
+  write(entry: Entry, id: string, version: string, text: string | null): void;
+  flush(): void;
+  forget(): void;
+}
+
+/**
+ * Rows. What a transaction writes is gathered in memory, where later changes see it, and written once at its end. What
+ * was looked at is remembered for a while, without long texts: a row is mostly written again soon.
+ */
+export function openRowsTable(database: SqlDatabase): RowsTable {
+  const last = database.prepare('SELECT max(n) AS n FROM rows');
+  const select = database.prepare('SELECT n, version FROM rows WHERE kind = ? AND id = ?');
+  const selectText = database.prepare('SELECT text FROM rows WHERE n = ?');
+  const insert = bulk(database, 'INSERT INTO rows (n, kind, id, version, text) VALUES', 5);
+  const update = database.prepare('UPDATE rows SET version = ?, text = ? WHERE n = ?');
+  const remove = database.prepare('DELETE FROM rows WHERE n = ?');
+  let young = new Map<string, Entry>();
+  let old = new Map<string, Entry>();
+  let changed: Entry[] = [];
+  let highest: number | null = null;
+
+  function look(kind: number, id: string): Entry {
+    const row = kind === 0 ? undefined : select.get(kind, columnText(id));
+    const n = row === undefined ? 0 : integer(row['n']);
+    const version = row === undefined ? ABSENT : text(row['version']);
+    return { kind, n, version, text: null, isChanged: false, id: '' };
+  }
+
+  function find(kind: number, id: string): Entry {
+    const name = `${kind} ${id}`;
+    const known = young.get(name);
+    if (known !== undefined) return known;
+    const entry = old.get(name) ?? look(kind, id);
+    young.set(name, entry);
+    return entry;
+  }
+
+  function textOf(entry: Entry): string {
+    if (entry.text !== null) return entry.text;
+    const read = plainText(selectText.get(entry.n)?.['text']);
+    if (read.length <= SHORT_TEXT) entry.text = read;
+    return read;
+  }
+
+  function put(entry: Entry): void {
+    const { n, version } = entry;
+    const column = columnText(entry.text ?? '');
+    if (n > 0) {
+      if (version === ABSENT) {
+        remove.run(n);
+        entry.n = 0;
+      } else update.run(version, column, n);
+    } else if (version !== ABSENT) {
+      highest = (highest ?? integer(last.get()?.['n'] ?? 0)) + 1;
+      entry.n = highest;
+      insert.add(highest, entry.kind, columnText(entry.id), version, column);
+    }
+    entry.text = null;
+    entry.version = ownText(version);
+    entry.isChanged = false;
+    entry.id = '';
+  }
+
+  return {
+    find,
+    row: (entry) => (entry.version === ABSENT ? null : { version: entry.version, text: textOf(entry) }),
+    write(entry, id, version, written) {
+      entry.version = written === null ? ABSENT : version;
+      entry.text = written;
+      if (entry.isChanged) return;
+      entry.isChanged = true;
+      entry.id = id;
+      changed.push(entry);
+    },
+    flush() {
+      for (const entry of changed) put(entry);
+      changed = [];
+      insert.flush();
+      if (young.size <= REMEMBERED) return;
+      old = young;
+      young = new Map();
+    },
+    forget() {
+      young = new Map();
+      old = new Map();
+      changed = [];
+      highest = null;
+      insert.forget();
+    },
+  };
+}

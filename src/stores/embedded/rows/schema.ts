@@ -1,0 +1,105 @@
+import type { SqlDatabase } from '../driver.ts';
+import { rollback } from '../boot.ts';
+import { integer } from '../document.ts';
+
+/** Version of the tables below; `PRAGMA user_version` of the file. */
+export const FORMAT_NUMBER = 2;
+
+/**
+ * What callers name (workspaces, kinds, lists) stands once in `names`, and elsewhere by its number. `rows.kind` and
+ * `places.list` are such numbers, which say the workspace too. A row of `ledger` has the events of all changes of one
+ * transaction and workspace (`ledger.ts`); `mentions` says in which of them an id is spoken of. A rolling figure is the
+ * sum of its `slots`.
+ */
+const TABLES = `
+CREATE TABLE meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  install_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  boots INTEGER NOT NULL,
+  clock INTEGER NOT NULL,
+  commits INTEGER NOT NULL
+);
+CREATE TABLE names (
+  n INTEGER PRIMARY KEY,
+  workspace INTEGER NOT NULL,
+  type INTEGER NOT NULL,
+  name TEXT NOT NULL
+);
+CREATE UNIQUE INDEX names_name ON names (workspace, type, name);
+CREATE TABLE rows (
+  n INTEGER PRIMARY KEY,
+  kind INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  version TEXT NOT NULL,
+  text TEXT NOT NULL
+);
+CREATE UNIQUE INDEX rows_id ON rows (kind, id);
+CREATE TABLE places (
+  list INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  PRIMARY KEY (list, at, id)
+) WITHOUT ROWID;
+CREATE TABLE ledger (
+  n INTEGER PRIMARY KEY,
+  workspace INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  events TEXT NOT NULL
+);
+CREATE UNIQUE INDEX ledger_seq ON ledger (workspace, seq);
+CREATE TABLE mentions (id TEXT NOT NULL, ledger INTEGER NOT NULL, PRIMARY KEY (id, ledger)) WITHOUT ROWID;
+CREATE TABLE figures (
+  n INTEGER PRIMARY KEY,
+  workspace INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  grouped TEXT NOT NULL,
+  rolling INTEGER,
+  text TEXT NOT NULL,
+  spent INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  ends INTEGER NOT NULL,
+  pruned INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX figures_name ON figures (workspace, name);
+CREATE INDEX figures_group ON figures (workspace, grouped);
+CREATE INDEX figures_ends ON figures (workspace, ends) WHERE held = 0;
+CREATE TABLE slots (figure INTEGER NOT NULL, slot INTEGER NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (figure, slot)) WITHOUT ROWID;
+`;
+
+/**
+ * Makes the tables where the file has none.
+ * @throws Error for a file of another format, or that is no store
+ */
+export function ensureRowTables(database: SqlDatabase): void {
+  const found = formatOf(database);
+  if (found === FORMAT_NUMBER) return;
+  if (found !== 0) throw new Error(otherFormat(found));
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    // Another process may have been faster.
+    if (formatOf(database) === 0) {
+      if (database.prepare('SELECT 1 AS one FROM sqlite_schema LIMIT 1').get() !== undefined)
+        throw new Error('store.db is a database of another program');
+      database.exec(TABLES);
+      database.exec(`PRAGMA user_version = ${FORMAT_NUMBER}`);
+    }
+    database.exec('COMMIT');
+  } catch (error) {
+    rollback(database);
+    throw error;
+  }
+}
+
+function formatOf(database: SqlDatabase): number {
+  return integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
+}
+
+function otherFormat(found: number): string {
+  return found < FORMAT_NUMBER
+    ? `the store has the format ${found}, this program works with ${FORMAT_NUMBER}: start the gateway once, which brings it forward, or run: svc migrate --config FILE`
+    : `the store has the format ${found}, this program knows ${FORMAT_NUMBER}: it was written by a later version; use that version`;
+}

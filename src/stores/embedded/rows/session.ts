@@ -1,0 +1,185 @@
+import type { Answer, Change, Figure, Found, Row, Seen, SumListed, SumName, Want, Watched } from '../../port.ts';
+import type { SqlDatabase } from '../driver.ts';
+import type { EngineSession, Format } from '../engine-session.ts';
+import { openFiguresTable } from './figures-table.ts';
+import { openLedgerTable } from './ledger-table.ts';
+import { openMetaTable } from './meta-table.ts';
+import { openNames } from './names.ts';
+import { openPlacesTable } from './places-table.ts';
+import { openReader, type Reader } from './reader.ts';
+import { type Entry, openRowsTable } from './rows-table.ts';
+import { ensureRowTables } from './schema.ts';
+import type { Boot } from './ended.ts';
+
+/** One open database, and what is done with it within a transaction that the caller begins and ends. */
+export interface RowSession extends EngineSession<Watched> {
+  commit(change: Change): Answer;
+  read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
+  sums(workspace: string, limit: number): readonly SumListed[];
+  prune(workspace: string, limit: number): number;
+}
+
+/**
+ * Format 2: rows, lists, figures and a ledger, whatever they are of.
+ * @param watched kinds whose changes are told; may grow
+ * @param onBoot told when a gateway has begun with the file
+ */
+export function rowFormat(
+  watched: ReadonlySet<string>,
+  onBoot: (boot: Boot) => void,
+): Format<Watched, RowSession, Reader> {
+  return {
+    ensureSchema: ensureRowTables,
+    openSession: (database) => openRowSession(database, watched),
+    openReader,
+    // Nothing is read at a start, however much there is: the rules look at what an earlier boot left.
+    recover: (_, at, unwatchedMs) => onBoot({ at, unwatchedMs }),
+  };
+}
+
+function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): RowSession {
+  const names = openNames(database);
+  const rows = openRowsTable(database);
+  const places = openPlacesTable(database);
+  const figures = openFiguresTable(database);
+  const ledger = openLedgerTable(database);
+  const meta = openMetaTable(database);
+  let told: Watched[] = [];
+  let writes = 0;
+  let now = 0;
+
+  function entryOf(workspace: string, kind: string, id: string): Entry {
+    const place = names.findWorkspace(workspace);
+    return rows.find(names.findKind(place, kind), id);
+  }
+
+  /** Adds a row to what was found, and the one that it names. */
+  function show(found: Found[], workspace: string, { kind, id, follow }: Want, entry: Entry): void {
+    const row = rows.row(entry);
+    found.push({ kind, id, row });
+    if (follow === undefined || row === null) return;
+    const named: Row | null = rows.row(entryOf(workspace, follow, row.text));
+    if (named !== null) found.push({ kind: follow, id: row.text, row: named });
+  }
+
+  /** A fault of the program is found before anything is decided: it fails alone then. */
+  function check({ puts, sums }: Change): void {
+    for (const { enter } of puts) for (const { at } of enter) whole(at);
+    for (const { hold, spend, span } of sums) {
+      whole(hold);
+      whole(spend);
+      whole(span.kind === 'until' ? span.end : span.ms);
+    }
+  }
+
+  function allows(change: Change, entries: readonly Entry[], guarded: readonly Entry[]): boolean {
+    const { epoch, from, until, guards, puts, sums, resets } = change;
+    if (epoch !== meta.get().epoch || now < from || now >= until) return false;
+    for (const [index, { version }] of guards.entries()) if (guarded[index]?.version !== version) return false;
+    for (const [index, { version }] of puts.entries()) if (entries[index]?.version !== version) return false;
+    return sums.length === 0 || figures.allow(names.workspace(change.workspace).n, sums, resets, now);
+  }
+
+  function refuse(change: Change, entries: readonly Entry[], guarded: readonly Entry[]): Answer {
+    const { workspace, guards, puts } = change;
+    const found: Found[] = [];
+    for (const [index, guard] of guards.entries()) {
+      const entry = guarded[index];
+      if (entry !== undefined && entry.version !== guard.version) show(found, workspace, guard, entry);
+    }
+    for (const [index, put] of puts.entries()) {
+      const entry = entries[index];
+      if (entry !== undefined && entry.version !== put.version) show(found, workspace, put, entry);
+    }
+    return { kind: 'moved', now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, change.sums) };
+  }
+
+  function figuresOf(workspace: string, sums: readonly SumName[]): readonly Figure[] {
+    if (sums.length === 0) return [];
+    const { n } = names.findWorkspace(workspace);
+    return sums.map((sum) => figures.read(n, sum, now));
+  }
+
+  function write(change: Change, entries: readonly Entry[]): void {
+    const { id, puts, sums, resets, events } = change;
+    if (puts.length === 0 && sums.length === 0 && resets.length === 0 && events.length === 0) return;
+    writes += 1;
+    const workspace = names.workspace(change.workspace);
+    for (const [index, put] of puts.entries()) {
+      const entry = entries[index];
+      if (entry === undefined) continue;
+      const { enter, leave, kind } = put;
+      // It was written in this transaction already, and may leave what it has just entered.
+      if (entry.isChanged) places.flush();
+      rows.write(entry, put.id, id, put.text);
+      for (const { list, at } of leave)
+        if (enter.length === 0 || !enter.some((other) => other.list === list && other.at === at))
+          places.leave(names.list(workspace, list), at, put.id);
+      for (const { list, at } of enter)
+        if (leave.length === 0 || !leave.some((other) => other.list === list && other.at === at))
+          places.enter(names.list(workspace, list), at, put.id);
+      if (watched.has(kind)) told.push({ workspace: change.workspace, kind, id: put.id });
+    }
+    for (const group of resets) figures.reset(workspace.n, group);
+    for (const sum of sums) figures.change(workspace.n, sum, now);
+    if (events.length > 0) ledger.append(workspace.n, events);
+  }
+
+  return {
+    meta,
+    commit(change) {
+      check(change);
+      const { workspace, guards, puts } = change;
+      const place = names.workspace(workspace);
+      const guarded = guards.map(({ kind, id }) => rows.find(names.findKind(place, kind), id));
+      const entries = puts.map(({ kind, id }) => rows.find(names.kind(place, kind), id));
+      if (!allows(change, entries, guarded)) return refuse(change, entries, guarded);
+      now = Math.max(now, change.at);
+      const seq = ledger.nextSeq(place.n);
+      write(change, entries);
+      return { kind: 'done', now, epoch: meta.get().epoch, seq, figures: figuresOf(workspace, change.sums) };
+    },
+    read(workspace, wants, sums) {
+      const found: Found[] = [];
+      for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
+      return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
+    },
+    sums: (workspace, limit) => figures.list(names.findWorkspace(workspace).n, limit, now),
+    prune(workspace, limit) {
+      const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
+      if (pruned > 0) writes += 1;
+      return pruned;
+    },
+    beginAt(at) {
+      // Changes may have been made at a later time than the clock has come to.
+      now = Math.max(at, meta.find()?.clock ?? 0);
+    },
+    writes: () => writes,
+    pending: () => false,
+    takeTold() {
+      const taken = told;
+      if (taken.length > 0) told = [];
+      return taken;
+    },
+    flush() {
+      rows.flush();
+      places.flush();
+      figures.flush();
+      ledger.flush(meta.get().epoch, now);
+      meta.tick(now);
+    },
+    forget() {
+      names.forget();
+      rows.forget();
+      places.forget();
+      figures.forget();
+      ledger.forget();
+      meta.forget();
+      told = [];
+    },
+  };
+}
+
+function whole(value: number): void {
+  if (!Number.isSafeInteger(value)) throw new TypeError(`${value} is not a whole number that a store can keep`);
+}

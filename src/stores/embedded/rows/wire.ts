@@ -1,0 +1,111 @@
+/**
+ * What crosses between two threads: numbers in one array, all texts in one string. Neither side pays for copying objects,
+ * and texts that are only kept are never parsed.
+ */
+export interface Message {
+  readonly numbers: Float64Array;
+  readonly texts: string;
+}
+
+export interface Writer {
+  number(value: number): void;
+  /** A number, or `null`. */
+  numberOr(value: number | null): void;
+  text(value: string): void;
+  textOr(value: string | null): void;
+  isEmpty(): boolean;
+  /** What was written since the last time. */
+  take(): Message;
+}
+
+const FIRST_ROOM = 1024;
+
+/** A text that is `null`. */
+const NO_TEXT = -1;
+
+/** Gathers a message. */
+export function messageWriter(): Writer {
+  let room = new Float64Array(FIRST_ROOM);
+  let used = 0;
+  let texts: string[] = [];
+
+  function number(value: number): void {
+    if (used === room.length) {
+      const larger = new Float64Array(2 * used);
+      larger.set(room);
+      room = larger;
+    }
+    room[used] = value;
+    used += 1;
+  }
+
+  function text(value: string): void {
+    number(value.length);
+    texts.push(value);
+  }
+
+  return {
+    number,
+    numberOr: (value) => number(value ?? Number.NaN),
+    text,
+    textOr(value) {
+      if (value === null) number(NO_TEXT);
+      else text(value);
+    },
+    isEmpty: () => used === 0,
+    take() {
+      const message = { numbers: room.slice(0, used), texts: texts.join('') };
+      used = 0;
+      texts = [];
+      return message;
+    },
+  };
+}
+
+export interface MessageReader {
+  number(): number;
+  numberOr(): number | null;
+  text(): string;
+  textOr(): string | null;
+  /** So many of something. */
+  each<T>(read: () => T): T[];
+  isAtEnd(): boolean;
+}
+
+/** Reads a message in the order in which it was written. */
+export function messageReader({ numbers, texts }: Message): MessageReader {
+  let at = 0;
+  let place = 0;
+
+  function number(): number {
+    const value = numbers[at];
+    if (value === undefined) throw new TypeError('a message of the store ends too soon');
+    at += 1;
+    return value;
+  }
+
+  function textOr(): string | null {
+    const length = number();
+    if (length === NO_TEXT) return null;
+    const begin = place;
+    place += length;
+    return texts.slice(begin, place);
+  }
+
+  return {
+    number,
+    numberOr() {
+      const value = number();
+      return Number.isNaN(value) ? null : value;
+    },
+    text: () => textOr() ?? '',
+    textOr,
+    each<T>(read: () => T): T[] {
+      const count = number();
+      const all: T[] = [];
+      for (let left = count; left > 0; left -= 1) all.push(read());
+      return all;
+    },
+    isAtEnd: () => at === numbers.length,
+  };
+}

@@ -1,0 +1,45 @@
+import type { RedisAccess, RedisAddress, RedisTarget } from './connection.ts';
+
+/** Where the servers are, as it stands in the configuration. */
+export interface RedisServers {
+  readonly mode: 'standalone' | 'sentinel' | 'cluster';
+  readonly url: string;
+  readonly nodes: readonly string[];
+}
+
+/** Who asks, by the URL. */
+export function accessOf(text: string): RedisAccess {
+  const url = new URL(text);
+  const database = /^\/(\d+)$/.exec(url.pathname)?.[1];
+  return {
+    username: url.username === '' ? null : decodeURIComponent(url.username),
+    password: url.password === '' ? null : decodeURIComponent(url.password),
+    database: database === undefined ? 0 : Number(database),
+    tls: url.protocol === 'rediss:',
+  };
+}
+
+/** The primary; of a cluster one of its nodes. */
+export function targetOf({ mode, url, nodes }: RedisServers): RedisTarget {
+  const { hostname, port } = new URL(url);
+  if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
+  const [first] = mode === 'cluster' ? nodes : [];
+  return {
+    kind: 'address',
+    address: first === undefined ? { host: hostname, port: port === '' ? 6379 : Number(port) } : addressOf(first),
+  };
+}
+
+/** Nodes of a cluster to begin with. */
+export function clusterNodes(options: RedisServers): readonly RedisAddress[] {
+  if (options.nodes.length > 0) return options.nodes.map(addressOf);
+  const target = targetOf(options);
+  return target.kind === 'address' ? [target.address] : [];
+}
+
+function addressOf(text: string): RedisAddress {
+  const colon = text.lastIndexOf(':');
+  return colon === -1
+    ? { host: text, port: 6379 }
+    : { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) };
+}

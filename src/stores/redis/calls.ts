@@ -1,0 +1,103 @@
+import { StoreUnavailable } from '../../effects/store.ts';
+import type { Fleet } from './fleet.ts';
+import type { ScriptName } from './scripts.ts';
+import type { ClockAhead } from './store-time.ts';
+import type { Topology } from './topology.ts';
+
+/** Refusals of a script, before it has done anything, that are followed by asking again. */
+const ASKED_AGAIN = 4;
+
+/** Script calls and commands on the primary of a workspace, wherever it is by now. */
+export interface Calls {
+  /** Runs a script that writes, as a registered gateway of the epoch. @returns its reply, which begins with `ok` */
+  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
+  /** Runs a script that only reads. @returns its reply, whatever it begins with */
+  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
+  /** Commands that only read, in one round trip. */
+  commands(
+    workspace: string,
+    commands: readonly (readonly [string, ...(string | number)[]])[],
+  ): Promise<readonly unknown[]>;
+}
+
+export interface CallSettings {
+  readonly topology: Topology;
+  readonly fleet: Fleet;
+  readonly gatewayId: string;
+  readonly clock: () => string;
+  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
+  readonly disbelieve: (workspace: string, known: number, time: number) => ClockAhead;
+  /** Told of each failure and each success, for health. */
+  readonly report: (error: StoreUnavailable | null) => void;
+}
+
+export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, report }: CallSettings): Calls {
+  /** Runs a script once; a cluster's word that the workspace is elsewhere comes before anything is done. */
+  async function call(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+    try {
+      const reply = await topology.primaryOf(workspace).connection().evaluate(name, workspace, args);
+      report(null);
+      return reply;
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      if (!error.message.startsWith('Redis: MOVED')) {
+        report(error);
+        // The workspace may be elsewhere by now.
+        void topology.relocate().catch(() => undefined);
+        throw error;
+      }
+    }
+    await topology.relocate();
+    fleet.detach(workspace);
+    return topology.primaryOf(workspace).connection().evaluate(name, workspace, args);
+  }
+
+  return {
+    async evaluate(name, workspace, args) {
+      for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
+        const epoch = await fleet.attach(workspace);
+        const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
+        const [tag, known, time] = reply;
+        switch (tag) {
+          case 'ok':
+            return reply;
+          case 'absent':
+          case 'unregistered':
+          case 'new_epoch':
+            fleet.detach(workspace);
+            break;
+          case 'new_history':
+          case 'waiting':
+            await fleet.recover(workspace);
+            break;
+          case 'clock_ahead':
+            throw disbelieve(workspace, Number(known), Number(time));
+          case 'replica':
+            topology.primaryOf(workspace).connection().reset();
+            void topology.relocate().catch(() => undefined);
+            throw new StoreUnavailable('Redis: the server is no longer a primary');
+          default:
+            throw new TypeError(`script ${name} answered ${String(tag)}`);
+        }
+      }
+      throw new StoreUnavailable('Redis: the store changes its epoch over and over');
+    },
+    read: (name, workspace, args) => call(name, workspace, ['', gatewayId, clock(), ...args]),
+    async commands(workspace, commands) {
+      if (commands.length === 0) return [];
+      try {
+        const replies = await topology.primaryOf(workspace).connection().pipeline(commands);
+        report(null);
+        return replies;
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error;
+        if (!error.message.startsWith('Redis: MOVED')) {
+          report(error);
+          throw error;
+        }
+      }
+      await topology.relocate();
+      return topology.primaryOf(workspace).connection().pipeline(commands);
+    },
+  };
+}

@@ -1,0 +1,138 @@
+import { StoreUnavailable } from '../../../effects/store.ts';
+import type { StepJournal } from '../../journal/step-journal.ts';
+import type { Answer, Change } from '../../port.ts';
+import type { Calls } from '../calls.ts';
+import type { Topology } from '../topology.ts';
+import { answerOf, seqOf, wordsOfChanges } from './words.ts';
+
+/** Changes of one script call, and characters of their texts, at most. A change that is larger goes alone. */
+const MOST = 64;
+const CHARACTERS = 256 * 1024;
+
+/** Script calls of one workspace that are under way at once; more than one only where each is full. */
+const UNDER_WAY = 4;
+
+/** Commits what is handed over in one turn of the event loop together. */
+export interface Batches {
+  /** @throws StoreUnavailable where it is not known what became of the change, or it is not durable */
+  commit(change: Change): Promise<Answer>;
+}
+
+interface Waiting {
+  readonly change: Change;
+  done(answer: Answer): void;
+  failed(error: unknown): void;
+}
+
+interface Lane {
+  queue: Waiting[];
+  underWay: number;
+  planned: boolean;
+}
+
+export function createBatches(parts: {
+  readonly calls: Calls;
+  readonly journal: StepJournal;
+  readonly topology: Topology;
+  readonly observe: (now: number) => void;
+  /** Told of each batch that failed or could not be made durable, and of each that was. */
+  readonly report: (error: StoreUnavailable | null) => void;
+}): Batches {
+  const { calls, journal, topology } = parts;
+  const lanes = new Map<string, Lane>();
+
+  function plan(workspace: string, lane: Lane): void {
+    if (lane.planned) return;
+    lane.planned = true;
+    setImmediate(() => {
+      lane.planned = false;
+      send(workspace, lane);
+    });
+  }
+
+  /** While a call is under way, what comes waits for its answer: the next call then takes all of it. */
+  function send(workspace: string, lane: Lane): void {
+    while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < MOST ? 1 : UNDER_WAY)) {
+      const batch = next(lane);
+      lane.underWay += 1;
+      void commit(workspace, batch, () => {
+        lane.underWay -= 1;
+        if (lane.queue.length > 0) plan(workspace, lane);
+        else if (lane.underWay === 0) lanes.delete(workspace);
+      }).catch((error: unknown) => {
+        for (const { failed } of batch) failed(error);
+      });
+    }
+  }
+
+  function next(lane: Lane): readonly Waiting[] {
+    let count = 0;
+    let characters = 0;
+    for (const { change } of lane.queue) {
+      characters += sizeOf(change);
+      if (count === MOST || (count > 0 && characters > CHARACTERS)) break;
+      count += 1;
+    }
+    return lane.queue.splice(0, count);
+  }
+
+  /** @param answered called when the script has answered, or failed */
+  async function commit(workspace: string, batch: readonly Waiting[], answered: () => void): Promise<void> {
+    const words = wordsOfChanges(batch.map(({ change }) => change));
+    let reply: readonly unknown[];
+    try {
+      reply = await calls.evaluate('commit', workspace, words);
+    } catch (error) {
+      // What waited behind it has waited long enough for a store that does not answer.
+      if (error instanceof StoreUnavailable) {
+        parts.report(error);
+        for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
+      }
+      throw error;
+    } finally {
+      answered();
+    }
+    const [, time, epoch, step, ...answers] = reply;
+    const now = Number(time);
+    parts.observe(now);
+    const redo = answers.map(seqOf).join(',');
+    const kept =
+      step === ''
+        ? Promise.resolve()
+        : journal.append({ workspace, step: Number(step), at: now, redo, documents: {}, words, epoch: Number(epoch) });
+    // What others wrote is told only when it is as durable as what one writes oneself.
+    const durable = topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
+    for (const settled of await Promise.allSettled([kept, durable])) {
+      if (settled.status === 'fulfilled') continue;
+      const error =
+        settled.reason instanceof StoreUnavailable
+          ? settled.reason
+          : new StoreUnavailable('the journal beside the gateway cannot be written', { cause: settled.reason });
+      parts.report(error);
+      throw error;
+    }
+    parts.report(null);
+    for (const [index, { done }] of batch.entries()) done(answerOf(answers[index], now, Number(epoch)));
+  }
+
+  return {
+    commit: (change) =>
+      new Promise((done, failed) => {
+        const { workspace } = change;
+        let lane = lanes.get(workspace);
+        if (lane === undefined) {
+          lane = { queue: [], underWay: 0, planned: false };
+          lanes.set(workspace, lane);
+        }
+        lane.queue.push({ change, done, failed });
+        plan(workspace, lane);
+      }),
+  };
+}
+
+function sizeOf({ puts, events }: Change): number {
+  let characters = 0;
+  for (const { text } of puts) characters += text?.length ?? 0;
+  for (const { text } of events) characters += text.length;
+  return characters;
+}

@@ -1,0 +1,62 @@
+/*
+ * How names and texts of the port stand in Redis. UTF-8 has no form for a lone surrogate: what has one is escaped, and
+ * marked as escaped.
+ */
+
+/** Stands before an escaped text. */
+const MARK = '\u0001';
+
+/** A text as Redis keeps it: injective for every string. */
+export function stored(text: string): string {
+  return text.isWellFormed() && !text.startsWith(MARK) ? text : `${MARK}${JSON.stringify(text)}`;
+}
+
+/** The text that {@link stored} was made from. */
+export function unstored(text: string): string {
+  if (!text.startsWith(MARK)) return text;
+  const parsed: unknown = JSON.parse(text.slice(1));
+  if (typeof parsed !== 'string') throw new TypeError('an escaped text is not a text');
+  return parsed;
+}
+
+/** What is not in a kind as it stands in a key: the rest says where it ends. */
+const NOT_IN_KIND = /[^A-Za-z0-9_.-]/u;
+
+/** A kind as it stands in keys: without blanks and colons. */
+export function kindName(kind: string): string {
+  return NOT_IN_KIND.test(kind) ? `%${Buffer.from(stored(kind)).toString('hex')}` : kind;
+}
+
+export function kindOf(name: string): string {
+  return name.startsWith('%') ? unstored(Buffer.from(name.slice(1), 'hex').toString()) : name;
+}
+
+/** A row's key within its workspace. */
+export function rowName(kind: string, id: string): string {
+  return `r:${kindName(kind)}:${stored(id)}`;
+}
+
+/** Kind and id of {@link rowName}. */
+export function namedRow(name: string): { readonly kind: string; readonly id: string } {
+  const colon = name.indexOf(':', 2);
+  return { kind: kindOf(name.slice(2, colon)), id: unstored(name.slice(colon + 1)) };
+}
+
+/** A figure's key within its workspace. */
+export function figureName(name: string): string {
+  return `f:${stored(name)}`;
+}
+
+export function namedFigure(name: string): string {
+  return unstored(name.slice(2));
+}
+
+/** What an event is about; `null` has a name of its own. */
+export function aboutName(about: string | null): string {
+  if (about === null) return '';
+  return about === '' ? `${MARK}""` : stored(about);
+}
+
+export function namedAbout(name: string): string | null {
+  return name === '' ? null : unstored(name);
+}

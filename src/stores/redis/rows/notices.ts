@@ -1,0 +1,177 @@
+import type { Watched } from '../../port.ts';
+import type { Board } from '../board.ts';
+import type { Calls } from '../calls.ts';
+import { fieldsOf, type RedisConnection, textsOf } from '../connection.ts';
+import type { Fleet } from '../fleet.ts';
+import { CHANGES_PATTERN, keyOf, metaKey, tagOfChannel, workspaceTag } from '../names.ts';
+import { kindName, kindOf, unstored } from './names.ts';
+
+/** How often versions are looked at, ms: what a lost message would have told is known after this long. */
+const POLL_MS = 400;
+
+/** Changes of rows that others make become known here: told at once by messages, and looked at in case one was lost. */
+export interface Notices {
+  watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
+  /** This gateway's own change: told here at once. */
+  changed(workspace: string, kind: string, id: string): void;
+  /** When the last look went well, by the process's monotonic clock, ms. */
+  seenAt(): number;
+  close(): Promise<void>;
+}
+
+/** What is known of a workspace: for each kind the step that changed one of its rows last. */
+interface Versions {
+  epoch: string;
+  readonly kinds: Map<string, number>;
+}
+
+/** Begins to watch; returns when what there is has been seen once, or cannot be. */
+export async function openNotices(parts: {
+  readonly calls: Calls;
+  readonly fleet: Fleet;
+  readonly board: Board;
+  readonly subscriber: RedisConnection;
+  /** Told of the time on record in a workspace, and what its server's clock said, ms. */
+  readonly clockSeen: (workspace: string, record: number, time: number) => void;
+}): Promise<Notices> {
+  const { calls, fleet, board, subscriber } = parts;
+  const versions = new Map<string, Versions>();
+  const listeners = new Map<string, ((changed: Watched) => void)[]>();
+  let seenAt = performance.now();
+  let closed = false;
+  let wake: () => void = () => undefined;
+
+  function workspaceOf(tag: string): string | undefined {
+    return [...fleet.attached().keys()].find((workspace) => workspaceTag(workspace) === tag);
+  }
+
+  function versionsOf(workspace: string): Versions {
+    const known = versions.get(workspace) ?? { epoch: '', kinds: new Map<string, number>() };
+    versions.set(workspace, known);
+    return known;
+  }
+
+  function tell(workspace: string, kind: string, id: string | null): void {
+    for (const listen of listeners.get(kind) ?? []) listen({ workspace, kind, id });
+  }
+
+  /** @param before step of the change of the kind before that one */
+  function heard(workspace: string, kind: string, before: number, step: number, id: string): void {
+    const { kinds } = versionsOf(workspace);
+    const known = kinds.get(kind) ?? 0;
+    if (step < known || !listeners.has(kind)) return;
+    kinds.set(kind, step);
+    // A gap: what was changed in between was not told.
+    tell(workspace, kind, before <= known ? id : null);
+  }
+
+  subscriber.client.on('ready', () => {
+    subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
+  });
+  if (subscriber.client.status === 'ready') subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
+  subscriber.client.on('pmessage', (_pattern: string, channel: string, message: string) => {
+    const workspace = workspaceOf(tagOfChannel(channel));
+    const [install = '', what = '', before = '', step = '', kind = '', ...id] = message.split(' ');
+    if (install !== fleet.installId() || workspace === undefined) return;
+    if (what === 'row') heard(workspace, kindOf(kind), Number(before), Number(step), unstored(id.join(' ')));
+    else if (what === 'gateway') void look(workspace).catch(() => undefined);
+  });
+
+  async function look(workspace: string): Promise<void> {
+    if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
+    const known = fleet.attached().get(workspace);
+    const [meta, counted, gateways, gone, replication, time] = await calls.commands(workspace, [
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'rid', 'sn', 'members', 'clock', 'loud'],
+      ['HGETALL', keyOf(workspace, 'v')],
+      ['HKEYS', keyOf(workspace, 'gw')],
+      ['HKEYS', keyOf(workspace, 'away')],
+      ['INFO', 'replication'],
+      ['TIME'],
+    ]);
+    if (!Array.isArray(meta)) return;
+    const [epoch = '', open = '', rid = '', step = '', members = '', record = '', loud = ''] = meta.map(
+      (value: unknown) => (typeof value === 'string' ? value : ''),
+    );
+    const [seconds = '', micros = ''] = textsOf(time);
+    parts.clockSeen(workspace, Number(record), Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
+    if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
+    // What was there and is gone was emptied: attaching says so.
+    if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
+    const sameHistory = String(replication).includes(`master_replid:${rid}`);
+    // Another gateway may have opened what this one waited for.
+    const waits = fleet.waiting().has(workspace);
+    if (epoch !== '' && (open !== '1' || !sameHistory || waits)) await fleet.recover(workspace).catch(() => undefined);
+    if (known !== undefined && epoch === known.epoch && open === '1' && sameHistory) {
+      await fleet.noteNeighbours(workspace, {
+        step: Number(step),
+        version: Number(members),
+        gateways: textsOf(gateways),
+        gone: textsOf(gone),
+      });
+      await listenIn(workspace, loud);
+    }
+    if (workspace === '') await board.look();
+    compare(workspace, epoch, fieldsOf(textsOf(counted)));
+  }
+
+  /** Says in the workspace which kinds are to be told of. Two gateways may write over each other: the next look sees it. */
+  async function listenIn(workspace: string, loud: string): Promise<void> {
+    const names = new Set(loud.split(' ').filter((name) => name !== ''));
+    const before = names.size;
+    for (const kind of listeners.keys()) names.add(kindName(kind));
+    if (names.size === before) return;
+    await calls.commands(workspace, [['HSET', metaKey(workspace), 'loud', ` ${[...names].join(' ')} `]]);
+  }
+
+  function compare(workspace: string, epoch: string, counted: ReadonlyMap<string, string>): void {
+    const before = versionsOf(workspace);
+    // A look may be older than what was told since; only a new epoch may begin with lower versions.
+    const anew = before.epoch !== '' && before.epoch !== epoch;
+    before.epoch = epoch;
+    for (const kind of listeners.keys()) {
+      const version = Number(counted.get(kindName(kind)) ?? 0);
+      if (!anew && version <= (before.kinds.get(kind) ?? 0)) continue;
+      before.kinds.set(kind, version);
+      tell(workspace, kind, null);
+    }
+  }
+
+  await look('').catch(() => undefined);
+
+  const running = (async () => {
+    while (!closed) {
+      try {
+        const workspaces = new Set(['', ...fleet.attached().keys(), ...fleet.waiting().keys()]);
+        await Promise.all([...workspaces].map(look));
+        seenAt = performance.now();
+      } catch {
+        // Health says how old the last look is.
+      }
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, POLL_MS);
+        timer.unref();
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (closed) wake();
+      });
+    }
+  })();
+
+  return {
+    watch(kinds, listener) {
+      for (const kind of kinds) listeners.set(kind, [...(listeners.get(kind) ?? []), listener]);
+      for (const workspace of new Set(['', ...fleet.attached().keys()])) void look(workspace).catch(() => undefined);
+    },
+    changed(workspace, kind, id) {
+      if (listeners.has(kind)) tell(workspace, kind, id);
+    },
+    seenAt: () => seenAt,
+    async close() {
+      closed = true;
+      wake();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,262 @@
+import { randomBytes } from 'node:crypto';
+import { type StoreHealth, StoreUnavailable } from '../../../effects/store.ts';
+import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
+import { openStepJournal } from '../../journal/step-journal.ts';
+import type { RowStore } from '../../port.ts';
+import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
+import { createBoard, type InForceDigests } from '../board.ts';
+import { createCalls } from '../calls.ts';
+import { openConnection, textsOf } from '../connection.ts';
+import { createFleet } from '../fleet.ts';
+import { fromPlainText, keyOf } from '../names.ts';
+import type { RedisStoreOptions } from '../open.ts';
+import { createStoreTime } from '../store-time.ts';
+import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from '../topology.ts';
+import { createBatches } from './batches.ts';
+import { openNotices } from './notices.ts';
+import { createReads } from './reads.ts';
+import { changesAsSent, type OperatorEvent } from './redo.ts';
+
+export interface RedisRowsOptions extends Omit<RedisStoreOptions, 'retention' | 'maxFreezeMs'> {
+  /** The ledger's text of what an operator decided. */
+  readonly operatorEvent: OperatorEvent;
+}
+
+/** A store of rows on Redis, with what only an operator of several gateways needs. */
+export interface RedisRows extends RowStore {
+  readonly installId: string;
+  health(): StoreHealth;
+  /** Why nothing that is written to a workspace is confirmed at present, or `null`: what would have to be undone is not begun. */
+  unconfirmed(workspace: string): StoreUnavailable | null;
+  /** Workspaces that have something in them. */
+  workspaces(): Promise<readonly string[]>;
+  recoverLost(gateway: string): Promise<void>;
+  acceptLoss(): Promise<readonly string[]>;
+  /** @returns `null` where the servers' clocks are believed as they are; else the time before and the one believed now, ms */
+  acceptTime(): Promise<{ readonly before: number; readonly time: number } | null>;
+  announce(digests: InForceDigests): void;
+  announced(): { readonly policies: string | null; readonly others: ReadonlyMap<string, InForceDigests> };
+}
+
+const REPLAY_MS = 10_000;
+
+/** How often it is looked whether steps go through again, ms. */
+const PROBE_MS = 500;
+
+/** A look at the store older than this is not trusted, ms. */
+const VIEW_MS = 2000;
+
+/**
+ * Opens the store. It keeps connecting for as long as it is open; while it cannot, everything rejects at once.
+ * @throws Error for settings of the servers that cannot be used, StoreUnavailable where they cannot be reached
+ */
+export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRows> {
+  const { gatewayId } = options;
+  const boot = randomBytes(9).toString('base64url');
+  const time = createStoreTime(options.clock, options.maxClockJumpMs ?? MAX_CLOCK_JUMP_MS);
+  const { observe } = time;
+  const clock = time.argument;
+  let failure: StoreUnavailable | null = null;
+  let stepFailure: StoreUnavailable | null = null;
+
+  const access = accessOf(options.url);
+  let opening = true;
+  const journal = await openStepJournal(options.journalFolder);
+  // A gateway that has worked here before waits for what comes back by itself; where none has, settings are wrong.
+  const isRestart = journal.memory !== null;
+  const settings: TopologySettings = {
+    access,
+    durability: options.durability,
+    allowWeakDurability: options.allowWeakDurability,
+    gatewayId,
+    clock,
+    atFirstStart: () => opening && !isRestart,
+  };
+  const target = targetOf(options);
+  const topology: Topology =
+    options.mode === 'cluster' ? openCluster(clusterNodes(options), settings) : openSinglePrimary(target, settings);
+  const subscriber = openConnection(target, access, { name: `svc:${gatewayId}:changes`, answerMs: 3000 });
+  async function abandon(): Promise<void> {
+    topology.close();
+    subscriber.close();
+    await journal.close();
+  }
+  try {
+    await topology.ready();
+    opening = false;
+  } catch (error) {
+    if (!(options.openUnreached === true && error instanceof StoreUnavailable)) {
+      await abandon();
+      throw error;
+    }
+    failure = error;
+  }
+
+  const fleet = createFleet({
+    topology,
+    journal,
+    gatewayId,
+    boot,
+    clock,
+    estimate: time.estimate,
+    observe,
+    disbelieve: time.disbelieve,
+    maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
+    form: changesAsSent(options.operatorEvent),
+  });
+  const calls = createCalls({
+    topology,
+    fleet,
+    gatewayId,
+    clock,
+    disbelieve: time.disbelieve,
+    report: (error) => {
+      failure = error;
+    },
+  });
+  const batches = createBatches({
+    calls,
+    journal,
+    topology,
+    observe,
+    report: (error) => {
+      stepFailure = error;
+    },
+  });
+  const reads = createReads({ calls, topology, observe });
+  const board = createBoard(calls, fleet, gatewayId);
+
+  /** After a step that failed, whether steps go through again, also where nobody asks for one. */
+  async function probe(): Promise<void> {
+    const epoch = await fleet.attach('');
+    const primary = topology.primaryOf('');
+    const [tag] = await primary.connection().run('mark', '', [epoch, gatewayId, clock()]);
+    await primary.barrier.wait('', epoch);
+    await journal.check();
+    if (tag === 'marked') stepFailure = null;
+  }
+  const probing = setInterval(() => {
+    if (stepFailure !== null) void probe().catch(() => undefined);
+  }, PROBE_MS);
+  probing.unref();
+
+  try {
+    // Writes of each workspace that the journal knows may wait for this gateway.
+    await fleet.attach('').catch(ignoreUnavailable);
+    const taken = fleet.nameTaken();
+    if (taken !== null) throw new Error(taken);
+    for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
+  } catch (error) {
+    clearInterval(probing);
+    await abandon();
+    throw error;
+  }
+
+  const notices = await openNotices({
+    calls,
+    fleet,
+    board,
+    subscriber,
+    clockSeen(workspace, record, at) {
+      const isOld = time.look(workspace, record, at);
+      if (isOld && workspace === '') calls.evaluate('clock', '', []).catch(ignoreUnavailable);
+    },
+  });
+
+  let underWay = 0;
+  let closed = false;
+  async function counted<T>(run: () => Promise<T>): Promise<T> {
+    if (closed) throw new StoreUnavailable('the store is closed');
+    underWay += 1;
+    try {
+      return await run();
+    } finally {
+      underWay -= 1;
+    }
+  }
+
+  async function workspaces(): Promise<readonly string[]> {
+    const [entered] = await calls.commands('', [['SMEMBERS', keyOf('', 'entered')]]);
+    return ['', ...textsOf(entered).map(fromPlainText)];
+  }
+
+  const health = (): StoreHealth => {
+    const epochs = [...fleet.attached().values()].map(({ epoch }) => Number(epoch));
+    const common = { durability: options.durability, epoch: Math.max(1, ...epochs) };
+    const not = (code: 'store_rolled_back' | 'clock_ahead' | 'store_full' | 'store_unavailable', message: string) => ({
+      ...common,
+      ready: false,
+      problem: { code, message },
+    });
+    const setBack = fleet.rolledBack();
+    if (setBack !== null) return not('store_rolled_back', setBack);
+    const ahead = time.problem();
+    if (ahead !== null) return not('clock_ahead', ahead);
+    const awaited = [...new Set([...fleet.waiting().values()].flat())];
+    const isBlind = performance.now() - notices.seenAt() > VIEW_MS;
+    const message =
+      topology
+        .primaries()
+        .map((primary) => primary.fault())
+        .find((fault) => fault !== null) ??
+      fleet.nameTaken() ??
+      (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
+      failure?.message ??
+      (isBlind ? 'Redis does not answer' : null) ??
+      stepFailure?.message ??
+      null;
+    if (message === null) return { ...common, ready: true, problem: null };
+    const isFull = message.includes('OOM') || message.includes('MISCONF');
+    return not(isFull ? 'store_full' : 'store_unavailable', message);
+  };
+
+  return {
+    get installId() {
+      return fleet.installId();
+    },
+    now: time.now,
+    health,
+    unconfirmed: (workspace) => topology.primaryOf(workspace).barrier.fault(),
+    workspaces,
+    commit: (change) =>
+      counted(async () => {
+        const answer = await batches.commit(change);
+        if (answer.kind === 'done') for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id);
+        return answer;
+      }),
+    read: (...asked) => counted(() => reads.read(...asked)),
+    list: (query) => counted(() => reads.list(query)),
+    sums: (...asked) => counted(() => reads.sums(...asked)),
+    ledger: (query) => counted(() => reads.ledger(query)),
+    prune: (workspace, limit) =>
+      counted(async () => Number((await calls.evaluate('figures', workspace, ['prune', String(limit)]))[4])),
+    watch: notices.watch,
+    recoverLost: fleet.recoverLost,
+    acceptLoss: fleet.acceptLoss,
+    async acceptTime() {
+      const [, , , , tag, before, time] = await calls.evaluate('believe', '', ['asked']);
+      if (tag === 'right') return null;
+      for (const workspace of await workspaces())
+        if (workspace !== '') await calls.evaluate('believe', workspace, ['']);
+      return { before: Number(before), time: Number(time) };
+    },
+    announce: board.announce,
+    announced: () => ({ policies: board.policies(), others: board.others() }),
+    async close() {
+      clearInterval(probing);
+      await notices.close();
+      await board.leave().catch(ignoreUnavailable);
+      do await new Promise((resolve) => setImmediate(resolve));
+      while (underWay > 0);
+      closed = true;
+      await fleet.leave().catch(ignoreUnavailable);
+      await journal.close();
+      topology.close();
+      subscriber.close();
+    },
+  };
+}
+
+function ignoreUnavailable(error: unknown): void {
+  if (!(error instanceof StoreUnavailable)) throw error;
+}

@@ -1,0 +1,75 @@
+import type { Listed, ListQuery, RowStore, Seen, SumListed, SumName, Want } from '../../port.ts';
+import type { Calls } from '../calls.ts';
+import type { ScriptName } from '../scripts.ts';
+import type { Topology } from '../topology.ts';
+import { createLedgerPages } from './ledger-pages.ts';
+import { kindName, namedFigure, stored, unstored } from './names.ts';
+import { figuresOf, numbersOf, rowOf, rowsOf, wordsOfWants } from './words.ts';
+
+type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
+  read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen>;
+};
+
+/**
+ * What is read of the store. Rows and figures, which rules decide on, are as durable as what this gateway writes itself;
+ * slices for people show what there is, also while nothing is confirmed.
+ */
+export function createReads(parts: {
+  readonly calls: Calls;
+  readonly topology: Topology;
+  readonly observe: (now: number) => void;
+}): Reads {
+  const { calls, topology } = parts;
+
+  /** A reply; `null` where nothing was ever written in the workspace. */
+  async function ask(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null> {
+    const reply = await calls.read(name, workspace, args);
+    return reply[0] === 'ok' ? reply : null;
+  }
+
+  return {
+    async read(workspace, wants, sums) {
+      const reply = await calls.evaluate('read', workspace, wordsOfWants(wants, sums));
+      const [, now, epoch, , figures, ...rows] = reply;
+      parts.observe(Number(now));
+      await topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
+      return {
+        now: Number(now),
+        epoch: Number(epoch),
+        rows: rowsOf(rows),
+        figures: figuresOf(numbersOf(figures)),
+      };
+    },
+    async list(query): Promise<Listed> {
+      const reply = await ask('list', query.workspace, argumentsOf(query));
+      const [, , , , more, ...texts] = reply ?? [];
+      const entries = [];
+      for (let i = 0; i + 2 < texts.length; i += 3)
+        entries.push({ at: Number(texts[i]), id: unstored(String(texts[i + 1])), row: rowOf(String(texts[i + 2])) });
+      return { entries, more: more === '1' };
+    },
+    async sums(workspace, limit) {
+      const [, , , , ...texts] = (await ask('figures', workspace, ['list', String(limit)])) ?? [];
+      const listed: SumListed[] = [];
+      for (let i = 0; i + 3 < texts.length; i += 4) {
+        const [figure] = figuresOf(numbersOf(texts[i + 3]));
+        if (figure === undefined) throw new TypeError('a figure of the store has another form');
+        const [group, name, text] = texts.slice(i, i + 3).map(String);
+        listed.push({
+          ...figure,
+          group: unstored(group ?? ''),
+          name: namedFigure(name ?? ''),
+          text: unstored(text ?? ''),
+        });
+      }
+      return listed;
+    },
+    ledger: createLedgerPages(calls),
+  };
+}
+
+function argumentsOf({ list, kind, order, from, to, after, limit, characters }: ListQuery): readonly string[] {
+  const bound = (place: number | null): string => (place === null ? '' : String(place));
+  const beyond = after === null ? ['', ''] : [String(after.at), stored(after.id)];
+  return [stored(list), kindName(kind), order, bound(from), bound(to), ...beyond, String(limit), String(characters)];
+}

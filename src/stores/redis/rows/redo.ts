@@ -1,0 +1,41 @@
+import type { JournaledStep } from '../../journal/step-journal.ts';
+import type { Change } from '../../port.ts';
+import type { StoreForm } from '../fleet.ts';
+import { stored, unstored } from './names.ts';
+import { wordsOfChanges } from './words.ts';
+
+/** The ledger's text of what an operator decided about a gateway. */
+export type OperatorEvent = StoreForm['eventOf'];
+
+/** Steps are batches of changes, as they were sent and with the places that they were given. */
+export function changesAsSent(operatorEvent: OperatorEvent): StoreForm {
+  return {
+    field: 'rows',
+    redo: 'redo',
+    recordOf: ({ at, redo, words = [] }) => JSON.stringify({ at: String(at), seqs: redo.split(','), words }),
+    eventOf: (kind, gateway) => stored(operatorEvent(kind, gateway)),
+    openedBy,
+  };
+}
+
+function openedBy(
+  workspace: string,
+  epoch: number,
+  [, at, , step, seq = '', ...texts]: readonly string[],
+): JournaledStep {
+  const opened: Change = {
+    id: 'opened',
+    workspace,
+    epoch,
+    at: 0,
+    from: 0,
+    until: Number.MAX_SAFE_INTEGER,
+    guards: [],
+    puts: [],
+    sums: [],
+    resets: [],
+    events: texts.map((text) => ({ about: null, text: unstored(text) })),
+  };
+  const words = wordsOfChanges([opened]);
+  return { workspace, step: Number(step), at: Number(at), redo: seq, documents: {}, words, epoch };
+}

@@ -1,0 +1,150 @@
+import type { Answer, Change, Figure, Found, Put, Row, Span, SumName, Want } from '../../port.ts';
+import { aboutName, figureName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
+
+/*
+ * Changes as the script `commit` reads them: the names of rows and figures, each once, then the changes, which refer to
+ * names by number. What is not a word is one as soon as it is in the array.
+ */
+
+/** Names by their number, from 1 on: first those of rows whose versions are all that is looked at, and then others. */
+interface Names {
+  number(name: string): string;
+  words(): readonly string[];
+}
+
+/** @param heads names of rows that are thought to be there */
+function createNames(heads: ReadonlySet<string>): Names {
+  const numbers = new Map<string, string>();
+  for (const name of heads) numbers.set(name, String(numbers.size + 1));
+  const others: string[] = [];
+  return {
+    number(name) {
+      const known = numbers.get(name);
+      if (known !== undefined) return known;
+      others.push(name);
+      const number = String(numbers.size + 1);
+      numbers.set(name, number);
+      return number;
+    },
+    words: () => [String(heads.size), ...heads, String(others.length), ...others],
+  };
+}
+
+/** Rows that some change thinks to be there. Their texts are long as a rule, and not needed. */
+function thoughtThere(changes: readonly Change[]): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const { guards, puts } of changes) {
+    for (const { kind, id, version } of guards) if (version !== '') names.add(rowName(kind, id));
+    for (const { kind, id, version } of puts) if (version !== '') names.add(rowName(kind, id));
+  }
+  return names;
+}
+
+/** The words of a batch. */
+export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
+  const names = createNames(thoughtThere(changes));
+  const words: string[] = [];
+  for (const change of changes) {
+    const at = words.length;
+    words.push('', change.id, String(change.epoch), String(change.from), String(change.until));
+    words.push(String(change.guards.length));
+    for (const { kind, id, version, follow } of change.guards)
+      words.push(names.number(rowName(kind, id)), version, followed(follow));
+    words.push(String(change.puts.length));
+    for (const put of change.puts) addPut(words, names, change.id, put);
+    words.push(String(change.sums.length));
+    for (const sum of change.sums) {
+      const { hold, spend, limit, most, text } = sum;
+      words.push(
+        names.number(figureName(sum.name)),
+        stored(sum.group),
+        spanWord(sum.span),
+        String(hold),
+        String(spend),
+      );
+      words.push(limit === null ? '' : String(limit), most === null ? '' : String(most));
+      words.push(text === null ? '' : `=${stored(text)}`);
+    }
+    words.push(String(change.events.length));
+    for (const { about, text } of change.events) words.push(aboutName(about), stored(text));
+    words.push(String(change.resets.length));
+    for (const group of change.resets) words.push(stored(group));
+    words[at] = String(words.length - at - 1);
+  }
+  return [...names.words(), String(changes.length), ...words];
+}
+
+function addPut(words: string[], names: Names, change: string, put: Put): void {
+  const { kind, id, version, follow, text, enter, leave } = put;
+  // A row has one place in a list: where it enters one, what it leaves there is gone.
+  const left = leave.filter(({ list }) => !enter.some((place) => place.list === list));
+  const entered = enter.filter(({ list, at }) => !leave.some((place) => place.list === list && place.at === at));
+  words.push(names.number(rowName(kind, id)), version, followed(follow));
+  words.push(text === null ? '' : `${change} ${stored(text)}`);
+  words.push(text === null ? '-' : String(entered.length), String(left.length));
+  for (const { list } of left) words.push(stored(list));
+  if (text !== null) for (const { list, at } of entered) words.push(stored(list), String(at));
+}
+
+function followed(follow: string | undefined): string {
+  return follow === undefined ? '' : kindName(follow);
+}
+
+function spanWord(span: Span): string {
+  return span.kind === 'until' ? `u${span.end}` : `r${span.ms}`;
+}
+
+/** The words of what is to be read. */
+export function wordsOfWants(wants: readonly Want[], sums: readonly SumName[]): readonly string[] {
+  const names = createNames(new Set());
+  const words: string[] = [];
+  for (const { kind, id, follow } of wants) words.push(names.number(rowName(kind, id)), followed(follow));
+  words.push(String(sums.length));
+  for (const { name, group, span } of sums) words.push(names.number(figureName(name)), stored(group), spanWord(span));
+  return [...names.words(), String(wants.length), ...words];
+}
+
+/** The answer of one change of a batch. */
+export function answerOf(reply: unknown, now: number, epoch: number): Answer {
+  if (typeof reply === 'string') {
+    const [seq = '', ...numbers] = reply.slice(1).split(' ');
+    return { kind: 'done', now, epoch, seq: Number(seq), figures: figuresOf(numbers) };
+  }
+  if (!Array.isArray(reply)) throw new TypeError('an answer of the store has another form');
+  const [figures, ...rows] = reply;
+  return { kind: 'moved', now, epoch, rows: rowsOf(rows), figures: figuresOf(numbersOf(figures)) };
+}
+
+/** The place of the first event of a change that was made; `''` for one that was not. */
+export function seqOf(reply: unknown): string {
+  if (typeof reply !== 'string') return '';
+  const blank = reply.indexOf(' ');
+  return reply.slice(1, blank === -1 ? undefined : blank);
+}
+
+export function numbersOf(text: unknown): readonly string[] {
+  return typeof text !== 'string' || text === '' ? [] : text.split(' ');
+}
+
+export function figuresOf(numbers: readonly string[]): readonly Figure[] {
+  const figures: Figure[] = [];
+  for (let i = 0; i + 2 < numbers.length; i += 3)
+    figures.push({ spent: Number(numbers[i]), held: Number(numbers[i + 1]), rows: Number(numbers[i + 2]) });
+  return figures;
+}
+
+/** Rows as a reply lists them: name and value. */
+export function rowsOf(reply: readonly unknown[]): readonly Found[] {
+  const found: Found[] = [];
+  for (let i = 0; i + 1 < reply.length; i += 2) {
+    const value = reply[i + 1];
+    found.push({ ...namedRow(String(reply[i])), row: typeof value === 'string' ? rowOf(value) : null });
+  }
+  return found;
+}
+
+/** A row from `version text`. */
+export function rowOf(value: string): Row {
+  const blank = value.indexOf(' ');
+  return { version: value.slice(0, blank), text: unstored(value.slice(blank + 1)) };
+}

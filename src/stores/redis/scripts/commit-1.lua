@@ -1,0 +1,68 @@
+-- Makes changes of one turn, each of which decides before it writes. A change is: how many words it has, id, epoch, from, until,
+-- guards, puts, sums, events and groups that begin anew, each after how many they are. Guard: name, version, follow. Put: name,
+-- version, follow, `id text`, how many lists it enters or `-` where the row goes, how many it leaves, those that it leaves, and those
+-- that it enters with the place in each. Sum: figure, group, span, hold, spend, limit, most, text. A change that is made answers
+-- `d`, the place of its first event, and its figures; one that is not a list: its figures, then name and value of each row that is
+-- not as it said.
+-- @include begin rows
+-- @keys workspace
+-- @args epoch gateway clock heads
+-- @rest name names name changes
+-- @replies ok
+
+local stop = begin(false)
+if stop then return stop end
+
+local at, count = load(ARGV, 4)
+local first = meta.seq + 1
+local seq, wrote = first, false
+local reply = { 'ok', int(now), meta.epoch, '' }
+
+-- Whether the sums hold their limits; of groups that begin anew, as those then stand.
+local function sums_hold(c)
+  local more, anew = {}, {}
+  for k = c.resets + 1, c.resets + num[A[c.resets]] do
+    anew[A[k]] = 0
+    for _, t in ipairs(members(A[k])) do if t.held > 0 then anew[A[k]] = anew[A[k]] + 1 end end
+  end
+  for i = c.sums, c.events - 8, 8 do
+    local group, hold, spend, limit, most = A[i + 1], num[A[i + 3]], num[A[i + 4]], A[i + 5], A[i + 6]
+    local t = figure(names[A[i]], values[A[i]], A[i + 2], group)
+    local spent, counted = t.spent, t.counts
+    if anew[group] then spent, counted = 0, t.held > 0 end
+    if limit ~= '' and spent + t.held + hold + spend > num[limit] then return false end
+    if not counted and (hold > 0 or t.rolling and spend > 0 or not t.rolling and t.ends > now) then
+      more[group] = (more[group] or 0) + 1
+      if most ~= '' and (anew[group] or group_of(group).rows) + more[group] > num[most] then return false end
+    end
+  end
+  return true
+end
+
+for _ = 1, count do
+  local c, size = parts_of(at), num[A[at]]
+  local on_time = A[at + 2] == meta.epoch and num[A[at + 3]] <= now and now < num[A[at + 4]]
+  local is_done = on_time and #c.wrong == 0 and sums_hold(c)
+  local answer = { is_done and 'd' .. int(seq) or nil }
+  if is_done then
+    -- A change without writes has four counts from its puts on.
+    if at + size - c.puts > 3 then wrote = true end
+    seq = apply(c, A[at + 1], seq)
+  end
+  tell_figures(answer, c.sums, c.sum_count, 8)
+  answer = table.concat(answer, ' ')
+  if not is_done then
+    answer = { answer }
+    for _, k in ipairs(c.wrong) do tell(answer, names[A[k]], A[k + 2]) end
+  end
+  reply[#reply + 1] = answer
+  at = at + 1 + size
+end
+if wrote then
+  reply[4] = int(meta.sn + 1)
+  flush_events(first)
+  flush(reply[4])
+  redis.call('HSET', KEYS[1], 'sn', reply[4], 'clock', reply[2], 'seq', int(seq - 1))
+  if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
+end
+return reply

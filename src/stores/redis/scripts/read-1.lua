@@ -1,0 +1,18 @@
+-- Rows, with those that their texts name, and figures of one state of the workspace. Replies with the figures as one text, then
+-- name and value of each row. As a step: what a fail-over lost, and comes back, is not told to be absent. Rows that are wanted: name, follow; figures: name, group, span.
+-- @include begin rows
+-- @keys workspace
+-- @args epoch gateway clock heads
+-- @rest name names name wants figures
+-- @replies ok
+
+local stop = begin(false)
+if stop then return stop end
+
+local at, count = load(ARGV, 4)
+local sums = at + count * 2
+local figures_told = {}
+tell_figures(figures_told, sums + 1, tonumber(A[sums]), 3)
+local answer = { table.concat(figures_told, ' ') }
+for i = at, sums - 1, 2 do tell(answer, names[A[i]], A[i + 1]) end
+return { 'ok', int(now), meta.epoch, '', unpack(answer) }

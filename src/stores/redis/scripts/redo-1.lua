@@ -1,0 +1,75 @@
+-- Makes lost steps again, at most 100 a call, in order, once every registered gateway has handed in; then opens the epoch. A change
+-- over a row that is not there (its own change was never acknowledged) is left out.
+-- lost: a gateway that is declared lost, or ''; event: that it was, appended when the epoch is open
+-- @include begin rows
+-- @keys workspace
+-- @args epoch gateway clock lost event
+-- @replies open ok more waiting new_epoch absent
+
+local stop = begin(true)
+if stop then return stop end
+if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
+if ARGV[4] ~= '' and redis.call('HDEL', P .. 'gw', ARGV[4]) == 1 then
+  redis.call('HSET', P .. 'lg', ARGV[4], meta.epoch)
+  redis.call('HINCRBY', KEYS[1], 'members', '1')
+  redis.call('RPUSH', P .. 'pe', ARGV[5])
+end
+
+-- What operators decided meanwhile goes to the ledger: the texts, after the place of the first.
+local function opened()
+  local texts = redis.call('LRANGE', P .. 'pe', '0', '-1')
+  if #texts == 0 then return { 'open' } end
+  for i, text in ipairs(texts) do
+    redis.call('XADD', P .. 'l', int(meta.seq + i) .. '-0', int(now), meta.epoch, '', text)
+  end
+  redis.call('DEL', P .. 'pe')
+  redis.call('HSET', KEYS[1], 'sn', int(meta.sn + 1), 'seq', int(meta.seq + #texts), 'clock', int(now))
+  return { 'ok', int(now), meta.epoch, int(meta.sn + 1), int(meta.seq + 1), unpack(texts) }
+end
+
+if meta.open == '1' then return opened() end
+local missing = {}
+for gateway, epoch in pairs(hash('gw') or {}) do
+  if epoch ~= meta.epoch then
+    -- A command of an operator that did not leave in order has no journal that could be awaited.
+    if sub(gateway, 1, 8) == 'command:' then redis.call('HDEL', P .. 'gw', gateway)
+    else missing[#missing + 1] = gateway end
+  end
+end
+if #missing > 0 then return { 'waiting', unpack(missing) } end
+
+-- A step as its batch was sent, and the places that its changes were given; '' where one was not made.
+local function again(step, record)
+  now = tonumber(record.at)
+  local at, count = load(record.words, 1)
+  for k = 1, count do
+    local c = parts_of(at)
+    if record.seqs[k] ~= '' and not c.lacks then
+      local first = math.max(tonumber(record.seqs[k]), meta.seq + 1)
+      meta.seq, meta.epoch = apply(c, A[at + 1], first) - 1, A[at + 2]
+      flush_events(first)
+      if A[at + 1] == 'opened' then redis.call('DEL', P .. 'pe') end
+    end
+    at = at + 1 + tonumber(A[at])
+  end
+  flush(step)
+end
+
+local steps = redis.call('ZRANGE', P .. 'redox', '0', '99')
+local time, epoch = now, meta.epoch
+for _, step in ipairs(steps) do
+  if tonumber(step) > meta.sn then
+    again(step, cjson.decode(redis.call('HGET', P .. 'redo', step)))
+    -- Left out or not: the steps that come have higher numbers.
+    meta.sn = tonumber(step)
+  end
+  redis.call('HDEL', P .. 'redo', step)
+  redis.call('ZREM', P .. 'redox', step)
+end
+-- Time goes on from where the new epoch began.
+now, meta.epoch = time, epoch
+redis.call('HSET', KEYS[1], 'sn', int(meta.sn), 'seq', int(meta.seq))
+if #steps == 100 then return { 'more' } end
+redis.call('DEL', P .. 'redo', P .. 'redox')
+redis.call('HSET', KEYS[1], 'open', '1')
+return opened()

@@ -1,0 +1,173 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import type { Watched } from '../../src/stores/port.ts';
+import { loadDriver } from '../../src/stores/embedded/driver.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import type { OpenRows } from '../../src/stores/open-rows.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { changeOf, done, eventOf, listOf, moved, newPlace, putOf, sumOf } from './changes.ts';
+
+type Done = (error: Error | null) => void;
+
+/** Syncs that were asked for and have not returned; the disk is as slow, or as broken, as a test says. */
+const disk = vi.hoisted(() => ({ held: null as (() => void)[] | null, fault: null as Error | null }));
+
+vi.mock('node:fs', async (original) => {
+  const real = await original<typeof import('node:fs')>();
+  return {
+    ...real,
+    fdatasync(descriptor: number, ended: Done) {
+      const go = (): void => {
+        if (disk.fault === null) real.fdatasync(descriptor, ended);
+        else ended(disk.fault);
+      };
+      if (disk.held === null) go();
+      else disk.held.push(go);
+    },
+  };
+});
+
+let path = '';
+let store: OpenRows;
+const open = (): Promise<OpenRows> => openEmbeddedRows({ path, lockWaitMs: 0, worker: 'never' });
+
+beforeEach(async () => {
+  disk.held = null;
+  disk.fault = null;
+  path = storeFolder();
+  store = await open();
+});
+afterEach(async () => {
+  release();
+  await store.close();
+  rmSync(path, { recursive: true });
+});
+
+function release(): void {
+  const held = disk.held ?? [];
+  disk.held = null;
+  for (const go of held) go();
+}
+
+/** Whether a promise has come to anything after many turns of the event loop. */
+async function isOpen(promise: Promise<unknown>): Promise<boolean> {
+  let open = true;
+  const ended = (): void => {
+    open = false;
+  };
+  promise.then(ended, ended);
+  for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  return open;
+}
+
+test('no answer leaves before the disk has what it tells of: not of what changed nothing, nor of a look', async () => {
+  const place = await newPlace(store, 'w');
+  disk.held = [];
+  const put = place.commit({
+    puts: [putOf('thing', 'a', 'x', { enter: [{ list: 'l', at: 1 }] })],
+    events: [eventOf('e', 'a')],
+  });
+  const answers = [
+    put,
+    place.commit({ guards: [{ kind: 'thing', id: 'b', version: '' }] }),
+    place.commit({ puts: [putOf('thing', 'a', 'y')] }),
+    place.row('thing', 'a'),
+  ];
+  await new Promise((resolve) => setImmediate(resolve));
+  const looks = [
+    store.list(listOf('w', 'l')),
+    store.ledger({ workspace: 'w', about: 'a', order: 'up', after: null, limit: 10 }),
+    store.sums('w', 10),
+  ];
+  for (const answer of [...answers, ...looks]) expect(await isOpen(answer)).toBe(true);
+  release();
+  expect(
+    (await Promise.all(answers.slice(0, 3))).map((answer) => answer !== null && 'kind' in answer && answer.kind),
+  ).toEqual(['done', 'done', 'moved']);
+  expect((await store.list(listOf('w', 'l'))).entries).toHaveLength(1);
+});
+
+test('a sync that fails ends the store: what waits for it is rejected, and nothing more is taken', async () => {
+  const place = await newPlace(store, 'w');
+  disk.held = [];
+  const put = place.commit({ puts: [putOf('thing', 'a', 'x')] });
+  expect(await isOpen(put)).toBe(true);
+  disk.fault = Object.assign(new Error('i/o error'), { code: 'EIO' });
+  release();
+  await expect(put).rejects.toBeInstanceOf(StoreUnavailable);
+  expect(store.health().problem?.code).toBe('store_sync_failed');
+  await expect(place.commit({})).rejects.toBeInstanceOf(StoreUnavailable);
+  await expect(store.list(listOf('w', 'l'))).rejects.toBeInstanceOf(StoreUnavailable);
+});
+
+test('what another process wrote is seen, and told', async () => {
+  const place = await newPlace(store, 'w');
+  const heard: Watched[] = [];
+  store.watch(['thing'], (changed) => heard.push(changed));
+  done(
+    await place.commit({
+      id: 'first',
+      puts: [putOf('thing', 'a', 'x')],
+      sums: [sumOf('s', { spend: 1 })],
+      events: [eventOf('e')],
+    }),
+  );
+  heard.length = 0;
+  const other = (await loadDriver())(join(path, 'store.db'));
+  other.exec("UPDATE rows SET version = 'other', text = 'y'; UPDATE figures SET spent = 5;");
+  other.close();
+  await expect.poll(() => heard, { timeout: 2_000 }).toEqual([{ workspace: null, kind: 'thing', id: null }]);
+  const answer = moved(
+    await place.commit({ puts: [putOf('thing', 'a', 'z', { version: 'first' })], sums: [sumOf('s')] }),
+  );
+  expect(answer.rows).toEqual([{ kind: 'thing', id: 'a', row: { version: 'other', text: 'y' } }]);
+  expect(answer.figures).toEqual([{ spent: 5, held: 0, rows: 1 }]);
+});
+
+test('a store that was set back is noticed, and answers nothing', async () => {
+  const place = await newPlace(store, 'w');
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  await store.close();
+  const copy = readFileSync(join(path, 'store.db'));
+  store = await open();
+  done(await (await newPlace(store, 'w')).commit({ puts: [putOf('thing', 'b', 'x')] }));
+  await store.close();
+  writeFileSync(join(path, 'store.db'), copy);
+  store = await open();
+  expect(store.health().problem?.code).toBe('store_rolled_back');
+  await expect(store.commit(changeOf('w', 1))).rejects.toBeInstanceOf(StoreUnavailable);
+  await store.close();
+  rmSync(join(path, 'install.json'));
+  store = await open();
+  const { epoch } = await store.read('w', [], []);
+  expect(epoch).toBe(place.epoch + 1);
+  moved(await store.commit(changeOf('w', place.epoch)));
+});
+
+test('a file of the format before is refused, and says so', async () => {
+  await store.close();
+  rmSync(path, { recursive: true });
+  path = storeFolder();
+  const old = (await loadDriver())(join(path, 'store.db'));
+  old.exec('CREATE TABLE effects (n INTEGER PRIMARY KEY); PRAGMA user_version = 1');
+  old.close();
+  await expect(open()).rejects.toThrow(/format 1/);
+  rmSync(path, { recursive: true });
+  path = storeFolder();
+  store = await open();
+});
+
+test('a change that cannot be written fails alone, and its neighbours and the store go on', async () => {
+  const place = await newPlace(store, 'w');
+  const broken = place.commit({ puts: [putOf('thing', 'a', 'x', { enter: [{ list: 'l', at: Number.NaN }] })] });
+  const beside = place.commit({ puts: [putOf('thing', 'b', 'x')] });
+  await expect(broken).rejects.toThrow();
+  done(await beside);
+  done(await place.commit({ puts: [putOf('thing', 'c', 'x')] }));
+  await expect(place.commit({ sums: [sumOf('s', { spend: 0.5 })] })).rejects.toThrow();
+  await expect(place.commit({ sums: [sumOf('s', { hold: Number.NaN })] })).rejects.toThrow();
+  expect(await place.row('thing', 'a')).toBeNull();
+  expect(await place.store.sums('w', 10)).toEqual([]);
+});

@@ -1,0 +1,47 @@
+import { rmSync } from 'node:fs';
+import { afterAll } from 'vitest';
+import { type EmbeddedRowsOptions, openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { compileStore } from '../stores/compiled.ts';
+import type { PortFixture } from './changes.ts';
+import { describePort } from './port-contract.ts';
+
+const compiled = compileStore([]);
+afterAll(() => compiled.remove());
+
+async function fixture(
+  open: typeof openEmbeddedRows,
+  parts: Pick<EmbeddedRowsOptions, 'worker' | 'clock'>,
+): Promise<Omit<PortFixture, 'setClock'>> {
+  const path = storeFolder();
+  const options: EmbeddedRowsOptions = { path, lockWaitMs: 0, ...parts };
+  let store = await open(options);
+  return {
+    get store() {
+      return store;
+    },
+    async reopen() {
+      await store.close();
+      store = await open(options);
+      return store;
+    },
+    async close() {
+      await store.close();
+      rmSync(path, { recursive: true });
+    },
+  };
+}
+
+describePort('the embedded store in this thread', async () => {
+  let now = 1_750_000_000_000;
+  const opened = await fixture(openEmbeddedRows, { worker: 'never', clock: () => now });
+  return Object.assign(opened, {
+    setClock(at: number) {
+      now = Math.max(now, at);
+    },
+  });
+});
+
+describePort('the embedded store in a thread of its own', async () =>
+  fixture(await compiled.openEmbeddedRows(), { worker: 'auto' }),
+);

@@ -1,0 +1,84 @@
+import { expect, it } from 'vitest';
+import { INSTALLATION } from '../../src/effects/ledger.ts';
+import { appendTo, emptyOutbox, forgetArrived } from '../../src/records/outbox.ts';
+import { createStepRunner, type StepRunner } from '../../src/records/runner.ts';
+import type { RowStore } from '../../src/stores/port.ts';
+import { emptyRows, mapStore } from '../port/map-rows.ts';
+
+const MADE = { kind: 'workspace.created', effectId: null, actor: { type: 'user', id: 'maria' }, data: {} } as const;
+
+/** Two gateways over one store; the second sees what waits before the first has brought it. */
+function twoGateways() {
+  const rows = emptyRows();
+  let now = 1_750_000_000_000;
+  const store = mapStore(rows, () => now);
+  let seen = (): void => {};
+  const whenSeen = new Promise<void>((resolve) => {
+    seen = resolve;
+  });
+  let goOn = (): void => {};
+  const mayGoOn = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const slow: RowStore = {
+    ...store,
+    async list(query) {
+      const listed = await store.list(query);
+      seen();
+      await mayGoOn;
+      return listed;
+    },
+  };
+  const first = createStepRunner(store);
+  const append = (runner: StepRunner, id: string): Promise<unknown> =>
+    runner.run(INSTALLATION, (draft) => appendTo(draft, 'w', id, [{ ...MADE, data: { id } }]));
+  const arrived = async (): Promise<readonly string[]> =>
+    (await store.ledger({ workspace: 'w', about: null, order: 'up', after: null, limit: 100 })).map(({ text }) => text);
+  return {
+    rows,
+    store,
+    slow,
+    first,
+    second: createStepRunner(slow),
+    append,
+    arrived,
+    whenSeen,
+    goOn: () => goOn(),
+    pass: (ms: number) => {
+      now += ms;
+    },
+  };
+}
+
+it('what two gateways bring at once comes once, also to one that comes late', async () => {
+  const { store, slow, first, second, append, arrived, whenSeen, goOn, pass } = twoGateways();
+  await append(first, 'a');
+  const late = emptyOutbox(slow, second);
+  await whenSeen;
+  await emptyOutbox(store, first);
+  pass(20_000);
+  await forgetArrived(store, first, 'w', 10);
+  goOn();
+  await late;
+  expect(await arrived()).toHaveLength(1);
+});
+
+it('that it came is forgotten in the end', async () => {
+  const { rows, store, first, append, pass } = twoGateways();
+  await append(first, 'a');
+  await emptyOutbox(store, first);
+  expect(rows.spaces.get('w')?.rows.size).toBe(1);
+  pass(6 * 60_000);
+  await forgetArrived(store, first, 'w', 10);
+  expect(rows.spaces.get('w')?.rows.size).toBe(0);
+});
+
+it('what waits comes in the order in which it was left', async () => {
+  const { store, first, append, arrived, pass } = twoGateways();
+  for (const id of ['b.9', 'b.10', 'a.1']) {
+    await append(first, id);
+    pass(1);
+  }
+  await emptyOutbox(store, first);
+  expect((await arrived()).map((text) => /"id":"(.*?)"\}/.exec(text)?.[1])).toEqual(['b.9', 'b.10', 'a.1']);
+});

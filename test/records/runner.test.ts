@@ -1,0 +1,58 @@
+import { expect, it } from 'vitest';
+import type { Draft } from '../../src/records/draft.ts';
+import { createStepRunner, First } from '../../src/records/runner.ts';
+import type { RowStore } from '../../src/stores/port.ts';
+import { emptyRows, mapStore } from '../port/map-rows.ts';
+
+const put = (draft: Draft, id: string, text: string | null): void => {
+  draft.row('k', id);
+  draft.put('k', id, text, [], []);
+};
+
+/** Makes no sense of one without the other. */
+const both = (draft: Draft): string => {
+  const one = draft.row('k', 'one');
+  const other = draft.row('k', 'other');
+  if ((one === null) !== (other === null)) throw new TypeError('one without the other');
+  draft.event({ about: null, text: one === null ? 'none' : 'both' });
+  return one === null ? 'none' : 'both';
+};
+
+it('a step that makes no sense of rows of different moments is run again on rows of one', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  const [mine, others] = [createStepRunner(store), createStepRunner(store)];
+  await others.run('w', (draft) => put(draft, 'other', 'there'));
+  await mine.run('w', (draft) => put(draft, 'one', 'there'));
+  await others.run('w', (draft) => (put(draft, 'one', null), put(draft, 'other', null)));
+  expect((await mine.run('w', both)).said).toBe('none');
+  await others.run('w', (draft) => put(draft, 'one', 'there'));
+  await expect(mine.run('w', both)).rejects.toThrow('one without the other');
+  await expect(mine.peek('w', both)).rejects.toThrow('one without the other');
+});
+
+it('what is under way is not shown before it is made, and does not hold up who looks', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const slow: RowStore = { ...store, commit: (change) => held.then(() => store.commit(change)) };
+  const runner = createStepRunner(slow);
+  const writing = runner.run('w', (draft) => put(draft, 'one', 'there'));
+  const shown = (): Promise<string | null> => runner.peek('w', (draft) => draft.row('k', 'one')?.text ?? null);
+  expect(await shown()).toBeNull();
+  goOn();
+  await writing;
+  expect(await shown()).toBe('there');
+});
+
+it('what has to be committed first is seen by the step that is run again', async () => {
+  const runner = createStepRunner(mapStore(emptyRows(), () => 1000));
+  const step = (draft: Draft): string => {
+    const there = draft.row('k', 'one');
+    if (there !== null) return there.text;
+    throw new First(() => runner.run('w', (first) => put(first, 'one', 'committed first')));
+  };
+  expect(await runner.peek('w', step)).toBe('committed first');
+  expect((await runner.run('w', step)).said).toBe('committed first');
+});

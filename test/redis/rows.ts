@@ -1,0 +1,63 @@
+import { rmSync } from 'node:fs';
+import { openRedisRows, type RedisRowsOptions } from '../../src/stores/redis/rows/open.ts';
+import type { OpenPort } from '../port/changes.ts';
+import { journalFolder } from './contract.ts';
+import type { RedisServer } from './servers.ts';
+
+/** What tests do not care about, filled in. */
+export function rowsOptions(server: RedisServer, more: Partial<RedisRowsOptions> = {}): RedisRowsOptions {
+  return {
+    mode: 'standalone',
+    url: server.url,
+    nodes: [],
+    durability: 'fsync',
+    allowWeakDurability: false,
+    journalFolder: '',
+    gatewayId: 'gw-1',
+    operatorEvent: (kind, gateway) => `${kind} ${gateway}`,
+    ...more,
+  };
+}
+
+/** Opens stores of rows for the port's contract, each on servers that were emptied. */
+export function rowsIn(
+  servers: () => readonly RedisServer[],
+  mode: RedisRowsOptions['mode'],
+  withClock: boolean,
+): OpenPort {
+  return async () => {
+    const [first] = servers();
+    if (first === undefined) throw new Error('a store needs a server');
+    await Promise.all(servers().map((server) => server.client.flushall()));
+    const folder = journalFolder();
+    let now = Date.now();
+    const options = rowsOptions(first, {
+      mode,
+      nodes: mode === 'cluster' ? servers().map((server) => server.address) : [],
+      journalFolder: folder,
+      ...(withClock ? { clock: () => now } : {}),
+    });
+    let store = await openRedisRows(options);
+    return {
+      get store() {
+        return store;
+      },
+      async reopen() {
+        await store.close();
+        store = await openRedisRows(options);
+        return store;
+      },
+      ...(withClock
+        ? {
+            setClock(next: number) {
+              now = next;
+            },
+          }
+        : {}),
+      async close() {
+        await store.close();
+        rmSync(folder, { recursive: true });
+      },
+    };
+  };
+}
