@@ -5,10 +5,19 @@ import { ABSENT } from '../../src/stores/port.ts';
 export interface PortFixture {
   readonly store: RowStore;
   /** Ends the store and opens the same again. */
-  reopen?(): Promise<RowStore>;
-  /** Where the store's time can be set: it only grows. */
-  setClock?(now: number): void;
+  reopen(): Promise<RowStore>;
+  /** Sets the store's time, which only grows; `null` where the store does not run by the test's clock. */
+  readonly setClock: ((now: number) => void) | null;
   close(): Promise<void>;
+}
+
+/** A promise that is asked of stores that run by the test's clock; the title of a suite says which do not. */
+export type Timed = (promise: string, check: () => Promise<void>) => void;
+
+/** The clock of a store that runs by the test's. */
+export function clockOf({ setClock }: PortFixture): (now: number) => void {
+  if (setClock === null) throw new Error('the store does not run by the clock of the test');
+  return setClock;
 }
 
 export type OpenPort = () => Promise<PortFixture>;

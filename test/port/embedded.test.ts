@@ -32,16 +32,22 @@ async function fixture(
   };
 }
 
-describePort('the embedded store in this thread', async () => {
-  let now = 1_750_000_000_000;
-  const opened = await fixture(openEmbeddedRows, { worker: 'never', clock: () => now });
-  return Object.assign(opened, {
-    setClock(at: number) {
-      now = Math.max(now, at);
-    },
-  });
-});
+describePort(
+  'the embedded store in this thread',
+  async () => {
+    let now = 1_750_000_000_000;
+    const opened = await fixture(openEmbeddedRows, { worker: 'never', clock: () => now });
+    return Object.assign(opened, {
+      setClock(at: number) {
+        now = Math.max(now, at);
+      },
+    });
+  },
+  null,
+);
 
-describePort('the embedded store in a thread of its own', async () =>
-  fixture(await compiled.openEmbeddedRows(), { worker: 'auto' }),
+describePort(
+  'the embedded store in a thread of its own',
+  async () => Object.assign(await fixture(await compiled.openEmbeddedRows(), { worker: 'auto' }), { setClock: null }),
+  'the thread runs by the machine’s clock',
 );

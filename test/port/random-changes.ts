@@ -38,9 +38,9 @@ export function promisesOfRandomChanges(at: () => PortFixture, seeds: number): v
       let clock = store.now();
       const start = clock;
       for (let turn = 0; turn < 60; turn += 1) {
-        if (setClock !== undefined) setClock((clock += pick(3) === 0 ? pick(2_000) : pick(20)));
+        if (setClock !== null) setClock((clock += pick(3) === 0 ? pick(2_000) : pick(20)));
         const changes = Array.from({ length: 1 + pick(6) }, () =>
-          randomChange(pick, workspace, epoch, known, setClock === undefined ? null : start),
+          randomChange(pick, workspace, epoch, known, setClock === null ? null : start),
         );
         const answers = await Promise.all(changes.map((change) => store.commit(change)));
         for (const [index, change] of changes.entries()) {
@@ -51,7 +51,7 @@ export function promisesOfRandomChanges(at: () => PortFixture, seeds: number): v
           if (expected.kind === 'done') learn(known, change);
           else for (const { kind, id, row } of expected.rows) see(known, kind, id).version = row?.version ?? ABSENT;
         }
-        const sums = sumsFrom(setClock === undefined ? null : start);
+        const sums = sumsFrom(setClock === null ? null : start);
         const seen = await store.read(workspace, WANTS, sums);
         expect(seen).toEqual(model.read(WANTS, sums, seen.now));
         if (turn % 10 !== 9) continue;
@@ -65,7 +65,7 @@ export function promisesOfRandomChanges(at: () => PortFixture, seeds: number): v
           const entries = await store.ledger({ workspace, about, order: 'up', after: null, limit: 1_000 });
           expect(entries).toEqual(model.ledger(about));
         }
-        if (setClock === undefined) continue;
+        if (setClock === null) continue;
         const listed = (await store.sums(workspace, 100)).map(
           ({ name, spent, held, text }) => `${name} ${spent} ${held} ${text}`,
         );

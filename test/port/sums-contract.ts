@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import type { Figure, Span, SumName } from '../../src/stores/port.ts';
-import { done, moved, newPlace, type Place, type PortFixture, sumOf } from './changes.ts';
+import { clockOf, done, moved, newPlace, type Place, type PortFixture, type Timed, sumOf } from './changes.ts';
 
 const EVER: Span = { kind: 'until', end: Number.MAX_SAFE_INTEGER };
 
 /** Figures: what is spent and held, limits, windows. */
-export function promisesOfSums(at: () => PortFixture): void {
+export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
   test('what is held and spent adds up, and a hold is given back', async () => {
     const place = await newPlace(at().store);
     const steps: readonly [hold: number, spend: number, held: number, spent: number][] = [
@@ -189,9 +189,9 @@ export function promisesOfSums(at: () => PortFixture): void {
     expect(now - first.now).toBeGreaterThanOrEqual(300);
   });
 
-  test('a rolling figure counts by slots of a thousandth, each until its end is a window ago', async (context) => {
-    const { store, setClock } = at();
-    if (setClock === undefined) return context.skip();
+  timed('a rolling figure counts by slots of a thousandth, each until its end is a window ago', async () => {
+    const { store } = at();
+    const setClock = clockOf(at());
     const place = await newPlace(store);
     const ms = 60_000;
     const span: Span = { kind: 'rolling', ms };
@@ -225,9 +225,9 @@ export function promisesOfSums(at: () => PortFixture): void {
     moved(await place.commit({ sums: [sumOf('r2', { span, spend: 1, most: 1 })] }));
   });
 
-  test('what ages slot by slot is taken off once, also where nobody writes', async (context) => {
-    const { store, setClock } = at();
-    if (setClock === undefined) return context.skip();
+  timed('what ages slot by slot is taken off once, also where nobody writes', async () => {
+    const { store } = at();
+    const setClock = clockOf(at());
     const place = await newPlace(store);
     const ms = 60_000;
     const span: Span = { kind: 'rolling', ms };
@@ -243,9 +243,9 @@ export function promisesOfSums(at: () => PortFixture): void {
     }
   });
 
-  test('a figure counts until its span is over, and beyond while something is held', async (context) => {
-    const { store, setClock } = at();
-    if (setClock === undefined) return context.skip();
+  timed('a figure counts until its span is over, and beyond while something is held', async () => {
+    const { store } = at();
+    const setClock = clockOf(at());
     const place = await newPlace(store);
     const end = store.now() + 1_000;
     const span: Span = { kind: 'until', end };

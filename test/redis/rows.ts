@@ -47,13 +47,11 @@ export function rowsIn(
         store = await openRedisRows(options);
         return store;
       },
-      ...(withClock
-        ? {
-            setClock(next: number) {
-              now = next;
-            },
+      setClock: withClock
+        ? (next: number) => {
+            now = next;
           }
-        : {}),
+        : null,
       async close() {
         await store.close();
         rmSync(folder, { recursive: true });

@@ -12,4 +12,5 @@ afterAll(() => cluster.stop());
 describePort(
   'Redis, cluster',
   rowsIn(() => cluster.nodes, 'cluster', false),
+  'the servers’ clocks are real',
 );

@@ -14,8 +14,10 @@ afterAll(async () => {
 describePort(
   'Redis, standalone',
   rowsIn(() => servers, 'standalone', false),
+  'the server’s clock is real',
 );
 describePort(
   'Redis, standalone, by a clock of the test',
   rowsIn(() => servers, 'standalone', true),
+  null,
 );
