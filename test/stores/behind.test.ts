@@ -1,5 +1,7 @@
 import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { syncBehind } from '../../src/stores/embedded/behind.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
@@ -168,4 +170,26 @@ it('closing waits for the disk', async () => {
   release();
   await closing;
   expect((await admission).effect.life.state).toBe('executing');
+});
+
+it('what waits for a sync is not answered by it when another sync of the file has failed meanwhile', async () => {
+  const journal = syncBehind(
+    join(path, 'store.db-wal'),
+    8192,
+    () => {},
+    () => {},
+  );
+  hold();
+  const said: string[] = [];
+  const wait = (name: string): void =>
+    journal.add({ answer: () => void said.push(`${name}: answered`), fail: () => void said.push(`${name}: failed`) });
+  wait('under way');
+  wait('behind it');
+  journal.distrust(EIO);
+  expect(said).toEqual(['under way: failed', 'behind it: failed']);
+  release();
+  await journal.finish();
+  wait('later');
+  expect(said).toEqual(['under way: failed', 'behind it: failed', 'later: failed']);
+  journal.close();
 });

@@ -18,6 +18,11 @@ export interface SyncBehind {
   join(transaction: Committed): void;
   /** Resolves when all that was taken is durable and answered, or a sync has failed: the one under way is waited for. */
   finish(): Promise<void>;
+  /**
+   * Another sync of the file failed, on a descriptor of its own: nothing that waits here is known to be on the disk, and
+   * what the sync under way says later proves nothing.
+   */
+  distrust(error: Error): void;
   /** Whether the journal has at least so many frames that no checkpoint has made room of. */
   hasFrames(count: number): boolean;
   /** Lets go of the file; after `finish`. */
@@ -69,10 +74,7 @@ export function syncBehind(
     const taken = covered;
     covered = [];
     if (error !== null) {
-      failure = error;
-      const all = [...taken, ...waiting];
-      waiting = [];
-      for (const transaction of all) transaction.fail(error);
+      fail(error, taken);
       faulted(error);
       begin();
       return;
@@ -80,6 +82,13 @@ export function syncBehind(
     begin();
     for (const transaction of taken) transaction.answer();
     answered();
+  }
+
+  function fail(error: Error, taken: readonly Committed[]): void {
+    failure = error;
+    const all = [...taken, ...waiting];
+    waiting = [];
+    for (const transaction of all) transaction.fail(error);
   }
 
   return {
@@ -97,6 +106,12 @@ export function syncBehind(
       if (failure !== null) transaction.fail(failure);
       else if (others === null) transaction.answer();
       else others.push(transaction);
+    },
+    distrust(error) {
+      if (failure !== null) return;
+      const taken = covered;
+      covered = [];
+      fail(error, taken);
     },
     finish: () =>
       new Promise((resolve) => {

@@ -370,8 +370,10 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
   function breakDown(store: Open, jobs: readonly Job<Session>[], error: unknown): void {
     const why = describe(path, error);
-    if (isSyncFailure(error)) giveUp(store.database, error);
-    else fail(why, error);
+    if (isSyncFailure(error)) {
+      store.journal.distrust(asError(error));
+      giveUp(store.database, error);
+    } else fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
     listener.onBatch();
     ending = letGo(store).then(() => {
