@@ -77,8 +77,8 @@ export const FAULTS = {
     within: RECORDS,
   },
   'another-attempt-is-taken-for-the-lost-one': {
-    file: 'src/records/lost-answers.ts',
-    line: 'if (life.lease.fence.nonce !== nonce) return false;',
+    file: 'src/effects/lost-answers.ts',
+    line: 'if (fence.nonce !== nonce) return false;',
     instead: '',
     within: RECORDS,
   },

@@ -1,9 +1,6 @@
 import type { ApprovalRecord } from '../effects/approval.ts';
-import type { Draft } from './draft.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock } from './kind.ts';
-
-/** What is taken to be absent until it is seen: to guess wrong costs what to read would. */
-const GUESSED = { assumeAbsent: true } as const;
 
 /** Lists of requests for approval. */
 export const APPROVALS = 'approvals';
@@ -29,14 +26,14 @@ export const approvalRows = stock(
 const pendingRows = stock(jsonKind<readonly string[]>('pending_of_agent', () => []));
 
 export function pendingOf(draft: Draft, agentId: string): number {
-  return pendingRows.get(draft, agentId, GUESSED)?.length ?? 0;
+  return pendingRows.get(draft, agentId, MOSTLY_ABSENT)?.length ?? 0;
 }
 
 export function putApproval(draft: Draft, approval: ApprovalRecord): void {
   const { id, requester, status } = approval;
-  const there = approvalRows.get(draft, id, GUESSED);
+  const there = approvalRows.get(draft, id, MOSTLY_ABSENT);
   if ((there?.status === 'pending') !== (status === 'pending')) {
-    const others = (pendingRows.get(draft, requester.agentId, GUESSED) ?? []).filter((other) => other !== id);
+    const others = (pendingRows.get(draft, requester.agentId, MOSTLY_ABSENT) ?? []).filter((other) => other !== id);
     const pending = status === 'pending' ? [...others, id] : others;
     pendingRows.put(draft, requester.agentId, pending.length === 0 ? null : pending);
   }

@@ -1,6 +1,6 @@
 import type { PauseRecord } from '../effects/controls.ts';
 import type { SeenVersions } from '../effects/store.ts';
-import type { Draft } from './draft.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 
 /** The one row of its kind. */
@@ -8,9 +8,6 @@ export const ONLY = '';
 
 /** The policies in force, in the installation and, as admissions see them, in each workspace. */
 export const policyRows = stock(textKind('policy'));
-
-/** To guess wrong costs what to read would. */
-const MOSTLY_ABSENT = { assumeAbsent: true } as const;
 
 interface Pauses {
   /** Grows with each pause set or lifted. */

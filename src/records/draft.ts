@@ -21,6 +21,9 @@ export interface Look {
   readonly follow?: string;
 }
 
+/** A look at what is mostly absent: to guess wrong costs what to read would. */
+export const MOSTLY_ABSENT: Look = { assumeAbsent: true };
+
 /**
  * What one step looks at, and what it writes. What it looked at becomes the guards of its change; what it writes is seen
  * by its own later looks.

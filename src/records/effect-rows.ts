@@ -10,6 +10,7 @@ import {
   sameCall,
 } from './effect-text.ts';
 import type { Place } from '../stores/port.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { type Kind, stock, textKind } from './kind.ts';
 
 /** What stands in a row of an effect: its record, or what is left of it. */
@@ -120,3 +121,8 @@ export const effectRows = stock(kind);
 
 /** The effect that an idempotency key is bound to: its id. */
 export const keyRows = stock(textKind('key'));
+
+/** Looks at the effect that a key is bound to: mostly at none, and where there is one its record is needed too. */
+export function boundId(draft: Draft, idempotencyKey: string): string | null {
+  return keyRows.get(draft, idempotencyKey, { ...MOSTLY_ABSENT, follow: effectRows.kind });
+}

@@ -11,6 +11,7 @@ import {
   takeClaimStep,
 } from '../effects/holding.ts';
 import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/ledger.ts';
+import { watchLostAnswers } from '../effects/lost-answers.ts';
 import { isClaimActive } from '../effects/obligations.ts';
 import { resolveStep, settleStep } from '../effects/settlement.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
@@ -20,17 +21,17 @@ import type { LedgerEntry } from '../stores/port.ts';
 import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
 import { ONLY, pauseRows, pausesOf } from './control-rows.ts';
 import type { Draft } from './draft.ts';
-import { pageOfEffects, parseCursor } from './effect-pages.ts';
-import { effectRows, type StoredEffect } from './effect-rows.ts';
+import { pageOfEffects } from './effect-pages.ts';
+import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
 import { budgetRow, budgetSum } from './figures.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
-import { entries, firstOf } from './lists.ts';
+import { entries, firstOf, recordsOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
+import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
-import { watchLostAnswers } from './lost-answers.ts';
 import { type Retention, sweepWorkspace } from './retention.ts';
-import { createStepRunner, type Made } from './runner.ts';
+import { createStepRunner, type Made, readRecord } from './runner.ts';
 import { createSteps } from './steps.ts';
 import { createThrottle } from './throttle.ts';
 import { appendEvents, eventOf } from './view.ts';
@@ -40,9 +41,6 @@ export interface RecordsOptions {
   /** `max_freeze` (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
 }
-
-/** Entries of a list of people that are looked at for one page. */
-const LOOKED_AT = 2000;
 
 /** Events that are asked for in one slice. */
 const EVENTS_AT_ONCE = 1000;
@@ -66,7 +64,14 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
   const underWay = new Map<string, Promise<void>>();
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
-  const lostAnswers = watchLostAnswers(runner, (request) => steps.run(request.workspace, settleStep, request));
+  const lostAnswers = watchLostAnswers(
+    async (workspace, key) => {
+      const id = await readRecord(runner, keyRows, workspace, key);
+      const stored = id === null ? null : await readRecord(runner, effectRows, workspace, id);
+      return stored?.kind === 'effect' ? stored.effect : null;
+    },
+    (request) => steps.run(request.workspace, settleStep, request),
+  );
   const flushing = setInterval(() => void flush().catch(() => undefined), FLUSH_MS);
   flushing.unref();
 
@@ -125,10 +130,8 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
   }
 
   async function storedEffect(workspace: string, id: string): Promise<StoredEffect | null> {
-    const [row] = await runner.read(workspace, [{ kind: effectRows.kind, id }]);
-    if (row === null || row === undefined) return null;
-    const stored = effectRows.of(row);
-    if (stored.kind === 'tombstone') return stored;
+    const stored = await readRecord(runner, effectRows, workspace, id);
+    if (stored === null || stored.kind === 'tombstone') return stored;
     return { kind: 'effect', effect: await present(stored.effect) };
   }
 
@@ -138,8 +141,7 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
     // A list may show it as it was before it was declared.
     if (life.state !== 'executing' || store.ended.quietAt(workspace, life.lease) === null) return effect;
     await steps.declareLost(workspace, id);
-    const [row] = await runner.read(workspace, [{ kind: effectRows.kind, id }]);
-    const stored = row === null || row === undefined ? null : effectRows.of(row);
+    const stored = await readRecord(runner, effectRows, workspace, id);
     return stored?.kind === 'effect' ? stored.effect : effect;
   }
 
@@ -166,16 +168,6 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
     // The workspace may have missed the activation of the policy that the gateway has.
     if (!(await policies.bring(request.workspace))) return first.reply;
     return placed(await steps.run(request.workspace, admitStep, request));
-  }
-
-  async function listOf<Stored>(
-    rows: { readonly kind: string; of(row: { readonly version: string; readonly text: string }): Stored },
-    workspace: string,
-    list: string,
-  ): Promise<readonly Stored[]> {
-    const found: Stored[] = [];
-    for await (const { row } of entries(store, { workspace, list, kind: rows.kind })) found.push(rows.of(row));
-    return found;
   }
 
   /** A store answers with a slice at a time. */
@@ -276,27 +268,17 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
       if (events.length > 0) await write(workspace, (draft) => appendEvents(draft, events));
     },
 
-    async approval(workspace, id) {
-      const [row] = await runner.read(workspace, [{ kind: approvalRows.kind, id }]);
-      return row === null || row === undefined ? null : approvalRows.of(row);
-    },
-    async approvals(workspace, { status, agentId, limit, cursor }) {
+    approval: (workspace, id) => readRecord(runner, approvalRows, workspace, id),
+    approvals(workspace, { status, agentId, limit, cursor }) {
       const list = status === 'pending' || status === 'granted' ? approvalsIn(status) : APPROVALS;
-      const items: ApprovalRecord[] = [];
-      let looked = 0;
-      let last: string | null = null;
-      const asked = { workspace, list, kind: approvalRows.kind, order: 'down', after: parseCursor(cursor) } as const;
-      for await (const { at, id, row } of entries(store, asked)) {
+      const most = { items: limit, characters: Infinity };
+      return pageOf(store, { workspace, list, kind: approvalRows.kind }, cursor, most, (row) => {
         const approval = approvalRows.of(row);
         const fits =
           (status === null || approval.status === status) &&
           (agentId === null || approval.requester.agentId === agentId);
-        if ((fits && items.length === limit) || looked === LOOKED_AT) return { items, next: last };
-        if (fits) items.push(approval);
-        looked += 1;
-        last = `${at.toString(36)}.${id}`;
-      }
-      return { items, next: null };
+        return fits ? approval : null;
+      });
     },
 
     takeClaim: async (request) => (await inWorkspace(request.workspace, takeClaimStep, request)).reply,
@@ -307,8 +289,9 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
     claim,
     async claims(workspace) {
       const found: ClaimRecord[] = [];
-      for (const { id } of await listOf(claimRows, workspace, CLAIMS)) {
-        const there = await claim(workspace, id);
+      for (const listed of await recordsOf(store, claimRows, workspace, CLAIMS)) {
+        // What left-overs hold lets go first; otherwise the list says it.
+        const there = store.ended.any(workspace) ? await claim(workspace, listed.id) : listed;
         if (there !== null && isClaimActive(there, store.now())) found.push(there);
       }
       return found;
@@ -319,7 +302,7 @@ export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: R
     reservation: (workspace, id) =>
       steps.preview(workspace, (view) => ({ reply: view.reservation(workspace, id) }), null),
     async reservations(workspace): Promise<readonly ReservationRecord[]> {
-      const pools = await listOf(poolRows, workspace, POOLS);
+      const pools = await recordsOf(store, poolRows, workspace, POOLS);
       const now = store.now();
       return pools
         .flatMap(({ reservations }) => reservations)

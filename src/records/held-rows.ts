@@ -1,10 +1,7 @@
 import type { ClaimRecord, ReservationRecord } from '../effects/controls.ts';
 import type { RunningUse } from '../effects/plan.ts';
-import type { Draft } from './draft.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-
-/** What is taken to be absent until it is seen: to guess wrong costs what to read would. */
-const GUESSED = { assumeAbsent: true } as const;
 
 /** Claims by target, in the order in which their rows may go. */
 export const CLAIMS = 'claims';
@@ -24,7 +21,7 @@ function activeUntil({ runningEffects, expiresAt, extendedUntil }: ClaimRecord):
 }
 
 export function claimOn(draft: Draft, target: string): ClaimRecord | null {
-  return claimRows.get(draft, target, GUESSED);
+  return claimRows.get(draft, target, MOSTLY_ABSENT);
 }
 
 export function claimById(draft: Draft, id: string): ClaimRecord | null {
@@ -34,13 +31,13 @@ export function claimById(draft: Draft, id: string): ClaimRecord | null {
 }
 
 export function activeClaimsOf(draft: Draft, of: 'agent' | 'key', id: string): number {
-  const ends = (of === 'agent' ? claimsOfAgent : claimsOfKey).get(draft, id, GUESSED) ?? {};
+  const ends = (of === 'agent' ? claimsOfAgent : claimsOfKey).get(draft, id, MOSTLY_ABSENT) ?? {};
   return Object.values(ends).filter((end) => end > draft.now).length;
 }
 
 /** Targets of an agent's claims that running effects hold. */
 export function runningClaimsOf(draft: Draft, agentId: string): readonly string[] {
-  const ends = Object.entries(claimsOfAgent.get(draft, agentId, GUESSED) ?? {});
+  const ends = Object.entries(claimsOfAgent.get(draft, agentId, MOSTLY_ABSENT) ?? {});
   return ends.flatMap(([target, end]) => (end === NEVER ? [target] : []));
 }
 
@@ -64,7 +61,7 @@ export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null
 
 /** What is over is left out: the row holds no more than what is active. */
 function setEnd(draft: Draft, rows: typeof claimsOfAgent, id: string, target: string, end: number | null): void {
-  const there = rows.get(draft, id, GUESSED) ?? {};
+  const there = rows.get(draft, id, MOSTLY_ABSENT) ?? {};
   const left = Object.entries(there).filter(([other, until]) => other !== target && until > draft.now);
   const next = end === null ? left : [...left, [target, end] as const];
   rows.put(draft, id, next.length === 0 ? null : Object.fromEntries(next));
@@ -90,7 +87,7 @@ const reservationsOfKey = stock(jsonKind<Ends>('reservations_of_key', () => []))
 const EMPTY: PoolState = { reservations: [], uses: [] };
 
 export function poolState(draft: Draft, pool: string): PoolState {
-  const { reservations, uses } = poolRows.get(draft, pool, GUESSED) ?? EMPTY;
+  const { reservations, uses } = poolRows.get(draft, pool, MOSTLY_ABSENT) ?? EMPTY;
   return {
     reservations: reservations.filter(({ expiresAt }) => expiresAt > draft.now),
     uses: uses.filter(({ until }) => until === null || until > draft.now),
@@ -102,7 +99,7 @@ function putPool(draft: Draft, pool: string, state: PoolState): void {
 }
 
 export function activeReservationsOfKey(draft: Draft, keyId: string): number {
-  const ends = reservationsOfKey.get(draft, keyId, GUESSED) ?? {};
+  const ends = reservationsOfKey.get(draft, keyId, MOSTLY_ABSENT) ?? {};
   return Object.values(ends).filter((end) => end > draft.now).length;
 }
 
@@ -110,7 +107,7 @@ export function putReservation(draft: Draft, reservation: ReservationRecord): vo
   const { id, pool, keyId, expiresAt } = reservation;
   const state = poolState(draft, pool);
   putPool(draft, pool, { ...state, reservations: [...state.reservations.filter((it) => it.id !== id), reservation] });
-  reservationRows.get(draft, id, { assumeAbsent: true });
+  reservationRows.get(draft, id, MOSTLY_ABSENT);
   reservationRows.put(draft, id, reservation);
   if (keyId !== undefined) setEnd(draft, reservationsOfKey, keyId, id, expiresAt);
 }

@@ -7,9 +7,9 @@ import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-import { entries } from './lists.ts';
+import { recordsOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
-import type { StepRunner } from './runner.ts';
+import { readRecord, type StepRunner } from './runner.ts';
 
 /** `lastUsedAt` of a key is written at most this often, ms. */
 const TOUCH_EVERY_MS = 60_000;
@@ -24,6 +24,9 @@ export const apiKeyRows = stock(
 );
 /** Id of a key by its handle. */
 export const handleRows = stock(textKind('key_handle'));
+
+/** The key that was put where there was none. */
+const firstKeyRows = stock(textKind('first_key'));
 
 const WORKSPACES = 'workspaces';
 export const workspaceRows = stock(textKind('workspace', () => [{ list: WORKSPACES, at: 0 }]));
@@ -75,16 +78,6 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
     if (there === null) appendTo(draft, key.workspace ?? INSTALLATION, event, [keyCreated(key, actor)]);
   }
 
-  async function listed<Stored>(
-    rows: { readonly kind: string; of(row: { readonly version: string; readonly text: string }): Stored },
-    list: string,
-  ): Promise<readonly Stored[]> {
-    const found: Stored[] = [];
-    for await (const { row } of entries(store, { workspace: INSTALLATION, list, kind: rows.kind }))
-      found.push(rows.of(row));
-    return found;
-  }
-
   return {
     async putKey(key, actor) {
       const event = newId();
@@ -113,12 +106,10 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
       });
     },
     async key(handle) {
-      const [found] = await runner.read(INSTALLATION, [{ kind: handleRows.kind, id: handle }]);
-      if (found === null || found === undefined) return null;
-      const [row] = await runner.read(INSTALLATION, [{ kind: apiKeyRows.kind, id: found.text }]);
-      return row === null || row === undefined ? null : apiKeyRows.of(row);
+      const id = await readRecord(runner, handleRows, INSTALLATION, handle);
+      return id === null ? null : readRecord(runner, apiKeyRows, INSTALLATION, id);
     },
-    keys: (user) => listed(apiKeyRows, user === null ? KEYS : keysOfUser(user)),
+    keys: (user) => recordsOf(store, apiKeyRows, INSTALLATION, user === null ? KEYS : keysOfUser(user)),
     endKey(id, end, actor) {
       const event = newId();
       return run((draft) => {
@@ -141,10 +132,7 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
           apiKeyRows.put(draft, id, { ...key, lastUsedAt: at });
         });
     },
-    async secretMark() {
-      const [row] = await runner.read(INSTALLATION, [{ kind: secretRows.kind, id: ONLY }]);
-      return row === null || row === undefined ? null : secretRows.of(row);
-    },
+    secretMark: () => readRecord(runner, secretRows, INSTALLATION, ONLY),
     async bindSecret(marks) {
       const { said } = await runner.run(INSTALLATION, (draft) => {
         const there = secretRows.get(draft, ONLY);
@@ -162,10 +150,7 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
           if (id !== LOOKED && userRows.get(draft, id) === null) userRows.put(draft, id, isFirst ? 0 : draft.now);
       });
     },
-    async userSince(id) {
-      const [row] = await runner.read(INSTALLATION, [{ kind: userRows.kind, id }]);
-      return row === null || row === undefined ? null : userRows.of(row);
-    },
+    userSince: (id) => readRecord(runner, userRows, INSTALLATION, id),
     putWorkspace(id, actor) {
       const event = newId();
       return run((draft) => {
@@ -175,7 +160,7 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
         return true;
       });
     },
-    workspaces: () => listed(workspaceRows, WORKSPACES),
+    workspaces: () => recordsOf(store, workspaceRows, INSTALLATION, WORKSPACES),
     async putAgent(agent, actor) {
       const event = newId();
       const id = `${agent.workspace}\n${agent.id}`;
@@ -189,9 +174,6 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
         ]);
       });
     },
-    agents: () => listed(agentRows, AGENTS),
+    agents: () => recordsOf(store, agentRows, INSTALLATION, AGENTS),
   };
 }
-
-/** The key that was put where there was none. */
-const firstKeyRows = stock(textKind('first_key'));

@@ -1,7 +1,8 @@
 import type { ListQuery, Row, RowStore } from '../stores/port.ts';
+import type { Stock } from './kind.ts';
 
 /** Characters of rows that one slice of a list brings at most. */
-export const SLICE_CHARACTERS = 1024 * 1024;
+const SLICE_CHARACTERS = 1024 * 1024;
 
 /** Entries of one slice. */
 const SLICE = 200;
@@ -12,7 +13,7 @@ export interface Entry {
   readonly row: Row;
 }
 
-type Asked = Pick<ListQuery, 'workspace' | 'list' | 'kind'> & Partial<ListQuery>;
+export type Asked = Pick<ListQuery, 'workspace' | 'list' | 'kind'> & Partial<ListQuery>;
 
 /** A list, slice by slice: what is listed holds up neither the store nor this thread. */
 export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<Entry> {
@@ -42,5 +43,17 @@ export async function firstOf(store: RowStore, asked: Asked, limit: number): Pro
     found.push(entry);
     if (found.length === limit) break;
   }
+  return found;
+}
+
+/** All records of a list. */
+export async function recordsOf<Stored>(
+  store: RowStore,
+  rows: Stock<Stored>,
+  workspace: string,
+  list: string,
+): Promise<readonly Stored[]> {
+  const found: Stored[] = [];
+  for await (const { row } of entries(store, { workspace, list, kind: rows.kind })) found.push(rows.of(row));
   return found;
 }

@@ -4,7 +4,7 @@ import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
 import { budgetGroup } from './figures.ts';
 import { jsonKind, stock } from './kind.ts';
-import type { StepRunner } from './runner.ts';
+import { readRecord, type StepRunner } from './runner.ts';
 
 type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
 
@@ -34,11 +34,11 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
   /** Of activations at once the last one counts: what was brought is looked at again until it is the one in force. */
   async function bring(workspace: string): Promise<boolean> {
     for (let isOther = false; ; isOther = true) {
-      const [row] = await runner.read(INSTALLATION, [{ kind: policyRows.kind, id: ONLY }]);
-      if (row === null || row === undefined) return isOther;
+      const policy = await readRecord(runner, policyRows, INSTALLATION, ONLY);
+      if (policy === null) return isOther;
       const { said } = await runner.run(workspace, (draft) => {
-        if (policyRows.get(draft, ONLY) === row.text) return false;
-        policyRows.put(draft, ONLY, row.text);
+        if (policyRows.get(draft, ONLY) === policy) return false;
+        policyRows.put(draft, ONLY, policy);
         return true;
       });
       if (!said) return isOther;
@@ -49,8 +49,7 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     bring,
     async activate(version, budgets, workspaces) {
       const before = await workspaces();
-      const [row] = await runner.read(INSTALLATION, [{ kind: definitionRows.kind, id: ONLY }]);
-      const defined = row === null || row === undefined ? {} : definitionRows.of(row);
+      const defined = (await readRecord(runner, definitionRows, INSTALLATION, ONLY)) ?? {};
       const redefined = budgets.flatMap((definition) => {
         const was = Object.hasOwn(defined, definition.budget) ? defined[definition.budget] : undefined;
         if (was === undefined || (was.unit === definition.unit && was.window === definition.window)) return [];

@@ -19,7 +19,6 @@ export interface RecentRows {
   done(change: Change): void;
   /** It was refused, or nobody knows what became of it. */
   drop(change: Change): void;
-  forget(): void;
 }
 
 interface Entry {
@@ -99,9 +98,5 @@ export function createRecentRows(): RecentRows {
     },
     done: (change) => end(change, true),
     drop: (change) => end(change, false),
-    forget() {
-      entries.clear();
-      characters = 0;
-    },
   };
 }

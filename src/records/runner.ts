@@ -13,6 +13,7 @@ import {
   type Want,
 } from '../stores/port.ts';
 import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
+import type { Stock } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
 
 /** A step whose rows have moved is run again so many times; then the store is too busy for it. */
@@ -28,7 +29,7 @@ export interface StepRunner {
   /**
    * Runs a step and commits what it writes. The step is a pure function of its draft: it is run again where rows have
    * moved, on those that are there.
-   * @param finish makes the answer of what the step said and what the store assigned; `null`: there was nothing to commit
+   * @returns what the step said and what the store assigned; `made` `null`: there was nothing to commit
    * @throws StoreUnavailable
    */
   run<Said>(
@@ -41,6 +42,17 @@ export interface StepRunner {
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
   /** Runs what is under way to its end; nothing is begun afterwards. */
   close(): Promise<void>;
+}
+
+/** The record of a row as it is; `null`: absent. */
+export async function readRecord<Stored>(
+  runner: StepRunner,
+  rows: Stock<Stored>,
+  workspace: string,
+  id: string,
+): Promise<Stored | null> {
+  const [row = null] = await runner.read(workspace, [{ kind: rows.kind, id }]);
+  return row === null ? null : rows.of(row);
 }
 
 /** Thrown by a step that something else has to be committed before; it is run again afterwards. */
@@ -81,6 +93,13 @@ export function createStepRunner(store: RowStore): StepRunner {
     for (const { kind, id, row } of seen.rows) known.rows.set(`${kind}\n${id}`, row);
   }
 
+  function learnFigures(known: Known, sums: readonly SumName[], figures: readonly Figure[]): void {
+    for (const [index, { name }] of sums.entries()) {
+      const figure = figures[index];
+      if (figure !== undefined) known.figures.set(name, figure);
+    }
+  }
+
   function countRead(known: Known): void {
     known.reads += 1;
     if (known.reads > READS)
@@ -118,12 +137,10 @@ export function createStepRunner(store: RowStore): StepRunner {
     });
   }
 
-  /** A step that was run on what is known; or what has to be known before. */
+  /** A step that was run on what is known; or what has to be done before it can be. */
   type Drawn<Said> =
     | { readonly kind: 'drawn'; readonly said: Said; readonly draft: OpenDraft }
-    | { readonly kind: 'first'; readonly work: () => Promise<unknown> }
-    /** The step could not make sense of the rows. */
-    | { readonly kind: 'threw'; readonly error: unknown; readonly draft: OpenDraft };
+    | { readonly kind: 'first'; readonly work: () => Promise<unknown> };
 
   /** At once: between the look at what is under way and the change that comes of it nothing else is run. */
   function draw<Said>(workspace: string, known: Known, step: (draft: Draft) => Said): Drawn<Said> {
@@ -138,7 +155,7 @@ export function createStepRunner(store: RowStore): StepRunner {
         const { work } = error;
         return { kind: 'first', work: () => work().then(() => forget(known)) };
       }
-      return { kind: 'threw', error, draft };
+      return { kind: 'first', work: () => lookAgain(workspace, known, error, draft) };
     }
   }
 
@@ -146,10 +163,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   async function isAsRead(workspace: string, known: Known, draft: OpenDraft): Promise<boolean> {
     const { rows, sums } = draft.looked();
     const seen = await look(workspace, known, rows, sums);
-    for (const [index, { name }] of sums.entries()) {
-      const figure = seen.figures[index];
-      if (figure !== undefined) known.figures.set(name, figure);
-    }
+    learnFigures(known, sums, seen.figures);
     return rows.every(({ kind, id, version }) => (known.rows.get(`${kind}\n${id}`)?.version ?? ABSENT) === version);
   }
 
@@ -194,10 +208,6 @@ export function createStepRunner(store: RowStore): StepRunner {
           await drawn.work();
           continue;
         }
-        if (drawn.kind === 'threw') {
-          await lookAgain(workspace, known, drawn.error, drawn.draft);
-          continue;
-        }
         const { said, draft } = drawn;
         const drafted = draft.change(nextId());
         if (drafted === null) return { said, made: null };
@@ -210,10 +220,7 @@ export function createStepRunner(store: RowStore): StepRunner {
         }
         runs += 1;
         learn(workspace, known, answer, asked);
-        for (const [index, { name }] of change.sums.entries()) {
-          const figure = answer.figures[index];
-          if (figure !== undefined) known.figures.set(name, figure);
-        }
+        learnFigures(known, change.sums, answer.figures);
       }
       throw new StoreUnavailable('Too much happens at once around this action. Send the same call again.');
     },
@@ -223,10 +230,6 @@ export function createStepRunner(store: RowStore): StepRunner {
         const drawn = draw(workspace, known, step);
         if (drawn.kind === 'first') {
           await drawn.work();
-          continue;
-        }
-        if (drawn.kind === 'threw') {
-          await lookAgain(workspace, known, drawn.error, drawn.draft);
           continue;
         }
         const { said, draft } = drawn;

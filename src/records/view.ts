@@ -5,8 +5,8 @@ import type { Binding, StepView } from '../effects/plan.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
-import type { Draft } from './draft.ts';
-import { effectRows, keyRows } from './effect-rows.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
+import { boundId, effectRows } from './effect-rows.ts';
 import { budgetSum, rateSum } from './figures.ts';
 import {
   activeClaimsOf,
@@ -41,7 +41,7 @@ export function viewOn(
   }
 
   function binding(key: string): Binding | null {
-    const id = keyRows.get(draft, key, { assumeAbsent: true, follow: effectRows.kind });
+    const id = boundId(draft, key);
     const stored = id === null ? null : effectRows.get(draft, id);
     if (stored === null) return null;
     if (stored.kind === 'effect') seen(stored.effect);
@@ -69,7 +69,7 @@ export function viewOn(
     binding: (_, key) => binding(key),
     effect: (_, id) => effect(id),
     rejection(_, fingerprint) {
-      const rejection = rejectionRows.get(draft, fingerprint, { assumeAbsent: true });
+      const rejection = rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
       return rejection !== null && rejection.until > draft.now ? rejection : null;
     },
     approval: (_, id) => approvalRows.get(draft, id),

@@ -1,8 +1,8 @@
 import type { EffectRecord } from '../effects/effect.ts';
 import type { Plan } from '../effects/plan.ts';
 import { putApproval, rejectionRows } from './approval-rows.ts';
-import type { Draft } from './draft.ts';
-import { effectRows, keyRows } from './effect-rows.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
+import { boundId, effectRows, keyRows } from './effect-rows.ts';
 import { budgetChange, rateChange } from './figures.ts';
 import { putClaim, putReservation, putUses, removeReservation } from './held-rows.ts';
 import { appendEvents } from './view.ts';
@@ -12,7 +12,7 @@ export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string)
   const poolsBefore = plan.usesGone === undefined ? [] : (known(plan.usesGone)?.uses.map(({ pool }) => pool) ?? []);
   for (const { record, binding } of plan.effects ?? []) {
     if (binding === 'bind') {
-      keyRows.get(draft, record.idempotencyKey, { assumeAbsent: true, follow: effectRows.kind });
+      boundId(draft, record.idempotencyKey);
       keyRows.put(draft, record.idempotencyKey, record.id);
     }
     if (binding === 'release' && keyRows.get(draft, record.idempotencyKey) === record.id)
@@ -33,7 +33,7 @@ export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string)
   }
   if (plan.rejection !== undefined) {
     const { fingerprint, effectId, until } = plan.rejection;
-    rejectionRows.get(draft, fingerprint, { assumeAbsent: true });
+    rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
     rejectionRows.put(draft, fingerprint, { effectId, until });
   }
   appendEvents(draft, plan.events ?? []);

@@ -171,3 +171,13 @@ test('a change that cannot be written fails alone, and its neighbours and the st
   expect(await place.row('thing', 'a')).toBeNull();
   expect(await place.store.sums('w', 10)).toEqual([]);
 });
+
+test('the store’s time is not before that of a change, also over an orderly end', async () => {
+  const place = await newPlace(store, 'w');
+  const at = store.now() + 1_500;
+  expect(done(await place.commit({ at, puts: [putOf('thing', 'a', 'x')] })).now).toBeGreaterThanOrEqual(at);
+  expect(done(await place.commit({ puts: [putOf('thing', 'b', 'x')] })).now).toBeGreaterThanOrEqual(at);
+  await store.close();
+  store = await open();
+  expect((await store.read('w', [], [])).now).toBeGreaterThanOrEqual(at);
+});

@@ -21,8 +21,6 @@ export interface KnownTime {
 /** The rows of a store, for a process beside the gateway. Each change is one short transaction; the gateway notices it. */
 export interface RowsBeside extends RowStore {
   readonly installId: string;
-  /** A gateway holds the lock. */
-  readonly inUse: boolean;
   known(): KnownTime;
 }
 
@@ -72,7 +70,6 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
 
   return {
     installId: mark.installId,
-    inUse,
     known() {
       session.forget();
       return known();

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { LedgerDraft } from '../../effects/ledger.ts';
+import { notDispatched, watchLostAnswers } from '../../effects/lost-answers.ts';
 import {
   type AdmitRequest,
   type Admission,
@@ -24,9 +25,8 @@ import { createHoldings } from './holdings.ts';
 import { createLost } from './lost.ts';
 import { agentOf, throttledBy } from '../../effects/refusing.ts';
 import { rowOfDraft } from './ledger-events.ts';
-import { notDispatched, watchLostAnswers } from './lost-answers.ts';
 import { type Answered, createKeyQueues } from './same-key.ts';
-import { createRecords } from './records.ts';
+import { boundEffect, createRecords } from './records.ts';
 import {
   giveUpArguments,
   giveUpResultOf,
@@ -183,7 +183,10 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
   const board = createBoard(frame, fleet, gatewayId);
   const throttle = createThrottle();
   const attempts = createAttempts();
-  const lostAnswers = watchLostAnswers(frame);
+  const lostAnswers = watchLostAnswers(
+    (workspace, key) => boundEffect(frame, workspace, key),
+    (request) => frame.step('settle', request.workspace, settleArguments(request)),
+  );
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
 

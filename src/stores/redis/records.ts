@@ -202,3 +202,12 @@ function parseCursor(cursor: string | null): string {
   if (cursor === null || !/^[0-9a-z]{1,11}$/.test(cursor)) return '';
   return String(Number.parseInt(cursor, 36));
 }
+
+/** The effect that an idempotency key is bound to, as it stands on record; `null`: none whose record is there. */
+export async function boundEffect(frame: Frame, workspace: string, key: string): Promise<EffectRecord | null> {
+  const [id] = await frame.commands(workspace, [['GET', keyOf(workspace, `k:${plainText(key)}`)]]);
+  if (typeof id !== 'string') return null;
+  const [hash] = await frame.commands(workspace, [['HGETALL', keyOf(workspace, `e:${id}`)]]);
+  const fields = fieldsOf(textsOf(hash));
+  return fields.size === 0 || isTombstone(fields) ? null : effectOf(fields);
+}

@@ -1,12 +1,11 @@
-import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
-import { fieldsOf, textsOf } from './connection.ts';
-import { effectOf, isTombstone } from './effect-record.ts';
-import type { Frame } from './frame.ts';
-import { keyOf, plainText } from './names.ts';
-import { settleArguments } from './settle.ts';
+import type { EffectRecord } from './effect.ts';
+import { type AdmitRequest, type SettleRequest, StoreUnavailable } from './store.ts';
 
 /** When an admission whose answer was lost is looked for, ms after it was lost. What was under way may arrive late. */
 const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
+
+/** How often it is looked whether any is due, ms. */
+const EVERY_MS = 500;
 
 /** At most so many are remembered; beyond that leases end by their time. */
 const REMEMBERED = 10_000;
@@ -31,26 +30,22 @@ interface Lost {
   looked: number;
 }
 
-export function watchLostAnswers(frame: Frame): LostAnswers {
+/** @param boundTo the effect that an idempotency key is bound to; `null`: none whose record is there */
+export function watchLostAnswers(
+  boundTo: (workspace: string, idempotencyKey: string) => Promise<EffectRecord | null>,
+  settle: (request: SettleRequest) => Promise<unknown>,
+): LostAnswers {
   const open = new Map<string, Lost>();
   let looking = false;
 
   const nameOf = ({ workspace, nonce }: AdmitRequest): string => `${workspace}\n${nonce}`;
 
   async function look({ workspace, key, nonce }: Lost): Promise<boolean> {
-    const [id] = await frame.commands(workspace, [['GET', keyOf(workspace, `k:${plainText(key)}`)]]);
-    if (typeof id !== 'string') return false;
-    const [hash] = await frame.commands(workspace, [['HGETALL', keyOf(workspace, `e:${id}`)]]);
-    const fields = fieldsOf(textsOf(hash));
-    if (fields.size === 0 || isTombstone(fields)) return false;
-    const effect = effectOf(fields);
-    if (effect.life.state !== 'executing' && effect.life.state !== 'unknown') return false;
-    if (effect.life.lease.fence.nonce !== nonce) return false;
-    await frame.step(
-      'settle',
-      workspace,
-      settleArguments(notDispatched(workspace, effect.id, effect.life.lease.fence)),
-    );
+    const effect = await boundTo(workspace, key);
+    if (effect?.life.state !== 'executing' && effect?.life.state !== 'unknown') return false;
+    const { fence } = effect.life.lease;
+    if (fence.nonce !== nonce) return false;
+    await settle(notDispatched(workspace, effect.id, fence));
     return true;
   }
 
@@ -74,7 +69,7 @@ export function watchLostAnswers(frame: Frame): LostAnswers {
   }
   const timer = setInterval(() => {
     if (open.size > 0) void round();
-  }, 500);
+  }, EVERY_MS);
   timer.unref();
 
   return {

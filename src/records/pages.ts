@@ -1,0 +1,40 @@
+import type { Page } from '../effects/store.ts';
+import type { Row, RowStore } from '../stores/port.ts';
+import { type Asked, entries } from './lists.ts';
+
+/** Entries that one page looks at: what no list is kept of is looked for bit by bit, and the page says where it came to. */
+const LOOKED_AT = 2000;
+
+/**
+ * A page of a list, newest first. It may have fewer than asked for though others follow.
+ * @param most items at most, and characters of their rows, but for the first
+ * @param show what stands in the page for a row; `null`: nothing
+ */
+export async function pageOf<Item>(
+  store: RowStore,
+  asked: Asked,
+  cursor: string | null,
+  most: { readonly items: number; readonly characters: number },
+  show: (row: Row) => Item | null | Promise<Item | null>,
+): Promise<Page<Item>> {
+  const items: Item[] = [];
+  let looked = 0;
+  let characters = 0;
+  let last: string | null = null;
+  for await (const { at, id, row } of entries(store, { ...asked, order: 'down', after: parseCursor(cursor) })) {
+    const item = await show(row);
+    if (item !== null) characters += row.text.length;
+    const isFull = items.length >= most.items || (items.length > 0 && characters > most.characters);
+    if ((item !== null && isFull) || looked >= LOOKED_AT) return { items, next: last };
+    if (item !== null) items.push(item);
+    looked += 1;
+    last = `${at.toString(36)}.${id}`;
+  }
+  return { items, next: null };
+}
+
+/** A cursor that this store did not make begins at the start. */
+function parseCursor(cursor: string | null): { readonly at: number; readonly id: string } | null {
+  const match = /^([0-9a-z]{1,11})\.([0-9a-z_]{1,64})$/.exec(cursor ?? '');
+  return match === null ? null : { at: Number.parseInt(match[1] ?? '', 36), id: match[2] ?? '' };
+}
