@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { EffectStore } from '../../src/effects/store.ts';
 import type { EmbeddedOptions } from '../../src/gateway/embedded-store.ts';
 import type { OpenStore } from './fixture.ts';
+import { reopening } from './reopening.ts';
 
 /** Where fsync costs nothing: what a promise says does not depend on the medium. */
 const MEMORY = '/dev/shm';
@@ -27,20 +28,9 @@ export function embeddedIn(
       retention,
       ...(worker === 'never' ? { clock } : {}),
     };
-    let store = await open(options);
-    return {
-      get store() {
-        return store;
-      },
-      async reopen() {
-        await store.close();
-        store = await open(options);
-        return store;
-      },
-      async close() {
-        await store.close();
-        rmSync(path, { recursive: true });
-      },
-    };
+    return reopening(
+      () => open(options),
+      () => rmSync(path, { recursive: true }),
+    );
   };
 }

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { afterAll } from 'vitest';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
+import { reopening } from '../contract/reopening.ts';
 import { compileStore } from '../stores/compiled.ts';
 import type { PortFixture } from './changes.ts';
 import { describePort } from './port-contract.ts';
@@ -15,21 +16,10 @@ async function fixture(
 ): Promise<Omit<PortFixture, 'setClock'>> {
   const path = storeFolder();
   const options: EmbeddedRowsOptions = { path, lockWaitMs: 0, ...parts };
-  let store = await open(options);
-  return {
-    get store() {
-      return store;
-    },
-    async reopen() {
-      await store.close();
-      store = await open(options);
-      return store;
-    },
-    async close() {
-      await store.close();
-      rmSync(path, { recursive: true });
-    },
-  };
+  return reopening(
+    () => open(options),
+    () => rmSync(path, { recursive: true }),
+  );
 }
 
 describePort(

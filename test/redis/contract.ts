@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openRedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
 import type { OpenStore } from '../contract/fixture.ts';
+import { reopening } from '../contract/reopening.ts';
 import type { RedisServer } from './servers.ts';
 
 /** What tests do not care about, filled in. */
@@ -40,20 +41,9 @@ export function redisIn(servers: () => readonly RedisServer[], mode: RedisStoreO
       retention,
       clock,
     });
-    let store = await openRedisStore(options);
-    return {
-      get store() {
-        return store;
-      },
-      async reopen() {
-        await store.close();
-        store = await openRedisStore(options);
-        return store;
-      },
-      async close() {
-        await store.close();
-        rmSync(folder, { recursive: true });
-      },
-    };
+    return reopening(
+      () => openRedisStore(options),
+      () => rmSync(folder, { recursive: true }),
+    );
   };
 }

@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs';
 import { openRedisRows, type RedisRowsOptions } from '../../src/stores/redis/rows/open.ts';
+import { reopening } from '../contract/reopening.ts';
 import type { OpenPort } from '../port/changes.ts';
 import { journalFolder } from './contract.ts';
 import type { RedisServer } from './servers.ts';
@@ -37,25 +38,17 @@ export function rowsIn(
       journalFolder: folder,
       ...(withClock ? { clock: () => now } : {}),
     });
-    let store = await openRedisRows(options);
-    return {
-      get store() {
-        return store;
-      },
-      async reopen() {
-        await store.close();
-        store = await openRedisRows(options);
-        return store;
-      },
+    const store = await reopening(
+      () => openRedisRows(options),
+      () => rmSync(folder, { recursive: true }),
+    );
+    // A copy would keep the store of before the restart.
+    return Object.assign(store, {
       setClock: withClock
         ? (next: number) => {
             now = next;
           }
         : null,
-      async close() {
-        await store.close();
-        rmSync(folder, { recursive: true });
-      },
-    };
+    });
   };
 }
