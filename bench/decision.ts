@@ -1,5 +1,5 @@
 import { Engine } from 'json-rules-engine';
-import type { Tool } from '../src/effects/tool.ts';
+import type { Tool } from '../src/effects/model/tool.ts';
 import { type CompiledPolicies, evaluatePolicies, type PolicyInput } from '../src/policy/evaluate.ts';
 import { compilePolicies } from '../src/policy/load.ts';
 import type { BenchResult } from './result.ts';

@@ -19,12 +19,12 @@ const RECORDS = 'src/records/';
  */
 export const FAULTS = {
   'delete-on-error': {
-    file: 'src/effects/settlement.ts',
+    file: 'src/effects/steps/settlement.ts',
     line: "binding: life.state === 'denied' ? 'release' : 'keep'",
     instead: "binding: life.state === 'committed' ? 'keep' : 'release'",
   },
   'never-late': {
-    file: 'src/effects/execute.ts',
+    file: 'src/effects/run/execute.ts',
     line: 'return elapsedMs >= lease.dispatchBy - lease.admittedAt;',
     instead: 'return elapsedMs === Number.POSITIVE_INFINITY;',
   },
@@ -77,13 +77,13 @@ export const FAULTS = {
     within: RECORDS,
   },
   'another-attempt-is-taken-for-the-lost-one': {
-    file: 'src/effects/lost-answers.ts',
+    file: 'src/effects/upkeep/lost-answers.ts',
     line: 'if (fence.nonce !== nonce) return false;',
     instead: '',
     within: RECORDS,
   },
   'settlement-is-not-recognised': {
-    file: 'src/effects/settlement.ts',
+    file: 'src/effects/steps/settlement.ts',
     line: "if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };",
     instead: '',
     within: RECORDS,

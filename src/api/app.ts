@@ -6,7 +6,7 @@ import type {
   RawRequestDefaultExpression,
   RawServerDefault,
 } from 'fastify';
-import type { Principal } from '../effects/principal.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import type { EndpointId, Permission, View } from '../identity/permissions.ts';
 
 /** The server, with bodies, queries and paths typed by their schemas. */

@@ -1,10 +1,10 @@
-import type { ApprovalCost, ApprovalRecord } from '../effects/approval.ts';
-import type { BudgetRow } from '../effects/controls.ts';
-import type { ApprovalResult, Became } from '../effects/decide-approval.ts';
-import { decisionOf } from '../effects/effect-decision.ts';
-import type { EffectRecord } from '../effects/effect.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
-import { approvalToWire } from '../effects/render.ts';
+import type { ApprovalCost, ApprovalRecord } from '../effects/model/approval.ts';
+import type { BudgetRow } from '../effects/model/budget.ts';
+import type { ApprovalResult, Became } from '../effects/run/decide-approval.ts';
+import { decisionOf } from '../effects/model/effect-decision.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import { approvalToWire } from '../effects/run/render.ts';
 import type { View } from '../identity/permissions.ts';
 import type { CallReader } from './call-params.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';

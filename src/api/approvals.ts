@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import type { JsonObject } from '../effects/json.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 import type { ApiApp } from './app.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from './approval-wire.ts';
 import { readCalls } from './call-params.ts';

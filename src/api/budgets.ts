@@ -1,9 +1,10 @@
-import { WARN_AT } from '../effects/answer.ts';
-import type { BudgetRow } from '../effects/controls.ts';
-import { type Json, type JsonObject } from '../effects/json.ts';
-import { budgetToWire } from '../effects/render.ts';
-import type { Agent } from '../effects/principal.ts';
-import type { CompiledBudget, CompiledPolicies } from '../policy/policies.ts';
+import { WARN_AT } from '../effects/run/to-outcome.ts';
+import type { BudgetRow } from '../effects/model/budget.ts';
+import { type Json, type JsonObject } from '../json/value.ts';
+import { budgetToWire } from '../effects/run/render.ts';
+import type { Agent } from '../effects/model/principal.ts';
+import type { CompiledPolicies } from '../policy/policies.ts';
+import type { CompiledBudget } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';

@@ -1,7 +1,7 @@
-import type { EffectRecord } from '../effects/effect.ts';
-import type { JsonObject } from '../effects/json.ts';
-import { shownParams } from '../effects/shown-params.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import { shownParams } from '../effects/run/shown-params.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 

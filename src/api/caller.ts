@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Json, isJsonObject } from '../effects/json.ts';
-import type { LedgerActor } from '../effects/ledger.ts';
-import type { Principal } from '../effects/principal.ts';
+import { type Json, isJsonObject } from '../json/value.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { parseKey } from '../identity/key-format.ts';
 import { permit } from '../identity/permissions.ts';

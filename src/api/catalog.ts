@@ -1,6 +1,6 @@
-import type { JsonObject } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
-import type { CompiledRule } from '../policy/policies.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
+import type { CompiledRule } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';

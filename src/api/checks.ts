@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
-import { mismatchToWire } from '../effects/action-call.ts';
-import { type Json, isJsonArray, isJsonObject } from '../effects/json.ts';
-import { conditionFaults, requiredFieldFaults } from '../effects/conditions.ts';
-import { reconcile } from '../effects/reconcile.ts';
-import { CHECK_LIMITS } from '../effects/state-fields.ts';
-import { verifyState } from '../effects/verify-state.ts';
+import { mismatchToWire } from '../effects/model/action-call.ts';
+import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
+import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
+import { reconcile } from '../effects/checks/reconcile.ts';
+import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
+import { verifyState } from '../effects/checks/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
 import { type Refused, refuse, refuseFaults } from './problem.ts';

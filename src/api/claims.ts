@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import type { ClaimRecord } from '../effects/controls.ts';
-import type { JsonObject } from '../effects/json.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { JsonObject } from '../json/value.ts';
 import { type Caller as PolicyCaller, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';

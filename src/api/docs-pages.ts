@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply } from 'fastify';
-import { CODES } from '../effects/codes.ts';
+import { CODES } from '../effects/model/codes.ts';
 import type { ApiApp } from './app.ts';
 import { markdownToHtml } from './markdown.ts';
 import { refuse } from './problem.ts';

@@ -1,4 +1,4 @@
-import type { EffectRecord } from '../effects/effect.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
 
 const FIRST_LOOK_MS = 25;
 const SLOWEST_LOOK_MS = 500;

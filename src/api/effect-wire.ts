@@ -1,11 +1,11 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
-import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/decision.ts';
-import { decisionOf } from '../effects/effect-decision.ts';
-import type { EffectRecord, Evidence, SettledBy } from '../effects/effect.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
-import { isExhausted } from '../effects/lifecycle.ts';
-import { approvalToWire, resultMembers } from '../effects/render.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/model/decision.ts';
+import { decisionOf } from '../effects/model/effect-decision.ts';
+import type { EffectRecord, Evidence, SettledBy } from '../effects/model/effect.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import { isExhausted } from '../effects/steps/lifecycle.ts';
+import { approvalToWire, resultMembers } from '../effects/run/render.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';
 
 /** What the wire form of an effect needs from outside its record. */

@@ -1,4 +1,4 @@
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';

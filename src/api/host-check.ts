@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIPv6 } from 'node:net';
-import type { Problem } from '../effects/run-request.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import type { ApiSettings } from './ports.ts';
 import { plainProblem } from './problem.ts';
 

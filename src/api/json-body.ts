@@ -4,7 +4,7 @@ import {
   parseStrictJson,
   parseStrictJsonInSlices,
   type StrictJson,
-} from '../effects/strict-json.ts';
+} from '../json/strict.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
 

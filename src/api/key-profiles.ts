@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { SCOPES } from '../effects/principal.ts';
+import { SCOPES } from '../effects/model/principal.ts';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { NoQuery, answers } from './schema.ts';

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import type { Json } from '../effects/json.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { Json } from '../json/value.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { refuseFaults } from './problem.ts';
 

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
-import type { KeyRecord } from '../effects/controls.ts';
-import type { JsonObject } from '../effects/json.ts';
-import { OVERLAP_S } from '../effects/key-events.ts';
-import type { LedgerActor } from '../effects/ledger.ts';
-import { KEY_KINDS, SCOPES } from '../effects/principal.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { JsonObject } from '../json/value.ts';
+import { OVERLAP_S } from '../effects/steps/key-events.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
+import { KEY_KINDS, SCOPES } from '../effects/model/principal.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
 import type { ApiApp } from './app.ts';

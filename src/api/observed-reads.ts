@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import type { JsonObject } from '../effects/json.ts';
-import type { LedgerEvent } from '../effects/ledger.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { LedgerEvent } from '../effects/model/ledger.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';

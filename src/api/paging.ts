@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;

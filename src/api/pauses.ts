@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import type { PauseRecord, PauseScope } from '../effects/controls.ts';
-import type { JsonObject } from '../effects/json.ts';
+import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
+import type { JsonObject } from '../json/value.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';

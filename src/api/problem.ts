@@ -1,8 +1,8 @@
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { CODES, type Code } from '../effects/codes.ts';
-import type { NextStep } from '../effects/decision.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
-import type { Problem, RequestFault } from '../effects/run-request.ts';
+import { CODES, type Code } from '../effects/model/codes.ts';
+import type { NextStep } from '../effects/model/decision.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 
 /** At most this many faults are listed in one answer. */
 const MAX_LISTED = MOST_FAULTS;

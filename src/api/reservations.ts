@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
-import type { ReservationRecord } from '../effects/controls.ts';
-import type { JsonObject } from '../effects/json.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { JsonObject } from '../json/value.ts';
 import { couldUsePool } from '../policy/could-permit.ts';
 import type { ApiApp } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';

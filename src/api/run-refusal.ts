@@ -1,6 +1,6 @@
-import { DECISION_TABLE } from '../effects/decision.ts';
-import { type Json, isJsonObject } from '../effects/json.ts';
-import type { RenderedOutcome } from '../effects/render.ts';
+import { DECISION_TABLE } from '../effects/model/decision.ts';
+import { type Json, isJsonObject } from '../json/value.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 import type { Caller } from './app.ts';
 
 /**

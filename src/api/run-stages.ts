@@ -1,6 +1,6 @@
-import type { EffectRecord, Stage } from '../effects/effect.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { Running } from '../effects/running.ts';
+import type { EffectRecord, Stage } from '../effects/model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Running } from '../effects/run/running.ts';
 import { timeToWire } from './schema.ts';
 
 /**

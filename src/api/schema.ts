@@ -1,6 +1,6 @@
 import { type TSchema, type TUnsafe, Type } from 'typebox';
-import { CODES } from '../effects/codes.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import { CODES } from '../effects/model/codes.ts';
+import type { Json, JsonObject } from '../json/value.ts';
 
 /** Building blocks of the schemas. They validate, they type handlers, and they are the OpenAPI document. */
 

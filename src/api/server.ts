@@ -10,10 +10,10 @@ import Fastify, {
   type FastifyRequest,
 } from 'fastify';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
-import { CODES } from '../effects/codes.ts';
-import type { JsonObject } from '../effects/json.ts';
-import { newId } from '../effects/random.ts';
-import type { Problem } from '../effects/run-request.ts';
+import { CODES } from '../effects/model/codes.ts';
+import type { JsonObject } from '../json/value.ts';
+import { newId } from '../effects/run/ids.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { capConnections } from './connection-cap.ts';

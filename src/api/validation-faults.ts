@@ -1,8 +1,8 @@
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { escapePointer } from '../effects/conditions.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import { escapePointer } from '../effects/checks/conditions.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 
 /**
  * The validator's findings as faults for people: each with a JSON Pointer, unknown fields named with the field that

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import type { JsonObject } from '../effects/json.ts';
-import type { Agent } from '../effects/principal.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Agent } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor, mayBeSeen } from './caller.ts';

@@ -1,7 +1,8 @@
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { checkConfiguration, loadConfiguration } from '../config/load.ts';
 import type { Configuration } from '../config/configuration.ts';
-import { type Finding, InvalidFiles } from '../diagnostics/finding.ts';
+import type { Finding } from '../diagnostics/finding.ts';
+import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { loadPolicySets } from '../policy/load.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { loadConfiguration } from '../config/load.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { CliContext } from './command.ts';
 import { type InitOptions, plainFolder } from './init-options.ts';
 import { draftFrom, type Source } from './init-source.ts';

@@ -1,7 +1,7 @@
 import { cancel, isCancel, text as prompt } from '@clack/prompts';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { OVERLAP_S } from '../effects/key-events.ts';
-import { KEY_KINDS, type KeyKind } from '../effects/principal.ts';
+import { OVERLAP_S } from '../effects/steps/key-events.ts';
+import { KEY_KINDS, type KeyKind } from '../effects/model/principal.ts';
 import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
 import { CommandFailure } from './ports.ts';
 import { json, table, type Terminal, wire } from './terminal.ts';

@@ -1,6 +1,6 @@
 import { SvcError } from '@svc-gateway/client';
 import { Command, CommanderError } from 'commander';
-import { InvalidFiles } from '../diagnostics/finding.ts';
+import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { printable, renderFindings } from '../diagnostics/render.ts';
 import { addApprovals } from './approvals.ts';
 import type { CliContext } from './command.ts';

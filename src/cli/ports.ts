@@ -1,6 +1,6 @@
-import type { Difference } from '../effects/fsck.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { KeyKind } from '../effects/principal.ts';
+import type { Difference } from '../effects/upkeep/fsck.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { KeyKind } from '../effects/model/principal.ts';
 
 /** What the commands need of the rest of the product. `main.ts` builds it; nothing here knows a store or a server. */
 export interface CliPorts {

@@ -1,5 +1,5 @@
-import type { Agent, KeyKind, Scope } from '../effects/principal.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
+import type { Tool } from '../effects/model/tool.ts';
 
 /**
  * What `gateway.yaml` says, read, checked and resolved: every default filled in, names known to exist, durations in

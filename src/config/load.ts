@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
-import { inReadingOrder, InvalidFiles, type Finding, type Position } from '../diagnostics/finding.ts';
+import { inReadingOrder, type Finding, type Position } from '../diagnostics/finding.ts';
+import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { Json } from '../effects/json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { Json } from '../json/value.ts';
 import type { Configuration } from './configuration.ts';
 import { environmentLookup } from './environment.ts';
 import { expandReferences } from './expand.ts';

@@ -5,8 +5,8 @@ import {
   NEVER_HEADERS,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
-} from '../effects/header-names.ts';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+} from '../effects/run/header-names.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { GATEWAY_FILE } from './schema.ts';
 
 const INTRODUCTION = `# Configuration

@@ -1,4 +1,4 @@
-import { HEADER_PLACEHOLDERS, isNeverSent } from '../effects/header-names.ts';
+import { HEADER_PLACEHOLDERS, isNeverSent } from '../effects/run/header-names.ts';
 import type { HeaderSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';

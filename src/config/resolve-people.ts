@@ -1,4 +1,4 @@
-import type { Agent, KeyKind } from '../effects/principal.ts';
+import type { Agent, KeyKind } from '../effects/model/principal.ts';
 import type { AuthSettings, User, Workspace } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';

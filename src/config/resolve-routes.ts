@@ -1,5 +1,5 @@
-import { isNeverSent } from '../effects/header-names.ts';
-import type { Tool } from '../effects/tool.ts';
+import { isNeverSent } from '../effects/run/header-names.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';

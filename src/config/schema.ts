@@ -1,6 +1,6 @@
 import { Type, type Static } from 'typebox';
-import type { Json, JsonObject } from '../effects/json.ts';
-import { SCOPES, type Scope } from '../effects/principal.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import { SCOPES, type Scope } from '../effects/model/principal.ts';
 import { LIMITS } from './limits.ts';
 import {
   duration,

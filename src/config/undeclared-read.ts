@@ -1,4 +1,4 @@
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 
 /**
  * What reads that no rule of a route names are judged as, on a route that lets them pass. No declared tool can have the

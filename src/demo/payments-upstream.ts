@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import { parseStrictJson } from '../effects/strict-json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { parseStrictJson } from '../json/strict.ts';
 
 /** The demo's API, while it runs. */
 export interface PaymentsUpstream {

@@ -1,5 +1,3 @@
-import { renderFindings } from './render.ts';
-
 /** A place in a file. Lines and columns begin with 1; columns count UTF-16 units, as editors do. */
 export interface Position {
   readonly file: string;
@@ -18,20 +16,6 @@ export interface Finding {
   readonly hint: string | null;
   /** `null` where the problem has no line: the file does not exist, or a setting is missing altogether. */
   readonly at: Position | null;
-}
-
-/** Files that cannot be used. The message is the text of all findings, and quotes nothing but the files. */
-export class InvalidFiles extends Error {
-  readonly findings: readonly Finding[];
-  /** Text of each file by its name, for carets. */
-  readonly sources: ReadonlyMap<string, string>;
-
-  constructor(findings: readonly Finding[], sources: ReadonlyMap<string, string>) {
-    super(renderFindings(findings, sources, { color: false }));
-    this.name = 'InvalidFiles';
-    this.findings = findings;
-    this.sources = sources;
-  }
 }
 
 /** Sorts findings by file (in order of appearance), line and column. Those without a place come first. */

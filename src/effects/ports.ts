@@ -1,16 +1,16 @@
 import type { KeyObject } from 'node:crypto';
-import type { CallHeaders, StateCheck } from './action-call.ts';
-import type { ApprovalRecord } from './approval.ts';
-import type { Reason } from './decision.ts';
-import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './effect.ts';
-import type { JsonObject } from './json.ts';
-import type { Agent, KeyKind, Principal } from './principal.ts';
-import type { RequestFault } from './run-request.ts';
-import type { Running } from './running.ts';
+import type { CallHeaders, StateCheck } from './model/action-call.ts';
+import type { ApprovalRecord } from './model/approval.ts';
+import type { Reason } from './model/decision.ts';
+import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Agent, KeyKind, Principal } from './model/principal.ts';
+import type { RequestFault } from './model/run-request.ts';
+import type { Running } from './run/running.ts';
 import type { EffectStore, SettleRequest } from './store.ts';
-import type { Tool } from './tool.ts';
+import type { Tool } from './model/tool.ts';
 import type { UpstreamPort, UpstreamResponse } from './upstream.ts';
-import type { Verdict } from './verdict.ts';
+import type { Verdict } from './model/verdict.ts';
 
 /** What a decision by policy rests on. */
 export interface JudgeInput {

@@ -1,8 +1,11 @@
-import type { EraseRequest, Erasure } from './erase.ts';
-import type { Mismatch } from './action-call.ts';
-import type { ApprovalRecord } from './approval.ts';
-import type { BudgetRow, ClaimRecord, KeyRecord, PauseRecord, PauseScope, ReservationRecord } from './controls.ts';
-import type { Decision, DeniedDecision, Reason } from './decision.ts';
+import type { Mismatch } from './model/action-call.ts';
+import type { ApprovalRecord } from './model/approval.ts';
+import type { BudgetRow } from './model/budget.ts';
+import type { ClaimRecord } from './model/claim.ts';
+import type { KeyRecord } from './model/key.ts';
+import type { PauseRecord, PauseScope } from './model/pause.ts';
+import type { ReservationRecord } from './model/reservation.ts';
+import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
   EffectAction,
   EffectActor,
@@ -15,11 +18,11 @@ import type {
   SignedReceipt,
   Stage,
   Tombstone,
-} from './effect.ts';
-import type { JsonObject } from './json.ts';
-import type { LedgerActor, LedgerDraft, LedgerEvent } from './ledger.ts';
-import type { Agent, KeyKind } from './principal.ts';
-import type { Observed, Verdict } from './verdict.ts';
+} from './model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { LedgerActor, LedgerDraft, LedgerEvent } from './model/ledger.ts';
+import type { Agent, KeyKind } from './model/principal.ts';
+import type { Observed, Verdict } from './model/verdict.ts';
 
 /**
  * The store cannot be reached, or cannot make a step durable. Nothing of the step may be assumed to have happened,
@@ -307,6 +310,21 @@ export type ReservationResult =
 export type PauseLift =
   | { readonly kind: 'lifted'; readonly pause: PauseRecord }
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
+  | { readonly kind: 'absent' };
+
+/** Forgets what an effect's receipt only commits to: params, salts, and the kept answer. */
+export interface EraseRequest {
+  readonly workspace: string;
+  readonly effectId: string;
+  readonly actor: LedgerActor;
+}
+
+export type Erasure =
+  | { readonly kind: 'erased' }
+  /** There was nothing left to erase. */
+  | { readonly kind: 'unchanged' }
+  /** It waits, runs, or nobody knows: the params are still needed. */
+  | { readonly kind: 'needed' }
   | { readonly kind: 'absent' };
 
 /**

@@ -1,6 +1,6 @@
-import type { Evidence, KeptResult } from './effect.ts';
-import type { Json, JsonObject } from './json.ts';
-import type { Tool } from './tool.ts';
+import type { Evidence, KeptResult } from './model/effect.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import type { Tool } from './model/tool.ts';
 
 /** The request as an agent sent it through the proxy, where the bytes themselves go on. */
 export interface ProxiedRequest {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EffectPorts } from '../effects/ports.ts';
-import { newId, randomPooled } from '../effects/random.ts';
-import { createRunning } from '../effects/running.ts';
+import { newId, randomPooled } from '../effects/run/ids.ts';
+import { createRunning } from '../effects/run/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';

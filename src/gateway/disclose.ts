@@ -1,5 +1,5 @@
-import type { EffectRecord } from '../effects/effect.ts';
-import type { JsonObject } from '../effects/json.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
 import { disclosureOf } from '../receipts/disclosure.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Secrets } from '../secrets/vault.ts';

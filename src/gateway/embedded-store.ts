@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import type { KeyRecord } from '../effects/controls.ts';
-import { INSTALLATION } from '../effects/ledger.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import { createInstallation } from '../records/installation.ts';

@@ -1,8 +1,8 @@
 import type { Configuration } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { type CliPorts, CommandFailure, type StoreOptions } from '../cli/ports.ts';
-import type { KeyRecord } from '../effects/controls.ts';
-import type { LedgerActor } from '../effects/ledger.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createKeyRecord, keyToWire, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';

@@ -1,6 +1,6 @@
 import { loadConfiguration } from '../config/load.ts';
 import type { CliPorts } from '../cli/ports.ts';
-import { KEY_KINDS } from '../effects/principal.ts';
+import { KEY_KINDS } from '../effects/model/principal.ts';
 import { keyState } from '../identity/key-record.ts';
 import { glanceAtStore } from './embedded-store.ts';
 import { inspectRedis } from './beside-redis.ts';

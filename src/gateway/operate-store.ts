@@ -1,8 +1,8 @@
 import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
-import { checkWorkspace } from '../effects/fsck.ts';
-import { INSTALLATION } from '../effects/ledger.ts';
+import { checkWorkspace } from '../effects/upkeep/fsck.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
 import { acceptTime } from './embedded-store.ts';

@@ -1,4 +1,4 @@
-import type { PauseRecord, PauseScope } from '../effects/controls.ts';
+import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
 import type { PauseMatch, PauseSubject, PauseView } from '../effects/ports.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { compilePattern } from '../policy/glob.ts';

@@ -1,10 +1,10 @@
 import { createDoorCheck } from '../api/host-check.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { renderProblem } from '../api/problem.ts';
-import type { RunResult } from '../effects/outcome.ts';
+import type { RunResult } from '../effects/model/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
-import { newId } from '../effects/random.ts';
-import type { Problem, RunRequest } from '../effects/run-request.ts';
+import { newId } from '../effects/run/ids.ts';
+import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { Authenticator } from '../identity/authenticate.ts';
 import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';

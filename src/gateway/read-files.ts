@@ -5,8 +5,9 @@ import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { deepFreeze, loadConfiguration } from '../config/load.ts';
 import { stampOf } from '../config/watch.ts';
 import { createReading, digestOf, type FileReading } from '../diagnostics/file-reading.ts';
-import { type Finding, InvalidFiles } from '../diagnostics/finding.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Finding } from '../diagnostics/finding.ts';
+import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import {
   type CheckedFile,
   type CheckedFiles,

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import { unchangeable } from '../config/changes.ts';
-import { InvalidFiles } from '../diagnostics/finding.ts';
-import type { JsonObject } from '../effects/json.ts';
-import { INSTALLATION, type LedgerKind } from '../effects/ledger.ts';
+import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import type { JsonObject } from '../json/value.ts';
+import { INSTALLATION, type LedgerKind } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';

@@ -1,7 +1,7 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { EffectRecord, KeptResult } from '../effects/effect.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { EffectRecord, KeptResult } from '../effects/model/effect.ts';
 import type { Admission, AdmitRequest, EffectStore, SettleRequest } from '../effects/store.ts';
-import type { ApprovalRequirement } from '../effects/verdict.ts';
+import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 
 /*

@@ -1,4 +1,4 @@
-import { dispatchGranted, type People } from '../effects/decide-approval.ts';
+import { dispatchGranted, type People } from '../effects/run/decide-approval.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';

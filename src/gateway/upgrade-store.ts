@@ -1,4 +1,4 @@
-import { INSTALLATION } from '../effects/ledger.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
 import {
   carriedFigure,
   carryAgent,

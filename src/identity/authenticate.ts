@@ -1,6 +1,6 @@
 import { type KeyObject, timingSafeEqual } from 'node:crypto';
-import type { KeyRecord } from '../effects/controls.ts';
-import type { Principal } from '../effects/principal.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { hashKey, parseKey } from './key-format.ts';
 import { keyState } from './key-record.ts';

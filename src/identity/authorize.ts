@@ -1,6 +1,6 @@
-import type { Reason } from '../effects/decision.ts';
-import type { Agent, Principal } from '../effects/principal.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { Reason } from '../effects/model/decision.ts';
+import type { Agent, Principal } from '../effects/model/principal.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Directory } from './directory.ts';
 import { permit } from './permissions.ts';
 

@@ -1,4 +1,4 @@
-import type { Agent } from '../effects/principal.ts';
+import type { Agent } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 
 /** The part of the configuration that says who is there. */

@@ -1,6 +1,6 @@
 import { createHmac, type KeyObject, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { KeyKind } from '../effects/principal.ts';
+import type { KeyKind } from '../effects/model/principal.ts';
 
 /** `svc_<kind>_<12 base62 handle><32 base62 secret><6 base62 CRC-32 of all before it>` */
 const SHAPE = /^svc_(acct|agent|admin|mcp)_([0-9A-Za-z]{12})[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/;

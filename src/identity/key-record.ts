@@ -1,8 +1,8 @@
 import type { KeyObject } from 'node:crypto';
-import type { KeyRecord } from '../effects/controls.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { KeyKind, Scope } from '../effects/principal.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { KeyKind, Scope } from '../effects/model/principal.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
 import type { KeyProfile } from './profiles.ts';
 

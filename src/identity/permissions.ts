@@ -1,4 +1,4 @@
-import type { KeyKind, Principal, Scope } from '../effects/principal.ts';
+import type { KeyKind, Principal, Scope } from '../effects/model/principal.ts';
 
 /**
  * What a kind of key may do at an endpoint. `workspace`: all of its workspace; `own`: what is its agent's; `any`: in

@@ -1,4 +1,4 @@
-import type { Scope } from '../effects/principal.ts';
+import type { Scope } from '../effects/model/principal.ts';
 
 /** What a key made from the profile may do. */
 export interface KeyProfile {

@@ -1,5 +1,5 @@
-import type { KeyRecord } from '../effects/controls.ts';
-import type { LedgerActor } from '../effects/ledger.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { EffectStore } from '../effects/store.ts';
 
 type Answer<T> = T | Promise<T>;

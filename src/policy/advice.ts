@@ -1,10 +1,10 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
-import { type Json, isJsonObject } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
+import { type Json, isJsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { holds, type Test } from './compiled-condition.ts';
 import { type EngineCondition, isGroup, readOperator } from './engine-form.ts';
 import { declaredParams } from './fact-path.ts';
-import type { CompiledRule } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 import type { Reporter } from './reporter.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 import type { PolicyFile } from './schema.ts';

@@ -1,7 +1,7 @@
 import type { Finding } from '../diagnostics/finding.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { holds } from './compiled-condition.ts';
-import type { CompiledRule } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 import type { AmountPlan, RulePlan } from './rule-plan.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 import { areApart, type HeldFacts, waysToHold } from './value-range.ts';

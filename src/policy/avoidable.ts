@@ -1,10 +1,10 @@
 import type { Finding } from '../diagnostics/finding.ts';
-import type { Json } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Json } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { type Equality, holds, type Test } from './compiled-condition.ts';
 import { type EngineCondition, readOperator } from './engine-form.ts';
 import { judgedType } from './operators.ts';
-import type { CompiledObligation, CompiledRule } from './policies.ts';
+import type { CompiledObligation, CompiledRule } from './compiled-rule.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 
 /** Pairs of rules that are compared at most; beyond, a warning says that not all were. */

@@ -1,9 +1,9 @@
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import { type Test, valueReader } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import { readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
-import type { Bucketing, CompiledBudget, CompiledObligation, CompiledRule, CountOf } from './policies.ts';
+import type { Bucketing, CompiledBudget, CompiledObligation, CompiledRule, CountOf } from './compiled-rule.ts';
 import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
 import { buildTemplate } from './template.ts';
 import { calendarWindow, rollingWindow } from './windows.ts';

@@ -1,8 +1,8 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
-import type { SetContext } from './compile-set.ts';
+import type { SetContext } from './set-context.ts';
 import type { Names } from './condition.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';

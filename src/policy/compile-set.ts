@@ -3,40 +3,24 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
-import type { Expression, Names } from './condition.ts';
+import type { Expression } from './condition.ts';
 import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
 import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
 import { parseCondition } from './condition.ts';
-import { type Catalogue, matchExpressions } from './match.ts';
+import { matchExpressions } from './match.ts';
 import { type ListFiles, namesOf } from './names.ts';
 import type { Reporter } from './reporter.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import type { PolicyFile, RuleSource } from './schema.ts';
+import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
-
-/** What rules may name beyond their file. */
-export interface Surroundings extends Catalogue {
-  readonly pools: ReadonlyMap<string, number>;
-  readonly roles: readonly string[];
-  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
-}
 
 /** One set, checked. */
 export interface CompiledSet {
   readonly rules: readonly RulePlan[];
   readonly budgets: readonly BudgetPlan[];
   readonly definitions: readonly BudgetDefinition[];
-}
-
-/** What the rules of one set share while they are compiled. */
-export interface SetContext {
-  readonly set: string;
-  readonly zone: string;
-  readonly names: Names;
-  readonly budgets: ReadonlyMap<string, BudgetPlan>;
-  readonly surroundings: Surroundings;
-  readonly report: Reporter;
 }
 
 /** Compiles a file that has the right shape. Faults are reported; the result is to be used only where there are none. */

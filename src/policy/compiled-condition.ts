@@ -1,5 +1,5 @@
 import { Rule, type TopLevelCondition } from 'json-rules-engine';
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import type { ValueTable } from './condition.ts';
 import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
 import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';

@@ -1,6 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import { type FactPath, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import {

@@ -1,7 +1,8 @@
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Test } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
-import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import type { CompiledPolicies } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 import type { Template } from './template.ts';
 import type { RuleIndex } from './tool-index.ts';

@@ -1,10 +1,18 @@
-import type { Reason } from '../effects/decision.ts';
-import type { ApprovalRequirement, Deny, MatchedRule, Permit, Verdict, VerdictTrace } from '../effects/verdict.ts';
+import type { Reason } from '../effects/model/decision.ts';
+import type {
+  ApprovalRequirement,
+  Deny,
+  MatchedRule,
+  Permit,
+  Verdict,
+  VerdictTrace,
+} from '../effects/model/verdict.ts';
 import { holds, unknownFacts } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
 import { obligationsOf } from './obligations.ts';
 import { withPatternSteps } from './pattern-steps.ts';
-import type { CompiledPolicies, CompiledRule } from './policies.ts';
+import type { CompiledPolicies } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 import { renderCall, renderForPeople } from './template.ts';
 import { matchingRules, NOTHING_REDACTED } from './tool-index.ts';
 

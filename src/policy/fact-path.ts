@@ -1,5 +1,5 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
-import { type Json, type JsonObject, isJsonObject } from '../effects/json.ts';
+import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import type { PolicyInput } from './input.ts';
 
 /**

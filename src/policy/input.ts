@@ -1,6 +1,6 @@
-import type { JsonObject } from '../effects/json.ts';
-import type { Agent, KeyKind } from '../effects/principal.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Agent, KeyKind } from '../effects/model/principal.ts';
+import type { Tool } from '../effects/model/tool.ts';
 
 /** What a decision rests on. Nothing else is visible to a rule. */
 export interface PolicyInput {

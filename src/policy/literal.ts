@@ -1,5 +1,5 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import { type Json, isJsonObject } from '../effects/json.ts';
+import { type Json, isJsonObject } from '../json/value.ts';
 import { isList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 

@@ -1,7 +1,7 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Json } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Json } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Expression } from './condition.ts';
 import { declaredParams, type FactPath, internalPath } from './fact-path.ts';
 import { compilePattern, isGlob } from './glob.ts';

@@ -1,6 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import { type Expression, type Names, parseCondition, type RightSide, type ValueTable } from './condition.ts';
 import { factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import type { Json } from '../effects/json.ts';
-import type { Obligation } from '../effects/verdict.ts';
+import type { Json } from '../json/value.ts';
+import type { Obligation } from '../effects/model/verdict.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
-import type { Bucketing, CompiledObligation, CompiledRule } from './policies.ts';
+import type { Bucketing, CompiledObligation, CompiledRule } from './compiled-rule.ts';
 import { renderName } from './template.ts';
 
 /** The obligations of a call, or why one of them cannot be made: then the call is refused. */

@@ -1,5 +1,5 @@
-import type { Json } from '../effects/json.ts';
-import { jsonEquals } from '../effects/state-fields.ts';
+import type { Json } from '../json/value.ts';
+import { jsonEquals } from '../effects/checks/state-fields.ts';
 import { type AddressKind, type CompiledAddresses, compileAddresses } from './addresses.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 import { takePatternSteps } from './pattern-steps.ts';

@@ -1,5 +1,5 @@
 import { deserialize, serialize } from 'node:v8';
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import { compileBlock, compileChecked, compileGroup, compileLeaf, isBlock, type Test } from './compiled-condition.ts';
 import { type EngineCondition, isGroup, type Symbols } from './engine-form.ts';
 

@@ -1,7 +1,7 @@
 import { deserialize, serialize } from 'node:v8';
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import type { BudgetDefinition } from '../effects/store.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
 import type { ValueTable } from './condition.ts';
 import { noSymbols } from './engine-form.ts';
@@ -9,7 +9,8 @@ import { type FactPath, readerOf } from './fact-path.ts';
 import type { PolicyPlan } from './load.ts';
 import { rememberMembers } from './operators.ts';
 import { packCondition, type PackedCondition, unpackCondition } from './packed-condition.ts';
-import type { CompiledBudget, CompiledPolicies, CompiledRule } from './policies.ts';
+import type { CompiledPolicies } from './policies.ts';
+import type { CompiledBudget, CompiledRule } from './compiled-rule.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { type KeyIndex, NOTHING_REDACTED, type RuleIndex, type ToolIndex } from './tool-index.ts';
 

@@ -2,7 +2,7 @@ import type { Position } from '../diagnostics/finding.ts';
 import type { ValueTable } from './condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { FactPath } from './fact-path.ts';
-import type { CompiledApproval, CompiledRule } from './policies.ts';
+import type { CompiledApproval, CompiledRule } from './compiled-rule.ts';
 import type { TemplatePlan } from './template.ts';
 import type { Period } from './windows.ts';
 

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { holds } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
-import type { CompiledRule } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 import { indexRules, type ToolIndex } from './tool-index.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import type { JsonObject } from '../effects/json.ts';
+import type { JsonObject } from '../json/value.ts';
 
 /**
  * The definitions of a policy file. They validate it (`shape.ts`), give its types, and are its JSON Schema. Keywords of

@@ -1,6 +1,6 @@
-import type { JsonObject } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
-import type { Verdict } from '../effects/verdict.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
+import type { Verdict } from '../effects/model/verdict.ts';
 import { evaluatePolicies } from './evaluate.ts';
 import { compilePolicies } from './load.ts';
 import type { CompiledPolicies } from './policies.ts';

@@ -1,6 +1,6 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { Json, JsonObject } from '../json/value.ts';
 import { type FactPath, isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';

@@ -1,8 +1,8 @@
-import type { Json } from '../effects/json.ts';
+import type { Json } from '../json/value.ts';
 import { type Equality, holds, type Test } from './compiled-condition.ts';
 import type { FactPath, ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
-import type { CompiledRule } from './policies.ts';
+import type { CompiledRule } from './compiled-rule.ts';
 
 /** The rules that can apply to one tool, found by the values of a few facts. */
 export interface ToolIndex extends RuleIndex {

@@ -1,5 +1,5 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { BudgetWindow } from '../effects/verdict.ts';
+import type { BudgetWindow } from '../effects/model/verdict.ts';
 import type { Reporter } from './reporter.ts';
 import type { PERIODS } from './schema.ts';
 

@@ -1,9 +1,9 @@
 import type { Route } from '../config/configuration.ts';
-import type { KeptResult } from '../effects/effect.ts';
-import type { RunOutcome, RunResult } from '../effects/outcome.ts';
-import type { Principal } from '../effects/principal.ts';
-import { outcomeHeaders, renderOutcome } from '../effects/render.ts';
-import type { Problem } from '../effects/run-request.ts';
+import type { KeptResult } from '../effects/model/effect.ts';
+import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
+import type { Principal } from '../effects/model/principal.ts';
+import { outcomeHeaders, renderOutcome } from '../effects/run/render.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import type { UpstreamResponse } from '../effects/upstream.ts';
 import { errorMembers, withRetryHints } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { OWN_PREFIXES } from '../config/resolve-routes.ts';
-import type { Code } from '../effects/codes.ts';
-import type { Principal } from '../effects/principal.ts';
-import type { Problem, RequestFault } from '../effects/run-request.ts';
+import type { Code } from '../effects/model/codes.ts';
+import type { Principal } from '../effects/model/principal.ts';
+import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/path.ts';

@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { isNeverSent } from '../effects/header-names.ts';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import type { RequestFault } from '../effects/run-request.ts';
-import type { Tool } from '../effects/tool.ts';
+import { isNeverSent } from '../effects/run/header-names.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { planOf, renderBody, type RequestPlan } from '../upstreams/request-template.ts';
 import type { ReadContent } from './read-content.ts';

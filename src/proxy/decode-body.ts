@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
-import type { Problem } from '../effects/run-request.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import { problemOf } from './arrival.ts';
 
 type Decoder = (bytes: Buffer, options: { readonly maxOutputLength: number }) => Promise<Buffer>;

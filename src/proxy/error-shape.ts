@@ -1,5 +1,5 @@
 import type { Route } from '../config/configuration.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import type { Json, JsonObject } from '../json/value.ts';
 
 /** What an answer that is not the upstream's says, for client libraries. */
 export interface ShownError {

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
-import type { CallHeaders } from '../effects/action-call.ts';
-import { isNeverSent } from '../effects/header-names.ts';
-import type { Problem, RequestFault } from '../effects/run-request.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { CallHeaders } from '../effects/model/action-call.ts';
+import { isNeverSent } from '../effects/run/header-names.ts';
+import type { Problem, RequestFault } from '../effects/model/run-request.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { connectionNames, passesBack } from '../upstreams/answer.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/header-rules.ts';
 import { planOf } from '../upstreams/request-template.ts';

@@ -1,6 +1,6 @@
 import type { Authorized, JudgeInput, PauseView } from '../effects/ports.ts';
-import type { Principal } from '../effects/principal.ts';
-import type { Verdict } from '../effects/verdict.ts';
+import type { Principal } from '../effects/model/principal.ts';
+import type { Verdict } from '../effects/model/verdict.ts';
 import { problemOf } from './arrival.ts';
 import type { ReadCall, ReadVerdict } from './ports.ts';
 

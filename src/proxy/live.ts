@@ -1,4 +1,4 @@
-import type { Principal } from '../effects/principal.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import type { ProxyPorts, ReadCall } from './ports.ts';
 
 /** Something open on behalf of a key: a read that streams, a tunnel. */

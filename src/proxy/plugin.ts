@@ -1,6 +1,6 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { RunResult } from '../effects/outcome.ts';
+import type { RunResult } from '../effects/model/outcome.ts';
 import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';

@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { Route } from '../config/configuration.ts';
-import type { DeniedDecision, Reason } from '../effects/decision.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { LedgerDraft } from '../effects/ledger.ts';
-import type { RunResult } from '../effects/outcome.ts';
-import type { Principal } from '../effects/principal.ts';
-import type { Problem, RunRequest } from '../effects/run-request.ts';
-import type { JsonLimits } from '../effects/strict-json.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { DeniedDecision, Reason } from '../effects/model/decision.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+import type { RunResult } from '../effects/model/outcome.ts';
+import type { Principal } from '../effects/model/principal.ts';
+import type { Problem, RunRequest } from '../effects/model/run-request.ts';
+import type { JsonLimits } from '../json/strict.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import type { HeaderSettings } from '../upstreams/header-rules.ts';
 

@@ -1,4 +1,4 @@
-import type { RequestFault } from '../effects/run-request.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 
 /** A query, read strictly. */
 export interface ReadQuery {

@@ -1,13 +1,13 @@
-import type { Json } from '../effects/json.ts';
-import type { Problem } from '../effects/run-request.ts';
+import type { Json } from '../json/value.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import {
   type JsonLimits,
   LARGE_TEXT,
   parseStrictJson,
   parseStrictJsonInSlices,
   type StrictJson,
-} from '../effects/strict-json.ts';
-import type { BodyType, Tool } from '../effects/tool.ts';
+} from '../json/strict.ts';
+import type { BodyType, Tool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/form.ts';
 import { mediaType } from '../upstreams/header-rules.ts';
 import { planOf } from '../upstreams/request-template.ts';

@@ -1,5 +1,5 @@
-import type { JsonObject } from '../effects/json.ts';
-import type { LedgerDraft } from '../effects/ledger.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
 
 /** One read that passed. */
 export interface PassedRead {

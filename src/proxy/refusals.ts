@@ -1,7 +1,7 @@
-import type { DeniedDecision, Reason } from '../effects/decision.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { LedgerDraft } from '../effects/ledger.ts';
-import type { RunResult } from '../effects/outcome.ts';
+import type { DeniedDecision, Reason } from '../effects/model/decision.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+import type { RunResult } from '../effects/model/outcome.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { type Arrived, problemOf } from './arrival.ts';
 import type { ProxyPorts } from './ports.ts';

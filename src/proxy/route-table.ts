@@ -1,6 +1,6 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
 

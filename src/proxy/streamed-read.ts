@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
-import { holdsOwnKey } from '../effects/own-key.ts';
-import type { Problem } from '../effects/run-request.ts';
+import { holdsOwnKey } from '../effects/run/own-key.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { Json } from '../effects/json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { Json } from '../json/value.ts';
 
 /** A buffer that is used again: most values fit, and allocating one each time would be a large part of the cost. */
 const SCRATCH_BYTES = 4096;

@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
 /** Where each committed field stands in the payload. */
 const PLACES: Readonly<Record<string, readonly [string, ...string[]]>> = {

@@ -1,6 +1,6 @@
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { EffectRecord, KeptResult } from '../effects/effect.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { EffectRecord, KeptResult } from '../effects/model/effect.ts';
+import type { Json, JsonObject } from '../json/value.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
 

@@ -1,5 +1,5 @@
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
-import type { JsonObject } from '../effects/json.ts';
+import type { JsonObject } from '../json/value.ts';
 import { decodeBase64url } from './base64url.ts';
 
 /** The one algorithm of receipts (RFC 9864). */

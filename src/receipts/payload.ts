@@ -1,10 +1,10 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { KeptResult, SettledBy } from '../effects/effect.ts';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import { isoTime } from '../effects/iso-time.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { KeptResult, SettledBy } from '../effects/model/effect.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import { isoTime } from '../effects/model/iso-time.ts';
+import type { Json, JsonObject } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
-import type { VerdictTrace } from '../effects/verdict.ts';
+import type { VerdictTrace } from '../effects/model/verdict.ts';
 import { commit, commitText } from './commitment.ts';
 import { requestText, responseContent } from './disclosure.ts';
 

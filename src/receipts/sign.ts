@@ -1,9 +1,9 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { SignedReceipt } from '../effects/effect.ts';
-import type { JsonObject } from '../effects/json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { SignedReceipt } from '../effects/model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject } from '../effects/json.ts';
-import { parseStrictJson } from '../effects/strict-json.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
+import { parseStrictJson } from '../json/strict.ts';
 import { type Check, type Verification, verifyReceipt } from './verify.ts';
 
 /** What `svc verify` prints, and its exit code: 0 VALID, 1 INVALID, 2 UNDECIDABLE. */

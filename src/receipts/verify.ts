@@ -1,7 +1,7 @@
 import { verify } from 'node:crypto';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import { parseStrictJson } from '../effects/strict-json.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { parseStrictJson } from '../json/strict.ts';
 import { decodeBase64url } from './base64url.ts';
 import { commit } from './commitment.ts';
 import { commitmentIn, memberAt } from './commitments.ts';

@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
 /**
  * The JSON view of a receipt, as answers carry it: the payload, the JWS itself, and the proof that the log holds it

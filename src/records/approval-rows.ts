@@ -1,4 +1,4 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock } from './kind.ts';
 

@@ -1,8 +1,11 @@
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { ClaimRecord, KeyRecord, PauseRecord, ReservationRecord } from '../effects/controls.ts';
-import type { Tombstone } from '../effects/effect.ts';
-import type { RunningUse } from '../effects/plan.ts';
-import type { Agent } from '../effects/principal.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { PauseRecord } from '../effects/model/pause.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { Tombstone } from '../effects/model/effect.ts';
+import type { RunningUse } from '../effects/steps/plan.ts';
+import type { Agent } from '../effects/model/principal.ts';
 import type { SumName } from '../stores/port.ts';
 import { putApproval, rejectionRows } from './approval-rows.ts';
 import { ONLY, pauseRows, policyRows } from './control-rows.ts';

@@ -1,4 +1,4 @@
-import type { PauseRecord } from '../effects/controls.ts';
+import type { PauseRecord } from '../effects/model/pause.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';

@@ -1,5 +1,5 @@
-import { decisionOf } from '../effects/effect-decision.ts';
-import type { EffectRecord } from '../effects/effect.ts';
+import { decisionOf } from '../effects/model/effect-decision.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
 import { type EffectFilter, PAGE_BYTES, type Page } from '../effects/store.ts';
 import type { Ended } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';

@@ -1,5 +1,5 @@
-import type { EffectAction, EffectRecord, Stage, Tombstone } from '../effects/effect.ts';
-import type { VerdictTrace } from '../effects/verdict.ts';
+import type { EffectAction, EffectRecord, Stage, Tombstone } from '../effects/model/effect.ts';
+import type { VerdictTrace } from '../effects/model/verdict.ts';
 import {
   decodeEffect,
   encodeCall,

@@ -1,21 +1,24 @@
-import { admitStep } from '../effects/admission.ts';
-import type { ApprovalRecord } from '../effects/approval.ts';
-import type { BudgetRow, ClaimRecord, PauseRecord, ReservationRecord } from '../effects/controls.ts';
-import type { EffectRecord, SignedReceipt } from '../effects/effect.ts';
-import { eraseStep } from '../effects/erase.ts';
+import { admitStep } from '../effects/steps/admission.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { BudgetRow } from '../effects/model/budget.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { PauseRecord } from '../effects/model/pause.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
+import { eraseStep } from '../effects/steps/erase.ts';
 import {
   makeReservationStep,
   releaseClaimStep,
   releaseReservationStep,
   renewClaimStep,
   takeClaimStep,
-} from '../effects/holding.ts';
-import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/ledger.ts';
-import { watchLostAnswers } from '../effects/lost-answers.ts';
-import { isClaimActive } from '../effects/obligations.ts';
-import { resolveStep, settleStep } from '../effects/settlement.ts';
+} from '../effects/steps/claims-and-reservations.ts';
+import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/model/ledger.ts';
+import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
+import { isClaimActive } from '../effects/steps/obligations.ts';
+import { resolveStep, settleStep } from '../effects/steps/settlement.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
-import { giveUpStep, voteStep } from '../effects/voting.ts';
+import { giveUpStep, voteStep } from '../effects/steps/voting.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';

@@ -11,9 +11,9 @@ import type {
   SettledBy,
   SignedReceipt,
   Stage,
-} from '../effects/effect.ts';
-import type { JsonObject } from '../effects/json.ts';
-import type { VerdictTrace } from '../effects/verdict.ts';
+} from '../effects/model/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { VerdictTrace } from '../effects/model/verdict.ts';
 
 /*
  * An effect as JSON texts without member names (they were half of a document): what was asked for, on what terms it

@@ -1,6 +1,6 @@
-import type { BudgetRow } from '../effects/controls.ts';
-import type { BudgetChange, RateCount } from '../effects/plan.ts';
-import { MAX_BUDGET_ROWS } from '../effects/obligations.ts';
+import type { BudgetRow } from '../effects/model/budget.ts';
+import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
+import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
 
 /** What is kept with a figure of a budget, for readers. */

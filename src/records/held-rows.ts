@@ -1,5 +1,6 @@
-import type { ClaimRecord, ReservationRecord } from '../effects/controls.ts';
-import type { RunningUse } from '../effects/plan.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { RunningUse } from '../effects/steps/plan.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 

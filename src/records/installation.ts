@@ -1,7 +1,7 @@
-import type { KeyRecord } from '../effects/controls.ts';
-import { keyCreated, keyEnded } from '../effects/key-events.ts';
-import { INSTALLATION, type LedgerActor } from '../effects/ledger.ts';
-import type { Agent } from '../effects/principal.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
+import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
+import type { Agent } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';

@@ -1,5 +1,5 @@
-import type { LedgerDraft } from '../effects/ledger.ts';
-import { INSTALLATION } from '../effects/ledger.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { RowStore } from '../stores/port.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';

@@ -1,4 +1,4 @@
-import { INSTALLATION } from '../effects/ledger.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { BudgetDefinition, PolicyActivation } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';

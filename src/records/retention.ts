@@ -1,6 +1,6 @@
-import type { EffectRecord, Tombstone } from '../effects/effect.ts';
+import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
-import { expireApprovalStep } from '../effects/voting.ts';
+import { expireApprovalStep } from '../effects/steps/voting.ts';
 import type { RowStore } from '../stores/port.ts';
 import { approvalRows, approvalsOfEffect, AWAITED, putApproval, REJECTIONS, rejectionRows } from './approval-rows.ts';
 import type { Draft } from './draft.ts';

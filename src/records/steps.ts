@@ -1,6 +1,6 @@
-import type { EffectRecord } from '../effects/effect.ts';
-import type { Plan, StepView } from '../effects/plan.ts';
-import { loseLeaseStep } from '../effects/sweep.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { Plan, StepView } from '../effects/steps/plan.ts';
+import { loseLeaseStep } from '../effects/steps/sweep.ts';
 import type { Ended } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
 import type { Draft } from './draft.ts';

@@ -1,4 +1,4 @@
-import type { LedgerDraft } from '../effects/ledger.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
 
 /** Plans with one word that are written in one second; what is beyond becomes one counted event. */
 const PER_SECOND = 10;

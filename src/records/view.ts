@@ -1,7 +1,7 @@
-import type { ClaimRecord } from '../effects/controls.ts';
-import type { EffectRecord } from '../effects/effect.ts';
-import type { LedgerDraft } from '../effects/ledger.ts';
-import type { Binding, StepView } from '../effects/plan.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+import type { Binding, StepView } from '../effects/steps/plan.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';

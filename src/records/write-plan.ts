@@ -1,5 +1,5 @@
-import type { EffectRecord } from '../effects/effect.ts';
-import type { Plan } from '../effects/plan.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { Plan } from '../effects/steps/plan.ts';
 import { putApproval, rejectionRows } from './approval-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { boundId, effectRows, keyRows } from './effect-rows.ts';

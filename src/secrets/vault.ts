@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { SealedParams } from '../effects/ports.ts';
-import { randomPooled } from '../effects/random.ts';
+import { randomPooled } from '../effects/run/ids.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 
 /**

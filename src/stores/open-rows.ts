@@ -1,4 +1,4 @@
-import type { Lease } from '../effects/effect.ts';
+import type { Lease } from '../effects/model/effect.ts';
 import type { StoreHealth } from '../effects/store.ts';
 import type { RowStore } from './port.ts';
 

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
-import type { Decision } from '../effects/decision.ts';
+import type { Decision } from '../effects/model/decision.ts';
 import type { Admission, EffectStore } from '../effects/store.ts';
 import { createDurations } from './durations.ts';
 

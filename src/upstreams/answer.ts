@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
-import type { KeptResult } from '../effects/effect.ts';
-import type { Json } from '../effects/json.ts';
-import { parseStrictJson } from '../effects/strict-json.ts';
+import type { KeptResult } from '../effects/model/effect.ts';
+import type { Json } from '../json/value.ts';
+import { parseStrictJson } from '../json/strict.ts';
 import type { UpstreamResponse } from '../effects/upstream.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;

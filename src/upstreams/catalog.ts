@@ -1,7 +1,7 @@
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import type { RequestFault } from '../effects/run-request.ts';
-import { MAX_TARGET, type Tool } from '../effects/tool.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { formMisfit } from './form.ts';
 import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import { type JsonLimits, MAX_NAME } from '../effects/strict-json.ts';
-import type { FormLists } from '../effects/tool.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { type JsonLimits, MAX_NAME } from '../json/strict.ts';
+import type { FormLists } from '../effects/model/tool.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from './schema-walk.ts';
 
 /** How a form is read. */

@@ -1,4 +1,4 @@
-import type { CallHeaders } from '../effects/action-call.ts';
+import type { CallHeaders } from '../effects/model/action-call.ts';
 import {
   CREDENTIAL_HEADERS,
   DROPPED_HEADERS,
@@ -7,9 +7,9 @@ import {
   namesHeader,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
-} from '../effects/header-names.ts';
-import type { RequestFault } from '../effects/run-request.ts';
-import type { Tool } from '../effects/tool.ts';
+} from '../effects/run/header-names.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import { planOf } from './request-template.ts';
 
 /** `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all that begin so. */

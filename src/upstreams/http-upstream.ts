@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { Evidence } from '../effects/effect.ts';
-import { isJsonObject, type JsonObject } from '../effects/json.ts';
-import type { Tool } from '../effects/tool.ts';
+import type { Evidence } from '../effects/model/effect.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions } from './attempt.ts';
 import { readAnswer } from './answer.ts';

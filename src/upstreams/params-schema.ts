@@ -2,9 +2,9 @@ import { Ajv2020, type AnySchema, type ErrorObject, type Options, type ValidateF
 import ajvFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
-import { canonicalJson } from '../effects/canonical-json.ts';
-import type { Json, JsonObject } from '../effects/json.ts';
-import type { RequestFault } from '../effects/run-request.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
 
 /** All that a schema of params has against some params, up to {@link MOST_FAULTS}; paths are JSON Pointers, `/params/…`. */
 export type ParamsCheck = (params: JsonObject) => readonly RequestFault[];

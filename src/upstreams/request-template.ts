@@ -1,5 +1,5 @@
-import { isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
-import type { BodyType, FormLists, RequestTemplate } from '../effects/tool.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import type { BodyType, FormLists, RequestTemplate } from '../effects/model/tool.ts';
 import { writeForm } from './form.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
 

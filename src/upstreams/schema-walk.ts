@@ -1,4 +1,4 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../effects/json.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
 /** References and branches that are followed for one value: a schema may be recursive. */
 const MOST_STEPS = 32;

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { NO_HEADERS } from '../../src/effects/action-call.ts';
+import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
 import { effectToWire } from '../../src/api/effect-wire.ts';
-import type { Evidence } from '../../src/effects/effect.ts';
-import { dispatchGranted } from '../../src/effects/decide-approval.ts';
+import type { Evidence } from '../../src/effects/model/effect.ts';
+import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
-import { runEffect } from '../../src/effects/run-effect.ts';
-import type { RunRequest } from '../../src/effects/run-request.ts';
+import { runEffect } from '../../src/effects/run/run-effect.ts';
+import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import type { Tool } from '../../src/effects/tool.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import type { UpstreamPort, UpstreamResult } from '../../src/effects/upstream.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markdownToHtml } from '../../src/api/markdown.ts';
-import { CODES } from '../../src/effects/codes.ts';
+import { CODES } from '../../src/effects/model/codes.ts';
 import { ENDPOINTS } from '../../src/identity/permissions.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import type { Principal } from '../../src/effects/principal.ts';
-import { resolveEffect } from '../../src/effects/resolve-effect.ts';
+import type { Principal } from '../../src/effects/model/principal.ts';
+import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 let rig: Rig;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { dispatchGranted, type People } from '../../src/effects/decide-approval.ts';
+import { dispatchGranted, type People } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { KeyKind } from '../../src/effects/principal.ts';
+import type { KeyKind } from '../../src/effects/model/principal.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { conditionFaults, judgeCondition, newConditionJudge } from '../../src/effects/conditions.ts';
-import { expressionSize } from '../../src/effects/expression-size.ts';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
-import { jsonEquals, newEffort, readField } from '../../src/effects/state-fields.ts';
+import { conditionFaults, judgeCondition, newConditionJudge } from '../../src/effects/checks/conditions.ts';
+import { expressionSize } from '../../src/effects/checks/expression-size.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import { jsonEquals, newEffort, readField } from '../../src/effects/checks/state-fields.ts';
 import { shortest } from '../shortest.ts';
 
 function lookUp(of: JsonObject, field: string): Json | undefined {

@@ -4,11 +4,11 @@ import {
   judgeCondition,
   newConditionJudge,
   requiredFieldFaults,
-} from '../../src/effects/conditions.ts';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
-import { reconcile } from '../../src/effects/reconcile.ts';
-import { newEffort } from '../../src/effects/state-fields.ts';
-import { compareState } from '../../src/effects/verify-state.ts';
+} from '../../src/effects/checks/conditions.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import { reconcile } from '../../src/effects/checks/reconcile.ts';
+import { newEffort } from '../../src/effects/checks/state-fields.ts';
+import { compareState } from '../../src/effects/checks/verify-state.ts';
 
 /** Anybody with a key may send a body of this length: it must not keep the gateway from everybody else. */
 const BODY_BYTES = 1024 * 1024;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
-import { reconcile } from '../../src/effects/reconcile.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import { reconcile } from '../../src/effects/checks/reconcile.ts';
 
 function decide(conditions: JsonObject, currentState: JsonObject, params: JsonObject = {}) {
   const result = reconcile({ action: { intent: 'refund', tool: 'payments.refund', params }, currentState, conditions });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/effects/json.ts';
-import { type VerifyStateRequest, verifyState } from '../../src/effects/verify-state.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { type VerifyStateRequest, verifyState } from '../../src/effects/checks/verify-state.ts';
 
 function verify(change: Partial<VerifyStateRequest>) {
   const result = verifyState({

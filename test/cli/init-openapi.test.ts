@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { loadConfiguration } from '../../src/config/load.ts';
-import type { Json } from '../../src/effects/json.ts';
+import type { Json } from '../../src/json/value.ts';
 import { type Ran, svc } from './run.ts';
 
 const home = process.cwd();

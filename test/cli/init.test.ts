@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { undeclaredRead } from '../../src/config/undeclared-read.ts';
-import type { Tool } from '../../src/effects/tool.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
 import { inputOfTool } from '../../src/policy/rules-by-tool.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { InvalidFiles, inReadingOrder, type Finding } from '../../src/diagnostics/finding.ts';
+import { inReadingOrder, type Finding } from '../../src/diagnostics/finding.ts';
+import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
 import { didYouMean, nearest } from '../../src/diagnostics/nearest.ts';
 import { count, renderFindings } from '../../src/diagnostics/render.ts';
 import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';

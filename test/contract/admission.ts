@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Deny } from '../../src/effects/verdict.ts';
+import type { Deny } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, RETENTION, useStore } from './fixture.ts';
 import {
   admitRequest,

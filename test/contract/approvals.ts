@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { ApprovalRecord } from '../../src/effects/approval.ts';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { ApprovalFilter, Page } from '../../src/effects/store.ts';
-import type { ApprovalRequirement } from '../../src/effects/verdict.ts';
+import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

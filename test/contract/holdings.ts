@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Obligation } from '../../src/effects/verdict.ts';
+import type { Obligation } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { INSTALLATION, type LedgerEvent } from '../../src/effects/ledger.ts';
+import { INSTALLATION, type LedgerEvent } from '../../src/effects/model/ledger.ts';
 import { PAGE_BYTES } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { checkWorkspace } from '../../src/effects/fsck.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

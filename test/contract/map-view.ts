@@ -1,9 +1,10 @@
-import type { ApprovalRecord } from '../../src/effects/approval.ts';
-import type { ClaimRecord, ReservationRecord } from '../../src/effects/controls.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
-import type { LedgerDraft } from '../../src/effects/ledger.ts';
-import { isClaimActive } from '../../src/effects/obligations.ts';
-import type { Plan, RunningUse, StepView } from '../../src/effects/plan.ts';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { ClaimRecord } from '../../src/effects/model/claim.ts';
+import type { ReservationRecord } from '../../src/effects/model/reservation.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
+import { isClaimActive } from '../../src/effects/steps/obligations.ts';
+import type { Plan, RunningUse, StepView } from '../../src/effects/steps/plan.ts';
 import type { SeenVersions } from '../../src/effects/store.ts';
 
 interface BudgetFigures {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/effects/json.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

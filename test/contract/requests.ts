@@ -1,6 +1,7 @@
-import type { ClaimRecord, KeyRecord } from '../../src/effects/controls.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
-import type { LedgerActor } from '../../src/effects/ledger.ts';
+import type { ClaimRecord } from '../../src/effects/model/claim.ts';
+import type { KeyRecord } from '../../src/effects/model/key.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import type { LedgerActor } from '../../src/effects/model/ledger.ts';
 import type {
   Admission,
   AdmitRequest,
@@ -11,7 +12,7 @@ import type {
   SettleRequest,
   VoteRequest,
 } from '../../src/effects/store.ts';
-import type { ApprovalRequirement, Obligation, Permit } from '../../src/effects/verdict.ts';
+import type { ApprovalRequirement, Obligation, Permit } from '../../src/effects/model/verdict.ts';
 
 type PauseRequest = Parameters<EffectStore['setPause']>[0];
 

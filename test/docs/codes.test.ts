@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CODES, type Code } from '../../src/effects/codes.ts';
-import { DECISIONS, nextOf } from '../../src/effects/decision.ts';
+import { CODES, type Code } from '../../src/effects/model/codes.ts';
+import { DECISIONS, nextOf } from '../../src/effects/model/decision.ts';
 
 const FOLDER = 'docs/errors';
 const pages = readdirSync(FOLDER).filter((file) => file !== 'README.md');

@@ -1,7 +1,7 @@
 import { createSecretKey } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { approvalDigest } from '../../src/effects/admit-request.ts';
-import type { Permit } from '../../src/effects/verdict.ts';
+import { approvalDigest } from '../../src/effects/run/admit-request.ts';
+import type { Permit } from '../../src/effects/model/verdict.ts';
 import { approvalBy, budgetOf, permit } from '../contract/requests.ts';
 
 const key = createSecretKey(Buffer.alloc(32, 7));

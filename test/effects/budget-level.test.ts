@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { shownBudgets } from '../../src/effects/answer.ts';
-import { budgetToWire } from '../../src/effects/render.ts';
+import { shownBudgets } from '../../src/effects/run/to-outcome.ts';
+import { budgetToWire } from '../../src/effects/run/render.ts';
 import { budgetOf, permit } from '../contract/requests.ts';
 
 const ROW = {

@@ -1,7 +1,7 @@
 import { createHmac, createSecretKey } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { hmacSha256 } from '../../src/effects/fingerprint.ts';
+import { hmacSha256 } from '../../src/effects/run/fingerprint.ts';
 
 it('is HMAC-SHA-256, for keys and texts of every length', () => {
   fc.assert(

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { createAudit } from '../../src/effects/fsck.ts';
-import type { JsonObject } from '../../src/effects/json.ts';
-import type { KeyRecord } from '../../src/effects/controls.ts';
-import { admitStep } from '../../src/effects/admission.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
+import { createAudit } from '../../src/effects/upkeep/fsck.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import type { KeyRecord } from '../../src/effects/model/key.ts';
+import { admitStep } from '../../src/effects/steps/admission.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
 import { admitRequest, keyRecord } from '../contract/requests.ts';
-import type { LedgerEvent, LedgerKind } from '../../src/effects/ledger.ts';
+import type { LedgerEvent, LedgerKind } from '../../src/effects/model/ledger.ts';
 
 let seq = 0;
 function event(kind: LedgerKind, effectId: string, data: JsonObject = {}, at = 1000): LedgerEvent {

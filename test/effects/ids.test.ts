@@ -1,6 +1,6 @@
 import { decodeTime } from 'ulid';
 import { describe, expect, it } from 'vitest';
-import { newId } from '../../src/effects/random.ts';
+import { newId } from '../../src/effects/run/ids.ts';
 
 describe('ids', () => {
   it('are ULIDs in lower case with the time they were made', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isoTime } from '../../src/effects/iso-time.ts';
+import { isoTime } from '../../src/effects/model/iso-time.ts';
 
 describe('a time as text', () => {
   it('is what Date writes, whatever time came before it', () => {

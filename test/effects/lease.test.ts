@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { admitStep } from '../../src/effects/admission.ts';
+import { admitStep } from '../../src/effects/steps/admission.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
 import { admitRequest, leaseOf } from '../contract/requests.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { holdsOwnKey } from '../../src/effects/own-key.ts';
+import { holdsOwnKey } from '../../src/effects/run/own-key.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 
 const { key, handle } = makeKey('agent');

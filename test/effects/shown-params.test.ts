@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
-import { shownParams } from '../../src/effects/shown-params.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import { shownParams } from '../../src/effects/run/shown-params.ts';
 
 const none: ReadonlySet<string> = new Set();
 

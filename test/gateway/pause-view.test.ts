@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { PauseScope } from '../../src/effects/controls.ts';
+import type { PauseScope } from '../../src/effects/model/pause.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';

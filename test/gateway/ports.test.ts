@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
-import { runEffect } from '../../src/effects/run-effect.ts';
+import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { SCOPES } from '../../src/effects/principal.ts';
+import { SCOPES } from '../../src/effects/model/principal.ts';
 import { makeApiKey, send } from '../system/gateway.ts';
 import { freshKey, refund, startWorld, type World, worldFiles } from '../system/world.ts';
 

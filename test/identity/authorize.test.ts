@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Agent, Principal } from '../../src/effects/principal.ts';
+import type { Agent, Principal } from '../../src/effects/model/principal.ts';
 import { authorize } from '../../src/identity/authorize.ts';
 
 const agent = (id: string, disabled = false): Agent => ({

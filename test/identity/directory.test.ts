@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Agent } from '../../src/effects/principal.ts';
+import type { Agent } from '../../src/effects/model/principal.ts';
 import { createDirectory, type DirectoryConfiguration } from '../../src/identity/directory.ts';
 
 const agent = (workspace: string, id: string, team: string | null = null): Agent => ({

@@ -2,7 +2,7 @@ import { createSecretKey } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KEY_KINDS } from '../../src/effects/principal.ts';
+import { KEY_KINDS } from '../../src/effects/model/principal.ts';
 import { hashKey, makeKey, parseKey } from '../../src/identity/key-format.ts';
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';

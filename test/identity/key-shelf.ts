@@ -1,6 +1,6 @@
 import { createSecretKey } from 'node:crypto';
-import type { KeyRecord } from '../../src/effects/controls.ts';
-import type { KeyKind } from '../../src/effects/principal.ts';
+import type { KeyRecord } from '../../src/effects/model/key.ts';
+import type { KeyKind } from '../../src/effects/model/principal.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { recordOf } from '../../src/identity/key-record.ts';

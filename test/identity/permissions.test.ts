@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { KeyKind, Principal, Scope } from '../../src/effects/principal.ts';
-import { SCOPES } from '../../src/effects/principal.ts';
+import type { KeyKind, Principal, Scope } from '../../src/effects/model/principal.ts';
+import { SCOPES } from '../../src/effects/model/principal.ts';
 import { ENDPOINTS, type EndpointId, permissionsPage, permit } from '../../src/identity/permissions.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
 

@@ -1,9 +1,9 @@
 import { createSecretKey } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { canonicalJson } from '../../src/effects/canonical-json.ts';
-import { deriveKey, fingerprint } from '../../src/effects/fingerprint.ts';
-import type { Json } from '../../src/effects/json.ts';
+import { canonicalJson } from '../../src/json/canonical.ts';
+import { deriveKey, fingerprint } from '../../src/effects/run/fingerprint.ts';
+import type { Json } from '../../src/json/value.ts';
 
 describe('canonical JSON', () => {
   test('the example of RFC 8785', () => {

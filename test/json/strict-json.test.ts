@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/effects/strict-json.ts';
+import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/json/strict.ts';
 import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };

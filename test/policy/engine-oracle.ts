@@ -1,5 +1,5 @@
 import { Engine } from 'json-rules-engine';
-import type { Json } from '../../src/effects/json.ts';
+import type { Json } from '../../src/json/value.ts';
 import { valueReader } from '../../src/policy/compiled-condition.ts';
 import { type EngineCondition, readOperator, type Symbols } from '../../src/policy/engine-form.ts';
 import { readerOf } from '../../src/policy/fact-path.ts';

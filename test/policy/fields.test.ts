@@ -1,6 +1,6 @@
-import type { JsonObject } from '../../src/effects/json.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { describe, expect, test } from 'vitest';
-import type { Obligation, Verdict } from '../../src/effects/verdict.ts';
+import type { Obligation, Verdict } from '../../src/effects/model/verdict.ts';
 import type { PolicyInput } from '../../src/policy/evaluate.ts';
 import {
   BOT,

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import type { JsonObject } from '../../src/effects/json.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { compileAll, HEAD, judgeParams, outcome, rules } from './fixtures.ts';
 
 /** The YAML of the guide, block by block. */

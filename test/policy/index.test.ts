@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import { holds } from '../../src/policy/compiled-condition.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { BOT, call, compileText, HEAD, TOOLS } from './fixtures.ts';

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { InvalidFiles } from '../../src/diagnostics/finding.ts';
+import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
 import { compileAll, compileText, faultsOf, HEAD, judge, judgeParams, outcome, TOOLS } from './fixtures.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../src/effects/json.ts';
-import type { Tool } from '../../src/effects/tool.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import { inSlices } from '../../src/gateway/slices.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { packPolicies, type PackedPolicies, unpackPolicies } from '../../src/policy/packed.ts';

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { Random } from './random.ts';
 import type { ReferenceNames } from './reference.ts';
 

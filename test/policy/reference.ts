@@ -1,4 +1,4 @@
-import type { Json } from '../../src/effects/json.ts';
+import type { Json } from '../../src/json/value.ts';
 import type { PolicyInput } from '../../src/policy/evaluate.ts';
 
 /**

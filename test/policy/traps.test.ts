@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { Engine } from 'json-rules-engine';
 import { describe, expect, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import {
   BOT,

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import { call, compileText, HEAD } from './fixtures.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
-import type { Verdict } from '../../src/effects/verdict.ts';
+import type { Verdict } from '../../src/effects/model/verdict.ts';
 import { type Random, seeded } from './random.ts';
 
 const SEED = Number(process.env['SVC_TEST_SEED'] ?? 7);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { RunOutcome } from '../../src/effects/outcome.ts';
+import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { outcomeAnswer } from '../../src/proxy/answer.ts';
 import { BOT } from './principal.ts';
 

@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { readIdempotencyKey } from '../../src/effects/idempotency-key.ts';
+import { readIdempotencyKey } from '../../src/effects/model/idempotency-key.ts';
 import type { HeaderSettings } from '../../src/config/configuration.ts';
-import { isNeverSent } from '../../src/effects/header-names.ts';
+import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';

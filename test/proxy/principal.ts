@@ -1,4 +1,4 @@
-import type { Principal } from '../../src/effects/principal.ts';
+import type { Principal } from '../../src/effects/model/principal.ts';
 
 /** The agent `bot` of the workspace `demo`, with a key that may do everything that an agent may. */
 export const BOT: Principal = {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { LedgerDraft } from '../../src/effects/ledger.ts';
+import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { createReadLedger, type PassedRead } from '../../src/proxy/read-ledger.ts';
 
 const READ: PassedRead = {

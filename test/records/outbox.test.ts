@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { INSTALLATION } from '../../src/effects/ledger.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { appendTo, emptyOutbox, forgetArrived } from '../../src/records/outbox.ts';
 import { createStepRunner, type StepRunner } from '../../src/records/runner.ts';
 import type { RowStore } from '../../src/stores/port.ts';

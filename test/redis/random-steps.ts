@@ -1,18 +1,18 @@
-import { admitStep } from '../../src/effects/admission.ts';
-import type { Fence } from '../../src/effects/effect.ts';
+import { admitStep } from '../../src/effects/steps/admission.ts';
+import type { Fence } from '../../src/effects/model/effect.ts';
 import {
   makeReservationStep,
   releaseClaimStep,
   releaseReservationStep,
   renewClaimStep,
   takeClaimStep,
-} from '../../src/effects/holding.ts';
-import type { Plan, StepView } from '../../src/effects/plan.ts';
-import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
+} from '../../src/effects/steps/claims-and-reservations.ts';
+import type { Plan, StepView } from '../../src/effects/steps/plan.ts';
+import { resolveStep, settleStep } from '../../src/effects/steps/settlement.ts';
 import type { AdmitRequest, EffectStore, SettleOutcome } from '../../src/effects/store.ts';
-import { loseLeaseStep } from '../../src/effects/sweep.ts';
-import type { Obligation, Verdict } from '../../src/effects/verdict.ts';
-import { expireApprovalStep, giveUpStep, voteStep } from '../../src/effects/voting.ts';
+import { loseLeaseStep } from '../../src/effects/steps/sweep.ts';
+import type { Obligation, Verdict } from '../../src/effects/model/verdict.ts';
+import { expireApprovalStep, giveUpStep, voteStep } from '../../src/effects/steps/voting.ts';
 import { applyPlan, type MapState, viewOf } from '../contract/map-view.ts';
 import { admitRequest, approvalBy, newId, permit } from '../contract/requests.ts';
 

@@ -1,8 +1,8 @@
-import * as execution from '../../src/effects/execute.ts';
-import * as settlement from '../../src/effects/settlement.ts';
-import { admitStep } from '../../src/effects/admission.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
-import type { StepView } from '../../src/effects/plan.ts';
+import * as execution from '../../src/effects/run/execute.ts';
+import * as settlement from '../../src/effects/steps/settlement.ts';
+import { admitStep } from '../../src/effects/steps/admission.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import type { StepView } from '../../src/effects/steps/plan.ts';
 import * as classification from '../../src/upstreams/classify.ts';
 import { planted } from '../planted-faults.ts';
 import { beforeLate, PRODUCTION, type Rules } from './world.ts';

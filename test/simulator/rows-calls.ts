@@ -1,6 +1,6 @@
-import type { EffectRecord } from '../../src/effects/effect.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { AdmitRequest, SettleOutcome, SettleRequest } from '../../src/effects/store.ts';
-import type { Obligation } from '../../src/effects/verdict.ts';
+import type { Obligation } from '../../src/effects/model/verdict.ts';
 import { admitRequest, approvalBy, budgetOf, permit, settleRequest } from '../contract/requests.ts';
 
 /** What calls of the world ask for: each key is one action, asked for again and again. */

@@ -1,6 +1,6 @@
-import type { EffectRecord } from '../../src/effects/effect.ts';
-import { checkWorkspace } from '../../src/effects/fsck.ts';
-import { INSTALLATION } from '../../src/effects/ledger.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import type { Admission, AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { pauseRows, policyRows } from '../../src/records/control-rows.ts';
 import { effectRows } from '../../src/records/effect-rows.ts';

@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
-import type { EffectRecord, Lease } from '../../src/effects/effect.ts';
-import { isLate } from '../../src/effects/execute.ts';
+import type { EffectRecord, Lease } from '../../src/effects/model/effect.ts';
+import { isLate } from '../../src/effects/run/execute.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';

@@ -1,8 +1,8 @@
-import { admitStep } from '../../src/effects/admission.ts';
-import type { EffectRecord, Evidence, Fence } from '../../src/effects/effect.ts';
-import type { Plan, StepView } from '../../src/effects/plan.ts';
-import { isLate } from '../../src/effects/execute.ts';
-import { resolveStep, settleStep } from '../../src/effects/settlement.ts';
+import { admitStep } from '../../src/effects/steps/admission.ts';
+import type { EffectRecord, Evidence, Fence } from '../../src/effects/model/effect.ts';
+import type { Plan, StepView } from '../../src/effects/steps/plan.ts';
+import { isLate } from '../../src/effects/run/execute.ts';
+import { resolveStep, settleStep } from '../../src/effects/steps/settlement.ts';
 import type {
   Admission,
   AdmitRequest,
@@ -12,7 +12,7 @@ import type {
   Settlement,
   SettleRequest,
 } from '../../src/effects/store.ts';
-import { loseLeaseStep } from '../../src/effects/sweep.ts';
+import { loseLeaseStep } from '../../src/effects/steps/sweep.ts';
 import { type Classified, classify, type Seen } from '../../src/upstreams/classify.ts';
 import { applyPlan, copyState, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
 

@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { INSTALLATION } from '../../src/effects/ledger.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createStoreClock } from '../../src/stores/embedded/clock.ts';
 import { acceptTime, openKeyStore } from '../../src/gateway/embedded-store.ts';

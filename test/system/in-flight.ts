@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { loadConfiguration } from '../../src/config/load.ts';
-import type { EffectRecord } from '../../src/effects/effect.ts';
-import { newId } from '../../src/effects/random.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import { newId } from '../../src/effects/run/ids.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openStore } from '../../src/gateway/open-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { parse as parseForm } from 'node:querystring';
 import { Ajv, type ValidateFunction } from 'ajv';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 
 /** An operation of a document of OpenAPI 3.0, read without the product's own reader. */
 export interface MockOperation {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { INSTALLATION } from '../../src/effects/ledger.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { metaKey } from '../../src/stores/redis/names.ts';
 import { openRedisStore, type RedisStore } from '../../src/stores/redis/open.ts';

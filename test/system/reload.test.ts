@@ -4,7 +4,7 @@ import { mkdir, readFile, rename, symlink, truncate, writeFile } from 'node:fs/p
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { INSTALLATION } from '../../src/effects/ledger.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { type Answer, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { checkWorkspace } from '../../src/effects/fsck.ts';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import type { TestFiles, TestGateway } from './gateway.ts';

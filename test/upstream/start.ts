@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Json } from '../../src/effects/json.ts';
+import type { Json } from '../../src/json/value.ts';
 
 /** A request as it arrived at the upstream. */
 export interface ArrivedRequest {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../src/effects/json.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { readPath } from '../../src/upstreams/path.ts';
 import { planOf, renderRequest } from '../../src/upstreams/request-template.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { OutcomeMap } from '../../src/effects/tool.ts';
+import type { OutcomeMap } from '../../src/effects/model/tool.ts';
 import { classify, type Outcome, type Seen } from '../../src/upstreams/classify.ts';
 
 const NONE: OutcomeMap = { committed: [], failed: [], unknown: [], body: [] };

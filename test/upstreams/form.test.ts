@@ -2,8 +2,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import fc from 'fast-check';
 import qs from 'qs';
 import { describe, expect, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
-import type { FormLists } from '../../src/effects/tool.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import type { FormLists } from '../../src/effects/model/tool.ts';
 import { formMisfit, readForm, readFormInSlices, writeForm } from '../../src/upstreams/form.ts';
 import '../property-seed.ts';
 

@@ -2,7 +2,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MOST_FAULTS, stopAt } from '../../src/diagnostics/stop-at.ts';
-import type { Json, JsonObject } from '../../src/effects/json.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import { createParamsSchemas, TEXT_STEPS } from '../../src/upstreams/params-schema.ts';
 
 const check = (schema: JsonObject, params: JsonObject) => createParamsSchemas()(schema)(params);

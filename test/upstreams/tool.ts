@@ -1,5 +1,5 @@
 import type { Dispatch } from '../../src/effects/upstream.ts';
-import type { Tool } from '../../src/effects/tool.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 
 /** A tool for tests: a refund, with what the test changes. */
 export function makeTool(changes: Partial<Tool> = {}): Tool {

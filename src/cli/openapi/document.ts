@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, type JsonObject } from '../../effects/json.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
 /** An OpenAPI document, read whole, with what it refers to in other files. */
 export interface ApiDocument {

@@ -7,8 +7,8 @@ import {
   namesHeader,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
-} from '../../effects/header-names.ts';
-import type { Json } from '../../effects/json.ts';
+} from '../../effects/run/header-names.ts';
+import type { Json } from '../../json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
 import { isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../effects/json.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
 import { type ApiDocument, entries, list, object, resolve, resolveObject, textOf } from './document.ts';
 
 /** Where a param of an operation stands. */

@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js';
 import type { Tree } from '../../config/expand.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../effects/json.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type ApiDocument, entries, list, object, refOf, resolve, resolveObject } from './document.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { Composer, LineCounter, Parser } from 'yaml';
 import { readYamlSource, nestsDeeper, type DataPath } from '../../diagnostics/yaml-source.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../effects/json.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
 
 /** Nesting beyond this is refused: what walks through a document recurses. */

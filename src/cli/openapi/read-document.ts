@@ -2,7 +2,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve as resolvePath, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../effects/json.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
 import type { ApiDocument } from './document.ts';
 import { parseDocument, placeOf } from './parse.ts';

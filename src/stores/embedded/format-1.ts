@@ -1,9 +1,12 @@
-import type { ApprovalRecord } from '../../effects/approval.ts';
-import type { ClaimRecord, KeyRecord, PauseRecord, ReservationRecord } from '../../effects/controls.ts';
-import type { Tombstone } from '../../effects/effect.ts';
-import type { LedgerDraft } from '../../effects/ledger.ts';
-import type { RunningUse } from '../../effects/plan.ts';
-import type { Agent } from '../../effects/principal.ts';
+import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import type { ClaimRecord } from '../../effects/model/claim.ts';
+import type { KeyRecord } from '../../effects/model/key.ts';
+import type { PauseRecord } from '../../effects/model/pause.ts';
+import type { ReservationRecord } from '../../effects/model/reservation.ts';
+import type { Tombstone } from '../../effects/model/effect.ts';
+import type { LedgerDraft } from '../../effects/model/ledger.ts';
+import type { RunningUse } from '../../effects/steps/plan.ts';
+import type { Agent } from '../../effects/model/principal.ts';
 import { decode, integer, plainText, text } from './document.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
 import type { FileMeta } from './engine-session.ts';

@@ -1,10 +1,10 @@
-import { costsOf } from '../../effects/approval.ts';
-import type { BudgetRow } from '../../effects/controls.ts';
-import type { Decision, DeniedDecision } from '../../effects/decision.ts';
-import type { EffectRecord } from '../../effects/effect.ts';
-import { windowId } from '../../effects/obligations.ts';
+import { costsOf } from '../../effects/model/approval.ts';
+import type { BudgetRow } from '../../effects/model/budget.ts';
+import type { Decision, DeniedDecision } from '../../effects/model/decision.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
+import { windowId } from '../../effects/model/verdict.ts';
 import type { Admission, AdmitRequest } from '../../effects/store.ts';
-import type { Obligation } from '../../effects/verdict.ts';
+import type { Obligation } from '../../effects/model/verdict.ts';
 import { fieldsOf } from './connection.ts';
 import {
   approvalOf,

@@ -1,4 +1,4 @@
-import type { EffectRecord } from '../../effects/effect.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
 import { passingMap } from '../passing-map.ts';
 
 /** Attempts that are remembered at most; of one that is not, the store sends the documents again. */

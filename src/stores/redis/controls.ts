@@ -1,7 +1,8 @@
-import { keyCreated, keyEnded } from '../../effects/key-events.ts';
-import type { KeyRecord, PauseRecord } from '../../effects/controls.ts';
-import type { LedgerActor, LedgerDraft } from '../../effects/ledger.ts';
-import type { Agent } from '../../effects/principal.ts';
+import { keyCreated, keyEnded } from '../../effects/steps/key-events.ts';
+import type { KeyRecord } from '../../effects/model/key.ts';
+import type { PauseRecord } from '../../effects/model/pause.ts';
+import type { LedgerActor, LedgerDraft } from '../../effects/model/ledger.ts';
+import type { Agent } from '../../effects/model/principal.ts';
 import type { BudgetDefinition, EffectStore, PolicyActivation } from '../../effects/store.ts';
 import { fieldsOf, textsOf } from './connection.ts';
 import { texts } from './effect-record.ts';

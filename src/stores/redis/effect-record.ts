@@ -1,8 +1,16 @@
-import type { ApprovalRecord, Stopped, Vote } from '../../effects/approval.ts';
-import type { DeniedDecision } from '../../effects/decision.ts';
-import type { EffectRecord, Evidence, KeptResult, Lease, Life, SettledBy, Tombstone } from '../../effects/effect.ts';
-import type { Mismatch } from '../../effects/action-call.ts';
-import type { Observed, VerdictTrace } from '../../effects/verdict.ts';
+import type { ApprovalRecord, Stopped, Vote } from '../../effects/model/approval.ts';
+import type { DeniedDecision } from '../../effects/model/decision.ts';
+import type {
+  EffectRecord,
+  Evidence,
+  KeptResult,
+  Lease,
+  Life,
+  SettledBy,
+  Tombstone,
+} from '../../effects/model/effect.ts';
+import type { Mismatch } from '../../effects/model/action-call.ts';
+import type { Observed, VerdictTrace } from '../../effects/model/verdict.ts';
 import { fromPlainText } from './names.ts';
 import { reasonOf } from './reasons.ts';
 

@@ -1,5 +1,6 @@
-import type { EffectRecord } from '../../effects/effect.ts';
-import { type EraseRequest, type Erasure, keptOf } from '../../effects/erase.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
+import type { EraseRequest, Erasure } from '../../effects/store.ts';
+import { keptOf } from '../../effects/steps/erase.ts';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { StepReply } from './frame.ts';
 import { plainText } from './names.ts';

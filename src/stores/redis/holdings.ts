@@ -1,5 +1,6 @@
-import type { ClaimRecord, ReservationRecord } from '../../effects/controls.ts';
-import type { LedgerActor } from '../../effects/ledger.ts';
+import type { ClaimRecord } from '../../effects/model/claim.ts';
+import type { ReservationRecord } from '../../effects/model/reservation.ts';
+import type { LedgerActor } from '../../effects/model/ledger.ts';
 import type { ClaimResult, EffectStore, ReservationResult } from '../../effects/store.ts';
 import { texts } from './effect-record.ts';
 import { fieldsOf, textsOf } from './connection.ts';

@@ -1,5 +1,5 @@
-import type { JsonObject, Json } from '../../effects/json.ts';
-import type { LedgerActor, LedgerDraft, LedgerEvent } from '../../effects/ledger.ts';
+import type { JsonObject, Json } from '../../json/value.ts';
+import type { LedgerActor, LedgerDraft, LedgerEvent } from '../../effects/model/ledger.ts';
 import { fromPlainText, plainText } from './names.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { LedgerDraft } from '../../effects/ledger.ts';
-import { notDispatched, watchLostAnswers } from '../../effects/lost-answers.ts';
+import type { LedgerDraft } from '../../effects/model/ledger.ts';
+import { notDispatched, watchLostAnswers } from '../../effects/upkeep/lost-answers.ts';
 import {
   type AdmitRequest,
   type Admission,
@@ -23,7 +23,7 @@ import { createFleet, PLANNED_STEPS } from './fleet.ts';
 import { createFrame, type StepReply } from './frame.ts';
 import { createHoldings } from './holdings.ts';
 import { createLost } from './lost.ts';
-import { agentOf, throttledBy } from '../../effects/refusing.ts';
+import { agentOf, throttledBy } from '../../effects/steps/refusal.ts';
 import { rowOfDraft } from './ledger-events.ts';
 import { type Answered, createKeyQueues } from './same-key.ts';
 import { boundEffect, createRecords } from './records.ts';

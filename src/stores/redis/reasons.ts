@@ -1,10 +1,10 @@
-import type { Reason } from '../../effects/decision.ts';
-import { EXPIRED_GRANTED, EXPIRED_UNDECIDED, MAX_ATTEMPTS } from '../../effects/lifecycle.ts';
+import type { Reason } from '../../effects/model/decision.ts';
+import { EXPIRED_GRANTED, EXPIRED_UNDECIDED, MAX_ATTEMPTS } from '../../effects/steps/lifecycle.ts';
 import { fromPlainText } from './names.ts';
 
 /**
  * Why a call was refused, in words. Scripts answer with a code and figures, because they neither format nor hash;
- * `=` stands before a reason that the gateway knew. The words are those of effects/admission.ts and obligations.ts.
+ * `=` stands before a reason that the gateway knew. The words are those of effects/steps/admission.ts and obligations.ts.
  */
 export function reasonOf(why: readonly string[]): Reason {
   const [code = '', ...rest] = why;

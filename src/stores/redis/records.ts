@@ -1,7 +1,7 @@
-import type { ApprovalRecord } from '../../effects/approval.ts';
-import type { BudgetRow } from '../../effects/controls.ts';
-import type { EffectRecord } from '../../effects/effect.ts';
-import type { LedgerEvent } from '../../effects/ledger.ts';
+import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import type { BudgetRow } from '../../effects/model/budget.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
+import type { LedgerEvent } from '../../effects/model/ledger.ts';
 import { type EffectFilter, type EffectStore, PAGE_BYTES, type Page } from '../../effects/store.ts';
 import { fieldsOf, textsOf } from './connection.ts';
 import { approvalOf, effectOf, isTombstone, receiptOfFields } from './effect-record.ts';

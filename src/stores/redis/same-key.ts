@@ -1,4 +1,4 @@
-import { throttledBy } from '../../effects/refusing.ts';
+import { throttledBy } from '../../effects/steps/refusal.ts';
 import type { Admission, AdmitRequest } from '../../effects/store.ts';
 import { passingMap } from '../passing-map.ts';
 

@@ -1,6 +1,6 @@
-import type { EffectRecord, Evidence, Life } from '../../effects/effect.ts';
-import { isoTime } from '../../effects/iso-time.ts';
-import { NOT_DISPATCHED } from '../../effects/lifecycle.ts';
+import type { EffectRecord, Evidence, Life } from '../../effects/model/effect.ts';
+import { isoTime } from '../../effects/model/iso-time.ts';
+import { NOT_DISPATCHED } from '../../effects/steps/lifecycle.ts';
 import type {
   Resolution,
   ResolveRequest,
@@ -12,7 +12,7 @@ import type {
   VoteRequest,
   VoteResult,
 } from '../../effects/store.ts';
-import { REJECTION_COOLDOWN_MS } from '../../effects/voting.ts';
+import { REJECTION_COOLDOWN_MS } from '../../effects/steps/voting.ts';
 import { fieldsOf } from './connection.ts';
 import { approvalOf, effectOf } from './effect-record.ts';
 import type { StepReply } from './frame.ts';

@@ -1,4 +1,4 @@
-import { throttledBy } from '../../effects/refusing.ts';
+import { throttledBy } from '../../effects/steps/refusal.ts';
 import type { AdmitRequest } from '../../effects/store.ts';
 
 /** Repetitions with one word that are written in one second; what is beyond becomes one counted event. */

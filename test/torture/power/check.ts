@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { checkWorkspace } from '../../../src/effects/fsck.ts';
+import { checkWorkspace } from '../../../src/effects/upkeep/fsck.ts';
 import type { EffectStore } from '../../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';

@@ -1,4 +1,4 @@
-import type { Lease } from '../../../effects/effect.ts';
+import type { Lease } from '../../../effects/model/effect.ts';
 import type { Ended } from '../../open-rows.ts';
 
 /** When a gateway began with the store's file. */

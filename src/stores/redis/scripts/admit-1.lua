@@ -1,5 +1,5 @@
 -- The one atomic admission: idempotency, fingerprint, approval, pause, claim, reservation, rate, budget, lease, ledger.
--- Decides what effects/admission.ts decides.
+-- Decides what effects/steps/admission.ts decides.
 -- @include begin step boots tallies claims effects release approvals obligations
 -- @keys workspace
 -- @args epoch gateway clock request doc run metadata sealed obligations approval

@@ -1,4 +1,4 @@
--- Settlement of an attempt as effects/lifecycle.ts and effects/settlement.ts decide it.
+-- Settlement of an attempt as effects/steps/lifecycle.ts and effects/steps/settlement.ts decide it.
 
 local function change_to_committed(changes, q, late)
   changes.st, changes.dec, changes.at = 'committed', 'committed', int(now)

@@ -1,0 +1,99 @@
+import type { Mismatch } from '../model/action-call.ts';
+import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
+
+/** What is shown of mismatches: of one value, and of the values of all of them together, characters of JSON. */
+export const SHOWN_VALUES = { one: 1_024, all: 32_768 } as const;
+
+/**
+ * Mismatches as they are answered and kept: each names its field; a value that is long is a text with its beginning,
+ * and `null` once all values together are long, both with `truncated`. What differs may be as large as a body, and the
+ * same part of a state may differ under many names.
+ */
+export function shownMismatches(mismatches: readonly Mismatch[]): readonly Mismatch[] {
+  let left: number = SHOWN_VALUES.all;
+  const shown = (value: Json): { readonly value: Json; readonly whole: boolean } => {
+    if (left <= 0) return { value: null, whole: false };
+    const most = Math.min(SHOWN_VALUES.one, left);
+    const size = sizeUpTo(value, most);
+    if (size <= most) {
+      left -= size;
+      return { value, whole: true };
+    }
+    left -= most;
+    return { value: `${beginning(value, most)}…`, whole: false };
+  };
+  return mismatches.map(({ field, assumed, current }) => {
+    const before = shown(assumed);
+    const now = shown(current);
+    const whole = { field, assumed: before.value, current: now.value };
+    return before.whole && now.whole ? whole : { ...whole, truncated: true };
+  });
+}
+
+/** Names of fields for a sentence: at most ten, each cut, so that the sentence stays short. */
+export function fieldList(fields: readonly string[], show: (field: string) => string = (field) => field): string {
+  const shown = fields.slice(0, MOST_NAMES).map((field) => show(cut(field, MOST_NAME)));
+  return fields.length > shown.length
+    ? `${shown.join(', ')} and ${fields.length - shown.length} more`
+    : shown.join(', ');
+}
+
+const MOST_NAMES = 10;
+const MOST_NAME = 100;
+
+function cut(text: string, most: number): string {
+  // Not in the middle of a character.
+  return text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
+
+/** About the length of a value's JSON, or something above `most` as soon as it is longer. */
+function sizeUpTo(value: Json, most: number): number {
+  if (typeof value === 'string') return value.length > most ? value.length : JSON.stringify(value).length;
+  if (isJsonArray(value)) {
+    let size = value.length === 0 ? 2 : 1;
+    for (const element of value) {
+      size += 1 + sizeUpTo(element, most - size);
+      if (size > most) break;
+    }
+    return size;
+  }
+  if (isJsonObject(value)) {
+    const names = Object.keys(value);
+    let size = names.length === 0 ? 2 : 1;
+    for (const name of names) {
+      size += 2 + sizeUpTo(name, most - size) + sizeUpTo(value[name] ?? null, most - size);
+      if (size > most) break;
+    }
+    return size;
+  }
+  return String(value).length;
+}
+
+/** The beginning of a value: of a text as it is, of anything else as JSON, which is written no further than it is shown. */
+function beginning(value: Json, most: number): string {
+  let text = '';
+  const write = (part: Json): void => {
+    if (text.length > most) return;
+    if (typeof part === 'string') text += JSON.stringify(part.slice(0, most));
+    else if (isJsonArray(part)) {
+      text += '[';
+      for (const [index, element] of part.entries()) {
+        if (text.length > most) return;
+        if (index > 0) text += ',';
+        write(element);
+      }
+      text += ']';
+    } else if (isJsonObject(part)) {
+      text += '{';
+      for (const [index, name] of Object.keys(part).entries()) {
+        if (text.length > most) return;
+        text += `${index > 0 ? ',' : ''}${JSON.stringify(name.slice(0, most))}:`;
+        write(part[name] ?? null);
+      }
+      text += '}';
+    } else text += String(part);
+  };
+  if (typeof value === 'string') text = value.slice(0, most);
+  else write(value);
+  return text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '');
+}

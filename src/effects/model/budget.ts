@@ -1,0 +1,12 @@
+/** A budget row as it stands. */
+export interface BudgetRow {
+  readonly budget: string;
+  readonly unit: string;
+  readonly bucket: string;
+  readonly window: string;
+  readonly limit: number;
+  readonly spent: number;
+  readonly held: number;
+  /** End of a calendar window; `null` for rolling ones. */
+  readonly resetsAt: number | null;
+}

@@ -1,0 +1,91 @@
+import type { Json, JsonObject } from '../../json/value.ts';
+
+export const LEDGER_KINDS = [
+  'effect.denied',
+  'effect.admitted',
+  'effect.duplicate_blocked',
+  'effect.reconciled',
+  'effect.resolved',
+  'effect.erased',
+  'effect.contradiction',
+  'effect.conflict',
+  'approval.requested',
+  'approval.granted',
+  'approval.rejected',
+  'approval.expired',
+  'approval.renewed',
+  'state.verified',
+  'state.drifted',
+  'execution.started',
+  'execution.succeeded',
+  'execution.failed',
+  'execution.lost',
+  'budget.held',
+  'budget.posted',
+  'budget.voided',
+  'budget.overdraft',
+  'receipt.issued',
+  'read.batch',
+  'key.created',
+  'key.revoked',
+  'key.rotated',
+  'workspace.created',
+  'agent.registered',
+  'policy.loaded',
+  'policy.rejected',
+  'store.loss_accepted',
+  'store.time_accepted',
+  'gateway.declared_lost',
+  'pause.set',
+  'pause.lifted',
+  'claim.taken',
+  'claim.renewed',
+  'claim.released',
+  'reservation.made',
+  'reservation.released',
+] as const;
+
+export type LedgerKind = (typeof LEDGER_KINDS)[number];
+
+/** The ledger of what belongs to no workspace: administrative keys, the files in force, refusals of keys without one. */
+export const INSTALLATION = '';
+
+/** Who caused an event. */
+export interface LedgerActor {
+  readonly type: 'agent' | 'user' | 'key' | 'gateway';
+  readonly id: string;
+}
+
+/** An event before the store gives it its place. */
+export interface LedgerDraft {
+  readonly kind: LedgerKind;
+  readonly effectId: string | null;
+  readonly actor: LedgerActor;
+  readonly data: JsonObject;
+}
+
+/** An event of the append-only ledger. `seq` has no gaps within a workspace and an epoch. */
+export interface LedgerEvent extends LedgerDraft {
+  readonly seq: number;
+  readonly id: string;
+  /** ms since the epoch by the store's clock. */
+  readonly at: number;
+}
+
+/** The wire form of a ledger event. */
+export function ledgerEventToWire(event: LedgerEvent): JsonObject {
+  const actor: Json = { type: event.actor.type, id: event.actor.id };
+  const recordedAt = new Date(event.at).toISOString();
+  // That it began is put on record when it has ended.
+  const began = event.kind === 'execution.started' ? event.data['at'] : undefined;
+  return {
+    seq: event.seq,
+    id: event.id,
+    at: began ?? recordedAt,
+    ...(began === undefined ? {} : { recorded_at: recordedAt }),
+    kind: event.kind,
+    effect_id: event.effectId,
+    actor,
+    data: event.data,
+  };
+}

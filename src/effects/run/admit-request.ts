@@ -1,0 +1,207 @@
+import { createHmac, type KeyObject } from 'node:crypto';
+import { canonicalJson } from '../../json/canonical.ts';
+import type { CheckedCall, DeniedCall } from './check-call.ts';
+import type { EffectActor, Stage } from '../model/effect.ts';
+import type { Json } from '../../json/value.ts';
+import type { EffectPorts, SealedParams } from '../ports.ts';
+import type { Principal } from '../model/principal.ts';
+import type { RunRequest } from '../model/run-request.ts';
+import type { AdmitRequest } from '../store.ts';
+import type { Tool } from '../model/tool.ts';
+import type { Obligation, Permit, Verdict } from '../model/verdict.ts';
+
+/** The parts of an admission that stay the same when policy or pauses have moved on and it is asked again. */
+export interface Proposal {
+  readonly effectId: string;
+  readonly approvalId: string;
+  readonly nonce: string;
+  readonly sealedParams: SealedParams;
+  readonly sealed: string;
+  /** The granted request for approval whose call this is, where the gateway sends it by itself. */
+  readonly dispatches: string | null;
+}
+
+/** Ids, nonce and sealed params of what this request may become. */
+export function propose(
+  ports: EffectPorts,
+  workspace: string,
+  fingerprint: string,
+  call: Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>,
+): Proposal {
+  const effectId = ports.newId('eff');
+  const { params, headers, stateCheck, claimId, reservationId, requestIp } = call;
+  const salts = ports.secrets.newSalts();
+  const sealedParams: SealedParams = {
+    params,
+    salts,
+    stateCheck,
+    claimId,
+    reservationId,
+    requestIp,
+    ...(Object.keys(headers.sent).length === 0 ? null : { headers }),
+  };
+  return {
+    effectId,
+    approvalId: ports.newId('apr'),
+    nonce: ports.newNonce(),
+    sealedParams,
+    sealed: ports.secrets.seal(sealedParams, { workspace, effectId, fingerprint }),
+    dispatches: null,
+  };
+}
+
+/** Who asks, as the effect's record keeps it. */
+export function actorOf(
+  principal: Principal,
+  agentId: string,
+  agentOwner: string | null,
+  via: RunRequest['via'],
+): EffectActor {
+  return {
+    agentId,
+    agentOwner,
+    keyId: principal.keyId,
+    keyKind: principal.kind,
+    user: principal.user,
+    keyMadeBy: principal.madeBy,
+    via,
+  };
+}
+
+/** The admission of a checked call under a verdict. */
+export function admitRequest(
+  ports: EffectPorts,
+  checked: CheckedCall,
+  actor: EffectActor,
+  verdict: Verdict,
+  proposal: Proposal,
+  stages: readonly Stage[],
+): AdmitRequest {
+  const { call, tool, fingerprint } = checked;
+  const { workspace } = call;
+  // The params in the clear and their salts stay here: the store gets them sealed.
+  const { effectId, approvalId, nonce, sealed, dispatches } = proposal;
+  const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: actor.keyId };
+  return {
+    workspace,
+    effectId,
+    approvalId,
+    nonce,
+    sealed,
+    idempotencyKey: call.idempotencyKey,
+    fingerprint,
+    action: {
+      type: tool.actionType,
+      tool: tool.name,
+      toolDigest: tool.digest,
+      upstream: tool.upstream,
+      kind: tool.kind,
+      target: call.target,
+    },
+    actor,
+    verdict,
+    approvalDigest:
+      verdict.kind === 'permit' && verdict.approvals.length > 0
+        ? approvalDigest(ports.secrets.fingerprintKey(workspace), checked, verdict)
+        : '',
+    dispatches,
+    pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
+    seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
+    times: {
+      dispatchWindowMs: ports.settings().dispatchWindowMs,
+      timeoutMs: tool.timeoutMs,
+      maxProcessingMs: tool.maxProcessingMs,
+      idempotentForMs: tool.idempotent.kind === 'header' ? tool.idempotent.forMs : null,
+    },
+    owner: ports.owner,
+    claimId: call.claimId,
+    reservationId: call.reservationId,
+    metadata: call.metadata,
+    stages,
+  };
+}
+
+/** The admission that records a refusal made before policy. */
+export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
+  const { workspace, fingerprint } = denied;
+  const { effectId, approvalId, nonce, sealed } = propose(ports, workspace, fingerprint, request);
+  return {
+    workspace,
+    effectId,
+    approvalId,
+    nonce,
+    sealed,
+    idempotencyKey: denied.idempotencyKey,
+    fingerprint,
+    action: {
+      type: request.actionType ?? 'mcp.tool_call',
+      tool: request.tool,
+      toolDigest: '',
+      upstream: '',
+      kind: 'write',
+      target: denied.target,
+    },
+    actor: actorOf(request.principal, denied.agentId, null, request.via),
+    verdict: denied.deny,
+    approvalDigest: '',
+    dispatches: null,
+    pausedBy: null,
+    seen: { policy: denied.deny.trace.policyVersion, pauses: ports.pauses.version(workspace) },
+    times: { dispatchWindowMs: 0, timeoutMs: 0, maxProcessingMs: 0, idempotentForMs: null },
+    owner: ports.owner,
+    claimId: null,
+    reservationId: null,
+    metadata: request.metadata,
+    stages: [...request.stages, ...denied.stages],
+  };
+}
+
+/**
+ * What an approver's vote is bound to: the action (the fingerprint covers agent, tool, target and params), the tool, the
+ * rules that ask with their conditions, and what the approver is shown of them. Windows and snapshots are left out: time
+ * alone must not void a vote. Under a key, because a summary can be guessed.
+ */
+export function approvalDigest(
+  key: KeyObject,
+  checked: Pick<CheckedCall, 'fingerprint'> & { readonly tool: Pick<Tool, 'digest'> },
+  { approvals, obligations }: Pick<Permit, 'approvals' | 'obligations'>,
+): string {
+  const asking = new Set(approvals.map((approval) => approval.rule));
+  const bound: Json = {
+    fingerprint: checked.fingerprint,
+    tool: checked.tool.digest,
+    approvals: approvals.map(({ rule, ruleDigest, approvers, quorum, expiresMs, summary, hold }) => ({
+      rule,
+      ruleDigest,
+      approvers: { roles: approvers.roles, users: approvers.users },
+      quorum,
+      expiresMs,
+      summary,
+      hold,
+    })),
+    obligations: obligations.filter((obligation) => asking.has(obligation.rule)).map(obligationTerms),
+  };
+  return createHmac('sha256', key)
+    .update(`approval\n${canonicalJson(bound)}`)
+    .digest('base64url');
+}
+
+function obligationTerms(obligation: Obligation): Json {
+  switch (obligation.kind) {
+    case 'budget':
+      return {
+        kind: obligation.kind,
+        budget: obligation.budget,
+        unit: obligation.unit,
+        bucket: obligation.bucket,
+        limit: obligation.limit,
+        amount: obligation.amount,
+      };
+    case 'rate_limit':
+      return { kind: obligation.kind, id: obligation.id, bucket: obligation.bucket, limit: obligation.limit };
+    case 'claim':
+      return { kind: obligation.kind, target: obligation.target, hold: obligation.hold };
+    case 'reserve':
+      return { kind: obligation.kind, pool: obligation.pool, units: obligation.units };
+  }
+}

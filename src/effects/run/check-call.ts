@@ -1,0 +1,232 @@
+import type { ActionCall } from '../model/action-call.ts';
+import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
+import { INSTALLATION } from '../model/ledger.ts';
+import { holdsOwnKey } from './own-key.ts';
+import type { Stage } from '../model/effect.ts';
+import type { Authorized, EffectPorts } from '../ports.ts';
+import type { Agent, Principal } from '../model/principal.ts';
+import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
+import type { Tool } from '../model/tool.ts';
+import type { Deny } from '../model/verdict.ts';
+
+/** A call that may be judged by policy. */
+export interface CheckedCall {
+  readonly call: ActionCall;
+  readonly tool: Tool;
+  readonly agent: Agent;
+  readonly fingerprint: string;
+  /** Faults of the params, where policy only observes and the bytes go on as they came; else none. */
+  readonly faults: readonly RequestFault[];
+}
+
+/** A request after the checks that come before policy. */
+export type Checked =
+  | { readonly kind: 'call'; readonly checked: CheckedCall; readonly stages: readonly Stage[] }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+  /** Refused by permission, identity, or because the tool is not declared; still recorded. */
+  | { readonly kind: 'denied'; readonly denied: DeniedCall };
+
+/** A refusal before policy, with what is known of the call. */
+export interface DeniedCall {
+  readonly deny: Deny;
+  /** The workspace whose ledger records it: the key's own. */
+  readonly workspace: string;
+  readonly agentId: string;
+  readonly target: string;
+  readonly idempotencyKey: string;
+  readonly fingerprint: string;
+  /** What was judged before it was refused, the refusal included. */
+  readonly stages: readonly Stage[];
+}
+
+const COMMON_ACTION_TYPES = ['mcp.tool_call', 'http.request'];
+
+/**
+ * Checks a request: who may act, whether the tool is declared, whether params and target hold. Fills in nothing and
+ * coerces nothing: what is evaluated is what is sent.
+ */
+export function checkCall(
+  ports: EffectPorts,
+  request: RunRequest,
+  endpoint: 'effects.run' | 'effects.preview',
+): Checked {
+  const { principal, workspace } = request;
+  const startedAt = ports.store.now();
+  const begun = ports.elapsed();
+  const authorized = ports.authorize(principal, { endpoint, workspace, tool: request.tool, agentId: request.agentId });
+  if (authorized.kind === 'invalid')
+    return problem('invalid_request', 'The request does not say which agent acts.', [authorized.fault]);
+  const stages = authorizationStages(authorized, principal, startedAt, ports.elapsed() - begun);
+  const policyVersion = ports.policyVersion();
+  if (authorized.kind === 'denied') {
+    const trace = { policyVersion, matched: [], shadow: [], observed: null };
+    const { decision, reason } = authorized;
+    return denied(ports, request, null, { kind: 'deny', decision, reason, trace }, stages);
+  }
+  const catalog = ports.catalog();
+  const tool = catalog.tool(request.tool);
+  if (tool === null) {
+    const reason = {
+      code: 'tool_not_declared',
+      message: `The tool ${request.tool} is not declared in the gateway’s configuration.`,
+    } as const;
+    const trace = { policyVersion, matched: [], shadow: [], observed: null };
+    const refused: Stage = { stage: 'validate', status: 'refused', startedAt, durationMs: null, detail: reason.code };
+    const deny: Deny = { kind: 'deny', decision: 'denied_policy', reason, trace };
+    return denied(ports, request, authorized.agent.id, deny, [...stages, refused]);
+  }
+  const misfits = catalog.check(tool, request.params);
+  // What is made from params has to fit. What goes on as it came is only reported while policy observes.
+  const isReported = request.proxied !== null && ports.policyMode() === 'observe';
+  const faults = [...(isReported ? [] : misfits), ...otherFaults(tool, request)];
+  if (faults.length > 0) return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, faults);
+  const target = (misfits.length > 0 ? null : catalog.target(tool, request.params)) ?? request.target ?? tool.name;
+  if (request.target !== null && request.target !== target && request.target !== tool.name) {
+    const fault = {
+      path: '/target',
+      message: `The params name the target ${target}. Leave target out, or send this one.`,
+    };
+    return problem('target_mismatch', 'The target is not the one the params name.', [fault]);
+  }
+  const action: FingerprintedAction = {
+    workspace,
+    agentId: authorized.agent.id,
+    // The same key through another door is the same action.
+    actionType: tool.actionType,
+    tool: tool.name,
+    target,
+    params: request.params,
+    headers: request.headers.bound,
+  };
+  const key = ports.secrets.fingerprintKey(workspace);
+  const { idempotencyKey } = request;
+  const call: ActionCall = {
+    workspace,
+    agentId: action.agentId,
+    actionType: action.actionType,
+    tool: action.tool,
+    target,
+    params: action.params,
+    headers: request.headers,
+    idempotencyKey:
+      typeof idempotencyKey === 'string'
+        ? idempotencyKey
+        : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    stateCheck: request.stateCheck,
+    claimId: request.claimId,
+    reservationId: request.reservationId,
+    metadata: request.metadata,
+    via: request.via,
+  };
+  return {
+    kind: 'call',
+    checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action), faults: misfits },
+    stages,
+  };
+}
+
+/** Faults beside those of the params' shape. */
+function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
+  const faults: RequestFault[] = [];
+  const { keyId } = request.principal;
+  if (holdsOwnKey(request.params, keyId))
+    faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
+  for (const [path, value] of [
+    ['/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null],
+    ['/target', request.target],
+    ['/metadata', request.metadata],
+    ['/headers', { ...request.headers.sent }],
+  ] as const) {
+    if (value !== null && holdsOwnKey(value, keyId))
+      faults.push({ path, message: 'holds the key that this call is made with, which would be kept and shown' });
+  }
+  if (
+    request.actionType !== null &&
+    request.actionType !== tool.actionType &&
+    !COMMON_ACTION_TYPES.includes(request.actionType)
+  ) {
+    faults.push({
+      path: '/action_type',
+      message: `Use ${[...new Set([...COMMON_ACTION_TYPES, tool.actionType])].join(', ')}, or leave it out.`,
+    });
+  }
+  if (request.stateCheck !== null && tool.state === null) {
+    faults.push({
+      path: '/state_check',
+      message: `The tool ${tool.name} declares no request that reads its live state.`,
+    });
+  }
+  return faults;
+}
+
+function problem(code: Problem['code'], detail: string, errors: readonly RequestFault[]): Checked {
+  return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
+}
+
+/** Permission and identity are judged together: the time of both stands with the first. */
+function authorizationStages(
+  authorized: Exclude<Authorized, { kind: 'invalid' }>,
+  { keyId }: Principal,
+  startedAt: number,
+  tookMs: number,
+): readonly Stage[] {
+  const durationMs = Math.round(tookMs * 1000) / 1000;
+  const refusal = authorized.kind === 'denied' ? authorized : null;
+  if (refusal?.decision === 'denied_permission')
+    return [{ stage: 'permission', status: 'refused', startedAt, durationMs, detail: refusal.reason.code }];
+  return [
+    { stage: 'permission', status: 'passed', startedAt, durationMs, detail: keyId },
+    authorized.kind === 'agent'
+      ? { stage: 'identity', status: 'passed', startedAt, durationMs: null, detail: authorized.agent.id }
+      : { stage: 'identity', status: 'refused', startedAt, durationMs: null, detail: authorized.reason.code },
+  ];
+}
+
+/** @param authorized the agent that the key may have act; `null` where it may not */
+function denied(
+  ports: EffectPorts,
+  request: RunRequest,
+  authorized: string | null,
+  deny: Deny,
+  stages: readonly Stage[],
+): Checked {
+  const workspace = workspaceOf(request.principal) ?? INSTALLATION;
+  // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too. Any other key
+  // acts for an agent only where it may; without one it is the key itself that was refused.
+  const agentId = agentOf(request.principal) ?? authorized ?? '';
+  const target = request.target ?? request.tool;
+  const key = ports.secrets.fingerprintKey(workspace);
+  const action: FingerprintedAction = {
+    workspace,
+    agentId,
+    actionType: request.actionType ?? 'mcp.tool_call',
+    tool: request.tool,
+    target,
+    params: request.params,
+    headers: request.headers.bound,
+  };
+  const { idempotencyKey } = request;
+  return {
+    kind: 'denied',
+    denied: {
+      deny,
+      workspace,
+      agentId,
+      target,
+      stages,
+      fingerprint: fingerprint(key, action),
+      idempotencyKey:
+        typeof idempotencyKey === 'string'
+          ? idempotencyKey
+          : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    },
+  };
+}
+
+function workspaceOf(principal: Principal): string | null {
+  return principal.kind === 'administrative' ? null : principal.workspace;
+}
+
+function agentOf(principal: Principal): string | null {
+  return principal.kind === 'agent' || principal.kind === 'profile' ? principal.agentId : null;
+}

@@ -1,0 +1,316 @@
+import { NO_HEADERS } from '../model/action-call.ts';
+import type { ApprovalRecord } from '../model/approval.ts';
+import type { CheckedCall } from './check-call.ts';
+import type { Code } from '../model/codes.ts';
+import type { DeniedDecision, Reason } from '../model/decision.ts';
+import type { EffectRecord } from '../model/effect.ts';
+import type { RunOutcome } from '../model/outcome.ts';
+import type { EffectPorts, SealedParams } from '../ports.ts';
+import type { Agent, Principal } from '../model/principal.ts';
+import { admitAndExecute } from './run-effect.ts';
+import type { Problem } from '../model/run-request.ts';
+import { NoPlace, StoreUnavailable } from '../store.ts';
+import type { Tool } from '../model/tool.ts';
+
+/** A vote on a request for approval. */
+export interface ApprovalCall {
+  /** A key that may decide in the workspace: the door has checked that. */
+  readonly principal: Principal;
+  readonly workspace: string;
+  readonly approvalId: string;
+  readonly verdict: 'approve' | 'reject';
+  readonly comment: string | null;
+}
+
+/** What became of the call by a vote. */
+export type Became =
+  /** More people have to agree. */
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'rejected' }
+  /** The last approval that was needed: it was tried, and this is how it ended. */
+  | { readonly kind: 'dispatched'; readonly outcome: RunOutcome }
+  /** It is granted and cannot be sent now; it is tried again until the request expires. */
+  | { readonly kind: 'stopped'; readonly decision: DeniedDecision; readonly reason: Reason }
+  /** What was approved is not what would run now: people are asked again, by another request. */
+  | { readonly kind: 'asked_anew'; readonly approvalId: string }
+  /** It cannot be sent any more. */
+  | { readonly kind: 'ended'; readonly reason: Reason };
+
+export type ApprovalResult =
+  | {
+      readonly kind: 'decided';
+      /** As it stands after the vote, and after what came of it. */
+      readonly approval: ApprovalRecord;
+      readonly effect: EffectRecord;
+      readonly became: Became;
+      /** The same person had approved before: this vote changed nothing. */
+      readonly votedAlready: boolean;
+    }
+  | { readonly kind: 'problem'; readonly problem: Problem };
+
+/** Who is who, for votes and for calls that are dispatched after approval. */
+export interface People {
+  rolesOf(user: string): readonly string[];
+  /** Since when there has been such a user; `null` where that is not on record yet. */
+  since(user: string): Promise<number | null>;
+  agent(workspace: string, id: string): Agent | null;
+  /** What policy may know of the key that asked; `null` when it is not valid any more. */
+  key(keyId: string): Promise<{ readonly profile: string | null } | null>;
+}
+
+/** Counts a vote and, when it completes the quorum, dispatches the effect. */
+export async function decideApproval(ports: EffectPorts, people: People, call: ApprovalCall): Promise<ApprovalResult> {
+  const { principal, workspace } = call;
+  const { user } = principal;
+  if (principal.kind === 'agent' || (principal.kind === 'profile' && principal.agentId !== null))
+    return problem('wrong_key_kind', 'This key acts as an agent, and only people decide. Use a key of your own.');
+  if (user === null)
+    return problem('not_an_approver', 'This key belongs to no user, and only people decide. Use a key of your own.');
+  try {
+    const approval = await ports.store.approval(workspace, call.approvalId);
+    if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
+    // Who registers an agent is behind it, whoever owns it.
+    if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
+      return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
+    const roles = people.rolesOf(user);
+    const requirements = approval.requirements.flatMap(({ approvers }, index) =>
+      approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],
+    );
+    const userSince = (await people.since(user)) ?? ports.store.now();
+    const voted = await ports.store.vote({
+      workspace,
+      approvalId: call.approvalId,
+      verdict: call.verdict,
+      user,
+      keyId: principal.keyId,
+      voterSince: Math.max(principal.keyCreatedAt, userSince),
+      comment: call.comment,
+      requirements,
+      actor: { type: 'user', id: user },
+    });
+    switch (voted.kind) {
+      case 'absent':
+        return problem('not_found', 'There is no request for approval of this id in the workspace.');
+      case 'own_request':
+        return problem('own_request', whyNot(voted.approval, userSince, principal.keyCreatedAt));
+      case 'not_an_approver':
+        return problem('not_an_approver', `The policy asks ${wanted(approval)} to decide.`);
+      case 'already_decided':
+        return problem('conflict', decidedAlready(voted.approval));
+      case 'voted_already':
+        return { ...voted, kind: 'decided', became: { kind: 'waiting' }, votedAlready: true };
+      case 'counted':
+        break;
+    }
+    if (voted.approval.status !== 'granted') {
+      const kind = voted.approval.status === 'rejected' ? 'rejected' : 'waiting';
+      return { ...voted, kind: 'decided', became: { kind }, votedAlready: false };
+    }
+    return await dispatched(ports, people, voted.approval, voted.effect);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    if (error instanceof NoPlace)
+      return problem('busy', 'The vote counts. The call is sent as soon as there is a place for it.', 1000);
+    return problem(
+      'store_unavailable',
+      'The store cannot be reached. Look at the request again before you vote again.',
+      1000,
+    );
+  }
+}
+
+/** The answer to the last vote that was needed. The vote counts whatever comes after it. */
+async function dispatched(
+  ports: EffectPorts,
+  people: People,
+  approval: ApprovalRecord,
+  effect: EffectRecord,
+): Promise<ApprovalResult> {
+  const became = await dispatchGranted(ports, people, approval, effect);
+  const { workspace } = approval;
+  try {
+    const [now, then] = await Promise.all([
+      ports.store.approval(workspace, approval.id),
+      ports.store.effect(workspace, effect.id),
+    ]);
+    return { kind: 'decided', approval: now ?? approval, effect: then ?? effect, became, votedAlready: false };
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return { kind: 'decided', approval, effect, became, votedAlready: false };
+  }
+}
+
+/**
+ * Dispatches an effect whose approval is granted, from its stored request. Policy, pauses, obligations and state check
+ * apply as they are now. A call that cannot be made any more is ended.
+ * @throws StoreUnavailable before admission
+ */
+export async function dispatchGranted(
+  ports: EffectPorts,
+  people: People,
+  approval: ApprovalRecord,
+  effect: EffectRecord,
+): Promise<Became> {
+  const { workspace, actor } = effect;
+  const given = await recall(ports, people, effect);
+  if (given.kind === 'gone') {
+    await ports.store.giveUp({
+      workspace,
+      approvalId: approval.id,
+      decision: given.decision,
+      reason: given.reason,
+      actor: { type: 'gateway', id: 'approvals' },
+    });
+    return { kind: 'ended', reason: given.reason };
+  }
+  const { agent, tool, key, sealed, sealedParams } = given;
+  const { params, headers = NO_HEADERS, stateCheck, claimId, reservationId, requestIp = null } = sealedParams;
+  const checked: CheckedCall = {
+    call: {
+      workspace,
+      agentId: actor.agentId,
+      actionType: tool.actionType,
+      tool: tool.name,
+      target: effect.action.target,
+      params,
+      headers,
+      idempotencyKey: effect.idempotencyKey,
+      stateCheck,
+      claimId,
+      reservationId,
+      metadata: effect.metadata,
+      via: actor.via,
+    },
+    tool,
+    agent,
+    fingerprint: effect.fingerprint,
+    faults: [],
+  };
+  const outcome = await admitAndExecute(ports, {
+    checked,
+    actor,
+    key: { id: actor.keyId, kind: actor.keyKind, profile: key.profile, user: actor.user },
+    proposal: {
+      effectId: effect.id,
+      approvalId: ports.newId('apr'),
+      nonce: ports.newNonce(),
+      sealedParams,
+      sealed,
+      dispatches: approval.id,
+    },
+    proxied: null,
+    requestIp,
+    stages: [
+      ...effect.stages,
+      {
+        stage: 'approval',
+        status: 'passed',
+        startedAt: approval.createdAt,
+        durationMs: (approval.decidedAt ?? ports.store.now()) - approval.createdAt,
+        detail: approval.id,
+      },
+    ],
+  });
+  // The configuration changed in between: what is in force now decides.
+  return outcome === null ? dispatchGranted(ports, people, approval, effect) : becameOf(outcome, effect.attempt);
+}
+
+function becameOf(outcome: RunOutcome, attempts: number): Became {
+  switch (outcome.decision) {
+    case 'pending_approval':
+      return outcome.approval.status === 'granted'
+        ? { kind: 'waiting' }
+        : { kind: 'asked_anew', approvalId: outcome.approval.id };
+    case 'denied_permission':
+    case 'denied_policy':
+    case 'denied_identity':
+    case 'denied_budget':
+    case 'denied_claim':
+    case 'denied_reservation':
+    case 'denied_paused': {
+      const { decision, reason, attempt } = outcome;
+      if (reason.code === 'approval_expired') return { kind: 'ended', reason };
+      // What was admitted and refused before the first byte has used the approval up.
+      return attempt > attempts ? { kind: 'dispatched', outcome } : { kind: 'stopped', decision, reason };
+    }
+    case 'committed':
+    case 'duplicate_blocked':
+    case 'in_progress':
+    case 'failed':
+    case 'unknown_effect':
+    case 'idempotency_conflict':
+      return { kind: 'dispatched', outcome };
+  }
+}
+
+type Recalled =
+  | {
+      readonly kind: 'there';
+      readonly agent: Agent;
+      readonly tool: Tool;
+      readonly key: { readonly profile: string | null };
+      readonly sealed: string;
+      readonly sealedParams: SealedParams;
+    }
+  | { readonly kind: 'gone'; readonly decision: DeniedDecision; readonly reason: Reason };
+
+/** All that a call needs that was asked for earlier, or what of it is not there any more. */
+async function recall(ports: EffectPorts, people: People, effect: EffectRecord): Promise<Recalled> {
+  const { workspace, actor, sealed } = effect;
+  const gone = (decision: DeniedDecision, code: Code, message: string): Recalled => ({
+    kind: 'gone',
+    decision,
+    reason: { code, message: `${message} It was approved and is not sent.` },
+  });
+  const key = await people.key(actor.keyId);
+  if (key === null)
+    return gone('denied_permission', 'key_ended', 'The key that asked was revoked, rotated out or has expired.');
+  const agent = people.agent(workspace, actor.agentId);
+  if (agent === null) return gone('denied_identity', 'unknown_agent', `${actor.agentId} is not registered any more.`);
+  if (agent.disabled) return gone('denied_identity', 'agent_disabled', `${actor.agentId} is disabled.`);
+  const tool = ports.catalog().tool(effect.action.tool);
+  if (tool === null)
+    return gone('denied_policy', 'tool_not_declared', `The tool ${effect.action.tool} is not declared any more.`);
+  const bound = { workspace, effectId: effect.id, fingerprint: effect.fingerprint };
+  const sealedParams = sealed === null ? null : ports.secrets.open(sealed, bound);
+  if (sealed === null || sealedParams === null)
+    return gone('denied_policy', 'params_unreadable', 'The params kept for the call cannot be read.');
+  return { kind: 'there', agent, tool, key, sealed, sealedParams };
+}
+
+/** Which of the rules of who never decides it is. */
+function whyNot({ createdAt }: ApprovalRecord, userSince: number, keyCreatedAt: number): string {
+  if (userSince > createdAt) return 'You became a user after the request was made: somebody who was there decides it.';
+  if (keyCreatedAt > createdAt) return 'This key was made after the request. Use one that is older than it.';
+  return 'The requester, the agent’s owner and the maker of the key cannot decide the request.';
+}
+
+function decidedAlready({ status, stopped }: ApprovalRecord): string {
+  const was = `The request was ${PAST[status]} already.`;
+  if (stopped === null) return was;
+  const why = stopped.reason.message;
+  return status === 'granted'
+    ? `${was} The call waits, and is tried again until the request expires: ${why}`
+    : `${was} ${why}`;
+}
+
+/** What became of a request, for people. */
+const PAST: Readonly<Record<ApprovalRecord['status'], string>> = {
+  pending: 'voted on',
+  granted: 'approved',
+  used: 'approved and run',
+  rejected: 'rejected',
+  expired: 'ended',
+};
+
+function wanted(approval: ApprovalRecord): string {
+  const names = approval.requirements.flatMap(({ approvers }) => [
+    ...approvers.roles.map((role) => `role ${role}`),
+    ...approvers.users,
+  ]);
+  return names.join(' or ');
+}
+
+function problem(code: Code, detail: string, retryAfterMs: number | null = null): ApprovalResult {
+  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
+}

@@ -1,0 +1,33 @@
+import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
+
+/**
+ * Whether some text in a value holds the key that a call was made with. It must not go on to an upstream, nor be kept.
+ * @param keyId `key_` and the key's id, which the key itself holds in the clear before its secret
+ */
+export function holdsOwnKey(value: Json, keyId: string): boolean {
+  const id = keyId.slice('key_'.length);
+  return id !== '' && holds(value, `_${id}`);
+}
+
+function holds(value: Json, mark: string): boolean {
+  if (typeof value === 'string') return textHolds(value, mark);
+  if (isJsonArray(value)) {
+    for (const element of value) if (holds(element, mark)) return true;
+    return false;
+  }
+  if (!isJsonObject(value)) return false;
+  for (const name of Object.keys(value)) {
+    const member = value[name];
+    if (textHolds(name, mark) || (member !== undefined && holds(member, mark))) return true;
+  }
+  return false;
+}
+
+function textHolds(text: string, mark: string): boolean {
+  for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
+    // The id alone (`key_…`) is no secret: what follows it in a key is.
+    if (/svc_[a-z]+$/.test(text.slice(Math.max(0, at - 12), at)) && /^[0-9A-Za-z]/.test(text.slice(at + mark.length)))
+      return true;
+  }
+  return false;
+}

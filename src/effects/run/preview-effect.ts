@@ -1,0 +1,110 @@
+import { denialRequest } from './admit-request.ts';
+import { outcomeOfAdmission, shownBudgets } from './to-outcome.ts';
+import { checkCall } from './check-call.ts';
+import { type Decision, type Reason, statusOf } from '../model/decision.ts';
+import { evaluate, governInTurn } from './governed-call.ts';
+import type { ShownBudget } from '../model/outcome.ts';
+import type { EffectPorts } from '../ports.ts';
+import type { Problem, RunRequest } from '../model/run-request.ts';
+import { type Admission, type AdmitRequest, StoreUnavailable } from '../store.ts';
+import type { ApprovalRequirement, MatchedRule, Obligation, Observed } from '../model/verdict.ts';
+
+/** What a call would get now, and why. */
+export interface Preview {
+  readonly kind: 'preview';
+  readonly would: Decision;
+  /** Status that the run request would get. */
+  readonly httpStatus: number;
+  readonly reason: Reason;
+  readonly tool: string;
+  readonly target: string;
+  readonly agentId: string;
+  readonly obligations: readonly Obligation[];
+  readonly approvals: readonly ApprovalRequirement[];
+  readonly matched: readonly MatchedRule[];
+  readonly policyVersion: string;
+  readonly budgets: readonly ShownBudget[];
+  readonly observed: Observed | null;
+}
+
+export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
+
+/** Judges a call as a run would, with a read-only admission. Writes nothing, sends nothing. */
+export async function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
+  const begun = ports.elapsed();
+  const checked = checkCall(ports, request, 'effects.preview');
+  if (checked.kind === 'problem') return checked;
+  try {
+    if (checked.kind === 'denied') {
+      const { deny } = checked.denied;
+      // A key that may not preview is no decision about the call.
+      if (
+        deny.reason.code === 'insufficient_scope' ||
+        deny.reason.code === 'wrong_key_kind' ||
+        deny.reason.code === 'wrong_workspace' ||
+        deny.reason.code === 'read_only_key'
+      ) {
+        return {
+          kind: 'problem',
+          problem: { code: deny.reason.code, detail: deny.reason.message, errors: [], retryAfterMs: null },
+        };
+      }
+    }
+    const admit =
+      checked.kind === 'denied'
+        ? denialRequest(ports, request, checked.denied)
+        : evaluate(ports, await governInTurn(ports, request, checked, { startedAt: ports.store.now(), begun }));
+    const admission = await ports.store.preview(admit);
+    if (admission.kind !== 'stale') return previewOf(admit, admission);
+    // Policy, pauses or a window moved on: all of it is looked at again.
+    await ports.refresh(admit.workspace);
+    return previewEffect(ports, request);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return {
+      kind: 'problem',
+      problem: { code: 'store_unavailable', detail: 'The store cannot be reached.', errors: [], retryAfterMs: 1000 },
+    };
+  }
+}
+
+function previewOf(request: AdmitRequest, admission: Admission): Preview {
+  const { verdict } = request;
+  const permit = verdict.kind === 'permit' ? verdict : null;
+  const { decision, reason, repeat, budgets, observed } = judged(request, admission);
+  return {
+    kind: 'preview',
+    would: decision,
+    httpStatus: statusOf(decision, repeat),
+    reason,
+    tool: request.action.tool,
+    target: request.action.target,
+    agentId: request.actor.agentId,
+    obligations: permit?.obligations ?? [],
+    approvals: permit?.approvals ?? [],
+    matched: verdict.trace.matched,
+    policyVersion: verdict.trace.policyVersion,
+    budgets,
+    observed,
+  };
+}
+
+interface Judged {
+  readonly decision: Decision;
+  readonly reason: Reason;
+  readonly repeat: boolean;
+  readonly budgets: readonly ShownBudget[];
+  readonly observed: Observed | null;
+}
+
+function judged(request: AdmitRequest, admission: Admission): Judged {
+  if (admission.kind === 'stale') throw new TypeError('a stale admission is asked again, not shown');
+  if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
+  return {
+    decision: 'committed',
+    reason: { code: 'committed', message: 'The action would be sent.' },
+    repeat: false,
+    budgets: shownBudgets(admission.budgets, request.verdict),
+    observed: admission.observed,
+  };
+}

@@ -1,0 +1,173 @@
+import { mismatchToWire } from '../model/action-call.ts';
+import { DECISION_TABLE, nextOf, statusOf, type NextStep } from '../model/decision.ts';
+import type { ApprovalRecord } from '../model/approval.ts';
+import type { KeptResult } from '../model/effect.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
+import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
+
+/** What rendering needs from outside: this module knows no signatures and no addresses. */
+export interface RenderContext {
+  /** Origin of links, without a trailing slash. */
+  readonly publicUrl: string;
+  /** The JSON view of a signed receipt. */
+  readonly receiptView: (jws: string) => JsonObject;
+  /** Whether the reader is an agent: of shared budgets it sees a level only. */
+  readonly forAgent: boolean;
+}
+
+/** A decision as an HTTP answer. */
+export interface RenderedOutcome {
+  readonly status: number;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: JsonObject;
+}
+
+/** Renders the answer to a run request: status by section 7, body as `design/interface.md` lists it. */
+export function renderOutcome(outcome: RunOutcome, context: RenderContext): RenderedOutcome {
+  const status = statusOf(outcome.decision, outcome.repeat);
+  const self = `${context.publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}`;
+  const { code, message, policy, rule } = outcome.reason;
+  const body: Record<string, Json> = {
+    decision: outcome.decision,
+    effect_id: outcome.effectId,
+    tool: outcome.tool,
+    target: outcome.target,
+    agent_id: outcome.agentId,
+    idempotency_key: outcome.idempotencyKey,
+    attempt: outcome.attempt,
+    reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
+    did_it_happen: DECISION_TABLE[outcome.decision].happened,
+    safe_to_retry:
+      outcome.decision === 'unknown_effect'
+        ? outcome.safeToRetry
+        : DECISION_TABLE[outcome.decision].happened !== 'maybe',
+    next: nextStep(outcome),
+    ...specifics(outcome, context),
+    links: links(outcome, self, context.publicUrl),
+  };
+  if (outcome.budgets.length > 0 || outcome.decision === 'denied_budget')
+    body['budgets'] = outcome.budgets.map((budget) => budgetToWire(budget, context.forAgent));
+  if (outcome.observed !== null) body['observed'] = { would: outcome.observed.would, rule: outcome.observed.rule };
+  if (outcome.retryAfterMs !== null) body['retry_after_ms'] = outcome.retryAfterMs;
+  return { status, headers: outcomeHeaders(outcome), body };
+}
+
+/** The headers that say which decision it is, for an answer whose status is the decision's. */
+export function outcomeHeaders(outcome: RunOutcome): Record<string, string> {
+  const headers: Record<string, string> = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
+  if (statusOf(outcome.decision, outcome.repeat) >= 300)
+    headers['x-should-retry'] = shouldRetry(outcome) ? 'true' : 'false';
+  if (outcome.retryAfterMs !== null)
+    headers['retry-after'] = String(Math.max(1, Math.ceil(outcome.retryAfterMs / 1000)));
+  return headers;
+}
+
+/** Generated SDKs repeat 409 and 5xx by themselves unless told not to: only waiting for a running call is worth it. */
+function shouldRetry(outcome: RunOutcome): boolean {
+  return outcome.decision === 'in_progress' || (outcome.decision === 'unknown_effect' && outcome.safeToRetry);
+}
+
+function nextStep(outcome: RunOutcome): NextStep {
+  if (outcome.next !== null) return outcome.next;
+  if (outcome.decision === 'unknown_effect' && outcome.safeToRetry) return 'retry';
+  return nextOf(outcome.decision, outcome.reason.code);
+}
+
+function specifics(outcome: RunOutcome, context: RenderContext): JsonObject {
+  switch (outcome.decision) {
+    case 'committed':
+      return {
+        receipt: context.receiptView(outcome.receipt.jws),
+        ...resultMembers(outcome.result),
+        ...(outcome.accepted ? { accepted: true } : {}),
+        ...(outcome.responseTruncated ? { response_truncated: true } : {}),
+        ...settlementMember(outcome.settlement),
+      };
+    case 'duplicate_blocked':
+      return {
+        receipt: context.receiptView(outcome.receipt.jws),
+        ...resultMembers(outcome.result),
+        ...(outcome.resultExpired ? { result_expired: true } : {}),
+      };
+    case 'pending_approval':
+      return { approval: approvalToWire(outcome.approval, context.publicUrl) };
+    case 'failed':
+      return { ...resultMembers(outcome.result), ...settlementMember(outcome.settlement) };
+    case 'unknown_effect':
+      return settlementMember(outcome.settlement);
+    case 'in_progress':
+    case 'idempotency_conflict':
+      return {};
+    case 'denied_permission':
+    case 'denied_policy':
+    case 'denied_identity':
+    case 'denied_budget':
+    case 'denied_claim':
+    case 'denied_reservation':
+    case 'denied_paused':
+      return outcome.mismatches.length === 0 ? {} : { mismatches: outcome.mismatches.map(mismatchToWire) };
+  }
+}
+
+function settlementMember(settlement: 'done' | 'pending'): JsonObject {
+  return settlement === 'pending' ? { settlement } : {};
+}
+
+/**
+ * An upstream's kept answer: `result` is its body as JSON (text as a string, bytes in base64 with `result_encoding`),
+ * `upstream_status` its status.
+ */
+export function resultMembers(result: KeptResult | null): JsonObject {
+  if (result === null) return {};
+  // Too much for a list, or sealed by a secret that is gone.
+  if (result.body.kind === 'sealed') return { upstream_status: result.status, result_omitted: true };
+  return {
+    result: result.body.value,
+    upstream_status: result.status,
+    ...(result.body.kind === 'base64' ? { result_encoding: 'base64' } : {}),
+    ...(result.truncated ? { response_truncated: true } : {}),
+  };
+}
+
+/** The `approval` member of an answer. */
+export function approvalToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
+  return {
+    id: approval.id,
+    status: approval.status,
+    expires_at: new Date(approval.expiresAt).toISOString(),
+    quorum: approval.requirements.reduce((sum, requirement) => sum + requirement.quorum, 0),
+    approvals: new Set(approval.votes.filter((vote) => vote.verdict === 'approve').map((vote) => vote.user)).size,
+    url: `${publicUrl}/v1/workspaces/${approval.workspace}/approvals/${approval.id}`,
+  };
+}
+
+/** A budget as an answer shows it: figures and a level, or for an agent's shared budgets the level alone. */
+export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: boolean): JsonObject {
+  const remaining = Math.max(0, row.limit - row.spent - row.held);
+  const resets = row.resetsAt === null ? null : new Date(row.resetsAt).toISOString();
+  const used = row.limit - remaining;
+  const level = remaining === 0 ? 'exhausted' : used * 100 >= row.limit * warnAt ? 'low' : 'ok';
+  if (forAgent && sharing === 'shared') {
+    return { budget: row.budget, unit: row.unit, level, resets_at: resets };
+  }
+  return {
+    budget: row.budget,
+    unit: row.unit,
+    limit: row.limit,
+    spent: row.spent,
+    held: row.held,
+    remaining,
+    level,
+    resets_at: resets,
+  };
+}
+
+function links(outcome: RunOutcome, self: string, publicUrl: string): JsonObject {
+  const all: Record<string, string> = { docs: `${publicUrl}/docs/errors/${outcome.reason.code}` };
+  // What was refused at a door, or of a key without workspace, is an event of the ledger and no effect to be read.
+  if (outcome.idempotencyKey !== '' && outcome.workspace !== '') all['effect'] = self;
+  if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') all['receipt'] = `${self}/receipt`;
+  if (outcome.decision === 'unknown_effect') all['resolve'] = `${self}/resolve`;
+  return all;
+}

@@ -1,0 +1,136 @@
+import type { Code } from '../model/codes.ts';
+import type { EffectRecord, Evidence, Fence, SettledBy } from '../model/effect.ts';
+import type { Json } from '../../json/value.ts';
+import type { EffectPorts } from '../ports.ts';
+import type { Principal } from '../model/principal.ts';
+import type { Problem } from '../model/run-request.ts';
+import { type ResolveRequest, StoreUnavailable } from '../store.ts';
+
+/** A person's word on an unknown outcome. */
+export interface ResolveCall {
+  /** An account key of the workspace: the door has checked that. */
+  readonly principal: Principal;
+  readonly workspace: string;
+  readonly effectId: string;
+  readonly outcome: 'happened' | 'not_happened';
+  readonly evidence: Json;
+  readonly comment: string | null;
+  /** Refuse to wait until the effect is quiet; needs the setting, and a user other than the one that asked. */
+  readonly force: boolean;
+}
+
+export type ResolveResult =
+  | { readonly kind: 'resolved'; readonly effect: EffectRecord }
+  | { readonly kind: 'problem'; readonly problem: Problem };
+
+/** Settles an unknown outcome. `happened` issues the receipt, which says who settled it. */
+export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Promise<ResolveResult> {
+  const { principal, workspace, effectId } = call;
+  if (call.force) {
+    const refusal = forceRefusal(ports, principal);
+    if (refusal !== null) return refusal;
+  }
+  try {
+    const effect = await ports.store.effect(workspace, effectId);
+    if (effect === null) return problem('not_found', 'There is no effect of this id in the workspace.');
+    if (call.force && principal.user === effect.actor.user)
+      return problem('own_request', 'Force needs a user other than the one whose key ran the effect.');
+    const settledBy: Extract<SettledBy, { by: 'resolve' }> = {
+      by: 'resolve',
+      keyId: principal.keyId,
+      user: principal.user,
+      forced: call.force,
+      comment: call.comment,
+      evidence: call.evidence,
+    };
+    const fence = fenceOf(effect);
+    const outcome: ResolveRequest['outcome'] =
+      call.outcome === 'not_happened'
+        ? { kind: 'not_happened' }
+        : { kind: 'happened', receipt: await signResolution(ports, effect, fence, settledBy) };
+    const resolution = await ports.store.resolve({
+      workspace,
+      effectId,
+      outcome,
+      settledBy,
+      actor: principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user },
+      fence,
+      force: call.force,
+    });
+    switch (resolution.kind) {
+      case 'resolved':
+      case 'unchanged':
+        return { kind: 'resolved', effect: resolution.effect };
+      case 'too_early':
+        return problem(
+          'too_early',
+          'The call may still be under way. Ask again when the time is over; only then can it be said that it did not happen.',
+          resolution.retryAfterMs,
+        );
+      case 'already_resolved':
+        return problem('already_resolved', 'The outcome was settled the other way before.');
+      case 'not_unknown':
+        return problem('not_unknown', 'Only an effect whose outcome is unknown can be resolved.');
+      case 'moved':
+        return problem('conflict', 'Another attempt began in between. Look at the effect again.');
+      case 'absent':
+        return problem('not_found', 'There is no effect of this id in the workspace.');
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
+  }
+}
+
+function problem(code: Code, detail: string, retryAfterMs: number | null = null): ResolveResult {
+  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
+}
+
+function forceRefusal(ports: EffectPorts, principal: Principal): ResolveResult | null {
+  if (!ports.settings().allowForce)
+    return problem('too_early', 'Force is off in this installation (`resolve.allow_force`).');
+  return principal.user === null ? problem('own_request', 'Force needs a key that belongs to a user.') : null;
+}
+
+function fenceOf(effect: EffectRecord): Fence {
+  return effect.life.state === 'unknown' || effect.life.state === 'executing'
+    ? effect.life.lease.fence
+    : { epoch: 0, n: effect.attempt, nonce: '' };
+}
+
+/** The receipt of an outcome that a person settled: signed before it is stored, like every other. */
+async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: Fence, settledBy: SettledBy) {
+  const { life } = effect;
+  const events = await ports.store.effectLedger(effect.workspace, effect.id);
+  const admitted = events.findLast((event) => event.kind === 'effect.admitted');
+  // The attempt may have been sent with the approval of people: that stands in every receipt of it.
+  const approvalId = admitted?.data['approval_id'];
+  const approval = typeof approvalId === 'string' ? await ports.store.approval(effect.workspace, approvalId) : null;
+  const bound = { workspace: effect.workspace, effectId: effect.id, fingerprint: effect.fingerprint };
+  const opened = effect.sealed === null ? null : ports.secrets.open(effect.sealed, bound);
+  return ports.issueReceipt({
+    id: ports.newId('rcp'),
+    effect,
+    sealed: opened,
+    settledBy,
+    evidence:
+      life.state === 'unknown'
+        ? // The record of what a person settled does not keep the digest of the bytes, so that nobody could open it.
+          withoutDigest(life.evidence)
+        : {
+            code: 'declared',
+            message: 'It was established that the action happened.',
+            status: null,
+            startedAt: null,
+            endedAt: null,
+          },
+    response: null,
+    approval,
+    ledger: { epoch: fence.epoch, seq: admitted?.seq ?? 0 },
+    issuedAt: ports.store.now(),
+  });
+}
+
+function withoutDigest({ code, message, status, startedAt, endedAt }: Evidence): Evidence {
+  return { code, message, status, startedAt, endedAt };
+}

@@ -1,0 +1,105 @@
+import { denialRequest } from './admit-request.ts';
+import { outcomeOfAdmission, settledBudgets, shownBudgets } from './to-outcome.ts';
+import { checkCall, type DeniedCall } from './check-call.ts';
+import type { Code } from '../model/codes.ts';
+import { executeAttempt } from './execute.ts';
+import { evaluate, type GovernedCall, governInTurn, MAX_EVALUATIONS } from './governed-call.ts';
+import type { RunOutcome, RunResult } from '../model/outcome.ts';
+import { waitForPlace, wouldDispatch } from './place.ts';
+import type { EffectPorts } from '../ports.ts';
+import type { RunRequest } from '../model/run-request.ts';
+import { type Admission, type AdmitRequest, NoPlace, StoreUnavailable } from '../store.ts';
+
+/**
+ * Runs one governed call: checks, verdict, one atomic admission, dispatch, receipt, one atomic settlement. This is the
+ * only place with the order of things; every front door comes through here.
+ *
+ * Before admission a store that cannot be reached is a problem (`store_unavailable`): nothing was sent. After it there
+ * is always a decision.
+ */
+export async function runEffect(ports: EffectPorts, request: RunRequest): Promise<RunResult> {
+  const startedAt = ports.store.now();
+  try {
+    for (let checks = 0; checks < MAX_EVALUATIONS; checks += 1) {
+      const begun = ports.elapsed();
+      const checked = checkCall(ports, request, 'effects.run');
+      if (checked.kind === 'problem') return checked;
+      const outcome =
+        checked.kind === 'denied'
+          ? await recordRefusal(ports, request, checked.denied)
+          : await admitAndExecute(ports, await governInTurn(ports, request, checked, { startedAt, begun }));
+      if (outcome !== null) return { kind: 'outcome', outcome };
+      // What the routes of before made of a proxied request is not what those of now would.
+      if (request.proxied !== null) break;
+    }
+    return problem('not_ready', 'The configuration changed in between, so nothing was sent. Send the same call again.');
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    if (error instanceof NoPlace) return problem('busy', error.message);
+    const detail = 'The store cannot be reached, so nothing was sent. Send the same call with the same key again.';
+    return problem('store_unavailable', detail);
+  }
+}
+
+/** @returns `null` when policy or pauses moved on in between: the call has to be checked anew */
+async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: DeniedCall): Promise<RunOutcome | null> {
+  const refusal = denialRequest(ports, request, denied);
+  const admission = await ports.store.admit(refusal);
+  if (admission.kind === 'dispatch') throw new TypeError('a refusal before policy dispatches nothing');
+  if (admission.kind !== 'stale') return outcomeOfAdmission(refusal, admission);
+  await ports.refresh(refusal.workspace);
+  return null;
+}
+
+/**
+ * Verdict, admission and, where it is admitted, the attempt.
+ * @returns `null` when the configuration that the call was checked under is not the one in force any more
+ * @throws StoreUnavailable, NoPlace only before admission
+ */
+export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
+  const { call, tool } = governed.checked;
+  const taken = ports.place(tool.upstream, call.workspace, call.agentId);
+  const giveBack = taken instanceof Promise ? await waitForPlace(ports, governed, taken) : taken;
+  try {
+    if (giveBack === null && (await wouldDispatch(ports, governed)))
+      throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
+    return await admitInPlace(ports, governed);
+  } finally {
+    giveBack?.();
+  }
+}
+
+async function admitInPlace(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
+  const sentAt = ports.elapsed();
+  const admitted = await admitInForce(ports, governed);
+  if (admitted === null) return null;
+  const { request, admission } = admitted;
+  if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
+  if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
+  const outcome = await executeAttempt(ports, governed, admission, sentAt);
+  const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome.decision);
+  return { ...outcome, budgets: shownBudgets(budgets, request.verdict), observed: admission.observed };
+}
+
+type Settled = Exclude<Admission, { kind: 'stale' }>;
+
+/** Evaluates and admits under the policy and the pauses that are in force when the admission is made. */
+async function admitInForce(
+  ports: EffectPorts,
+  governed: GovernedCall,
+): Promise<{ readonly request: AdmitRequest; readonly admission: Settled } | null> {
+  const { call, tool } = governed.checked;
+  for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
+    // A tool of before is not judged by the policy of now.
+    if (ports.catalog().tool(tool.name) !== tool) return null;
+    const request = evaluate(ports, governed);
+    const admission = await ports.store.admit(request);
+    if (admission.kind !== 'stale') return { request, admission };
+    await ports.refresh(call.workspace);
+  }
+  throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');
+}
+
+function problem(code: Code, detail: string): RunResult {
+  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs: 1000 } };
+}

@@ -1,0 +1,81 @@
+import type { Json, JsonObject } from '../../json/value.ts';
+
+/** Params as people are shown them. */
+export interface ShownParams {
+  readonly params: JsonObject;
+  /** Something was cut. */
+  readonly truncated: boolean;
+}
+
+/** Characters in all, of one text, and members of one list or object. */
+const MAX_TOTAL = 32_768;
+const MAX_TEXT = 2_000;
+const MAX_MEMBERS = 200;
+const MAX_DEPTH = 16;
+const CUT = '…';
+const REDACTED = '(redacted)';
+
+/**
+ * Every param by its name, those that policy redacts masked, in a size that can be read. What is cut says so in its
+ * place: an approver must not take a part for the whole.
+ */
+export function shownParams(params: JsonObject, redacted: ReadonlySet<string>): ShownParams {
+  let left = MAX_TOTAL;
+  let truncated = false;
+
+  function text(whole: string): string {
+    const length = Math.min(MAX_TEXT, Math.max(0, left));
+    left -= Math.min(whole.length, length) + 1;
+    if (whole.length <= length) return whole;
+    truncated = true;
+    // Not in the middle of a character.
+    const part = whole.slice(0, length).replace(/[\uD800-\uDBFF]$/, '');
+    return `${part}${CUT} (${whole.length - part.length} more characters)`;
+  }
+
+  function value(of: Json, depth: number): Json {
+    if (typeof of === 'string') return text(of);
+    if (typeof of !== 'object' || of === null) {
+      left -= 8;
+      return of;
+    }
+    if (left <= 0 || depth === MAX_DEPTH) {
+      truncated = true;
+      return CUT;
+    }
+    return isList(of) ? list(of, depth) : object(of, depth, null);
+  }
+
+  function list(of: readonly Json[], depth: number): Json {
+    const items: Json[] = [];
+    for (const item of of) {
+      if (left <= 0 || items.length === MAX_MEMBERS) {
+        truncated = true;
+        return [...items, `${CUT} (${of.length - items.length} more)`];
+      }
+      items.push(value(item, depth + 1));
+    }
+    return items;
+  }
+
+  function object(of: JsonObject, depth: number, masked: ReadonlySet<string> | null): JsonObject {
+    const members: [string, Json][] = [];
+    const names = Object.keys(of);
+    for (const name of names) {
+      if (left <= 0 || members.length === MAX_MEMBERS) {
+        truncated = true;
+        members.push([CUT, `${names.length - members.length} more`]);
+        break;
+      }
+      members.push([text(name), masked?.has(name) === true ? REDACTED : value(of[name] ?? null, depth + 1)]);
+    }
+    return Object.fromEntries(members);
+  }
+
+  const shown = object(params, 0, redacted);
+  return { params: shown, truncated };
+}
+
+function isList(of: readonly Json[] | JsonObject): of is readonly Json[] {
+  return Array.isArray(of);
+}

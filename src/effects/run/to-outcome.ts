@@ -1,0 +1,218 @@
+import type { AdmitRequest, Admission } from '../store.ts';
+import type { BudgetRow } from '../model/budget.ts';
+import type { Reason } from '../model/decision.ts';
+import type { EffectRecord, Hold, Tombstone } from '../model/effect.ts';
+import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
+import type { Verdict } from '../model/verdict.ts';
+
+/** The members that every outcome has, from an effect's record. */
+export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
+  return {
+    workspace: effect.workspace,
+    effectId: effect.id,
+    tool: effect.action.tool,
+    target: effect.action.target,
+    agentId: effect.actor.agentId,
+    idempotencyKey: effect.idempotencyKey,
+    attempt: effect.attempt,
+    reason,
+    budgets: [],
+    observed: effect.trace.observed,
+    repeat,
+    retryAfterMs: null,
+    next: null,
+  };
+}
+
+/** Percent of use from which a budget's level is `low` where policy does not say. */
+export const WARN_AT = 80;
+
+/** Budgets with how much of them the caller may see, by the verdict's obligations. */
+export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): readonly ShownBudget[] {
+  const obligations = verdict.kind === 'permit' ? verdict.obligations : [];
+  return rows.map((row) => {
+    let sharing: ShownBudget['sharing'] = 'shared';
+    let warnAt = WARN_AT;
+    for (const obligation of obligations) {
+      if (obligation.kind !== 'budget' || obligation.budget !== row.budget) continue;
+      if (obligation.sharing === 'own') sharing = 'own';
+      if (obligation.warnAt !== undefined) warnAt = obligation.warnAt;
+    }
+    return { row, sharing, warnAt };
+  });
+}
+
+/** Budgets as they stand once an attempt's holds are posted or given back: what admission saw, moved on by them. */
+export function settledBudgets(
+  rows: readonly BudgetRow[],
+  holds: readonly Hold[],
+  decision: RunOutcome['decision'],
+): readonly BudgetRow[] {
+  // An outcome that nobody knows keeps its holds.
+  if (decision === 'unknown_effect') return rows;
+  return rows.map((row) => {
+    const amount = holds.reduce(
+      (sum, hold) =>
+        hold.budget === row.budget && hold.bucket === row.bucket && hold.window === row.window
+          ? sum + hold.amount
+          : sum,
+      0,
+    );
+    return { ...row, held: row.held - amount, spent: decision === 'committed' ? row.spent + amount : row.spent };
+  });
+}
+
+/** The outcome of a request whose effect was there before it: the effect's present decision. */
+export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retryAfterMs: number | null): RunOutcome {
+  const { life } = effect;
+  switch (life.state) {
+    case 'committed':
+      return {
+        ...baseOf(
+          effect,
+          { code: 'already_committed', message: 'The action happened earlier under this key; nothing ran again.' },
+          true,
+        ),
+        decision: 'duplicate_blocked',
+        receipt: life.receipt,
+        result: life.result,
+        resultExpired: false,
+      };
+    case 'executing':
+      return {
+        ...baseOf(
+          effect,
+          { code: 'executing', message: 'The action is running under this key. Ask again in a moment.' },
+          true,
+        ),
+        decision: 'in_progress',
+        retryAfterMs,
+      };
+    case 'unknown':
+      return {
+        ...baseOf(effect, unknownReason(safeToRetry), true),
+        decision: 'unknown_effect',
+        safeToRetry,
+        settlement: 'done',
+        retryAfterMs,
+      };
+    case 'failed':
+      return {
+        ...baseOf(
+          effect,
+          {
+            code: life.settledBy.by === 'resolve' ? 'resolved_not_happened' : 'upstream_refused',
+            message: life.evidence.message,
+          },
+          true,
+        ),
+        decision: 'failed',
+        response: null,
+        result: life.result,
+        settlement: 'done',
+      };
+    case 'rejected':
+      return {
+        ...baseOf(effect, { code: 'approval_rejected', message: 'An approver rejected this action.' }, true),
+        decision: 'denied_policy',
+        mismatches: [],
+      };
+    case 'denied': {
+      const base = { ...baseOf(effect, life.reason, true), next: life.reason.next ?? null };
+      return life.decision === 'idempotency_conflict'
+        ? { ...base, decision: 'idempotency_conflict' }
+        : { ...base, decision: life.decision, mismatches: life.mismatches };
+    }
+    case 'pending_approval':
+      throw new TypeError('a waiting effect is answered with its approval');
+  }
+}
+
+/** The reason of an unknown outcome. */
+export function unknownReason(safeToRetry: boolean): Reason {
+  return {
+    code: 'outcome_unknown',
+    message: safeToRetry
+      ? 'Whether the action happened is not known. The upstream removes duplicates: send the same call with the same key again.'
+      : 'Whether the action happened is not known. Do not send it under another key; look at the live state and resolve it.',
+  };
+}
+
+/** The outcome of an admission that dispatches nothing. */
+export function outcomeOfAdmission(
+  request: AdmitRequest,
+  admission: Exclude<Admission, { kind: 'dispatch' | 'stale' }>,
+): RunOutcome {
+  switch (admission.kind) {
+    case 'pending':
+      return {
+        ...baseOf(
+          admission.effect,
+          {
+            code: 'approval_required',
+            message: admission.approval.requirements[0]?.summary ?? 'The action waits for approval.',
+          },
+          !admission.created,
+        ),
+        decision: 'pending_approval',
+        approval: admission.approval,
+        retryAfterMs: 5000,
+      };
+    case 'existing':
+      // The receipt is the caller's in any case; the stored answer only while the caller may still call the tool.
+      return request.verdict.kind === 'deny'
+        ? withoutResult(outcomeOfRecord(admission.effect, admission.safeToRetry, admission.retryAfterMs))
+        : outcomeOfRecord(admission.effect, admission.safeToRetry, admission.retryAfterMs);
+    case 'expired':
+      return outcomeOfTombstone(admission.tombstone);
+    case 'refused': {
+      const base = {
+        workspace: request.workspace,
+        effectId: admission.effectId,
+        tool: request.action.tool,
+        target: request.action.target,
+        agentId: request.actor.agentId,
+        idempotencyKey: request.idempotencyKey,
+        attempt: admission.attempt,
+        reason: admission.reason,
+        budgets: shownBudgets(admission.budgets, request.verdict),
+        observed: request.verdict.trace.observed,
+        repeat: admission.effectId !== request.effectId,
+        retryAfterMs: admission.retryAfterMs,
+        next: null,
+      };
+      if (admission.decision === 'idempotency_conflict') return { ...base, decision: admission.decision };
+      return { ...base, decision: admission.decision, mismatches: [] };
+    }
+  }
+}
+
+function withoutResult(outcome: RunOutcome): RunOutcome {
+  return outcome.decision === 'duplicate_blocked' ? { ...outcome, result: null } : outcome;
+}
+
+function outcomeOfTombstone(tombstone: Tombstone): RunOutcome {
+  if (tombstone.outcome.state !== 'committed') throw new TypeError('only a committed tombstone answers for its effect');
+  return {
+    workspace: tombstone.workspace,
+    effectId: tombstone.id,
+    tool: tombstone.tool,
+    target: tombstone.target,
+    agentId: tombstone.agentId,
+    idempotencyKey: tombstone.idempotencyKey,
+    attempt: tombstone.attempt,
+    reason: {
+      code: 'already_committed',
+      message: 'The action happened earlier under this key; its result is no longer kept.',
+    },
+    budgets: [],
+    observed: null,
+    repeat: true,
+    retryAfterMs: null,
+    next: null,
+    decision: 'duplicate_blocked',
+    receipt: tombstone.outcome.receipt,
+    result: null,
+    resultExpired: true,
+  };
+}

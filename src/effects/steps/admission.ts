@@ -1,0 +1,541 @@
+import type { ApprovalRecord } from '../model/approval.ts';
+import { costsOf, isQuorate } from '../model/approval.ts';
+import type { DeniedDecision, Reason } from '../model/decision.ts';
+import type { EffectRecord, Lease, Tombstone } from '../model/effect.ts';
+import type { Json } from '../../json/value.ts';
+import type { LedgerDraft } from '../model/ledger.ts';
+import { advance, begin, EXPIRED_GRANTED, type FreshEffect, isExhausted, MAX_ATTEMPTS } from './lifecycle.ts';
+import { satisfyObligations } from './obligations.ts';
+import { agentOf, conflict, denial, deniedData, event, freshEffect, refusedAs, type Terms } from './refusal.ts';
+import type { EffectWrite, Plan, StepView } from './plan.ts';
+import { holdsToWire } from './give-back.ts';
+import type { Admission, AdmitRequest, Refusal } from '../store.ts';
+import { loseLeaseStep } from './sweep.ts';
+import type { Obligation, Permit } from '../model/verdict.ts';
+import { expireApprovalStep } from './voting.ts';
+
+/** At most this many effects of one agent wait for approval. */
+const MAX_PENDING = 20;
+
+/** How long a caller should wait before it asks again for a running effect, ms. */
+const POLL_MS = 1000;
+
+/**
+ * The one atomic admission: idempotency, fingerprint, approval, pause, claim, reservation, rate, budget, lease, ledger.
+ * Pure: reads the view, returns what to write and what to answer.
+ */
+export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission> {
+  const { verdict } = request;
+  // Who may not act learns nothing of what the key is bound to.
+  if (verdict.kind === 'deny' && (verdict.decision === 'denied_permission' || verdict.decision === 'denied_identity')) {
+    return denial(view, request, verdict.decision, verdict.reason);
+  }
+  const binding = view.binding(request.workspace, request.idempotencyKey);
+  if (request.dispatches !== null)
+    return dispatchGranted(view, request, request.dispatches, binding?.kind === 'effect' ? binding.effect : null);
+  if (binding === null) return evaluateFresh(view, request, null, EMPTY);
+  const bound = binding.kind === 'effect' ? binding.effect : binding.tombstone;
+  if (bound.fingerprint !== request.fingerprint) return conflict(view, request, binding);
+  return binding.kind === 'effect'
+    ? sameKeyAgain(view, request, binding.effect, EMPTY)
+    : longAgo(view, request, binding.tombstone);
+}
+
+/** Writes that an earlier part of the same step has made necessary. */
+interface Carried {
+  readonly effects: readonly EffectWrite[];
+  readonly plan: Omit<Plan<unknown>, 'reply' | 'effects'>;
+}
+
+const EMPTY: Carried = { effects: [], plan: {} };
+
+function carry(carried: Carried, plan: Plan<Admission>): Plan<Admission> {
+  if (carried === EMPTY) return plan;
+  const merged = mergePlans(carried.plan, plan);
+  const before = carried.plan.events?.length ?? 0;
+  const reply = shifted(plan.reply, before);
+  return { ...merged, reply, effects: [...carried.effects, ...(plan.effects ?? [])] };
+}
+
+/** The carried events come first in the ledger. */
+function shifted(reply: Admission, before: number): Admission {
+  return reply.kind === 'dispatch' ? { ...reply, ledger: { ...reply.ledger, seq: reply.ledger.seq + before } } : reply;
+}
+
+function mergePlans<Reply>(first: Omit<Plan<unknown>, 'reply' | 'effects'>, second: Plan<Reply>): Plan<Reply> {
+  return {
+    ...first,
+    ...second,
+    budgets: [...(first.budgets ?? []), ...(second.budgets ?? [])],
+    approvals: [...(first.approvals ?? []), ...(second.approvals ?? [])],
+    claims: [...(first.claims ?? []), ...(second.claims ?? [])],
+    claimsGone: [...(first.claimsGone ?? []), ...(second.claimsGone ?? [])],
+    uses: [...(first.uses ?? []), ...(second.uses ?? [])],
+    events: [...(first.events ?? []), ...(second.events ?? [])],
+  };
+}
+
+/** The table "the same key again", for the same fingerprint. */
+function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecord, carried: Carried): Plan<Admission> {
+  const { life } = effect;
+  switch (life.state) {
+    case 'committed':
+      return {
+        reply: { kind: 'existing', effect, safeToRetry: false, retryAfterMs: null },
+        events: [event('effect.duplicate_blocked', effect.id, agentOf(request), { receipt_id: life.receipt.id })],
+        throttle: `${request.workspace}\n${request.idempotencyKey}\nduplicate`,
+      };
+    case 'executing': {
+      const left = life.lease.leaseEnd - view.now;
+      if (left > 0)
+        return { reply: { kind: 'existing', effect, safeToRetry: false, retryAfterMs: Math.min(POLL_MS, left) } };
+      const lost = loseLeaseStep(view, effect, false);
+      if (lost === null) return { reply: { kind: 'existing', effect, safeToRetry: false, retryAfterMs: POLL_MS } };
+      const { reply, effects, ...plan } = lost;
+      return sameKeyAgain(view, request, reply, { effects: effects ?? [], plan });
+    }
+    case 'unknown':
+      return repeatUnknown(view, request, effect, life.lease, carried);
+    case 'failed':
+      if (effect.closed) return denial(view, request, 'denied_policy', CLOSED, effect);
+      if (isExhausted(effect)) return denial(view, request, 'denied_policy', EXHAUSTED, effect);
+      return evaluateFresh(view, request, effect, carried);
+    case 'pending_approval':
+      return waiting(view, request, effect, life.approvalId);
+    case 'rejected':
+      return denial(view, request, 'denied_policy', REJECTED, effect);
+    case 'denied':
+      return evaluateFresh(view, request, null, carried);
+  }
+}
+
+const CLOSED: Reason = {
+  code: 'key_closed',
+  message:
+    'Evidence about earlier attempts of this action contradicts itself; the key takes no more attempts. Look at the effect’s ledger and settle it by hand.',
+};
+const EXHAUSTED: Reason = {
+  code: 'attempts_exhausted',
+  message: `The action was attempted ${MAX_ATTEMPTS} times. Find out why it fails, then use a new idempotency key.`,
+};
+const REJECTED: Reason = {
+  code: 'approval_rejected',
+  message: 'An approver rejected this action. Do something else, or talk to the approver.',
+};
+
+function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): Plan<Admission> {
+  switch (tombstone.outcome.state) {
+    case 'committed':
+      return {
+        reply: { kind: 'expired', tombstone },
+        events: [
+          event('effect.duplicate_blocked', tombstone.id, agentOf(request), {
+            receipt_id: tombstone.outcome.receipt.id,
+          }),
+        ],
+        throttle: `${request.workspace}\n${request.idempotencyKey}\nduplicate`,
+      };
+    case 'rejected':
+      return denial(view, request, 'denied_policy', REJECTED);
+    case 'failed':
+      return evaluateFresh(view, request, null, EMPTY);
+  }
+}
+
+/** Only what the upstream itself deduplicates runs again while its outcome is unknown. */
+function repeatUnknown(
+  view: StepView,
+  request: AdmitRequest,
+  effect: EffectRecord,
+  lease: Lease,
+  carried: Carried,
+): Plan<Admission> {
+  const window = request.times.idempotentForMs;
+  const { verdict } = request;
+  // An approval covers one dispatch, and nobody is asked for another while the outcome of that one is unknown.
+  const asks = verdict.kind === 'permit' && verdict.mode === 'enforce' && verdict.approvals.length > 0;
+  const repeatable =
+    window !== null &&
+    !asks &&
+    !effect.closed &&
+    !isExhausted(effect) &&
+    effect.action.toolDigest === request.action.toolDigest &&
+    effect.firstDispatchAt !== null &&
+    view.now < effect.firstDispatchAt + window;
+  const stay: Plan<Admission> = {
+    reply: {
+      kind: 'existing',
+      effect,
+      safeToRetry: repeatable,
+      retryAfterMs: repeatable ? null : Math.max(POLL_MS, lease.quiesceUntil - view.now),
+    },
+  };
+  if (!repeatable || verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
+  const stale = staleness(view, request);
+  if (stale !== null) return stale;
+  // The holds of the unknown attempt stay: this is the same action, and it happens at most once.
+  const scope = { hold: 'all', already: effect.holds, rateCounted: false } as const;
+  const met = satisfyObligations(
+    view,
+    { ...request, effectId: effect.id },
+    { ...verdict, obligations: verdict.obligations.filter((it) => it.kind !== 'budget') },
+    scope,
+  );
+  if (met.kind === 'refused') return carry(carried, stay);
+  return carry(carried, dispatch(view, request, effect, { ...met, holds: effect.holds, changes: [] }, null));
+}
+
+function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, approvalId: string): Plan<Admission> {
+  const approval = view.approval(request.workspace, approvalId);
+  if (approval === null)
+    throw new TypeError(`effect ${effect.id} waits for approval ${approvalId}, which is not on record`);
+  if (view.now >= approval.expiresAt) {
+    const { effects = [], reply: _, ...plan } = expireApprovalStep(view, effect, approval);
+    return evaluateFresh(view, request, null, { effects, plan });
+  }
+  const pending: Plan<Admission> = { reply: { kind: 'pending', effect, approval, created: false } };
+  const { verdict } = request;
+  if (verdict.kind === 'deny')
+    return approval.status === 'granted' ? denial(view, request, verdict.decision, verdict.reason, effect) : pending;
+  const sameQuestion = approval.digest === request.approvalDigest;
+  if (sameQuestion && !isQuorate(approval.requirements, approval.votes)) return pending;
+  const stale = staleness(view, request);
+  if (stale !== null) return stale;
+  if (!sameQuestion && verdict.approvals.length > 0) return askForApproval(view, request, verdict, effect);
+  return evaluatePermit(view, request, verdict, effect, sameQuestion ? approval : null, EMPTY);
+}
+
+/**
+ * The gateway sends a call that was granted. Only what waits on this very request is sent; of anything else, and of what
+ * goes on waiting for the reason that is on record, nothing is written: it is asked again and again.
+ */
+function dispatchGranted(
+  view: StepView,
+  request: AdmitRequest,
+  approvalId: string,
+  effect: EffectRecord | null,
+): Plan<Admission> {
+  const approval = view.approval(request.workspace, approvalId);
+  if (effect === null || approval === null || approval.effectId !== effect.id)
+    return { reply: refusedAs(request.effectId, 'denied_policy', OVER, 0) };
+  const { life } = effect;
+  if (life.state !== 'pending_approval')
+    return { reply: { kind: 'existing', effect, safeToRetry: false, retryAfterMs: null } };
+  if (approval.status !== 'granted' || life.approvalId !== approvalId) {
+    const present = view.approval(request.workspace, life.approvalId);
+    return { reply: { kind: 'pending', effect, approval: present ?? approval, created: false } };
+  }
+  if (view.now >= approval.expiresAt)
+    return {
+      ...expireApprovalStep(view, effect, approval),
+      reply: refusedAs(effect.id, 'denied_policy', OVER, effect.attempt),
+    };
+  const plan = waiting(view, request, effect, approvalId);
+  return plan.reply.kind === 'refused' && plan.reply.decision !== 'idempotency_conflict'
+    ? stop(view, request, approval, plan.reply, plan.reply.decision)
+    : plan;
+}
+
+const OVER: Reason = { code: 'approval_expired', message: EXPIRED_GRANTED };
+
+/** What stops a granted call is said when it is new. */
+function stop(
+  view: StepView,
+  request: AdmitRequest,
+  approval: ApprovalRecord,
+  reply: Refusal,
+  decision: DeniedDecision,
+): Plan<Admission> {
+  const { reason } = reply;
+  const before = approval.stopped?.reason;
+  if (before?.code === reason.code && before.rule === reason.rule) return { reply };
+  return {
+    reply,
+    approvals: [{ ...approval, stopped: { at: view.now, decision, reason } }],
+    events: [
+      event('effect.denied', reply.effectId, agentOf(request), {
+        ...deniedData(request, decision, reason),
+        approval_id: approval.id,
+      }),
+    ],
+  };
+}
+
+/** Policy or pauses moved on, or a calendar window did: what was evaluated is not what is in force. */
+function staleness(view: StepView, request: AdmitRequest): Plan<Admission> | null {
+  const versions = view.versions(request.workspace);
+  const moved =
+    versions.policy !== request.seen.policy ||
+    versions.pauses !== request.seen.pauses ||
+    (request.verdict.kind === 'permit' &&
+      request.verdict.obligations.some((obligation) => outsideWindow(obligation, view.now)));
+  return moved ? { reply: { kind: 'stale', versions, now: view.now } } : null;
+}
+
+function outsideWindow(obligation: Obligation, now: number): boolean {
+  return (
+    obligation.kind === 'budget' &&
+    obligation.window.kind === 'calendar' &&
+    (now < obligation.window.start || now >= obligation.window.end)
+  );
+}
+
+/** Pauses, policy, approvals and obligations for an action that nothing is under way for. `earlier`: a failed effect. */
+function evaluateFresh(
+  view: StepView,
+  request: AdmitRequest,
+  earlier: EffectRecord | null,
+  carried: Carried,
+): Plan<Admission> {
+  const stale = staleness(view, request);
+  if (stale !== null) return stale;
+  const { verdict } = request;
+  if (request.pausedBy !== null && (request.pausedBy.until === null || view.now < request.pausedBy.until)) {
+    const { id, reason, until } = request.pausedBy;
+    return carry(
+      carried,
+      denial(
+        view,
+        request,
+        'denied_paused',
+        { code: 'paused', message: `Paused: ${reason} (${id}).` },
+        earlier,
+        until === null ? null : until - view.now,
+      ),
+    );
+  }
+  if (verdict.kind === 'deny') return carry(carried, denial(view, request, verdict.decision, verdict.reason, earlier));
+  if (
+    verdict.approvals.length > 0 &&
+    verdict.mode === 'enforce' &&
+    view.rejection(request.workspace, request.fingerprint) !== null
+  ) {
+    return carry(carried, denial(view, request, 'denied_policy', REJECTED, earlier));
+  }
+  return evaluatePermit(view, request, verdict, earlier, null, carried);
+}
+
+function evaluatePermit(
+  view: StepView,
+  request: AdmitRequest,
+  permit: Permit,
+  earlier: EffectRecord | null,
+  granted: ApprovalRecord | null,
+  carried: Carried,
+): Plan<Admission> {
+  const effectId = earlier?.id ?? request.effectId;
+  if (earlier?.life.state === 'pending_approval' && request.pausedBy !== null) {
+    return denial(
+      view,
+      request,
+      'denied_paused',
+      { code: 'paused', message: `Paused: ${request.pausedBy.reason} (${request.pausedBy.id}).` },
+      earlier,
+    );
+  }
+  const mustAsk = permit.approvals.length > 0 && granted === null && permit.mode === 'enforce';
+  const already = earlier !== null && earlier.holdState === 'held' ? earlier.holds : [];
+  const asks = mustAsk && !permit.approvals.some((approval) => approval.hold === 'all');
+  const met = satisfyObligations(view, earlier === null ? request : { ...request, effectId }, permit, {
+    hold: asks ? 'own' : 'all',
+    already,
+    rateCounted: earlier?.life.state === 'pending_approval',
+  });
+  if (met.kind === 'refused') {
+    const refusal = denial(view, request, met.decision, met.reason, earlier, met.retryAfterMs);
+    const reply = refusal.reply.kind === 'refused' ? { ...refusal.reply, budgets: met.budgets } : refusal.reply;
+    return carry(carried, { ...refusal, reply });
+  }
+  if (mustAsk) return carry(carried, askForApproval(view, request, permit, earlier, met));
+  const unasked = permit.approvals[0];
+  const observed =
+    met.observed ??
+    (permit.mode === 'observe' && unasked !== undefined
+      ? { would: 'pending_approval' as const, rule: unasked.rule }
+      : null);
+  return carry(
+    carried,
+    dispatch(view, request, earlier, observed === met.observed ? met : { ...met, observed }, granted),
+  );
+}
+
+type Met = Extract<ReturnType<typeof satisfyObligations>, { kind: 'satisfied' }>;
+
+function dispatch(
+  view: StepView,
+  request: AdmitRequest,
+  earlier: EffectRecord | null,
+  met: Met,
+  granted: ApprovalRecord | null,
+): Plan<Admission> {
+  const lease = makeLease(view, request, (earlier?.attempt ?? 0) + 1);
+  const { trace } = request.verdict;
+  const terms: Terms = {
+    holds: met.holds,
+    holdState: met.holds.length === 0 ? 'none' : 'held',
+    claims: met.claims.map((claim) => claim.target),
+    uses: met.uses,
+    trace: trace.observed === met.observed ? trace : { ...trace, observed: met.observed },
+  };
+  let effect: EffectRecord;
+  if (earlier === null) effect = begin(freshEffect(view, request, terms), { kind: 'admit', lease });
+  else {
+    const base: EffectRecord = {
+      ...earlier,
+      ...terms,
+      action: request.action,
+      stages: request.stages,
+      metadata: request.metadata ?? earlier.metadata,
+      sealed: earlier.sealed ?? request.sealed,
+    };
+    const step = advance(base, { kind: 'admit', lease });
+    if (step.kind === 'refused') return denial(view, request, 'denied_policy', EXHAUSTED, earlier);
+    effect = step.effect;
+  }
+  const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used', stopped: null };
+  // Policy asks nobody any more: what was asked before is open no longer.
+  const moot =
+    used === null && earlier?.life.state === 'pending_approval'
+      ? view.approval(request.workspace, earlier.life.approvalId)
+      : null;
+  const admitted: Record<string, Json> = {
+    attempt: effect.attempt,
+    tool: effect.action.tool,
+    policy_version: request.seen.policy,
+    rules: trace.matched.map((rule) => rule.rule),
+  };
+  if (used !== null) admitted['approval_id'] = used.id;
+  if (met.observed !== null) admitted['observed'] = { would: met.observed.would, rule: met.observed.rule };
+  if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
+  const events: LedgerDraft[] = [event('effect.admitted', effect.id, agentOf(request), admitted)];
+  if (met.holds.length > 0)
+    events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));
+  return {
+    reply: {
+      kind: 'dispatch',
+      effect,
+      budgets: met.budgets,
+      observed: met.observed,
+      ledger: { epoch: view.epoch, seq: view.nextSeq(request.workspace) },
+      approval: used,
+    },
+    effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
+    approvals: used !== null ? [used] : moot !== null ? [{ ...moot, status: 'expired', decidedAt: view.now }] : [],
+    budgets: met.changes,
+    ...endOfWindows(request),
+    rates: met.rates,
+    claims: met.claims,
+    usesGone: effect.id,
+    uses: met.uses.map((use) => ({ ...use, effectId: effect.id, agentId: request.actor.agentId, until: null })),
+    events,
+  };
+}
+
+function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
+  const { dispatchWindowMs, timeoutMs, maxProcessingMs } = request.times;
+  const dispatchBy = view.now + dispatchWindowMs;
+  const leaseEnd = dispatchBy + timeoutMs + 2000;
+  return {
+    fence: { epoch: view.epoch, n, nonce: request.nonce },
+    owner: request.owner,
+    admittedAt: view.now,
+    dispatchBy,
+    leaseEnd,
+    quiesceUntil: leaseEnd + maxProcessingMs + view.maxFreezeMs,
+  };
+}
+
+function askForApproval(
+  view: StepView,
+  request: AdmitRequest,
+  permit: Permit,
+  earlier: EffectRecord | null,
+  met: Met | null = null,
+): Plan<Admission> {
+  const renews = earlier?.life.state === 'pending_approval';
+  if (!renews && view.pendingApprovals(request.workspace, request.actor.agentId) >= MAX_PENDING) {
+    return denial(
+      view,
+      request,
+      'denied_policy',
+      {
+        code: 'too_many_pending',
+        message: `${MAX_PENDING} actions of this agent wait for approval already. Wait until some are decided.`,
+      },
+      earlier,
+    );
+  }
+  const base = earlier ?? freshEffect(view, request);
+  const approval: ApprovalRecord = {
+    id: request.approvalId,
+    workspace: request.workspace,
+    effectId: base.id,
+    digest: request.approvalDigest,
+    tool: request.action.tool,
+    target: request.action.target,
+    requester: {
+      agentId: request.actor.agentId,
+      agentOwner: request.actor.agentOwner,
+      user: request.actor.user,
+      keyId: request.actor.keyId,
+      keyMadeBy: request.actor.keyMadeBy,
+    },
+    requirements: permit.approvals,
+    costs: costsOf(permit.obligations),
+    votes: [],
+    status: 'pending',
+    createdAt: view.now,
+    expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
+    decidedAt: null,
+    stopped: null,
+  };
+  const holds = met === null ? base.holds : met.holds;
+  const fresh: FreshEffect = {
+    ...base,
+    action: request.action,
+    holds,
+    holdState: holds.length === 0 ? 'none' : 'held',
+    trace: permit.trace,
+    stages: request.stages,
+    sealed: earlier?.sealed ?? request.sealed,
+  };
+  let effect: EffectRecord;
+  if (earlier === null) effect = begin(fresh, { kind: 'ask', approvalId: approval.id });
+  else {
+    const step = advance({ ...fresh, life: earlier.life }, { kind: 'ask', approvalId: approval.id });
+    if (step.kind === 'refused') return denial(view, request, 'denied_policy', CLOSED, earlier);
+    effect = step.effect;
+  }
+  const old =
+    renews && earlier.life.state === 'pending_approval'
+      ? view.approval(request.workspace, earlier.life.approvalId)
+      : null;
+  const events = [
+    event(renews ? 'approval.renewed' : 'approval.requested', effect.id, agentOf(request), {
+      approval_id: approval.id,
+      rules: permit.approvals.map((requirement) => requirement.rule),
+      expires_at: new Date(approval.expiresAt).toISOString(),
+      policy_version: request.seen.policy,
+    }),
+  ];
+  if (met !== null && met.holds.length > 0)
+    events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));
+  return {
+    reply: { kind: 'pending', effect, approval, created: true },
+    effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
+    approvals: old === null ? [approval] : [{ ...old, status: 'expired', decidedAt: view.now }, approval],
+    budgets: met?.changes ?? [],
+    ...endOfWindows(request),
+    rates: met?.rates ?? [],
+    events,
+  };
+}
+
+/** What is held is held in the windows that there were when policy was evaluated. */
+function endOfWindows({ verdict }: AdmitRequest): Pick<Plan<unknown>, 'validUntil'> {
+  let until = Infinity;
+  for (const obligation of verdict.kind === 'permit' ? verdict.obligations : [])
+    if (obligation.kind === 'budget' && obligation.window.kind === 'calendar')
+      until = Math.min(until, obligation.window.end);
+  return until === Infinity ? {} : { validUntil: until };
+}

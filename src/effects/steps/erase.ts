@@ -1,0 +1,31 @@
+import type { EffectRecord, Life } from '../model/effect.ts';
+import type { EraseRequest, Erasure } from '../store.ts';
+import type { Plan, StepView } from './plan.ts';
+
+/** The receipt, and everything that it says in the clear, stays as it is. */
+export function eraseStep(view: StepView, request: EraseRequest): Plan<Erasure> {
+  const { workspace, effectId, actor } = request;
+  const effect = view.effect(workspace, effectId);
+  if (effect === null) return { reply: { kind: 'absent' } };
+  if (isNeeded(effect.life)) return { reply: { kind: 'needed' } };
+  if (effect.sealed === null && keptOf(effect.life) === null) return { reply: { kind: 'unchanged' } };
+  const erased: EffectRecord = { ...effect, sealed: null, life: withoutResult(effect.life) };
+  return {
+    reply: { kind: 'erased' },
+    effects: [{ record: erased, binding: 'keep' }],
+    events: [{ kind: 'effect.erased', effectId, actor, data: {} }],
+  };
+}
+
+function isNeeded({ state }: Life): boolean {
+  return state === 'executing' || state === 'pending_approval' || state === 'unknown';
+}
+
+/** The answer that a state keeps. */
+export function keptOf(life: Life) {
+  return life.state === 'committed' || life.state === 'failed' ? life.result : null;
+}
+
+function withoutResult(life: Life): Life {
+  return life.state === 'committed' || life.state === 'failed' ? { ...life, result: null } : life;
+}

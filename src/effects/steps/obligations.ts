@@ -1,0 +1,364 @@
+import type { BudgetRow } from '../model/budget.ts';
+import type { ClaimRecord } from '../model/claim.ts';
+import type { ReservationRecord } from '../model/reservation.ts';
+import type { DeniedDecision, Reason } from '../model/decision.ts';
+import type { Hold, PoolUse } from '../model/effect.ts';
+import type { BudgetChange, RateCount, RunningUse, StepView } from './plan.ts';
+import type { AdmitRequest } from '../store.ts';
+import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
+
+/** A budget's rows are not more than this; one more is refused (`too_many_rows`). */
+export const MAX_BUDGET_ROWS = 10_000;
+
+type Refused = {
+  readonly kind: 'refused';
+  readonly decision: DeniedDecision;
+  readonly reason: Reason;
+  readonly budgets: readonly BudgetRow[];
+  readonly retryAfterMs: number | null;
+};
+
+/** Obligations that hold, as what admission has to write. */
+interface Satisfied {
+  readonly kind: 'satisfied';
+  /** Claim rows to put, each extended by the effect. */
+  readonly claims: readonly ClaimRecord[];
+  readonly uses: readonly PoolUse[];
+  readonly rates: readonly RateCount[];
+  readonly holds: readonly Hold[];
+  readonly changes: readonly BudgetChange[];
+  readonly budgets: readonly BudgetRow[];
+  readonly observed: Observed | null;
+}
+
+/** What of the obligations is judged: a waiting effect holds less, and what it holds already is not counted against it. */
+export interface ObligationScope {
+  /** Which budgets are held now. */
+  readonly hold: 'all' | 'own';
+  /** Holds that the effect has from before, which this attempt gives back. */
+  readonly already: readonly Hold[];
+  /** The rate was counted when approval was asked for. */
+  readonly rateCounted: boolean;
+}
+
+type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
+
+/** Whether a claim excludes others now. */
+export function isClaimActive(claim: ClaimRecord, now: number): boolean {
+  return claim.expiresAt > now || claim.extendedUntil > now || claim.runningEffects.length > 0;
+}
+
+/** Units of a pool that an agent may take: its own reservations count for it, those of others against it. */
+export function freeUnits(
+  capacity: number,
+  agentId: string,
+  reservations: readonly ReservationRecord[],
+  uses: readonly RunningUse[],
+): number {
+  const reserved = new Map<string, number>();
+  const used = new Map<string, number>();
+  for (const { agentId: holder, units } of reservations) reserved.set(holder, (reserved.get(holder) ?? 0) + units);
+  for (const { agentId: holder, units } of uses) used.set(holder, (used.get(holder) ?? 0) + units);
+  let taken = used.get(agentId) ?? 0;
+  for (const holder of new Set([...reserved.keys(), ...used.keys()])) {
+    if (holder !== agentId) taken += Math.max(reserved.get(holder) ?? 0, used.get(holder) ?? 0);
+  }
+  return capacity - taken;
+}
+
+/**
+ * Judges the obligations of a permit, in the order of policy.md: claim, reservation, rate, budget.
+ * Where the permit only observes, an obligation that would refuse is noted and left out; a claim that another agent
+ * really holds refuses all the same.
+ */
+export function satisfyObligations(
+  view: StepView,
+  request: AdmitRequest,
+  permit: Permit,
+  scope: ObligationScope,
+): Satisfied | Refused {
+  const observing = permit.mode === 'observe';
+  let observed = permit.trace.observed;
+  const note = (refusal: Refused): void => {
+    observed ??= { would: refusal.decision, rule: refusal.reason.rule ?? null };
+  };
+
+  const held = targetHeldByOther(view, request, [request.action.target]);
+  if (held !== null) return held;
+
+  const claims = new Map<string, ClaimRecord>();
+  const own = view.claimOn(request.workspace, request.action.target);
+  if (own !== null && isClaimActive(own, view.now)) claims.set(own.target, extended(own, request.effectId));
+  if (request.claimId !== null) {
+    const refusal = namedClaim(view, request, request.claimId);
+    if (refusal !== null) return refusal;
+  }
+  for (const obligation of permit.obligations) {
+    if (obligation.kind !== 'claim') continue;
+    const result = claimObligation(view, request, obligation);
+    if (result.kind === 'claim') claims.set(result.claim.target, result.claim);
+    else if (observing) note(result);
+    else return result;
+  }
+
+  const pools = new Map<string, number>();
+  for (const obligation of permit.obligations) {
+    if (obligation.kind !== 'reserve') continue;
+    const refusal = reserveObligation(view, request, obligation, pools.get(obligation.pool) ?? 0);
+    if (refusal === null) pools.set(obligation.pool, (pools.get(obligation.pool) ?? 0) + obligation.units);
+    else if (observing) note(refusal);
+    else return refusal;
+  }
+  if (request.reservationId !== null) {
+    const refusal = namedReservation(view, request, request.reservationId, pools);
+    if (refusal !== null) return refusal;
+  }
+
+  const rates: RateCount[] = [];
+  for (const obligation of permit.obligations) {
+    if (obligation.kind !== 'rate_limit' || scope.rateCounted) continue;
+    const { id, bucket, windowMs, limit } = obligation;
+    const isWithin = view.rate(request.workspace, id, bucket, windowMs) < limit;
+    rates.push({ id, bucket, windowMs, limit: isWithin ? limit : null });
+    if (isWithin) continue;
+    const refusal = refuse(
+      'denied_budget',
+      {
+        code: 'rate_limited',
+        message: `The limit is ${obligation.limit} calls in ${obligation.windowMs / 1000} s. Wait, then send the same call again.`,
+        rule: obligation.rule,
+      },
+      [],
+      Math.min(obligation.windowMs, 60_000),
+    );
+    if (observing) note(refusal);
+    else return refusal;
+  }
+
+  const holds: Hold[] = [];
+  const changes: BudgetChange[] = scope.already.map((hold) => ({ ...hold, limit: null, hold: -hold.amount, spend: 0 }));
+  const budgets: BudgetRow[] = [];
+  for (const obligation of permit.obligations) {
+    if (obligation.kind !== 'budget') continue;
+    const result = budgetObligation(view, request, obligation, scope.already);
+    if (result.kind === 'refused') {
+      if (!observing) return result;
+      note(result);
+      continue;
+    }
+    const holdsNow = scope.hold === 'all' || obligation.sharing === 'own';
+    budgets.push(holdsNow ? withHeld(result.row, result.hold.amount) : result.row);
+    if (!holdsNow) continue;
+    holds.push(result.hold);
+    const { budget, unit, bucket, window, amount } = result.hold;
+    changes.push({ budget, unit, bucket, window, limit: obligation.limit, hold: amount, spend: 0 });
+  }
+  return {
+    kind: 'satisfied',
+    claims: [...claims.values()],
+    uses: [...pools].map(([pool, units]) => ({ pool, units })),
+    rates,
+    holds,
+    changes,
+    budgets,
+    observed,
+  };
+}
+
+function withHeld({ budget, unit, bucket, window, limit, spent, held, resetsAt }: BudgetRow, more: number): BudgetRow {
+  return { budget, unit, bucket, window, limit, spent, held: held + more, resetsAt };
+}
+
+function refuse(
+  decision: DeniedDecision,
+  reason: Reason,
+  budgets: readonly BudgetRow[],
+  retryAfterMs: number | null,
+): Refused {
+  return { kind: 'refused', decision, reason, budgets, retryAfterMs };
+}
+
+function extended(claim: ClaimRecord, effectId: string): ClaimRecord {
+  return claim.runningEffects.includes(effectId)
+    ? claim
+    : { ...claim, runningEffects: [...claim.runningEffects, effectId] };
+}
+
+function targetHeldByOther(
+  view: StepView,
+  request: AdmitRequest,
+  targets: readonly string[],
+  rule?: string,
+): Refused | null {
+  for (const target of targets) {
+    const claim = view.claimOn(request.workspace, target);
+    if (claim === null || claim.agentId === request.actor.agentId || !isClaimActive(claim, view.now)) continue;
+    const end = Math.max(claim.expiresAt, claim.extendedUntil);
+    return refuse(
+      'denied_claim',
+      {
+        code: 'claim_held',
+        message: 'Another agent holds a claim on the target. Wait until it is released, then send the same call again.',
+        ...(rule === undefined ? {} : { rule }),
+      },
+      [],
+      Math.max(1000, end - view.now),
+    );
+  }
+  return null;
+}
+
+function namedClaim(view: StepView, request: AdmitRequest, claimId: string): Refused | null {
+  const claim = view.claim(request.workspace, claimId);
+  const valid =
+    claim !== null &&
+    claim.agentId === request.actor.agentId &&
+    claim.target === request.action.target &&
+    claim.expiresAt > view.now;
+  if (valid) return null;
+  return refuse(
+    'denied_claim',
+    {
+      code: 'claim_required',
+      message: 'The claim named is over, or is not this agent’s claim on this target. Take the claim again.',
+    },
+    [],
+    null,
+  );
+}
+
+function claimObligation(
+  view: StepView,
+  request: AdmitRequest,
+  obligation: Extract<Obligation, { kind: 'claim' }>,
+): { readonly kind: 'claim'; readonly claim: ClaimRecord } | Refused {
+  const { target, rule } = obligation;
+  const held = targetHeldByOther(view, request, [target], rule);
+  if (held !== null) return held;
+  const claim = view.claimOn(request.workspace, target);
+  if (obligation.hold === 'existing') {
+    if (claim !== null && claim.expiresAt > view.now)
+      return { kind: 'claim', claim: extended(claim, request.effectId) };
+    return refuse(
+      'denied_claim',
+      {
+        code: 'claim_required',
+        message: 'The policy asks for a claim on the target, held before the call. Take one, then send the call again.',
+        rule,
+      },
+      [],
+      null,
+    );
+  }
+  if (claim !== null && isClaimActive(claim, view.now))
+    return { kind: 'claim', claim: extended(claim, request.effectId) };
+  return {
+    kind: 'claim',
+    claim: {
+      id: `clm_${request.effectId.slice('eff_'.length)}`,
+      workspace: request.workspace,
+      target,
+      agentId: request.actor.agentId,
+      createdAt: view.now,
+      expiresAt: view.now,
+      runningEffects: [request.effectId],
+      extendedUntil: 0,
+    },
+  };
+}
+
+function reserveObligation(
+  view: StepView,
+  request: AdmitRequest,
+  obligation: Extract<Obligation, { kind: 'reserve' }>,
+  taken: number,
+): Refused | null {
+  const { pool, units, capacity, rule } = obligation;
+  const uses = view.usesOf(request.workspace, pool).filter((use) => use.effectId !== request.effectId);
+  const free = freeUnits(capacity, request.actor.agentId, view.reservationsOf(request.workspace, pool), uses) - taken;
+  if (units <= free) return null;
+  return refuse(
+    'denied_reservation',
+    {
+      code: 'pool_exhausted',
+      message: `The call needs ${units} of ${pool}; ${Math.max(0, free)} of ${capacity} are free. Wait, or reserve ahead.`,
+      rule,
+    },
+    [],
+    1000,
+  );
+}
+
+function namedReservation(
+  view: StepView,
+  request: AdmitRequest,
+  id: string,
+  pools: ReadonlyMap<string, number>,
+): Refused | null {
+  const reservation = view.reservation(request.workspace, id);
+  const valid =
+    reservation !== null &&
+    reservation.agentId === request.actor.agentId &&
+    reservation.expiresAt > view.now &&
+    pools.has(reservation.pool);
+  if (valid) return null;
+  return refuse(
+    'denied_reservation',
+    {
+      code: 'reservation_invalid',
+      message: 'The reservation named is over, is not this agent’s, or is of a pool that this call does not use.',
+    },
+    [],
+    null,
+  );
+}
+
+function budgetObligation(
+  view: StepView,
+  request: AdmitRequest,
+  obligation: BudgetObligation,
+  already: readonly Hold[],
+): { readonly kind: 'held'; readonly hold: Hold; readonly row: BudgetRow } | Refused {
+  const { budget, unit, bucket, limit, amount, rule } = obligation;
+  const window = windowId(obligation.window);
+  const figures = view.budget(request.workspace, budget, bucket, window);
+  const given = already.reduce(
+    (sum, hold) =>
+      hold.budget === budget && hold.bucket === bucket && hold.window === window ? sum + hold.amount : sum,
+    0,
+  );
+  const row: BudgetRow = {
+    budget,
+    unit,
+    bucket,
+    window,
+    limit,
+    spent: figures.spent,
+    held: figures.held - given,
+    resetsAt: obligation.window.kind === 'calendar' ? obligation.window.end : null,
+  };
+  const deny = (code: 'amount_invalid' | 'budget_exceeded' | 'too_many_rows', message: string): Refused =>
+    refuse('denied_budget', { code, message, rule }, [row], row.resetsAt === null ? null : row.resetsAt - view.now);
+  if (amount === null) {
+    return deny(
+      'amount_invalid',
+      `The amount for budget ${budget} is absent, negative, fractional or too large. Send a whole number of ${unit} from 0 to 2^53-1.`,
+    );
+  }
+  if (figures.rows >= MAX_BUDGET_ROWS && figures.spent + figures.held === 0) {
+    return deny(
+      'too_many_rows',
+      `Budget ${budget} has ${MAX_BUDGET_ROWS} rows, which is the limit. Ask the owner of the policy to count by fewer values.`,
+    );
+  }
+  if (amount > limit - row.spent - row.held) {
+    const free = Math.max(0, limit - row.spent - row.held);
+    return deny(
+      'budget_exceeded',
+      obligation.sharing === 'own'
+        ? `The call needs ${amount} ${unit}; ${free} of ${limit} are left in budget ${budget}.`
+        : `Budget ${budget} does not have ${amount} ${unit} left.`,
+    );
+  }
+  return { kind: 'held', hold: { budget, unit, bucket, window, amount }, row };
+}

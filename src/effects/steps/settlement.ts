@@ -1,0 +1,209 @@
+import type { EffectRecord, Lease } from '../model/effect.ts';
+import { isoTime } from '../model/iso-time.ts';
+import type { Json } from '../../json/value.ts';
+import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
+import { advance, changed, type LifeRefusal } from './lifecycle.ts';
+import type { Plan, StepView } from './plan.ts';
+import { release } from './give-back.ts';
+import type { ResolveRequest, Resolution, Settlement, SettleRequest } from '../store.ts';
+import { loseLeaseStep } from './sweep.ts';
+
+/** Records what an attempt came to. Only the owner of the attempt, by its fence; late evidence as the state table says. */
+export function settleStep(view: StepView, request: SettleRequest): Plan<Settlement> {
+  const effect = view.effect(request.workspace, request.effectId);
+  if (effect === null) return { reply: { kind: 'absent' } };
+  const step = advance(effect, {
+    kind: 'settle',
+    at: view.now,
+    fence: request.fence,
+    outcome: request.outcome,
+    settledBy: request.settledBy,
+    evidence: request.evidence,
+  });
+  if (step.kind === 'refused') return refusedSettlement(effect, request, step.why);
+  const settled = changed(step.effect, { stages: [...effect.stages, ...request.stages] });
+  const { life } = settled;
+  const released =
+    life.state === 'unknown'
+      ? release(view, settled, 'keep', life.lease.quiesceUntil)
+      : release(view, settled, life.state === 'committed' ? 'post' : 'void', null);
+  return {
+    ...released.plan,
+    reply: { kind: 'settled', effect: released.effect },
+    effects: [{ record: released.effect, binding: life.state === 'denied' ? 'release' : 'keep' }],
+    events: [...executionEvents(effect, settled, request), ...released.events],
+  };
+}
+
+function refusedSettlement(effect: EffectRecord, request: SettleRequest, why: LifeRefusal): Plan<Settlement> {
+  const { life } = effect;
+  if (why === 'unchanged' && life.state === 'committed' && request.outcome.kind === 'committed') {
+    // The same settlement again (a spilled one that had arrived): true already, unless it is another attempt's receipt.
+    if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };
+  }
+  if (why !== 'contradiction') return { reply: { kind: 'refused', effect, contradiction: false } };
+  const closed: EffectRecord = { ...effect, closed: true };
+  return {
+    reply: { kind: 'refused', effect: closed, contradiction: true },
+    effects: [{ record: closed, binding: 'keep' }],
+    events: [
+      {
+        kind: 'effect.contradiction',
+        effectId: effect.id,
+        actor: gateway,
+        data: {
+          state: life.state,
+          said: request.outcome.kind,
+          attempt: request.fence.n,
+          current_attempt: effect.attempt,
+          evidence: request.evidence.message,
+        },
+      },
+    ],
+  };
+}
+
+const gateway: LedgerActor = { type: 'gateway', id: 'owner' };
+
+function executionEvents(before: EffectRecord, after: EffectRecord, request: SettleRequest): readonly LedgerDraft[] {
+  const { outcome, evidence } = request;
+  const draft = (kind: LedgerDraft['kind'], data: LedgerDraft['data']): LedgerDraft => ({
+    kind,
+    effectId: before.id,
+    actor: gateway,
+    data,
+  });
+  const attempt = request.fence.n;
+  const seen: Record<string, Json> = { attempt, code: evidence.code, status: evidence.status };
+  if (after.life.state !== outcome.kind) seen['recorded_as'] = after.life.state;
+  const started =
+    evidence.startedAt === null ? [] : [draft('execution.started', { attempt, at: isoTime(evidence.startedAt) })];
+  const verified = request.stages.some((stage) => stage.stage === 'state_check' && stage.status === 'passed')
+    ? [draft('state.verified', { attempt })]
+    : [];
+  switch (outcome.kind) {
+    case 'committed':
+      return [
+        ...verified,
+        ...started,
+        draft('execution.succeeded', seen),
+        draft('receipt.issued', { receipt_id: outcome.receipt.id }),
+      ];
+    case 'failed':
+      return [...verified, ...started, draft('execution.failed', seen)];
+    case 'unknown':
+      return [...verified, ...started, draft('execution.lost', seen)];
+    case 'denied': {
+      const drifted =
+        outcome.reason.code === 'state_drift'
+          ? [draft('state.drifted', { attempt, fields: outcome.mismatches.map(({ field }) => field) })]
+          : [];
+      return [
+        ...verified,
+        ...drifted,
+        draft('effect.denied', { attempt, decision: outcome.decision, code: outcome.reason.code }),
+      ];
+    }
+  }
+}
+
+/** Settles an unknown outcome by the word of a person, or by a probe's evidence. */
+export function resolveStep(view: StepView, request: ResolveRequest): Plan<Resolution> {
+  const effect = view.effect(request.workspace, request.effectId);
+  if (effect === null) return { reply: { kind: 'absent' } };
+  if (effect.life.state === 'executing') {
+    const lost = loseLeaseStep(view, effect, false);
+    if (lost === null) return { reply: { kind: 'not_unknown', effect } };
+    const { effects: _, ...first } = lost;
+    const then = resolveEffect(view, request, lost.reply);
+    return {
+      ...first,
+      ...then,
+      // The lost effect has let go of its claims already: what becomes of them is in the first plan.
+      claims: [...(lost.claims ?? []), ...(then.claims ?? [])],
+      claimsGone: [...(lost.claimsGone ?? []), ...(then.claimsGone ?? [])],
+      events: [...(lost.events ?? []), ...(then.events ?? [])],
+      effects: then.effects ?? lost.effects ?? [],
+    };
+  }
+  return resolveEffect(view, request, effect);
+}
+
+function resolveEffect(view: StepView, request: ResolveRequest, effect: EffectRecord): Plan<Resolution> {
+  const { life } = effect;
+  if (life.state !== 'unknown') return { reply: alreadySettled(effect, request) };
+  const step = advance(effect, {
+    kind: 'resolve',
+    at: view.now,
+    fence: request.fence,
+    outcome: request.outcome,
+    settledBy: request.settledBy,
+    evidence: {
+      code: 'declared',
+      message:
+        request.outcome.kind === 'happened'
+          ? 'It was established that the action happened.'
+          : 'It was established that the action did not happen.',
+      status: null,
+      startedAt: life.lease.admittedAt,
+      endedAt: null,
+    },
+    force: request.force,
+  });
+  if (step.kind === 'refused') return { reply: refusedResolution(view, effect, life.lease, step.why) };
+  const happened = request.outcome.kind === 'happened';
+  const released = release(view, step.effect, happened ? 'post' : 'void', null);
+  const { settledBy } = request;
+  return {
+    ...released.plan,
+    reply: { kind: 'resolved', effect: released.effect },
+    effects: [{ record: released.effect, binding: 'keep' }],
+    events: [
+      {
+        kind: settledBy.by === 'probe' ? 'effect.reconciled' : 'effect.resolved',
+        effectId: effect.id,
+        actor: request.actor,
+        data: {
+          outcome: request.outcome.kind,
+          attempt: effect.attempt,
+          ...(settledBy.by === 'resolve'
+            ? { forced: settledBy.forced, comment: settledBy.comment, evidence: settledBy.evidence }
+            : { evidence: settledBy.evidence }),
+        },
+      },
+      ...(request.outcome.kind === 'happened'
+        ? [
+            {
+              kind: 'receipt.issued' as const,
+              effectId: effect.id,
+              actor: request.actor,
+              data: { receipt_id: request.outcome.receipt.id },
+            },
+          ]
+        : []),
+      ...released.events,
+    ],
+  };
+}
+
+function alreadySettled(effect: EffectRecord, request: ResolveRequest): Resolution {
+  const { life } = effect;
+  if (life.state !== 'committed' && life.state !== 'failed') return { kind: 'not_unknown', effect };
+  if (life.settledBy.by !== 'resolve' && life.settledBy.by !== 'probe') return { kind: 'not_unknown', effect };
+  const said = life.state === 'committed' ? 'happened' : 'not_happened';
+  return said === request.outcome.kind ? { kind: 'unchanged', effect } : { kind: 'already_resolved', effect };
+}
+
+function refusedResolution(view: StepView, effect: EffectRecord, lease: Lease, why: LifeRefusal): Resolution {
+  switch (why) {
+    case 'too_early':
+      return { kind: 'too_early', retryAfterMs: lease.quiesceUntil - view.now, effect };
+    case 'fenced_off':
+      return { kind: 'moved', effect };
+    case 'not_allowed':
+    case 'lease_alive':
+    case 'unchanged':
+    case 'contradiction':
+      return { kind: 'not_unknown', effect };
+  }
+}

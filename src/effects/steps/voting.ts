@@ -1,0 +1,153 @@
+import type { ApprovalRecord, Vote } from '../model/approval.ts';
+import { isQuorate } from '../model/approval.ts';
+import type { Code } from '../model/codes.ts';
+import type { EffectRecord } from '../model/effect.ts';
+import type { LedgerActor } from '../model/ledger.ts';
+import { advance } from './lifecycle.ts';
+import type { Plan, StepView } from './plan.ts';
+import { release } from './give-back.ts';
+import type { GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../store.ts';
+
+/** A rejection refuses the same action under any key for this long, ms. */
+export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
+
+/** One person's vote on a request for approval. The last needed approval grants; one rejection rejects. */
+export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult> {
+  const approval = view.approval(request.workspace, request.approvalId);
+  if (approval === null) return { reply: { kind: 'absent' } };
+  const effect = view.effect(request.workspace, approval.effectId);
+  if (effect === null) return { reply: { kind: 'absent' } };
+  if (approval.status === 'pending' && view.now >= approval.expiresAt) {
+    const { reply: _, ...expired } = expireApprovalStep(view, effect, approval);
+    return {
+      ...expired,
+      reply: { kind: 'already_decided', approval: { ...approval, status: 'expired', decidedAt: view.now } },
+    };
+  }
+  if (approval.status !== 'pending') return { reply: { kind: 'already_decided', approval } };
+  const { requester } = approval;
+  const tooClose = [requester.user, requester.agentOwner, requester.keyMadeBy].includes(request.user);
+  if (tooClose || request.keyId === requester.keyId || request.voterSince > approval.createdAt)
+    return { reply: { kind: 'own_request', approval } };
+  if (request.requirements.length === 0) return { reply: { kind: 'not_an_approver', approval } };
+  const vote: Vote = {
+    user: request.user,
+    keyId: request.keyId,
+    verdict: request.verdict,
+    at: view.now,
+    comment: request.comment,
+    requirements: request.requirements,
+  };
+  return request.verdict === 'approve'
+    ? approve(view, request, approval, effect, vote)
+    : reject(view, request, approval, effect, vote);
+}
+
+function approve(
+  view: StepView,
+  request: VoteRequest,
+  approval: ApprovalRecord,
+  effect: EffectRecord,
+  vote: Vote,
+): Plan<VoteResult> {
+  if (approval.votes.some((earlier) => earlier.user === vote.user))
+    return { reply: { kind: 'voted_already', approval, effect } };
+  const votes = [...approval.votes, vote];
+  const granted = isQuorate(approval.requirements, votes);
+  const next: ApprovalRecord = {
+    ...approval,
+    votes,
+    status: granted ? 'granted' : 'pending',
+    decidedAt: granted ? view.now : null,
+  };
+  return {
+    reply: { kind: 'counted', approval: next, effect },
+    approvals: [next],
+    events: [
+      {
+        kind: 'approval.granted',
+        effectId: effect.id,
+        actor: request.actor,
+        data: { approval_id: approval.id, user: vote.user, complete: granted, digest: approval.digest },
+      },
+    ],
+  };
+}
+
+function reject(
+  view: StepView,
+  request: VoteRequest,
+  approval: ApprovalRecord,
+  effect: EffectRecord,
+  vote: Vote,
+): Plan<VoteResult> {
+  const until = view.now + REJECTION_COOLDOWN_MS;
+  const step = advance(effect, { kind: 'reject', at: view.now, until });
+  if (step.kind === 'refused') return { reply: { kind: 'already_decided', approval } };
+  const released = release(view, step.effect, 'void', null);
+  const next: ApprovalRecord = {
+    ...approval,
+    votes: [...approval.votes, vote],
+    status: 'rejected',
+    decidedAt: view.now,
+  };
+  return {
+    ...released.plan,
+    reply: { kind: 'counted', approval: next, effect: released.effect },
+    effects: [{ record: released.effect, binding: 'keep' }],
+    approvals: [next],
+    rejection: { fingerprint: effect.fingerprint, effectId: effect.id, until },
+    events: [
+      {
+        kind: 'approval.rejected',
+        effectId: effect.id,
+        actor: request.actor,
+        data: { approval_id: approval.id, user: vote.user, digest: approval.digest },
+      },
+      ...released.events,
+    ],
+  };
+}
+
+/** A request for approval whose time is over: the effect is denied, its holds are void, its key is free. */
+export function expireApprovalStep(view: StepView, effect: EffectRecord, approval: ApprovalRecord): Plan<EffectRecord> {
+  const expired: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now };
+  const step = advance(effect, { kind: 'expire', at: view.now, granted: approval.status === 'granted' });
+  if (step.kind === 'refused') return { reply: effect, approvals: [expired] };
+  return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
+}
+
+/** A granted request whose call cannot be made any more ends like one whose time is over, and says why. */
+export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpResult> {
+  const { decision, reason, actor } = request;
+  const approval = view.approval(request.workspace, request.approvalId);
+  const effect = approval === null ? null : view.effect(request.workspace, approval.effectId);
+  if (approval === null || effect === null) return { reply: { kind: 'absent' } };
+  if (approval.status !== 'granted') return { reply: { kind: 'already_decided', approval } };
+  const step = advance(effect, { kind: 'give_up', at: view.now, decision, reason });
+  if (step.kind === 'refused') return { reply: { kind: 'already_decided', approval } };
+  const stopped = { at: view.now, decision, reason };
+  const over: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now, stopped };
+  const { reply, ...plan } = ended(view, step.effect, over, actor, reason.code);
+  return { ...plan, reply: { kind: 'given_up', approval: over, effect: reply } };
+}
+
+function ended(
+  view: StepView,
+  effect: EffectRecord,
+  approval: ApprovalRecord,
+  actor: LedgerActor,
+  code: Code,
+): Plan<EffectRecord> {
+  const released = release(view, effect, 'void', null);
+  return {
+    ...released.plan,
+    reply: released.effect,
+    effects: [{ record: released.effect, binding: 'release' }],
+    approvals: [approval],
+    events: [
+      { kind: 'approval.expired', effectId: effect.id, actor, data: { approval_id: approval.id, code } },
+      ...released.events,
+    ],
+  };
+}

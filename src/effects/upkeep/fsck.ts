@@ -1,0 +1,264 @@
+import type { BudgetRow } from '../model/budget.ts';
+import type { KeyRecord } from '../model/key.ts';
+import type { EffectRecord, EffectState, Hold } from '../model/effect.ts';
+import { isJsonObject, type Json } from '../../json/value.ts';
+import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
+import type { EffectStore } from '../store.ts';
+
+/** Something that the store has otherwise than its ledger says. */
+export interface Difference {
+  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'key' | 'secret';
+  /** Id of an effect or a key, `budget bucket window` of a row, or a file. */
+  readonly where: string;
+  readonly ledger: string;
+  readonly store: string;
+}
+
+const EVENTS_PAGE = 1000;
+const EFFECTS_PAGE = 100;
+/** How often a store that is written to meanwhile is read again. */
+const MAX_READS = 5;
+/** Rolling windows count by slots of this part of the window: what is a slot older may count still. */
+const SLOTS = 1000;
+
+interface Row {
+  readonly hold: Hold;
+  held: number;
+  readonly spends: { readonly at: number; readonly amount: number }[];
+}
+
+/** Events after which an effect is in a state, whatever else they say. */
+const STATES: Readonly<Partial<Record<LedgerKind, EffectState>>> = {
+  'approval.requested': 'pending_approval',
+  'approval.renewed': 'pending_approval',
+  'approval.rejected': 'rejected',
+  'approval.expired': 'denied',
+  'effect.admitted': 'executing',
+  'effect.denied': 'denied',
+  'execution.succeeded': 'committed',
+  'execution.failed': 'failed',
+  'execution.lost': 'unknown',
+};
+
+/** What an event does to the rows of its holds: how often it adds their amount to `held`, and whether it is spent. */
+interface MoneyMeaning {
+  readonly leaves: EffectRecord['holdState'];
+  readonly held: 1 | 0 | -1;
+  readonly spends: boolean;
+}
+
+const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
+  'budget.held': { leaves: 'held', held: 1, spends: false },
+  'budget.voided': { leaves: 'voided', held: -1, spends: false },
+  'budget.posted': { leaves: 'posted', held: -1, spends: true },
+  'budget.overdraft': { leaves: 'posted', held: 0, spends: true },
+};
+
+/** What a ledger says, event by event: states of effects and keys, and figures of budgets, computed anew. */
+export interface Audit {
+  add(event: LedgerEvent): void;
+  /** @param now store time, for windows that are over */
+  compare(effects: readonly EffectRecord[], rows: readonly BudgetRow[], now: number): Difference[];
+  /** @param keys all of them, those of other workspaces too */
+  compareKeys(keys: readonly KeyRecord[]): Difference[];
+}
+
+type KeyStanding = 'created' | 'revoked' | 'rotated';
+
+const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
+  'key.created': 'created',
+  'key.revoked': 'revoked',
+  'key.rotated': 'rotated',
+};
+
+export function createAudit(): Audit {
+  const states = new Map<string, EffectState>();
+  const holdings = new Map<string, EffectRecord['holdState']>();
+  const rows = new Map<string, Row>();
+  const keyStandings = new Map<string, KeyStanding>();
+
+  function addMoney({ kind, at, data }: LedgerEvent, effectId: string): void {
+    const meaning = MONEY[kind];
+    if (meaning === undefined) return;
+    holdings.set(effectId, meaning.leaves);
+    for (const hold of holdsOf(data['holds'])) {
+      const name = nameOf(hold);
+      const row = rows.get(name) ?? { hold, held: 0, spends: [] };
+      rows.set(name, row);
+      row.held += meaning.held * hold.amount;
+      if (meaning.spends) row.spends.push({ at, amount: hold.amount });
+    }
+  }
+
+  function compareEffects(effects: readonly EffectRecord[]): Difference[] {
+    const found: Difference[] = [];
+    const there = new Set<string>();
+    for (const { id, life, holdState } of effects) {
+      there.add(id);
+      const state = states.get(id) ?? 'nothing';
+      if (state !== life.state) found.push({ what: 'state', where: id, ledger: state, store: life.state });
+      const held = holdings.get(id) ?? 'none';
+      // Of what was given back nothing is held; another attempt that holds nothing yet says so.
+      const isSame = held === holdState || (held === 'voided' && holdState === 'none');
+      if (!isSame) found.push({ what: 'holds', where: id, ledger: held, store: holdState });
+    }
+    // A settled record may be gone by age; one that is not settled never is.
+    for (const [id, state] of states)
+      if (!there.has(id) && (state === 'executing' || state === 'unknown' || state === 'pending_approval'))
+        found.push({ what: 'state', where: id, ledger: state, store: 'nothing' });
+    return found;
+  }
+
+  function compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
+    const found: Difference[] = [];
+    const byName = new Map(stored.map((row) => [nameOf(row), row]));
+    for (const name of new Set([...rows.keys(), ...byName.keys()])) {
+      const computed = rows.get(name);
+      const row = byName.get(name);
+      const window = row?.window ?? computed?.hold.window ?? '';
+      if (isOver(window, now)) continue;
+      const held = computed?.held ?? 0;
+      if (held !== (row?.held ?? 0))
+        found.push({ what: 'held', where: name, ledger: String(held), store: String(row?.held ?? 0) });
+      const { least, most } = spentOf(computed?.spends ?? [], window, now);
+      const spent = row?.spent ?? 0;
+      if (spent < least || spent > most)
+        found.push({
+          what: 'spent',
+          where: name,
+          ledger: least === most ? String(most) : `${least} to ${most}`,
+          store: String(spent),
+        });
+    }
+    return found;
+  }
+
+  return {
+    add(event) {
+      const { effectId } = event;
+      const standing = KEY_STANDINGS[event.kind];
+      const keyId = event.data['key_id'];
+      if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
+      if (effectId === null) return;
+      const state = stateAfter(states.get(effectId) ?? null, event);
+      if (state !== null) states.set(effectId, state);
+      addMoney(event, effectId);
+    },
+    compare: (effects, stored, now) => [...compareEffects(effects), ...compareRows(stored, now)],
+    compareKeys(keys) {
+      const byId = new Map(keys.map((key) => [key.id, key]));
+      return [...keyStandings].flatMap(([id, standing]): Difference[] => {
+        const key = byId.get(id);
+        const is = key === undefined ? 'nothing' : standingOf(key);
+        // A key that was rotated may be revoked before its overlap is over.
+        const fits = standing === is || (standing === 'rotated' && key !== undefined && key.replacedBy !== null);
+        return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
+      });
+    },
+  };
+}
+
+/** The state that an event leaves an effect in; `null` where it says nothing of it. */
+function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): EffectState | null {
+  if (kind === 'effect.resolved' || kind === 'effect.reconciled')
+    return data['outcome'] === 'happened' ? 'committed' : 'failed';
+  // A further attempt that is refused leaves the effect as it is.
+  if (kind === 'effect.denied' && (before === 'failed' || before === 'unknown' || before === 'committed')) return null;
+  // A call that waits for approval, or has it, goes on waiting.
+  if (kind === 'effect.denied' && before === 'pending_approval') return null;
+  const usual = STATES[kind] ?? null;
+  const said = data['recorded_as'];
+  const isOutcome = kind.startsWith('execution.') && usual !== null;
+  return isOutcome && (said === 'unknown' || said === 'failed' || said === 'committed') ? said : usual;
+}
+
+function standingOf(key: KeyRecord): KeyStanding {
+  if (key.revokedAt !== null) return 'revoked';
+  return key.replacedBy === null ? 'created' : 'rotated';
+}
+
+function holdsOf(data: Json | undefined): Hold[] {
+  if (!Array.isArray(data)) return [];
+  return data.flatMap((item): Hold[] => {
+    if (!isJsonObject(item)) return [];
+    const { budget, unit, bucket, window, amount } = item;
+    return typeof budget === 'string' &&
+      typeof unit === 'string' &&
+      typeof bucket === 'string' &&
+      typeof window === 'string' &&
+      typeof amount === 'number'
+      ? [{ budget, unit, bucket, window, amount }]
+      : [];
+  });
+}
+
+function nameOf({ budget, bucket, window }: { budget: string; bucket: string; window: string }): string {
+  return `${budget} ${bucket} ${window}`;
+}
+
+function isOver(window: string, now: number): boolean {
+  const end = /^c:-?\d+:(-?\d+)$/.exec(window)?.[1];
+  return end !== undefined && Number(end) <= now;
+}
+
+/** What is spent at `now`; of a rolling window the bounds that its slots leave. */
+function spentOf(
+  spends: Row['spends'],
+  window: string,
+  now: number,
+): { readonly least: number; readonly most: number } {
+  const rolling = /^r:(\d+)$/.exec(window)?.[1];
+  const since = (from: number): number => spends.reduce((sum, { at, amount }) => (at > from ? sum + amount : sum), 0);
+  if (rolling === undefined) return { least: since(-Infinity), most: since(-Infinity) };
+  const ms = Number(rolling);
+  // The row may have been read a little before or after `now`.
+  return { least: since(now - ms + 1000), most: since(now - ms - Math.ceil(ms / SLOTS) * 2 - 1000) };
+}
+
+/**
+ * Computes a workspace's states and figures anew from its ledger, and compares. Changes nothing.
+ * @returns `null` where the store is written to so much that it could not be read as of one moment
+ */
+export async function checkWorkspace(store: EffectStore, workspace: string): Promise<readonly Difference[] | null> {
+  const audit = createAudit();
+  let seq = 0;
+  async function follow(): Promise<number> {
+    const before = seq;
+    for (;;) {
+      const events = await store.ledger(workspace, seq, EVENTS_PAGE);
+      for (const event of events) {
+        audit.add(event);
+        seq = event.seq;
+      }
+      if (events.length === 0) return seq - before;
+    }
+  }
+  await follow();
+  for (let reads = 0; reads < MAX_READS; reads += 1) {
+    const effects = await allEffects(store, workspace);
+    const rows = await store.budgets(workspace);
+    const keys = await store.keys(null);
+    if ((await follow()) === 0) return [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys)];
+  }
+  return null;
+}
+
+async function allEffects(store: EffectStore, workspace: string): Promise<readonly EffectRecord[]> {
+  const all: EffectRecord[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<EffectStore['effects']>> = await store.effects(workspace, {
+      state: null,
+      decision: null,
+      tool: null,
+      agentId: null,
+      since: null,
+      until: null,
+      limit: EFFECTS_PAGE,
+      cursor,
+    });
+    all.push(...page.items);
+    cursor = page.next;
+  } while (cursor !== null);
+  return all;
+}

@@ -1,0 +1,103 @@
+import type { EffectRecord } from '../model/effect.ts';
+import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../store.ts';
+
+/** When an admission whose answer was lost is looked for, ms after it was lost. What was under way may arrive late. */
+const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
+
+/** How often it is looked whether any is due, ms. */
+const EVERY_MS = 500;
+
+/** At most so many are remembered; beyond that leases end by their time. */
+const REMEMBERED = 10_000;
+
+/**
+ * Admissions whose answer never came. The caller was told that the store is unavailable and sent nothing; but the
+ * store may have admitted them, and they would end as unknown outcomes that nobody can resolve. So they are looked
+ * for by their nonce, and settled as what they are: not dispatched.
+ */
+export interface LostAnswers {
+  lost(request: AdmitRequest): void;
+  /** The same admission is asked for again. */
+  askedAgain(request: AdmitRequest): void;
+  close(): void;
+}
+
+interface Lost {
+  readonly workspace: string;
+  readonly key: string;
+  readonly nonce: string;
+  readonly since: number;
+  looked: number;
+}
+
+/** @param boundTo the effect that an idempotency key is bound to; `null`: none whose record is there */
+export function watchLostAnswers(
+  boundTo: (workspace: string, idempotencyKey: string) => Promise<EffectRecord | null>,
+  settle: (request: SettleRequest) => Promise<unknown>,
+): LostAnswers {
+  const open = new Map<string, Lost>();
+  let looking = false;
+
+  const nameOf = ({ workspace, nonce }: AdmitRequest): string => `${workspace}\n${nonce}`;
+
+  async function look({ workspace, key, nonce }: Lost): Promise<boolean> {
+    const effect = await boundTo(workspace, key);
+    if (effect?.life.state !== 'executing' && effect?.life.state !== 'unknown') return false;
+    const { fence } = effect.life.lease;
+    if (fence.nonce !== nonce) return false;
+    await settle(notDispatched(workspace, effect.id, fence));
+    return true;
+  }
+
+  async function round(): Promise<void> {
+    if (looking) return;
+    looking = true;
+    try {
+      for (const [name, it] of open) {
+        const due = LOOKED_FOR_AT[it.looked];
+        if (due !== undefined && performance.now() - it.since < due) continue;
+        const found = await look(it);
+        it.looked += 1;
+        if (found || it.looked >= LOOKED_FOR_AT.length) open.delete(name);
+      }
+    } catch (error) {
+      // The store is still away: they are looked for when it is back.
+      if (!(error instanceof StoreUnavailable)) throw error;
+    } finally {
+      looking = false;
+    }
+  }
+  const timer = setInterval(() => {
+    if (open.size > 0) void round();
+  }, EVERY_MS);
+  timer.unref();
+
+  return {
+    lost(request) {
+      if (open.size >= REMEMBERED) return;
+      const { workspace, idempotencyKey, nonce } = request;
+      open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), looked: 0 });
+    },
+    askedAgain: (request) => void open.delete(nameOf(request)),
+    close: () => clearInterval(timer),
+  };
+}
+
+/** The settlement of an attempt that was admitted and never sent. */
+export function notDispatched(workspace: string, effectId: string, fence: SettleRequest['fence']): SettleRequest {
+  return {
+    workspace,
+    effectId,
+    fence,
+    outcome: { kind: 'failed', result: null },
+    settledBy: { by: 'owner' },
+    evidence: {
+      code: 'not_dispatched',
+      message: 'The admission could not be made durable, or its answer was lost; nothing was sent.',
+      status: null,
+      startedAt: null,
+      endedAt: null,
+    },
+    stages: [],
+  };
+}

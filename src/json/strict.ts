@@ -1,0 +1,406 @@
+import { isUtf8 } from 'node:buffer';
+import { setImmediate as others } from 'node:timers/promises';
+import type { Json } from './value.ts';
+
+export type StrictJson =
+  | { readonly ok: true; readonly value: Json }
+  /** `at` counts from 1, columns in UTF-16 code units; `null` where the fault has no place in the text. */
+  | { readonly ok: false; readonly message: string; readonly at: TextPlace | null };
+
+type Refused = Extract<StrictJson, { ok: false }>;
+
+export interface TextPlace {
+  readonly line: number;
+  readonly column: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const MINUS = 0x2d;
+const PLUS = 0x2b;
+const DOT = 0x2e;
+const ZERO = 0x30;
+const NINE = 0x39;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+const LONE_SURROGATE = /\p{Surrogate}/u;
+const ONLY_ASCII = /^[\0-\x7f]*$/;
+/** Up to this many names an object's names are compared one by one; a set is slower for so few. */
+const FEW_NAMES = 12;
+/** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
+const SHORT_NUMBER = 15;
+
+/** What one JSON text may hold. */
+export interface JsonLimits {
+  /** Levels of nesting. */
+  readonly depth: number;
+  /**
+   * Values, members and elements included. What is done with a text takes time with their number far more than with
+   * its bytes: 1 MiB of nothing but `[]` would keep everybody else waiting for seconds.
+   */
+  readonly values: number;
+  /** Characters of a name; {@link MAX_NAME} where it is left out. */
+  readonly name?: number;
+}
+
+/** Longest name of a member, UTF-16 code units: what is said of a value names all that it is in. */
+export const MAX_NAME = 1_024;
+/** Characters of a name that are shown in a message. */
+const SHOWN_NAME = 100;
+
+/** A list or an object that is not closed yet. */
+interface Open {
+  /** Names of an object so far, folded; `null` in a list. */
+  readonly names: string[] | null;
+  /** The same once they are many. */
+  many: Set<string> | null;
+}
+
+/** What the scan has come to. A fault ends it. */
+interface Scan {
+  readonly text: string;
+  readonly maxDepth: number;
+  readonly maxValues: number;
+  readonly maxName: number;
+  readonly open: Open[];
+  at: number;
+  values: number;
+  /** A value was read whole; otherwise one is expected. */
+  isAfter: boolean;
+}
+
+class Fault extends Error {
+  readonly offset: number;
+  constructor(message: string, offset: number) {
+    super(message);
+    this.offset = offset;
+  }
+}
+
+/**
+ * Reads strict I-JSON (RFC 7493, and narrower): UTF-8 without a byte order mark; no name twice in one object, nor two
+ * that are equal but for case; no `__proto__`; numbers that a double holds: finite, integers within ±(2^53−1), none
+ * whose fraction or whole value would be rounded away; no lone surrogates; nesting up to `limits.depth`, at most
+ * `limits.values` values and names of at most `limits.name` characters ({@link MAX_NAME} where it is left out). What
+ * passes is read alike by every parser, so that what policy sees is what the upstream sees.
+ *
+ * `JSON.parse` makes the value; one scan beside it judges the text.
+ */
+export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): StrictJson {
+  const scan = beginScan(bytes, limits);
+  if ('ok' in scan) return scan;
+  const judged = advance(scan, Number.POSITIVE_INFINITY);
+  return typeof judged === 'string' ? parsed(scan.text) : judged;
+}
+
+/** Characters that are scanned at a time. */
+const SLICE = 32_768;
+/** A text of so many bytes is read in slices where others wait. */
+export const LARGE_TEXT = 32_768;
+
+/** The same of a large text, a part at a time: others have their turn in between. */
+export async function parseStrictJsonInSlices(bytes: Buffer, limits: JsonLimits): Promise<StrictJson> {
+  const scan = beginScan(bytes, limits);
+  if ('ok' in scan) return scan;
+  for (;;) {
+    await others();
+    const judged = advance(scan, scan.at + SLICE);
+    if (judged === 'more') continue;
+    if (typeof judged === 'object') return judged;
+    await others();
+    const value = parsed(scan.text);
+    await others();
+    return value;
+  }
+}
+
+function parsed(text: string): StrictJson {
+  try {
+    return { ok: true, value: JSON.parse(text) as Json };
+  } catch {
+    return { ok: false, message: 'the text is not JSON', at: null };
+  }
+}
+
+/** A scan at the beginning of the text, or what is wrong with the text as a whole. */
+function beginScan(bytes: Buffer | string, limits: JsonLimits): Scan | Refused {
+  let text: string;
+  if (typeof bytes === 'string') {
+    text = bytes;
+    const lone = LONE_SURROGATE.exec(text);
+    if (lone !== null) return refuse(text, 'a lone surrogate is not a character', lone.index);
+  } else {
+    if (!isUtf8(bytes)) return { ok: false, message: 'the text is not UTF-8', at: null };
+    text = bytes.toString('utf8');
+  }
+  if (text.charCodeAt(0) === 0xfeff) return refuse(text, 'the text begins with a byte order mark', 0);
+  return {
+    text,
+    maxDepth: limits.depth,
+    maxValues: limits.values,
+    maxName: limits.name ?? MAX_NAME,
+    open: [],
+    at: 0,
+    values: 0,
+    isAfter: false,
+  };
+}
+
+function refuse(text: string, message: string, offset: number): Refused {
+  let line = 1;
+  let start = 0;
+  for (let end = text.indexOf('\n'); end !== -1 && end < offset; end = text.indexOf('\n', end + 1)) {
+    line += 1;
+    start = end + 1;
+  }
+  return { ok: false, message, at: { line, column: offset - start + 1 } };
+}
+
+/**
+ * Scans on, up to a place or a little beyond it.
+ * @returns what is wrong; `end` of a sound text, `more` before it
+ */
+function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
+  const { text, open } = scan;
+  try {
+    while (scan.at < until) {
+      skipSpace(scan);
+      if (!scan.isAfter) {
+        scanValue(scan);
+        continue;
+      }
+      const inner = open[open.length - 1];
+      if (inner === undefined) {
+        if (scan.at < text.length) throw new Fault(`${named(scan)} after the end of the value`, scan.at);
+        return 'end';
+      }
+      const next = text.charCodeAt(scan.at);
+      if (next === COMMA) {
+        scan.at += 1;
+        if (inner.names !== null) scanMember(scan, inner, inner.names);
+        scan.isAfter = false;
+      } else if (next === (inner.names === null ? CLOSE_ARRAY : CLOSE_OBJECT)) {
+        scan.at += 1;
+        open.pop();
+      } else {
+        throw new Fault(`${named(scan)} where "," or "${inner.names === null ? ']' : '}'}" is expected`, scan.at);
+      }
+    }
+    return 'more';
+  } catch (error) {
+    if (error instanceof Fault) return refuse(text, error.message, error.offset);
+    throw error;
+  }
+}
+
+/** Scans a scalar, or the beginning of a list or an object: up to its first element, or the value of its first member. */
+function scanValue(scan: Scan): void {
+  scan.values += 1;
+  if (scan.values > scan.maxValues) throw new Fault(`more than ${scan.maxValues} values`, scan.at);
+  const code = scan.text.charCodeAt(scan.at);
+  if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+    begin(scan, code === OPEN_OBJECT);
+    return;
+  }
+  if (code === QUOTE) {
+    scanString(scan);
+  } else if (code === MINUS || (code >= ZERO && code <= NINE)) {
+    scanNumber(scan);
+  } else if (!scanWord(scan, 'true') && !scanWord(scan, 'false') && !scanWord(scan, 'null')) {
+    throw new Fault(`${named(scan)} where a value is expected`, scan.at);
+  }
+  scan.isAfter = true;
+}
+
+function begin(scan: Scan, isObject: boolean): void {
+  const { open, maxDepth } = scan;
+  if (open.length >= maxDepth) throw new Fault(`nested deeper than ${maxDepth} levels`, scan.at);
+  scan.at += 1;
+  skipSpace(scan);
+  if (scan.text.charCodeAt(scan.at) === (isObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
+    scan.at += 1;
+    scan.isAfter = true;
+    return;
+  }
+  const names: string[] | null = isObject ? [] : null;
+  const inner: Open = { names, many: null };
+  open.push(inner);
+  if (names !== null) scanMember(scan, inner, names);
+}
+
+/** Scans the name of a member and the colon. */
+function scanMember(scan: Scan, inner: Open, names: string[]): void {
+  skipSpace(scan);
+  const { text } = scan;
+  const start = scan.at;
+  if (text.charCodeAt(start) !== QUOTE) throw new Fault(`${named(scan)} where a name in quotes is expected`, start);
+  const name = scanName(scan);
+  if (name.length > scan.maxName) throw new Fault(`a name of more than ${scan.maxName} characters`, start);
+  if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
+  const folded = fold(name);
+  if (inner.many === null ? names.includes(folded) : inner.many.has(folded)) {
+    throw new Fault(
+      `the name ${shownName(name)} stands twice in one object (names that differ only in case count as equal)`,
+      start,
+    );
+  }
+  if (inner.many !== null) inner.many.add(folded);
+  else if (names.push(folded) > FEW_NAMES) inner.many = new Set(names);
+  skipSpace(scan);
+  if (text.charCodeAt(scan.at) !== COLON) throw new Fault(`${named(scan)} where ":" is expected`, scan.at);
+  scan.at += 1;
+}
+
+function shownName(name: string): string {
+  return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
+}
+
+/** Scans a name and gives it decoded. */
+function scanName(scan: Scan): string {
+  const start = scan.at;
+  const escaped = scanString(scan);
+  if (!escaped) return scan.text.slice(start + 1, scan.at - 1);
+  return JSON.parse(scan.text.slice(start, scan.at)) as string;
+}
+
+/** Scans a string; says whether it has escapes. */
+function scanString(scan: Scan): boolean {
+  const { text } = scan;
+  const start = scan.at;
+  let at = start + 1;
+  let escaped = false;
+  let unicode = false;
+  for (;;) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) break;
+    if (code === BACKSLASH) {
+      escaped = true;
+      const kind = text[at + 1] ?? '';
+      if (kind === 'u') {
+        if (!isHex(text, at + 2) || !isHex(text, at + 3) || !isHex(text, at + 4) || !isHex(text, at + 5)) {
+          throw new Fault('"\\u" without four hexadecimal digits', at);
+        }
+        unicode = true;
+        at += 6;
+      } else if (kind !== '' && '"\\/bfnrt'.includes(kind)) {
+        at += 2;
+      } else {
+        throw new Fault('an escape that JSON does not know', at);
+      }
+      continue;
+    }
+    // NaN (the end of the text) is not >= 0x20 either.
+    if (!(code >= 0x20)) {
+      throw new Fault(Number.isNaN(code) ? 'a string without an end' : 'a control character in a string', at);
+    }
+    at += 1;
+  }
+  scan.at = at + 1;
+  if (unicode && LONE_SURROGATE.test(JSON.parse(text.slice(start, scan.at)) as string)) {
+    throw new Fault('a lone surrogate is not a character', start);
+  }
+  return escaped;
+}
+
+function isHex(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  // Letters differ in one bit from their capitals.
+  return (code >= ZERO && code <= NINE) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x66);
+}
+
+function scanNumber(scan: Scan): void {
+  const { text } = scan;
+  const start = scan.at;
+  let at = start;
+  let code = text.charCodeAt(at);
+  if (code === MINUS) code = text.charCodeAt((at += 1));
+  if (code === ZERO) {
+    code = text.charCodeAt((at += 1));
+    if (code >= ZERO && code <= NINE) throw new Fault('a number with a leading zero', start);
+  } else {
+    at = skipDigits(text, at, start);
+    code = text.charCodeAt(at);
+  }
+  let plain = true;
+  if (code === DOT) {
+    at = skipDigits(text, at + 1, start);
+    code = text.charCodeAt(at);
+  }
+  // `e` and `E` differ in one bit.
+  if ((code | 0x20) === 0x65) {
+    plain = false;
+    code = text.charCodeAt((at += 1));
+    if (code === PLUS || code === MINUS) at += 1;
+    at = skipDigits(text, at, start);
+  }
+  scan.at = at;
+  if (!plain || at - start > SHORT_NUMBER) checkNumber(text.slice(start, at), start);
+}
+
+/** Skips one digit or more. */
+function skipDigits(text: string, from: number, start: number): number {
+  let at = from;
+  for (let code = text.charCodeAt(at); code >= ZERO && code <= NINE; code = text.charCodeAt(at)) at += 1;
+  if (at === from) throw new Fault('a number that is not complete', start);
+  return at;
+}
+
+/** Judges a number by what a double makes of it. */
+function checkNumber(token: string, offset: number): void {
+  const value = Number(token);
+  if (!Number.isFinite(value)) throw new Fault('a number too large for a double', offset);
+  if (!Number.isInteger(value)) return;
+  if (!Number.isSafeInteger(value)) throw new Fault('an integer beyond ±(2^53−1)', offset);
+  if (!isWhole(token)) throw new Fault('a number with more digits than a double holds', offset);
+}
+
+/** Whether the decimal text itself, unrounded, is a whole number. */
+function isWhole(token: string): boolean {
+  const [mantissa = '', exponent = '0'] = token.toLowerCase().split('e');
+  const [whole = '', fraction = ''] = mantissa.replace('-', '').split('.');
+  const significant = withoutLastZeros(`${whole}${fraction}`);
+  if (significant === '') return true;
+  // Digits left of the decimal point once the exponent is applied.
+  return whole.length + Number(exponent) >= significant.length;
+}
+
+/** By hand: `/0+$/` takes time with the square of the zeros that something follows. */
+function withoutLastZeros(digits: string): string {
+  let end = digits.length;
+  while (end > 0 && digits.charCodeAt(end - 1) === ZERO) end -= 1;
+  return digits.slice(0, end);
+}
+
+function scanWord(scan: Scan, word: string): boolean {
+  if (!scan.text.startsWith(word, scan.at)) return false;
+  scan.at += word.length;
+  return true;
+}
+
+function skipSpace(scan: Scan): void {
+  const { text } = scan;
+  let at = scan.at;
+  for (;;) {
+    const code = text.charCodeAt(at);
+    if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) break;
+    at += 1;
+  }
+  scan.at = at;
+}
+
+/** The form in which names are compared: two that some parser takes for one have the same. */
+function fold(name: string): string {
+  if (ONLY_ASCII.test(name)) return name.toLowerCase();
+  // Down, up and down again, so that the long s, the Kelvin sign and their like meet the letters they fold to.
+  return name.toLowerCase().toUpperCase().toLowerCase();
+}
+
+function named(scan: Scan): string {
+  const character = scan.text[scan.at];
+  return character === undefined ? 'the end of the text' : JSON.stringify(character);
+}

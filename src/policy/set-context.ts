@@ -1,0 +1,21 @@
+import type { Names } from './condition.ts';
+import type { Catalogue } from './match.ts';
+import type { Reporter } from './reporter.ts';
+import type { BudgetPlan } from './rule-plan.ts';
+
+/** What rules may name beyond their file. */
+export interface Surroundings extends Catalogue {
+  readonly pools: ReadonlyMap<string, number>;
+  readonly roles: readonly string[];
+  readonly rolesOf: ReadonlyMap<string, readonly string[]>;
+}
+
+/** What the rules of one set share while they are compiled. */
+export interface SetContext {
+  readonly set: string;
+  readonly zone: string;
+  readonly names: Names;
+  readonly budgets: ReadonlyMap<string, BudgetPlan>;
+  readonly surroundings: Surroundings;
+  readonly report: Reporter;
+}
