@@ -22,11 +22,11 @@ const MAX_ADDRESS = 254;
 const STEPS = 4;
 
 /**
- * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`). In a
- * domain `*.` is one label more, `**.` one or several. Texts are parsed: what programs could read in different ways
- * is `undefined`, neither in nor out.
+ * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`), one at each
+ * step. In a domain `*.` is one label more, `**.` one or several. Texts are parsed: what programs could read in
+ * different ways is `undefined`, neither in nor out.
  */
-export function compileAddresses(kind: AddressKind, patterns: readonly string[]): CompiledAddresses {
+export function compileAddresses(kind: AddressKind, patterns: readonly string[]): Generator<void, CompiledAddresses> {
   return kind === 'domain_in' ? compileDomains(patterns) : compileEmails(patterns);
 }
 
@@ -43,11 +43,12 @@ function noDomains(): DomainTable {
   return { whole: new Set(), below: new Set(), deepBelow: new Set() };
 }
 
-function compileDomains(patterns: readonly string[]): CompiledAddresses {
+function* compileDomains(patterns: readonly string[]): Generator<void, CompiledAddresses> {
   const table = noDomains();
   for (const pattern of patterns) {
     const fault = addDomain(table, pattern);
     if (fault !== null) return { ok: false, message: fault };
+    yield;
   }
   return {
     ok: true,
@@ -96,7 +97,7 @@ function readDomain(text: string): string | null {
 /** Patterns with one spelling of a local part. */
 type Spellings = Map<string, DomainTable>;
 
-function compileEmails(patterns: readonly string[]): CompiledAddresses {
+function* compileEmails(patterns: readonly string[]): Generator<void, CompiledAddresses> {
   const anybody = noDomains();
   const byLocal = new Map<string, Spellings>();
   for (const pattern of patterns) {
@@ -106,6 +107,7 @@ function compileEmails(patterns: readonly string[]): CompiledAddresses {
       return { ok: false, message: `'${pattern}' is no mail address; write *@example.com or ada@example.com` };
     const fault = addDomain(local === '*' ? anybody : tableOf(byLocal, local), pattern.slice(at + 1));
     if (fault !== null) return { ok: false, message: fault };
+    yield;
   }
   return {
     ok: true,

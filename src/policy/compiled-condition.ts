@@ -1,5 +1,6 @@
 import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../json/value.ts';
+import { atOnce } from './at-once.ts';
 import type { ValueTable } from './condition.ts';
 import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
 import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
@@ -9,6 +10,7 @@ import {
   isScalar,
   isScalarList,
   judgement,
+  judgementInSteps,
   MAX_ELEMENTS,
   type Judge,
   type OperatorName,
@@ -104,12 +106,17 @@ export function compileBlock({ fact, operator }: Omit<Leaf, 'value'>, of: Test, 
 }
 
 /** Compiles any other leaf. */
-export function compileLeaf({ fact, operator, value: right }: Leaf, symbols: Symbols): Test {
+function compileLeaf(leaf: Leaf, symbols: Symbols): Test {
+  return atOnce(compileLeafInSteps(leaf, symbols));
+}
+
+/** Compiles a leaf that is no block; thousands of patterns one at each step. */
+export function* compileLeafInSteps({ fact, operator, value: right }: Leaf, symbols: Symbols): Generator<void, Test> {
   const { name, negated, ifAbsent } = readOperator(operator);
   if (name === 'some' || name === 'every') throw new Error(`${name} without a block`);
   const path = factOf(fact, symbols);
   const read = readerOf(path);
-  const { judge, fixed } = judgeOfLeaf(name, read, right, { negated, ifAbsent }, symbols);
+  const { judge, fixed } = yield* judgeOfLeaf(name, read, right, { negated, ifAbsent }, symbols);
   const equality = ifAbsent === null ? equalityOf(path, name, negated, read, right) : null;
   return {
     kind: 'leaf',
@@ -154,19 +161,25 @@ function isJson(right: unknown): right is Json {
   return referenceOf(right) === null;
 }
 
-function referenceOf(right: unknown): string | null {
+/** The name of the fact, or of the named value, that a right side refers to. */
+export function referenceOf(right: unknown): string | null {
   if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
   return typeof right.fact === 'string' ? right.fact : null;
 }
 
+interface JudgeOfLeaf {
+  readonly judge: (input: PolicyInput, item: Json | undefined) => Truth;
+  readonly fixed: boolean;
+}
+
 /** Operator and reader as one function, three-valued. */
-function judgeOfLeaf(
+function* judgeOfLeaf(
   name: OperatorName,
   read: ReadFact,
   right: unknown,
   { negated, ifAbsent }: { readonly negated: boolean; readonly ifAbsent: boolean | null },
   symbols: Symbols,
-): { readonly judge: (input: PolicyInput, item: Json | undefined) => Truth; readonly fixed: boolean } {
+): Generator<void, JudgeOfLeaf> {
   const absence: Truth = ifAbsent === null ? undefined : ifAbsent !== negated;
   const seesAll = seesAbsence(name);
   const judged = (value: Json | undefined, judge: Judge): Truth => {
@@ -175,7 +188,7 @@ function judgeOfLeaf(
     return truth === undefined || !negated ? truth : !truth;
   };
   if (isJson(right)) {
-    const judge = judgement(name, right);
+    const judge = yield* judgementInSteps(name, right);
     // Most leaves: no function in between.
     if (!negated && ifAbsent === null) return { judge: (input, item) => judge(read(input, item)), fixed: true };
     return { judge: (input, item) => judged(read(input, item), judge), fixed: true };
@@ -184,7 +197,10 @@ function judgeOfLeaf(
   const table = symbols.tables.get(reference);
   if (table !== undefined) {
     const judges = new Map<Json, Judge>();
-    for (const value of [...table.of.values(), table.otherwise]) judges.set(value, judgement(name, value));
+    for (const value of [...table.of.values(), table.otherwise]) {
+      judges.set(value, yield* judgementInSteps(name, value));
+      yield;
+    }
     const readValue = valueReader(table);
     const judge = (input: PolicyInput, item: Json | undefined): Truth => {
       const prepared = judges.get(readValue(input));

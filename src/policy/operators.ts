@@ -1,6 +1,7 @@
 import type { Json } from '../json/value.ts';
 import { jsonEquals } from '../effects/checks/state-fields.ts';
 import { type AddressKind, type CompiledAddresses, compileAddresses } from './addresses.ts';
+import { atOnce } from './at-once.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 import { takePatternSteps } from './pattern-steps.ts';
 
@@ -99,6 +100,11 @@ const LITERAL_ONLY: readonly OperatorName[] = [
   'type',
 ];
 
+/** Whether the right side is patterns, which take long to compile. */
+export function hasPatterns(name: OperatorName | 'some' | 'every'): name is PatternKind | AddressKind {
+  return ['glob', 'regex', 'regex_find', 'email_in', 'domain_in'].includes(name);
+}
+
 /** Whether the right side may come from a fact; patterns, type names and `exists` stand in the file. */
 export function takesFact(name: OperatorName): boolean {
   return !LITERAL_ONLY.includes(name);
@@ -190,7 +196,7 @@ function patternFault(kind: PatternKind, patterns: readonly string[]): string | 
 }
 
 function addressFault(kind: AddressKind, right: Json): string | null {
-  const compiled = addressTable(kind, right);
+  const compiled = atOnce(addressTable(kind, right));
   return compiled.ok ? null : `has a pattern that cannot be used: ${compiled.message}`;
 }
 
@@ -231,10 +237,10 @@ export function judgement(name: OperatorName, right: Json): Judge {
     case 'glob':
     case 'regex':
     case 'regex_find':
-      return patterns(name, textsOf(right));
+      return atOnce(patterns(name, textsOf(right)));
     case 'email_in':
     case 'domain_in':
-      return addresses(name, right);
+      return atOnce(addresses(name, right));
     case 'contains':
       return (left) => (isList(left) ? hasElement(left, right) : undefined);
     case 'contains_all': {
@@ -249,6 +255,13 @@ export function judgement(name: OperatorName, right: Json): Judge {
         left !== undefined && (names.has(typeName(left)) || (Number.isInteger(left) && names.has('integer')));
     }
   }
+}
+
+/** The same as {@link judgement}; a list of patterns, which takes long to compile, one pattern at each step. */
+export function* judgementInSteps(name: OperatorName, right: Json): Generator<void, Judge> {
+  if (!hasPatterns(name)) return judgement(name, right);
+  if (name === 'email_in' || name === 'domain_in') return yield* addresses(name, right);
+  return yield* patterns(name, textsOf(right));
 }
 
 /** Kleene's conjunction over a list. */
@@ -306,7 +319,7 @@ function someText(right: Json, test: (text: string, part: string) => boolean): J
   return (left) => (typeof left === 'string' ? parts.some((part) => test(left, part)) : undefined);
 }
 
-function patterns(kind: PatternKind, texts: readonly string[]): Judge {
+function* patterns(kind: PatternKind, texts: readonly string[]): Generator<void, Judge> {
   const tests: ((text: string) => boolean)[] = [];
   let size = 0;
   for (const text of texts) {
@@ -314,6 +327,7 @@ function patterns(kind: PatternKind, texts: readonly string[]): Judge {
     if (!compiled.ok) throw new Error(`pattern compiled at load and not now: ${text}`);
     tests.push(compiled.test);
     size += compiled.size;
+    yield;
   }
   return (left) =>
     typeof left === 'string' && left.length <= MAX_SUBJECT && takePatternSteps(size * left.length)
@@ -327,16 +341,16 @@ const addressTables: Readonly<Record<AddressKind, WeakMap<readonly Json[], Compi
   domain_in: new WeakMap(),
 };
 
-function addressTable(kind: AddressKind, right: Json): CompiledAddresses {
+function* addressTable(kind: AddressKind, right: Json): Generator<void, CompiledAddresses> {
   const known = isList(right) ? addressTables[kind].get(right) : undefined;
   if (known !== undefined) return known;
-  const compiled = compileAddresses(kind, textsOf(right));
+  const compiled = yield* compileAddresses(kind, textsOf(right));
   if (isList(right)) addressTables[kind].set(right, compiled);
   return compiled;
 }
 
-function addresses(kind: AddressKind, right: Json): Judge {
-  const compiled = addressTable(kind, right);
+function* addresses(kind: AddressKind, right: Json): Generator<void, Judge> {
+  const compiled = yield* addressTable(kind, right);
   if (!compiled.ok) throw new Error(`patterns compiled at load and not now: ${compiled.message}`);
   return (left) => (typeof left === 'string' ? compiled.test(left) : undefined);
 }

@@ -1,12 +1,23 @@
 import { deserialize, serialize } from 'node:v8';
 import type { Json } from '../json/value.ts';
-import { compileBlock, compileChecked, compileGroup, compileLeaf, isBlock, type Test } from './compiled-condition.ts';
-import { type EngineCondition, isGroup, type Symbols } from './engine-form.ts';
+import {
+  compileBlock,
+  compileChecked,
+  compileGroup,
+  compileLeafInSteps,
+  isBlock,
+  referenceOf,
+  type Test,
+} from './compiled-condition.ts';
+import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
+import { hasPatterns } from './operators.ts';
 
 /** Lists that are longer stand once for all conditions that name them. */
 const LONG_LIST = 16;
 /** Leaves of a condition that is taken up in one step; larger ones are taken up leaf by leaf. */
 const IN_ONE_STEP = 64;
+/** So many other leaves take less time than one pattern may; two patterns are more than one step. */
+const LEAVES_FOR_A_PATTERN = 33;
 /** Parts of a large condition in one piece. */
 const IN_ONE_PIECE = 100;
 
@@ -21,9 +32,12 @@ interface ListNumber {
 type Shortened =
   | { readonly all: readonly Shortened[] }
   | { readonly any: readonly Shortened[] }
-  | { readonly fact: string; readonly operator: string; readonly value: unknown }
-  | { readonly fact: string; readonly operator: string; readonly long: ListNumber }
+  | Leaf
   | { readonly fact: string; readonly operator: string; readonly block: Shortened };
+
+type Leaf =
+  | { readonly fact: string; readonly operator: string; readonly value: unknown }
+  | { readonly fact: string; readonly operator: string; readonly long: ListNumber };
 
 function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], number>): Shortened {
   if ('all' in condition) return { all: condition.all.map((part) => withoutLists(part, lists)) };
@@ -39,7 +53,8 @@ function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], nu
     : { fact, operator, value };
 }
 
-function isLongList(value: unknown): value is readonly Json[] {
+/** Whether a value is a list that stands once for all that name it. */
+export function isLongList(value: unknown): value is readonly Json[] {
   return Array.isArray(value) && value.length > LONG_LIST;
 }
 
@@ -57,24 +72,40 @@ function withLists(condition: Shortened, lists: readonly (readonly Json[])[]): E
  * it can be put together with a stack, and left off after each of them.
  */
 type Part =
-  | { readonly leaf: Shortened }
+  | { readonly leaf: Leaf }
   | { readonly group: 'all' | 'any'; readonly of: number }
   | { readonly block: { readonly fact: string; readonly operator: string } };
 
 /** Packs a condition. @param lists gets the long lists, by their numbers @param large gets the pieces of large ones */
 export function packCondition(
   condition: EngineCondition,
+  symbols: Symbols,
   lists: Map<readonly Json[], number>,
   large: Uint8Array[],
 ): PackedCondition {
   const short = withoutLists(condition, lists);
   const parts: Part[] = [];
   addParts(short, parts);
-  if (parts.length <= IN_ONE_STEP) return short;
+  if (weightOf(parts, symbols) <= IN_ONE_STEP) return short;
   const before = large.length;
   for (let at = 0; at < parts.length; at += IN_ONE_PIECE)
     large.push(new Uint8Array(serialize(parts.slice(at, at + IN_ONE_PIECE))));
   return { pieces: large.length - before };
+}
+
+/** How much there is to compile, in leaves without patterns. */
+function weightOf(parts: readonly Part[], symbols: Symbols): number {
+  return parts.reduce((weight, part) => weight + ('leaf' in part ? weightOfLeaf(part.leaf, symbols) : 1), 0);
+}
+
+function weightOfLeaf(leaf: Leaf, { tables }: Symbols): number {
+  const ofOne = hasPatterns(readOperator(leaf.operator).name) ? LEAVES_FOR_A_PATTERN : 1;
+  if ('long' in leaf) return ofOne * LONG_LIST;
+  const { value } = leaf;
+  if (Array.isArray(value)) return ofOne * Math.max(1, value.length);
+  // Each of the values that a name may stand for is compiled.
+  const table = tables.get(referenceOf(value) ?? '');
+  return table === undefined ? ofOne : ofOne * (table.of.size + 1);
 }
 
 function addParts(condition: Shortened, parts: Part[]): void {
@@ -112,7 +143,7 @@ export function* unpackCondition(
     const parts: readonly Part[] = deserialize(piece.value);
     yield;
     for (const part of parts) {
-      stack.push(unpackPart(part, stack, lists, symbols));
+      stack.push(yield* unpackPart(part, stack, lists, symbols));
       yield;
     }
   }
@@ -121,11 +152,16 @@ export function* unpackCondition(
   return { conditions: topOf(whole.conditions), test: whole.test };
 }
 
-function unpackPart(part: Part, stack: Unpacked[], lists: readonly (readonly Json[])[], symbols: Symbols): Unpacked {
+function* unpackPart(
+  part: Part,
+  stack: Unpacked[],
+  lists: readonly (readonly Json[])[],
+  symbols: Symbols,
+): Generator<void, Unpacked> {
   if ('leaf' in part) {
     const conditions = withLists(part.leaf, lists);
     if (!('fact' in conditions)) throw new Error('a leaf of the policies is none');
-    return { conditions, test: compileLeaf(conditions, symbols) };
+    return { conditions, test: yield* compileLeafInSteps(conditions, symbols) };
   }
   const wanted = 'block' in part ? 1 : part.of;
   if (stack.length < wanted) throw new Error('a group of the policies has too few parts');

@@ -8,7 +8,7 @@ import { noSymbols } from './engine-form.ts';
 import { type FactPath, readerOf } from './fact-path.ts';
 import type { PolicyPlan } from './load.ts';
 import { rememberMembers } from './operators.ts';
-import { packCondition, type PackedCondition, unpackCondition } from './packed-condition.ts';
+import { isLongList, packCondition, type PackedCondition, unpackCondition } from './packed-condition.ts';
 import type { CompiledPolicies } from './policies.ts';
 import type { CompiledBudget, CompiledRule } from './compiled-rule.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
@@ -40,6 +40,7 @@ export interface PackedPolicies {
 /** Rules, budgets, or texts in one piece. */
 const IN_ONE_PIECE = 16;
 const FACTS_IN_ONE_PIECE = 250;
+const NAMED_IN_ONE_PIECE = 250;
 const TEXTS_IN_ONE_PIECE = 1_000;
 /** Numbers of the index that are read in one go. */
 const NUMBERS_IN_ONE_GO = 1_000;
@@ -52,8 +53,9 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
   const rules = plan.rules.map(({ symbols, ...rule }): PackedRule => {
     for (const [name, fact] of symbols.facts) named.facts.set(name, fact);
     for (const [name, table] of symbols.tables) named.tables.set(name, table);
-    return { ...rule, conditions: packCondition(rule.conditions, lists, conditions) };
+    return { ...rule, conditions: packCondition(rule.conditions, symbols, lists, conditions) };
   });
+  const tables = [...named.tables].flatMap(([name, table]) => packTable(name, table, lists));
   const { values, facts, index } = packIndex(set, tools);
   return {
     version: plan.version,
@@ -62,7 +64,7 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
     budgets: pieces(plan.budgets, IN_ONE_PIECE),
     rules: pieces(rules, IN_ONE_PIECE),
     conditions,
-    symbols: { facts: pieces([...named.facts], FACTS_IN_ONE_PIECE), tables: pieces([...named.tables], IN_ONE_PIECE) },
+    symbols: { facts: pieces([...named.facts], FACTS_IN_ONE_PIECE), tables },
     values: pieces(values, TEXTS_IN_ONE_PIECE),
     facts: bytes(facts),
     index,
@@ -83,6 +85,26 @@ function parts<Item>(items: readonly Item[], size: number): (readonly Item[])[] 
 
 function pieces(items: readonly unknown[], size: number): readonly Uint8Array[] {
   return parts(items, size).map(bytes);
+}
+
+/** Named values, some at a time. */
+interface TablePart {
+  readonly name: string;
+  readonly table: Omit<ValueTable, 'of'>;
+  readonly of: readonly (readonly [string, NamedValue])[];
+}
+
+/** A value as it is, or the number of a long list. */
+type NamedValue = { readonly value: Json } | { readonly list: number };
+
+function packTable(name: string, { of, ...table }: ValueTable, lists: Map<readonly Json[], number>): Uint8Array[] {
+  const entries = [...of].map(([key, value]): readonly [string, NamedValue] => {
+    if (!isLongList(value)) return [key, { value }];
+    const list = lists.get(value) ?? lists.size;
+    lists.set(value, list);
+    return [key, { list }];
+  });
+  return parts(entries, NAMED_IN_ONE_PIECE).map((part) => bytes({ name, table, of: part } satisfies TablePart));
 }
 
 /** Bytes of their own: a serialiser's buffer may be part of a larger one. */
@@ -197,9 +219,13 @@ export function* unpackPolicies(
     for (const [name, fact] of part) symbols.facts.set(name, fact);
     yield;
   }
+  const namedValues = new Map<string, Map<string, Json>>();
   for (const piece of packed.symbols.tables) {
-    const part: readonly (readonly [string, ValueTable])[] = deserialize(piece);
-    for (const [name, table] of part) symbols.tables.set(name, table);
+    const part: TablePart = deserialize(piece);
+    const of = namedValues.get(part.name) ?? new Map<string, Json>();
+    namedValues.set(part.name, of);
+    symbols.tables.set(part.name, { ...part.table, of });
+    for (const [key, named] of part.of) of.set(key, 'list' in named ? (lists[named.list] ?? []) : named.value);
     yield;
   }
   const large = packed.conditions.values();
