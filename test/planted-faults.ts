@@ -48,14 +48,14 @@ export const FAULTS = {
   },
   'guard-dropped': {
     file: 'src/records/draft.ts',
-    line: 'if (all || !isPut(name))',
-    instead: 'if (all)',
+    line: 'if (!all && isPut(entry)) continue;',
+    instead: 'if (!all) continue;',
     within: RECORDS,
   },
   'guard-on-the-wrong-row': {
     file: 'src/records/draft.ts',
-    line: 'found.push(follow === undefined ? { kind, id, version } : { kind, id, version, follow });',
-    instead: 'found.push({ kind, id: `another ${id}`, version: ABSENT });',
+    line: 'guarded.push(follow === undefined ? { kind, id, version } : { kind, id, version, follow });',
+    instead: 'guarded.push({ kind, id: `another ${id}`, version: ABSENT });',
     within: RECORDS,
   },
   'sum-without-its-limit': {

@@ -1,3 +1,4 @@
+import { isPlain } from './quote.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from './value.ts';
 
 /**
@@ -56,11 +57,8 @@ function inOrder(names: string[]): readonly string[] {
   return names;
 }
 
-/** What JSON writes as it stands: ASCII that can be printed, but for the quotation mark and the backslash. */
-const PLAIN = /^[ !#-[\]-~]*$/;
-
 function quote(text: string): string {
-  if (PLAIN.test(text)) return `"${text}"`;
+  if (isPlain(text)) return `"${text}"`;
   if (!text.isWellFormed()) throw new TypeError('a text with a lone surrogate has no JSON form');
   return JSON.stringify(text);
 }

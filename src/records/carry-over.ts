@@ -123,6 +123,6 @@ export function carriedFigure(tally: {
 }): SumName & { readonly text: string } {
   const { kind, budget, bucket, window } = tally;
   return kind === 'budget'
-    ? { ...budgetSum(tally), text: budgetText(tally) }
+    ? { ...budgetSum(tally), text: budgetText(tally, tally.limit) }
     : { ...rateSum({ id: budget, bucket, windowMs: Number(window.slice(2)) }), text: '' };
 }

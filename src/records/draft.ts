@@ -13,6 +13,11 @@ import {
   type Want,
 } from '../stores/port.ts';
 
+/** A row, with what it says once that was read: rows never change. `read` is its kind's own. */
+export interface ReadRow extends Row {
+  read?: object;
+}
+
 /** How a row is looked at. */
 export interface Look {
   /** It is taken to be absent where nothing is known of it: the guess is guarded, and mostly right. */
@@ -33,9 +38,21 @@ export interface Draft {
   /** The store's time, ms. */
   readonly now: number;
   readonly epoch: number;
-  row(kind: string, id: string, look?: Look): Row | null;
-  /** Writes a row, in place of the one that was looked at; one that was not looked at is new. */
-  put(kind: string, id: string, text: string | null, places: readonly Place[], before: readonly Place[]): void;
+  row(kind: string, id: string, look?: Look): ReadRow | null;
+  /** The row as it was found when it was first looked at; `null` also where it was not. */
+  found(kind: string, id: string): ReadRow | null;
+  /**
+   * Writes a row, in place of the one that was looked at; one that was not looked at is new.
+   * @param before the places of what was found
+   * @returns the row that is written
+   */
+  put(
+    kind: string,
+    id: string,
+    text: string | null,
+    places: readonly Place[],
+    before: readonly Place[],
+  ): ReadRow | null;
   /** A figure as it stands, where it is known; `null`: the store will judge. */
   figure(name: SumName): Figure | null;
   sum(change: SumChange): void;
@@ -60,27 +77,37 @@ export interface Ground {
   readonly now: number;
   readonly epoch: number;
   /** `undefined`: not known; `null`: known to be absent. */
-  row(kind: string, id: string): Row | null | undefined;
+  row(kind: string, id: string): ReadRow | null | undefined;
   figure(name: string): Figure | undefined;
 }
 
 /** How far the store's time may be from the one that a step was run at, ms: steps that waited longer are run again. */
 const SPAN_MS = 2000;
 
-interface Looked {
+/** A row that was looked at, or is written. */
+interface Entry {
   readonly kind: string;
   readonly id: string;
-  readonly version: string;
   readonly follow: string | undefined;
+  /** As it was when it was looked at. */
+  readonly found: ReadRow | null;
   /** As the draft will leave it; what it writes has its version when it becomes a change. */
-  row: { version: string; readonly text: string } | null;
+  row: ReadRow | null;
+  /** Where the draft writes it. */
+  written: Written | null;
 }
 
 interface Written {
   readonly before: readonly Place[];
-  text: string | null;
+  row: { version: string; readonly text: string; read?: object } | null;
   places: readonly Place[];
 }
+
+/** Up to this many rows are found by looking at each: most steps look at five. */
+const FEW = 32;
+
+const NOWHERE: readonly Place[] = [];
+const AS_IT_IS: Look = {};
 
 export interface OpenDraft extends Draft {
   /** The change that makes it so, with the rows that it writes; `null` where there is nothing to write and nothing to confirm. */
@@ -91,80 +118,93 @@ export interface OpenDraft extends Draft {
 
 export function createDraft(ground: Ground): OpenDraft {
   const { workspace, now, epoch } = ground;
-  const looked = new Map<string, Looked>();
-  const written = new Map<string, Written>();
+  const entries: Entry[] = [];
+  let byName: Map<string, Entry> | null = null;
+  const written: Entry[] = [];
   const figures = new Map<string, SumName>();
   const sums = new Map<string, SumChange>();
   const resets: string[] = [];
   const events: EventDraft[] = [];
   let until = now + SPAN_MS;
 
-  function lookAt(kind: string, id: string, look: Look): Looked {
-    const name = `${kind}\n${id}`;
-    const there = looked.get(name);
-    if (there !== undefined) return there;
-    let row = ground.row(kind, id);
-    if (row === undefined) {
-      if (look.assumeAbsent !== true)
-        throw new Unknown({ kind, id, ...(look.follow === undefined ? {} : { follow: look.follow }) });
-      row = null;
-    }
-    const entry: Looked = { kind, id, version: row?.version ?? ABSENT, follow: look.follow, row };
-    looked.set(name, entry);
+  function entryOf(kind: string, id: string): Entry | undefined {
+    if (byName !== null) return byName.get(`${kind}\n${id}`);
+    for (const entry of entries) if (entry.id === id && entry.kind === kind) return entry;
+    return undefined;
+  }
+
+  function add(entry: Entry): Entry {
+    entries.push(entry);
+    if (byName !== null) byName.set(`${entry.kind}\n${entry.id}`, entry);
+    else if (entries.length > FEW) byName = new Map(entries.map((each) => [`${each.kind}\n${each.id}`, each]));
     return entry;
   }
 
+  function lookAt(kind: string, id: string, { assumeAbsent, follow }: Look): Entry {
+    const there = entryOf(kind, id);
+    if (there !== undefined) return there;
+    const found = ground.row(kind, id);
+    if (found === undefined && assumeAbsent !== true)
+      throw new Unknown(follow === undefined ? { kind, id } : { kind, id, follow });
+    return add({ kind, id, follow, found: found ?? null, row: found ?? null, written: null });
+  }
+
   /** What came and went within the step is not put; that it was absent is guarded all the same. */
-  function isPut(name: string): boolean {
-    const is = written.get(name);
-    return is !== undefined && (is.text !== null || looked.get(name)?.version !== ABSENT);
+  function isPut({ written: is, found }: Entry): boolean {
+    return is !== null && (is.row !== null || found !== null);
   }
 
   function guards(all: boolean): readonly Guard[] {
-    const found: Guard[] = [];
-    for (const [name, { kind, id, version, follow }] of looked)
-      if (all || !isPut(name)) found.push(follow === undefined ? { kind, id, version } : { kind, id, version, follow });
-    return found;
+    const guarded: Guard[] = [];
+    for (const entry of entries) {
+      if (!all && isPut(entry)) continue;
+      const { kind, id, follow, found } = entry;
+      const version = found?.version ?? ABSENT;
+      guarded.push(follow === undefined ? { kind, id, version } : { kind, id, version, follow });
+    }
+    return guarded;
   }
 
   function puts(changeId: string, rows: Found[]): readonly Put[] {
-    const found: Put[] = [];
-    for (const [name, { text, places, before }] of written) {
-      const entry = looked.get(name);
-      if (entry === undefined) throw new TypeError('a row is written that was not looked at');
-      const { kind, id, version, follow } = entry;
-      if (!isPut(name)) continue;
-      if (entry.row !== null) entry.row.version = changeId;
-      rows.push({ kind, id, row: entry.row });
-      found.push({
-        kind,
-        id,
-        version,
-        text,
-        enter: places.filter((place) => !before.some((other) => samePlace(place, other))),
-        leave: before.filter((place) => !places.some((other) => samePlace(place, other))),
-        ...(follow === undefined ? {} : { follow }),
-      });
+    const all: Put[] = [];
+    for (const entry of written) {
+      const { kind, id, follow, found, written: is } = entry;
+      if (is === null || !isPut(entry)) continue;
+      const { row, places, before } = is;
+      if (row !== null) row.version = changeId;
+      rows.push({ kind, id, row });
+      const version = found?.version ?? ABSENT;
+      const text = row?.text ?? null;
+      const enter = without(places, before);
+      const leave = without(before, places);
+      all.push(
+        follow === undefined
+          ? { kind, id, version, text, enter, leave }
+          : { kind, id, version, text, enter, leave, follow },
+      );
     }
-    return found;
+    return all;
   }
 
   return {
     workspace,
     now,
     epoch,
-    row: (kind, id, look = {}) => lookAt(kind, id, look).row,
+    row: (kind, id, look = AS_IT_IS) => lookAt(kind, id, look).row,
+    found: (kind, id) => entryOf(kind, id)?.found ?? null,
     put(kind, id, text, places, before) {
-      const name = `${kind}\n${id}`;
-      const entry = looked.get(name) ?? { kind, id, version: ABSENT, follow: undefined, row: null };
-      entry.row = text === null ? null : { version: entry.version, text };
-      looked.set(name, entry);
-      const earlier = written.get(name);
-      if (earlier === undefined) written.set(name, { before, text, places: text === null ? [] : places });
-      else {
-        earlier.text = text;
-        earlier.places = text === null ? [] : places;
+      const entry = entryOf(kind, id) ?? add({ kind, id, follow: undefined, found: null, row: null, written: null });
+      const row = text === null ? null : { version: entry.found?.version ?? ABSENT, text };
+      const of = text === null ? NOWHERE : places;
+      if (entry.written === null) {
+        entry.written = { before, row, places: of };
+        written.push(entry);
+      } else {
+        entry.written.row = row;
+        entry.written.places = of;
       }
+      entry.row = row;
+      return row;
     },
     figure(name) {
       figures.set(name.name, name);
@@ -200,6 +240,12 @@ export function createDraft(ground: Ground): OpenDraft {
     },
     looked: () => ({ rows: guards(true), sums: [...figures.values()] }),
   };
+}
+
+/** The places that are not among the others. */
+function without(places: readonly Place[], others: readonly Place[]): readonly Place[] {
+  if (places.length === 0 || others.length === 0) return places;
+  return places.filter((place) => !others.some((other) => samePlace(place, other)));
 }
 
 function samePlace(one: Place, other: Place): boolean {

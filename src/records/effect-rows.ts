@@ -1,5 +1,4 @@
-import type { EffectAction, EffectRecord, Stage, Tombstone } from '../effects/model/effect.ts';
-import type { VerdictTrace } from '../effects/model/verdict.ts';
+import type { EffectRecord, Stage, Tombstone } from '../effects/model/effect.ts';
 import {
   decodeEffect,
   encodeCall,
@@ -10,13 +9,26 @@ import {
   sameCall,
 } from './effect-text.ts';
 import type { Place } from '../stores/port.ts';
-import { type Draft, MOSTLY_ABSENT } from './draft.ts';
+import { type Draft, type Look, MOSTLY_ABSENT } from './draft.ts';
 import { type Kind, stock, textKind } from './kind.ts';
 
 /** What stands in a row of an effect: its record, or what is left of it. */
 export type StoredEffect =
-  | { readonly kind: 'effect'; readonly effect: EffectRecord }
+  | {
+      readonly kind: 'effect';
+      readonly effect: EffectRecord;
+      /** Once it was written or read. */
+      texts?: EffectTexts;
+    }
   | { readonly kind: 'tombstone'; readonly tombstone: Tombstone };
+
+/** Settling changes neither what was asked for nor the terms: their texts are made once. */
+interface EffectTexts {
+  readonly call: string;
+  readonly terms: string;
+  /** How many stages stand in the terms. */
+  readonly admittedStages: number;
+}
 
 /** Lists of effects. */
 export const EFFECTS = 'effects';
@@ -29,41 +41,34 @@ export const effectsOfAgent = (agentId: string): string => `agent:${agentId}`;
 export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | 'failed'): string => `state:${state}`;
 
 /** Texts one below the other: JSON has no line ends of its own. */
-function encodeEffect(effect: EffectRecord): string {
+function encodeEffect(effect: EffectRecord, { call, terms, admittedStages }: EffectTexts): string {
   const outcome = outcomeOf(effect);
-  const call = callText(effect);
-  const terms = termsText(effect);
-  const parts = [call, terms.text, encodeLife(effect, terms.stages, outcome !== null)];
-  if (outcome !== null) parts.push(encodeOutcome(outcome));
-  return parts.join('\n');
+  const life = encodeLife(effect, admittedStages, outcome !== null);
+  return outcome === null ? `${call}\n${terms}\n${life}` : `${call}\n${terms}\n${life}\n${encodeOutcome(outcome)}`;
 }
 
-/** Settling changes neither what was asked for nor the terms: their texts are made once. */
-const callTexts = new WeakMap<EffectAction, { readonly of: EffectRecord; readonly text: string }>();
-const termsTexts = new WeakMap<
-  VerdictTrace,
-  { readonly of: EffectRecord; readonly text: string; readonly stages: number }
->();
-
-function callText(effect: EffectRecord): string {
-  const known = callTexts.get(effect.action);
-  if (known !== undefined && known.of.id === effect.id && sameCall(known.of, effect)) return known.text;
-  const text = encodeCall(effect);
-  callTexts.set(effect.action, { of: effect, text });
-  return text;
+function textsOf(effect: EffectRecord, before: StoredEffect | null): EffectTexts {
+  const was = before?.kind === 'effect' ? before : null;
+  const texts = was?.texts ?? null;
+  if (was === null || texts === null)
+    return { call: encodeCall(effect), terms: encodeTerms(effect), admittedStages: effect.stages.length };
+  const { call, terms, admittedStages } = texts;
+  const isSameCall = was.effect.id === effect.id && sameCall(was.effect, effect);
+  const areSameTerms =
+    was.effect.trace === effect.trace &&
+    was.effect.holds === effect.holds &&
+    beginsWith(effect.stages, was.effect.stages, admittedStages);
+  if (isSameCall && areSameTerms) return texts;
+  return {
+    call: isSameCall ? call : encodeCall(effect),
+    terms: areSameTerms ? terms : encodeTerms(effect),
+    admittedStages: areSameTerms ? admittedStages : effect.stages.length,
+  };
 }
 
-function termsText(effect: EffectRecord): { readonly text: string; readonly stages: number } {
-  const known = termsTexts.get(effect.trace);
-  if (known !== undefined && known.of.holds === effect.holds && beginsWith(effect.stages, known.of.stages))
-    return known;
-  const made = { of: effect, text: encodeTerms(effect), stages: effect.stages.length };
-  termsTexts.set(effect.trace, made);
-  return made;
-}
-
-function beginsWith(stages: readonly Stage[], first: readonly Stage[]): boolean {
-  return first.every((stage, index) => stages[index] === stage);
+function beginsWith(stages: readonly Stage[], first: readonly Stage[], count: number): boolean {
+  for (let index = 0; index < count; index += 1) if (stages[index] !== first[index]) return false;
+  return stages.length >= count;
 }
 
 function outcomeOf({ life }: EffectRecord): SaidOutcome | null {
@@ -85,13 +90,18 @@ const TOMBSTONE_MARK = 'tombstone\n';
 
 const kind: Kind<StoredEffect> = {
   name: 'effect',
-  encode: (stored) =>
-    stored.kind === 'effect' ? encodeEffect(stored.effect) : `${TOMBSTONE_MARK}${JSON.stringify(stored.tombstone)}`,
+  encode(stored, before) {
+    if (stored.kind === 'tombstone') return `${TOMBSTONE_MARK}${JSON.stringify(stored.tombstone)}`;
+    const texts = textsOf(stored.effect, before);
+    stored.texts = texts;
+    return encodeEffect(stored.effect, texts);
+  },
   decode(text) {
     if (text.startsWith(TOMBSTONE_MARK))
       return { kind: 'tombstone', tombstone: JSON.parse(text.slice(TOMBSTONE_MARK.length)) as Tombstone };
     const [call = '', terms = '', life = '', outcome = null] = text.split('\n');
-    return { kind: 'effect', effect: decodeEffect({ call, terms, life, outcome }).record };
+    const { record, admittedStages } = decodeEffect({ call, terms, life, outcome });
+    return { kind: 'effect', effect: record, texts: { call, terms, admittedStages } };
   },
   places: (stored) =>
     stored.kind === 'effect' ? placesOf(stored.effect) : [{ list: TOMBSTONES, at: stored.tombstone.at }],
@@ -122,7 +132,9 @@ export const effectRows = stock(kind);
 /** The effect that an idempotency key is bound to: its id. */
 export const keyRows = stock(textKind('key'));
 
+const BOUND: Look = { ...MOSTLY_ABSENT, follow: effectRows.kind };
+
 /** Looks at the effect that a key is bound to: mostly at none, and where there is one its record is needed too. */
 export function boundId(draft: Draft, idempotencyKey: string): string | null {
-  return keyRows.get(draft, idempotencyKey, { ...MOSTLY_ABSENT, follow: effectRows.kind });
+  return keyRows.get(draft, idempotencyKey, BOUND);
 }

@@ -1,4 +1,5 @@
 import type { BudgetRow } from '../effects/model/budget.ts';
+import { quote } from '../json/quote.ts';
 import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
@@ -53,26 +54,25 @@ function spanOf(window: string): Span {
 /** What takes of a budget is bound by its limit; what gives back, or posts what was held, is not. */
 export function budgetChange(change: BudgetChange): SumChange {
   const { limit, hold, spend } = change;
+  const { name, span, group } = budgetSum(change);
   return {
-    ...budgetSum(change),
+    name,
+    span,
+    group,
     hold,
     spend,
     limit,
     most: limit === null ? null : MAX_BUDGET_ROWS,
-    text: limit === null ? null : budgetText({ ...change, limit }),
+    text: limit === null ? null : budgetText(change, limit),
   };
 }
 
 /** What readers are told of a row of a budget, beside its figures. */
-export function budgetText({
-  budget,
-  unit,
-  bucket,
-  window,
-  limit,
-}: Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window' | 'limit'>): string {
-  const text: BudgetText = [budget, unit, bucket, window, limit];
-  return JSON.stringify(text);
+export function budgetText(
+  { budget, unit, bucket, window }: Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window'>,
+  limit: number,
+): string {
+  return `[${quote(budget)},${quote(unit)},${quote(bucket)},${quote(window)},${limit}]`;
 }
 
 export function rateChange(rate: RateCount): SumChange {

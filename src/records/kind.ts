@@ -1,5 +1,5 @@
-import type { Place, Row } from '../stores/port.ts';
-import type { Draft, Look } from './draft.ts';
+import type { Place } from '../stores/port.ts';
+import type { Draft, Look, ReadRow } from './draft.ts';
 
 /**
  * A stored kind: how its records are written as rows, and the lists that they stand in. A new kind is one of these, and
@@ -7,7 +7,8 @@ import type { Draft, Look } from './draft.ts';
  */
 export interface Kind<Stored> {
   readonly name: string;
-  encode(stored: Stored): string;
+  /** @param before the record in whose place it is written; `null`: none */
+  encode(stored: Stored, before: Stored | null): string;
   /** @throws TypeError for a text that is not of this kind */
   decode(text: string): Stored;
   /** The lists that a record stands in. */
@@ -17,52 +18,50 @@ export interface Kind<Stored> {
 /** What is read and written of a kind. */
 export interface Stock<Stored> {
   readonly kind: string;
-  of(row: Row): Stored;
+  of(row: ReadRow): Stored;
   get(draft: Draft, id: string, look?: Look): Stored | null;
   /** Puts a record in place of the one that was looked at; one that was not looked at is new. `null` removes it. */
   put(draft: Draft, id: string, stored: Stored | null): void;
 }
 
-/** Rows never change, so what one says is read once. */
-export function stock<Stored>({ name, encode, decode, places }: Kind<Stored>): Stock<Stored> {
-  const read = new WeakMap<Row, { readonly stored: Stored }>();
-  const before = new WeakMap<Draft, Map<string, readonly Place[]>>();
+const NOWHERE: readonly Place[] = [];
 
-  function of(row: Row): Stored {
-    const known = read.get(row);
-    if (known !== undefined) return known.stored;
-    const stored = decode(row.text);
-    read.set(row, { stored });
-    return stored;
+/** Rows never change, so what one says is read once, and kept beside it. */
+export function stock<Stored>({ name, encode, decode, places }: Kind<Stored>): Stock<Stored> {
+  /** Of this kind and no other: so what a row says needs no look-up, and has its type. */
+  class Read {
+    readonly stored: Stored;
+
+    constructor(stored: Stored) {
+      this.stored = stored;
+    }
   }
 
-  function get(draft: Draft, id: string, look?: Look): Stored | null {
-    const row = draft.row(name, id, look);
-    if (row === null) return null;
-    const stored = of(row);
-    let kept = before.get(draft);
-    if (kept === undefined) {
-      kept = new Map();
-      before.set(draft, kept);
-    }
-    if (!kept.has(id)) kept.set(id, places(stored));
+  function of(row: ReadRow): Stored {
+    const { read } = row;
+    if (read instanceof Read) return read.stored;
+    const stored = decode(row.text);
+    row.read = new Read(stored);
     return stored;
   }
 
   return {
     kind: name,
     of,
-    get,
+    get(draft, id, look) {
+      const row = draft.row(name, id, look);
+      return row === null ? null : of(row);
+    },
     put(draft, id, stored) {
-      draft.put(
-        name,
-        id,
-        stored === null ? null : encode(stored),
-        stored === null ? [] : places(stored),
-        before.get(draft)?.get(id) ?? [],
-      );
-      const row = stored === null ? null : draft.row(name, id);
-      if (row !== null && stored !== null) read.set(row, { stored });
+      const found = draft.found(name, id);
+      const was = found === null ? null : of(found);
+      const before = was === null ? NOWHERE : places(was);
+      if (stored === null) {
+        draft.put(name, id, null, NOWHERE, before);
+        return;
+      }
+      const row = draft.put(name, id, encode(stored, was), places(stored), before);
+      if (row !== null) row.read = new Read(stored);
     },
   };
 }

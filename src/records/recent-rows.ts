@@ -1,4 +1,5 @@
-import type { Change, Found, Row } from '../stores/port.ts';
+import type { Found } from '../stores/port.ts';
+import type { ReadRow } from './draft.ts';
 
 /** Rows and characters of texts that are remembered at most. */
 const MOST_ROWS = 20_000;
@@ -9,24 +10,29 @@ const MOST_CHARACTERS = 32 * 1024 * 1024;
  * steps guard what they looked at, so a wrong memory costs a second round and nothing else.
  */
 export interface RecentRows {
-  get(workspace: string, kind: string, id: string): Row | undefined;
+  get(workspace: string, kind: string, id: string): ReadRow | undefined;
   /** Time by the order of what is asked and learned. */
   tick(): number;
   /** What a read or a refused change brought that was asked at `asked`. What was learned since then is newer. */
   learn(workspace: string, found: readonly Found[], asked: number): void;
-  /** The change is under way: later steps see what it writes. */
-  begin(change: Change, written: readonly Found[]): void;
-  done(change: Change): void;
+  /** A change is under way: later steps see what it writes. */
+  begin(workspace: string, written: readonly Found[]): UnderWay;
+  done(change: UnderWay): void;
   /** It was refused, or nobody knows what became of it. */
-  drop(change: Change): void;
+  drop(change: UnderWay): void;
 }
 
 interface Entry {
+  /** Kind, workspace and id. */
+  readonly name: string;
   /** `null`: a change under way removes it. */
-  readonly row: Row | null;
+  readonly row: ReadRow | null;
   underWay: boolean;
   since: number;
 }
+
+/** What a change under way writes. */
+export type UnderWay = readonly Entry[];
 
 export function createRecentRows(): RecentRows {
   const entries = new Map<string, Entry>();
@@ -40,39 +46,36 @@ export function createRecentRows(): RecentRows {
   const nameOf = (workspace: string, kind: string, id: string): string => `${kind}\n${workspace}\n${id}`;
   const sizeOf = ({ row }: Entry): number => row?.text.length ?? 0;
 
-  function remove(name: string): void {
-    const entry = entries.get(name);
-    if (entry === undefined) return;
-    entries.delete(name);
+  function remove(entry: Entry): void {
+    entries.delete(entry.name);
     characters -= sizeOf(entry);
   }
 
-  function set(name: string, entry: Entry): void {
-    remove(name);
-    entries.set(name, entry);
+  /** What was there goes first, so that what is new is last. */
+  function set(entry: Entry): void {
+    const there = entries.get(entry.name);
+    if (there !== undefined) remove(there);
+    entries.set(entry.name, entry);
     characters += sizeOf(entry);
   }
 
   /** The oldest go first, but for what is under way. */
   function shrink(): void {
     if (entries.size <= MOST_ROWS && characters <= MOST_CHARACTERS) return;
-    for (const [name, { underWay }] of entries) {
-      if (!underWay) remove(name);
+    for (const entry of entries.values()) {
+      if (!entry.underWay) remove(entry);
       if (entries.size <= MOST_ROWS * 0.9 && characters <= MOST_CHARACTERS * 0.9) return;
     }
   }
 
-  function end(change: Change, known: boolean): void {
-    for (const { kind, id } of change.puts) {
-      const name = nameOf(change.workspace, kind, id);
-      const entry = entries.get(name);
-      if (entry === undefined || !entry.underWay) continue;
+  function end(change: UnderWay, known: boolean): void {
+    for (const entry of change) {
       // A later change of the same row may be under way by now; it goes by its own answer.
-      if (entry.row !== null && entry.row.version !== change.id) continue;
+      if (entries.get(entry.name) !== entry) continue;
       if (known && entry.row !== null) {
         entry.underWay = false;
         entry.since = tick();
-      } else remove(name);
+      } else remove(entry);
     }
     shrink();
   }
@@ -87,14 +90,20 @@ export function createRecentRows(): RecentRows {
         const name = nameOf(workspace, kind, id);
         const there = entries.get(name);
         if (there !== undefined && (there.underWay || there.since > asked)) continue;
-        if (row === null) remove(name);
-        else set(name, { row, underWay: false, since: tick() });
+        if (row !== null) set({ name, row, underWay: false, since: tick() });
+        else if (there !== undefined) remove(there);
       }
       shrink();
     },
-    begin(change, written) {
-      for (const { kind, id, row } of written)
-        set(nameOf(change.workspace, kind, id), { row, underWay: true, since: tick() });
+    begin(workspace, written) {
+      const change = written.map(({ kind, id, row }) => ({
+        name: nameOf(workspace, kind, id),
+        row,
+        underWay: true,
+        since: tick(),
+      }));
+      for (const entry of change) set(entry);
+      return change;
     },
     done: (change) => end(change, true),
     drop: (change) => end(change, false),

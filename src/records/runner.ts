@@ -176,31 +176,31 @@ export function createStepRunner(store: RowStore): StepRunner {
   const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(), now: 0, reads: 0 });
 
   async function commit(change: Change, written: readonly Found[]): Promise<Answer> {
-    recent.begin(change, written);
+    const underWay = recent.begin(change.workspace, written);
     try {
       const answer = await store.commit(change);
-      if (answer.kind === 'done') recent.done(change);
-      else recent.drop(change);
+      if (answer.kind === 'done') recent.done(underWay);
+      else recent.drop(underWay);
       return answer;
     } catch (error) {
-      recent.drop(change);
+      recent.drop(underWay);
       throw error;
     }
   }
 
   let closed = false;
-  const underWay = new Set<Promise<unknown>>();
-  function counted<T>(work: () => Promise<T>): Promise<T> {
-    if (closed) return Promise.reject(new StoreUnavailable('The store is closed.'));
-    const running = work();
-    underWay.add(running);
-    const over = (): void => void underWay.delete(running);
-    running.then(over, over);
-    return running;
+  let underWay = 0;
+  function begun(): void {
+    if (closed) throw new StoreUnavailable('The store is closed.');
+    underWay += 1;
   }
 
-  const runner: Omit<StepRunner, 'close'> = {
-    async run(workspace, step) {
+  async function run<Said>(
+    workspace: string,
+    step: (draft: Draft) => Said,
+  ): Promise<{ readonly said: Said; readonly made: Made | null }> {
+    begun();
+    try {
       const known = begin();
       for (let runs = 0; runs < RUNS; ) {
         const drawn = draw(workspace, known, step);
@@ -223,8 +223,14 @@ export function createStepRunner(store: RowStore): StepRunner {
         learnFigures(known, change.sums, answer.figures);
       }
       throw new StoreUnavailable('Too much happens at once around this action. Send the same call again.');
-    },
-    async peek(workspace, step) {
+    } finally {
+      underWay -= 1;
+    }
+  }
+
+  async function peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said> {
+    begun();
+    try {
       const known = begin();
       for (;;) {
         const drawn = draw(workspace, known, step);
@@ -240,24 +246,32 @@ export function createStepRunner(store: RowStore): StepRunner {
         // What is under way is not so yet.
         known.isRead = true;
       }
-    },
-    async read(workspace, wants) {
+    } finally {
+      underWay -= 1;
+    }
+  }
+
+  async function read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]> {
+    begun();
+    try {
       const asked = recent.tick();
       const seen = await store.read(workspace, wants, []);
       epochs.set(workspace, seen.epoch);
       recent.learn(workspace, seen.rows, asked);
       return wants.map(({ kind, id }) => seen.rows.find((row) => row.kind === kind && row.id === id)?.row ?? null);
-    },
-  };
+    } finally {
+      underWay -= 1;
+    }
+  }
 
   return {
-    run: (workspace, step) => counted(() => runner.run(workspace, step)),
-    peek: (workspace, step) => counted(() => runner.peek(workspace, step)),
-    read: (workspace, wants) => counted(() => runner.read(workspace, wants)),
+    run,
+    peek,
+    read,
     async close() {
       // Between two of its steps a call has nothing under way.
       do await new Promise((resolve) => setImmediate(resolve));
-      while (underWay.size > 0);
+      while (underWay > 0);
       closed = true;
     },
   };

@@ -1,6 +1,7 @@
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
+import { quote } from '../json/quote.ts';
 import type { Binding, StepView } from '../effects/steps/plan.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
@@ -113,8 +114,7 @@ export function appendEvents(draft: Draft, events: readonly LedgerDraft[]): void
 }
 
 export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventDraft {
-  const text: EventText = [kind, actor.type, actor.id, data];
-  return { about: effectId, text: JSON.stringify(text) };
+  return { about: effectId, text: `["${kind}","${actor.type}",${quote(actor.id)},${JSON.stringify(data)}]` };
 }
 
 export function eventOf(about: string | null, text: string): LedgerDraft {

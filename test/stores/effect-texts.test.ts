@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeCall, decodeOutcome, encodeCall, encodeOutcome } from '../../src/records/effect-text.ts';
+import {
+  decodeCall,
+  decodeEffect,
+  decodeOutcome,
+  encodeCall,
+  encodeLife,
+  encodeOutcome,
+  encodeTerms,
+} from '../../src/records/effect-text.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 
 const plain = fc.array(fc.constantFrom('A', 'z', '0', '-', '_', '.'), { maxLength: 40 }).map((of) => of.join(''));
 const odd = fc
@@ -46,4 +55,68 @@ describe('the texts of an effect', () => {
       }),
     );
   });
+
+  it('are what JSON.stringify writes, and make the record again', () => {
+    fc.assert(
+      fc.property(long, fc.boolean(), (text, isCommitted) => {
+        const record = recordSaying(text, isCommitted);
+        const { life } = record;
+        const said = life.state === 'committed' ? life : null;
+        const texts = {
+          call: encodeCall(record),
+          terms: encodeTerms({ ...record, stages: record.stages.slice(0, 1) }),
+          life: encodeLife(record, 1, isCommitted),
+          outcome: said === null ? null : encodeOutcome(said),
+        };
+        for (const each of Object.values(texts)) if (each !== null) expect(each).toBe(JSON.stringify(JSON.parse(each)));
+        expect(decodeEffect(texts)).toEqual({ record, admittedStages: 1 });
+      }),
+    );
+  });
 });
+
+/** A record with a text wherever one may stand. */
+function recordSaying(text: string, isCommitted: boolean): EffectRecord {
+  const fence = { epoch: 1, n: 2, nonce: text };
+  const lease = { fence, owner: text, admittedAt: 1, dispatchBy: 2, leaseEnd: 3, quiesceUntil: 4 };
+  const evidence = { code: text, message: text, status: 201, startedAt: 1, endedAt: null };
+  const result = { status: 201, headers: {}, body: { kind: 'sealed', value: text }, truncated: false } as const;
+  return {
+    id: 'eff_1',
+    workspace: text,
+    idempotencyKey: text,
+    fingerprint: text,
+    action: { type: text, tool: text, toolDigest: text, upstream: text, kind: 'write', target: text },
+    actor: { agentId: text, agentOwner: text, keyId: text, keyKind: 'agent', user: null, keyMadeBy: text, via: 'mcp' },
+    createdAt: 1,
+    life: isCommitted
+      ? {
+          state: 'committed',
+          at: 5,
+          settledBy: { by: 'resolve', keyId: text, user: null, forced: true, comment: text, evidence: text },
+          evidence,
+          receipt: { id: text, jws: text },
+          result,
+          accepted: true,
+          responseTruncated: false,
+        }
+      : { state: 'executing', lease },
+    attempt: 2,
+    unsent: isCommitted ? 1 : 0,
+    generation: 1,
+    firstDispatchAt: null,
+    mayHaveHappened: false,
+    closed: false,
+    holds: [{ budget: text, unit: text, bucket: text, window: text, amount: 3 }],
+    holdState: 'held',
+    claims: [text],
+    uses: [{ pool: text, units: 1 }],
+    trace: { policyVersion: text, matched: [], shadow: [text], observed: null },
+    stages: [
+      { stage: 'policy', status: 'passed', startedAt: 1, durationMs: 0.25, detail: text },
+      { stage: 'execute', status: 'failed', startedAt: 2, durationMs: null, detail: null },
+    ],
+    metadata: { [text]: text },
+    sealed: text,
+  };
+}
