@@ -2,14 +2,18 @@
 // so that other work of a busy machine does not count. Asked over a socket for what it saw since it was last asked.
 import { openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { isMainThread } from 'node:worker_threads';
+import { BroadcastChannel, isMainThread } from 'node:worker_threads';
 
 /** Between two looks the loop has gone round at least once, ms. */
 const EVERY_MS = 2;
+/** In this time every thread that is there has said what it holds, ms. */
+const THREADS_MS = 500;
 
-if (isMainThread && process.env.SVC_TEST_LOOP !== undefined && process.argv.includes('start')) watch();
+if (!isMainThread) sayWhatIsHeld();
+else if (process.env.SVC_TEST_LOOP !== undefined && process.argv.includes('start')) watch();
 
 function watch() {
   const cpu = mainThreadCpu();
@@ -21,17 +25,45 @@ function watch() {
     before = now;
   };
   setInterval(look, EVERY_MS).unref();
-  createServer((request, response) => {
+  createServer(async (request, response) => {
     look();
-    if (request.url === '/settled') collectGarbage();
-    const { rss, heapUsed, external } = process.memoryUsage();
+    const settled = request.url === '/settled';
+    const threads = settled ? await heldByThreads() : [];
+    if (settled) collectGarbage();
     const open = readdirSync('/proc/self/fd').length;
-    response.end(JSON.stringify({ held, rss, used: heapUsed + external, open }));
+    const used = usedHere() + threads.reduce((sum, bytes) => sum + bytes, 0);
+    response.end(JSON.stringify({ held, rss: process.memoryUsage.rss(), used, threads, open }));
     held = 0;
     before = cpu();
   })
     .listen(process.env.SVC_TEST_LOOP)
     .unref();
+}
+
+/** Bytes that each other thread holds once its garbage is collected. */
+async function heldByThreads() {
+  const channel = new BroadcastChannel('svc-test-held');
+  const threads = [];
+  channel.onmessage = ({ data }) => typeof data === 'number' && threads.push(data);
+  channel.postMessage('ask');
+  await sleep(THREADS_MS);
+  channel.close();
+  return threads;
+}
+
+function sayWhatIsHeld() {
+  const channel = new BroadcastChannel('svc-test-held');
+  channel.onmessage = ({ data }) => {
+    if (data !== 'ask') return;
+    collectGarbage();
+    channel.postMessage(usedHere());
+  };
+  channel.unref();
+}
+
+function usedHere() {
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
 }
 
 /** What is garbage is no growth: it would be collected by and by. */

@@ -13,8 +13,10 @@ export interface Watched {
   readonly held: number;
   /** Bytes of the process, those of its threads and what was given back to nobody among them. */
   readonly rss: number;
-  /** Bytes that the main thread holds: heap, buffers and what hangs on them. */
+  /** Bytes that the main thread holds: heap, buffers and what hangs on them. Settled: with those of the other threads. */
   readonly used: number;
+  /** Settled: bytes that each other thread holds. */
+  readonly threads: readonly number[];
   /** Descriptors open now. */
   readonly open: number;
 }

@@ -100,7 +100,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
     const known = groups.get(name);
     if (known !== undefined) return known;
     const made: Group = { rows: 0, countedAt: 0, until: 0 };
-    groups.set(name, made);
+    groups.set(ownText(name), made);
     return made;
   }
 
@@ -145,7 +145,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       const row = workspace === 0 ? undefined : byName.get(workspace, columnText(name));
       if (row === undefined) return null;
       kept = fromRow(row);
-      cache.set(place, kept);
+      cache.set(ownText(place), kept);
     }
     age(kept, now);
     return kept;
@@ -168,7 +168,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       isChanged: false,
       slots: new Map(),
     };
-    cache.set(`${workspace} ${name}`, kept);
+    cache.set(`${workspace} ${kept.name}`, kept);
     return kept;
   }
 

@@ -1,4 +1,5 @@
 import type { Answer, Figure, Found, LedgerEntry, Listed, Seen, SumListed } from '../../port.ts';
+import { ownText } from './own-text.ts';
 import type { MessageReader, Writer } from './wire.ts';
 
 /** What the store's thread answers. */
@@ -142,11 +143,12 @@ function readSeen(reader: MessageReader): Seen {
   };
 }
 
+/** The gateway remembers rows that it was shown. */
 function readFound(reader: MessageReader): Found {
-  const kind = reader.text();
-  const id = reader.text();
+  const kind = reader.keptText();
+  const id = reader.keptText();
   const version = reader.textOr();
-  return { kind, id, row: version === null ? null : { version, text: reader.text() } };
+  return { kind, id, row: version === null ? null : { version: ownText(version), text: reader.keptText() } };
 }
 
 function writeFigures(writer: Writer, figures: readonly Figure[]): void {

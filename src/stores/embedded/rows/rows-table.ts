@@ -62,7 +62,7 @@ export function openRowsTable(database: SqlDatabase): RowsTable {
     const known = young.get(name);
     if (known !== undefined) return known;
     const entry = old.get(name) ?? look(kind, id);
-    young.set(name, entry);
+    young.set(ownText(name), entry);
     return entry;
   }
 

@@ -1,3 +1,5 @@
+import { ownText } from './own-text.ts';
+
 /**
  * What crosses between two threads: numbers in one array, all texts in one string. Neither side pays for copying objects,
  * and texts that are only kept are never parsed.
@@ -67,6 +69,8 @@ export interface MessageReader {
   numberOr(): number | null;
   text(): string;
   textOr(): string | null;
+  /** A text that is kept for longer than the message: in memory of its own, unless it is most of the message. */
+  keptText(): string;
   /** So many of something. */
   each<T>(read: () => T): T[];
   isAtEnd(): boolean;
@@ -100,6 +104,10 @@ export function messageReader({ numbers, texts }: Message): MessageReader {
     },
     text: () => textOr() ?? '',
     textOr,
+    keptText() {
+      const text = textOr() ?? '';
+      return 2 * text.length < texts.length ? ownText(text) : text;
+    },
     each<T>(read: () => T): T[] {
       const count = number();
       const all: T[] = [];

@@ -1,0 +1,96 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createRecentRows } from '../../src/records/recent-rows.ts';
+import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
+import { readReply, type Reply, writeReply } from '../../src/stores/embedded/rows/reply.ts';
+import { readRequest, writeRequest } from '../../src/stores/embedded/rows/request.ts';
+import { ensureRowTables } from '../../src/stores/embedded/rows/schema.ts';
+import { rowFormat, type RowSession } from '../../src/stores/embedded/rows/session.ts';
+import { messageReader, messageWriter } from '../../src/stores/embedded/rows/wire.ts';
+import { ABSENT, type Change } from '../../src/stores/port.ts';
+import { changeOf, putOf } from '../port/changes.ts';
+
+/** Messages that cross, and how long each is. */
+const MESSAGES = 100;
+const LONG = 1024 * 1024;
+/** Of all of them, what may stay in memory, bytes. */
+const MOST_KEPT = 10 * LONG;
+
+let database: SqlDatabase;
+let session: RowSession;
+beforeAll(async () => {
+  database = (await loadDriver())(':memory:');
+  ensureRowTables(database);
+  database.exec("INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, 'test', 1, 1, 0, 0)");
+  session = rowFormat(new Set(), () => {}).openSession(database);
+});
+afterAll(() => database.close());
+
+/** Bytes in use once garbage is collected. */
+function used(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  return process.memoryUsage().heapUsed;
+}
+
+/** A long message of another thread, as it arrives: one text that all texts are cut out of. */
+function arrived(change: Change): Change {
+  const writer = messageWriter();
+  writeRequest(writer, { op: 'commit', change });
+  const request = readRequest(messageReader(writer.take()));
+  if (request.op !== 'commit') throw new TypeError('another request came');
+  return request.change;
+}
+
+function answered(reply: Reply): Reply {
+  const writer = messageWriter();
+  writeReply(writer, reply);
+  return readReply(messageReader(writer.take()));
+}
+
+it('a change leaves its rows and figures in the memory of the store’s thread, and not the message that brought it', () => {
+  const before = used();
+  for (let index = 0; index < MESSAGES; index += 1) {
+    const id = `effect-number-${index}`;
+    const span = { kind: 'until', end: 1e15 } as const;
+    const figure = {
+      name: `the-figure-that-has-the-number-${index}`,
+      span,
+      group: `the-group-that-has-the-number-${index}`,
+      text: id,
+      hold: 1,
+      spend: 0,
+    };
+    const change = changeOf('the-only-workspace', 1, {
+      id: `change-number-${index}`,
+      guards: [{ kind: 'key', id: `key-number-${index}`, version: ABSENT }],
+      puts: [putOf('effect', id, 'x'.repeat(LONG))],
+      sums: [{ ...figure, limit: null, most: null }],
+    });
+    database.exec('BEGIN IMMEDIATE');
+    session.beginAt(1000);
+    expect(session.commit(arrived(change)).kind).toBe('done');
+    session.flush();
+    database.exec('COMMIT');
+  }
+  expect(used() - before).toBeLessThan(MOST_KEPT);
+});
+
+it('the gateway remembers a row that it was shown, and not the answer that it stood in', () => {
+  const recent = createRecentRows();
+  const before = used();
+  for (let index = 0; index < MESSAGES; index += 1) {
+    const long = { kind: 'effect', id: 'always-the-same', row: { version: 'version-of-it', text: 'x'.repeat(LONG) } };
+    const short = {
+      kind: 'pause',
+      id: `pause-number-${index}`,
+      row: { version: `version-number-${index}`, text: 'short' },
+    };
+    const reply = answered({ op: 'read', seen: { now: 1, epoch: 1, rows: [long, short], figures: [] } });
+    if (reply.op !== 'read') throw new TypeError('another reply came');
+    recent.learn('the-only-workspace', reply.seen.rows, recent.tick());
+  }
+  expect(recent.get('the-only-workspace', 'pause', 'pause-number-7')?.text).toBe('short');
+  expect(used() - before).toBeLessThan(MOST_KEPT);
+});
