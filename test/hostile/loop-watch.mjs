@@ -25,7 +25,7 @@ function watch() {
     before = now;
   };
   setInterval(look, EVERY_MS).unref();
-  createServer(async (request, response) => {
+  const answer = async (request, response) => {
     look();
     const settled = request.url === '/settled';
     const threads = settled ? await heldByThreads() : [];
@@ -35,7 +35,8 @@ function watch() {
     response.end(JSON.stringify({ held, rss: process.memoryUsage.rss(), used, threads, open }));
     held = 0;
     before = cpu();
-  })
+  };
+  createServer((request, response) => void answer(request, response))
     .listen(process.env.SVC_TEST_LOOP)
     .unref();
 }
