@@ -1,5 +1,6 @@
 import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
@@ -188,7 +189,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         if (match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles) {
           return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null });
         }
-        return refuse(request, reply, arrival, NOT_DECLARED);
+        return refuse(request, reply, arrival, noRuleOf(match.route, request.raw.method ?? '', arrival.path));
       case 'none':
         return refuse(request, reply, arrival, NOT_DECLARED);
     }
@@ -242,6 +243,13 @@ function currentTable(ports: ProxyPorts): () => RouteTable {
     }
     return table;
   };
+}
+
+/** What would declare a request stands in the refusal: client libraries show its message and nothing else. */
+function noRuleOf({ prefix }: Route, method: string, path: string): DoorRefusal {
+  const what = `${method} ${path.slice(0, 200)}`;
+  const message = `No rule of the route ${prefix} matches ${what}. If agents are to call it, declare a tool and add to the rules of the route: - { match: "${what}", tool: … }, with :name for a segment that varies.`;
+  return { ...NOT_DECLARED, reason: { ...NOT_DECLARED.reason, message } };
 }
 
 const NOT_DECLARED: DoorRefusal = {

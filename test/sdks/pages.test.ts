@@ -1,0 +1,302 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, get } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Octokit } from '@octokit/rest';
+import { WebClient } from '@slack/web-api';
+import OpenAI from 'openai';
+import Stripe from 'stripe';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { blocksOf, filesOf } from '../docs/upstream-pages.ts';
+import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
+import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
+
+type Said = { status?: number; headers?: Record<string, string>; json: unknown };
+
+let api: FakeApi;
+let say: (seen: Seen) => Said = () => ({ json: {} });
+let gateway: TestGateway | null = null;
+
+beforeAll(async () => {
+  api = await startFakeApi((seen) => say(seen));
+});
+afterAll(() => api.close());
+afterEach(async () => {
+  await gateway?.dispose();
+  gateway = null;
+  api.seen.length = 0;
+  say = () => ({ json: {} });
+});
+
+interface Page {
+  readonly url: string;
+  readonly key: string;
+}
+
+/** Starts a gateway with the files of a page, its upstream's address and the folders replaced. */
+async function startPage(page: string, upstream = api.url): Promise<Page> {
+  const files = await filesOf(page);
+  const config = (files.get('gateway.yaml') ?? '')
+    .replace(/url: "?https?:\/\/[\w.:-]+"?/, `url: "${upstream}"`)
+    .replace('[policies]', '["${SVC_TEST_POLICIES}"]')
+    .replace(/file: credentials\/\w+/, 'value: "${CREDENTIAL}"');
+  const own = 'server: { host: 127.0.0.1, port: 0 }\nstore: { kind: embedded, path: "${SVC_TEST_DATA}" }\n';
+  gateway = await startGateway(
+    { config: own + config, policies: { 'first.yaml': files.get('policies/first.yaml') ?? '' } },
+    { env: { CREDENTIAL: 'Bearer of-the-api' } },
+  );
+  const key = await makeApiKey(gateway, 'ada', { kind: 'agent', workspace: 'default', agent_id: 'my-agent' });
+  return { url: gateway.url, key };
+}
+
+async function thrown(call: Promise<unknown>): Promise<unknown> {
+  return call.then(
+    () => expect.unreachable('nothing was thrown'),
+    (error: unknown) => error,
+  );
+}
+
+function post(page: Page, path: string, body: unknown, headers: Record<string, string> = {}): Promise<Response> {
+  const json = { 'content-type': 'application/json', 'x-api-key': page.key, ...headers };
+  return fetch(`${page.url}${path}`, { method: 'POST', headers: json, body: JSON.stringify(body) });
+}
+
+test('openai', async () => {
+  const page = await startPage('openai');
+  const openai = new OpenAI({ apiKey: page.key, baseURL: `${page.url}/openai/v1` });
+  const message = { role: 'assistant', content: 'hello' };
+  say = () => ({ json: { id: 'c1', object: 'chat.completion', choices: [{ index: 0, message }] } });
+  const messages = [{ role: 'user' as const, content: 'hi' }];
+  const chat = await openai.chat.completions.create({ model: 'gpt-5', messages });
+  expect(chat.choices[0]?.message.content).toBe('hello');
+  expect(api.seen[0]?.headers.authorization).toBe('Bearer of-the-api');
+  // The same question again is asked again.
+  await openai.chat.completions.create({ model: 'gpt-5', messages });
+  expect(api.seen.length).toBe(2);
+  const denied = await thrown(openai.chat.completions.create({ model: 'o9', messages }));
+  expect(denied).toBeInstanceOf(OpenAI.PermissionDeniedError);
+  expect(api.seen.length).toBe(2);
+  say = () => ({ json: { object: 'list', data: [{ id: 'gpt-5' }] } });
+  expect((await openai.models.list()).data[0]?.id).toBe('gpt-5');
+  say = () => ({ status: 500, json: { error: { message: 'oops' } } });
+  const unknown = await thrown(openai.chat.completions.create({ model: 'gpt-5', messages }));
+  expect(unknown).toMatchObject({ status: 504, code: 'outcome_unknown' });
+  expect(api.seen.length).toBe(4);
+});
+
+test('openai: a stream that answers a write arrives whole', async () => {
+  const events = [
+    '{"choices":[{"index":0,"delta":{"content":"hel"}}]}',
+    '{"choices":[{"index":0,"delta":{"content":"lo"}}]}',
+  ];
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end([...events, '[DONE]'].map((event) => `data: ${event}\n\n`).join(''));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const page = await startPage('openai', `http://127.0.0.1:${port}`);
+  const openai = new OpenAI({ apiKey: page.key, baseURL: `${page.url}/openai/v1` });
+  const stream = await openai.chat.completions.create({ model: 'gpt-5', messages: [], stream: true });
+  let text = '';
+  for await (const chunk of stream) text += chunk.choices[0]?.delta.content ?? '';
+  expect(text).toBe('hello');
+  server.closeAllConnections();
+  server.close();
+});
+
+test('stripe', async () => {
+  const page = await startPage('stripe');
+  const { hostname, port } = new URL(page.url);
+  const stripe = new Stripe(page.key, {
+    host: hostname,
+    port: Number(port),
+    protocol: 'http',
+    httpClient: Stripe.createFetchHttpClient((url: string | URL | Request, init?: RequestInit) =>
+      fetch((url instanceof Request ? url.url : url.toString()).replace('/v1/', '/stripe/v1/'), init),
+    ),
+  });
+  say = ({ method }) =>
+    method === 'POST'
+      ? { json: { id: 're_1', object: 'refund' } }
+      : {
+          json: { object: 'list', url: '/v1/customers', has_more: false, data: [{ id: 'cus_1', object: 'customer' }] },
+        };
+  expect((await stripe.refunds.create({ charge: 'ch_1', amount: 100, metadata: { order: '6735' } })).id).toBe('re_1');
+  expect(api.seen[0]?.body.toString()).toBe('charge=ch_1&amount=100&metadata%5Border%5D=6735');
+  expect((await stripe.customers.list({ limit: 1 })).data[0]?.id).toBe('cus_1');
+  const seen = api.seen.length;
+  const large = await thrown(stripe.refunds.create({ charge: 'ch_1', amount: 10_001 }));
+  expect(large).toMatchObject({ code: 'approval_required', statusCode: 409 });
+  const everything = await thrown(stripe.refunds.create({ charge: 'ch_1' }));
+  expect(everything).toMatchObject({ statusCode: expect.any(Number) });
+  const other = await thrown(stripe.refunds.create({ charge: 'ch_1', amount: 1 }, { stripeAccount: 'acct_1' }));
+  expect(other).toBeInstanceOf(Stripe.errors.StripePermissionError);
+  expect(api.seen.length).toBe(seen);
+});
+
+test('github', async () => {
+  const page = await startPage('github');
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const octokit = new Octokit({ auth: page.key, baseUrl: `${page.url}/github`, log });
+  say = ({ method }) =>
+    method === 'POST'
+      ? { status: 201, json: { number: 7 } }
+      : { json: [], headers: { link: '<https://api.github.com/repositories/1/issues?page=2>; rel="next"' } };
+  expect((await octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' })).data.number).toBe(7);
+  const again = await thrown(octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' }));
+  expect(again).toMatchObject({ status: 409, message: expect.stringContaining('under this key') });
+  await octokit.issues.createComment({ owner: 'acme', repo: 'shop', issue_number: 7, body: 'Seen' });
+  const pages = await octokit.issues.listForRepo({ owner: 'acme', repo: 'shop', page: 1, per_page: 10 });
+  expect(pages.data).toEqual([]);
+  // As the page says: links name GitHub itself.
+  expect(pages.headers.link).toContain('https://api.github.com/');
+  await octokit.repos.listBranches({ owner: 'acme', repo: 'shop' });
+  const seen = api.seen.length;
+  expect(await thrown(octokit.issues.create({ owner: 'else', repo: 'shop', title: 'Broken' }))).toMatchObject({
+    status: 403,
+  });
+  const undeclared = await thrown(octokit.issues.lock({ owner: 'acme', repo: 'shop', issue_number: 7 }));
+  expect(String(undeclared)).toContain('PUT /repos/acme/shop/issues/7/lock');
+  expect(api.seen.length).toBe(seen);
+});
+
+test('slack', async () => {
+  const page = await startPage('slack');
+  const slack = new WebClient(page.key, { slackApiUrl: `${page.url}/slack/api/`, retryConfig: { retries: 0 } });
+  say = () => ({ json: { ok: true, channel: 'C_TEAM', ts: '1.2' } });
+  expect((await slack.chat.postMessage({ channel: 'C_TEAM', text: 'Deployed' })).ok).toBe(true);
+  say = () => ({ json: { ok: false, error: 'is_archived' } });
+  expect(await thrown(slack.chat.postMessage({ channel: 'C_TEAM', text: 'Deployed' }))).toMatchObject({
+    data: { ok: false, error: 'is_archived' },
+  });
+  const form = new URLSearchParams({ channel: 'C_TEAM', text: 'Again' });
+  const failed = await fetch(`${page.url}/slack/api/chat.postMessage`, {
+    method: 'POST',
+    headers: { 'x-api-key': page.key },
+    body: form,
+  });
+  expect(failed.headers.get('svc-decision')).toBe('failed');
+  const seen = api.seen.length;
+  expect(await thrown(slack.chat.postMessage({ channel: 'C_OTHER', text: 'a' }))).toMatchObject({ statusCode: 403 });
+  expect(await thrown(slack.chat.postMessage({ channel: 'C_TEAM', text: '<!here> a' }))).toMatchObject({
+    statusCode: 403,
+  });
+  expect(api.seen.length).toBe(seen);
+});
+
+test('openapi: the commands of the page', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-page-'));
+  const [document = ''] = await blocksOf('openapi', 'yaml');
+  const [commands = ''] = await blocksOf('openapi', 'sh');
+  await writeFile(join(folder, 'openapi.yaml'), document.replace('http://127.0.0.1:9090', api.url));
+  const [init = ''] = commands.split('\n');
+  const words = [join(process.cwd(), 'bin', 'svc.mjs'), ...init.split(' ').slice(1)];
+  await promisify(execFile)(process.execPath, words, { cwd: folder });
+  const config = await readFile(join(folder, 'my-gateway', 'gateway.yaml'), 'utf8');
+  const policy = await readFile(join(folder, 'my-gateway', 'policies', 'first.yaml'), 'utf8');
+  gateway = await startGateway({
+    config: config
+      .replace('./my-gateway/data', '${SVC_TEST_DATA}')
+      .replace('./my-gateway/policies', '${SVC_TEST_POLICIES}'),
+    policies: { 'first.yaml': policy },
+  });
+  const key = await makeApiKey(gateway, 'operator', { kind: 'agent', workspace: 'default', agent_id: 'my-agent' });
+  say = () => ({ status: 201, json: { id: 'o_1' } });
+  const page = { url: gateway.url, key };
+  const made = await post(page, '/api/orders', { sku: 'A-1', quantity: 2 });
+  expect([made.status, made.headers.get('svc-decision'), await made.json()]).toEqual([201, 'committed', { id: 'o_1' }]);
+  const seen = api.seen.length;
+  await rm(folder, { recursive: true });
+  await writeFile(
+    gateway.configFile,
+    (await readFile(gateway.configFile, 'utf8')).replace('mode: observe', 'mode: enforce'),
+  );
+  await expect
+    .poll(async () => (await post(page, '/api/orders', { sku: 'A-1', quantity: 1000 })).status, { timeout: 30_000 })
+    .toBe(400);
+  expect(api.seen.length).toBeGreaterThanOrEqual(seen);
+});
+
+test('rest', async () => {
+  const page = await startPage('rest');
+  say = ({ method }) => (method === 'DELETE' ? { status: 409, json: {} } : { status: 201, json: { id: 'o_1' } });
+  const order = { sku: 'A-1', quantity: 2 };
+  const key = { 'idempotency-key': 'order-1' };
+  expect((await post(page, '/shop/orders', order, key)).status).toBe(201);
+  expect(await (await post(page, '/shop/orders', order, key)).json()).toMatchObject({ decision: 'duplicate_blocked' });
+  expect(await (await post(page, '/shop/orders', { ...order, quantity: 3 }, key)).json()).toMatchObject({
+    decision: 'idempotency_conflict',
+  });
+  expect((await post(page, '/shop/orders', order)).status).toBe(400);
+  expect(api.seen.length).toBe(1);
+  const headers = { 'x-api-key': page.key };
+  expect((await fetch(`${page.url}/shop/orders/o_1`, { headers })).status).toBe(201);
+  const cancelled = await fetch(`${page.url}/shop/orders/o_1?reason=late`, { method: 'DELETE', headers });
+  expect([cancelled.status, await cancelled.json()]).toMatchObject([409, { decision: 'pending_approval' }]);
+  expect(api.seen.length).toBe(2);
+});
+
+test('signed', async () => {
+  const page = await startPage('signed');
+  const [curl = ''] = await blocksOf('signed', 'sh');
+  const body: object = JSON.parse(/-d '(.*)'/.exec(curl)?.[1] ?? '');
+  say = () => ({ json: { MessageId: 'm1' } });
+  const sent = await post(page, '/queues/', body, { 'idempotency-key': 'job-1' });
+  expect([sent.status, await sent.json()]).toEqual([200, { MessageId: 'm1' }]);
+  expect(api.seen[0]).toMatchObject({ url: '/', headers: { 'x-amz-target': 'AmazonSQS.SendMessage' } });
+  const other = { ...body, QueueUrl: 'https://sqs.eu-central-1.amazonaws.com/1/else' };
+  expect((await post(page, '/queues/', other, { 'idempotency-key': 'job-2' })).status).toBe(403);
+  // What is signed for this address reaches nobody.
+  const signed = await fetch(`${page.url}/queues/`, {
+    method: 'POST',
+    headers: { authorization: 'AWS4-HMAC-SHA256 Credential=AKIA/20261122/eu-central-1/sqs/aws4_request, Signature=00' },
+    body: '{}',
+  });
+  expect(signed.status).toBe(401);
+  expect(api.seen.length).toBe(1);
+});
+
+test('streams', async () => {
+  const closing: (() => void)[] = [];
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('data: first\n\n');
+    closing.push(() => response.end());
+  });
+  let upgradedWith = '';
+  server.on('upgrade', (request, socket) => {
+    upgradedWith = request.url ?? '';
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    socket.on('data', (data: Buffer) => socket.write(`heard ${data.toString()}`));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const page = await startPage('streams', `http://127.0.0.1:${port}`);
+  const events = await fetch(`${page.url}/live/events/news`, { headers: { 'x-api-key': page.key } });
+  // The first event is there while the stream goes on.
+  const first = await events.body?.getReader().read();
+  expect(new TextDecoder().decode(first?.value)).toBe('data: first\n\n');
+  for (const close of closing) close();
+  const other = await fetch(`${page.url}/live/events/else`, { headers: { 'x-api-key': page.key } });
+  expect(other.status).toBe(403);
+  const headers = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' };
+  const asked = get(`${page.url}/live/socket?api_key=${page.key}`, {
+    headers: { ...headers, 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' },
+  });
+  const [, socket] = await once(asked, 'upgrade');
+  socket.write('hello');
+  const [heard] = await once(socket, 'data');
+  expect([String(heard), upgradedWith]).toEqual(['heard hello', '/socket']);
+  socket.destroy();
+  server.closeAllConnections();
+  server.close();
+});
