@@ -5,6 +5,7 @@ import type { EffectStore } from '../src/effects/store.ts';
 import { openEmbeddedStore } from '../src/gateway/embedded-store.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest } from '../test/contract/requests.ts';
 import type { BenchResult } from './result.ts';
+import { KEY_SEALS } from '../test/identity/key-seals.ts';
 
 /** Calls under way at a time. */
 const CONCURRENT = 64;
@@ -25,6 +26,7 @@ export async function run(): Promise<BenchResult[]> {
     path,
     lockWaitMs: 0,
     retention: { keysMs: null, effectsMs: 30 * 86_400_000, denialsMs: 7 * 86_400_000 },
+    keySeals: KEY_SEALS,
     worker: 'auto',
   });
   try {

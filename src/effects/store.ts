@@ -312,6 +312,26 @@ export type PauseLift =
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
   | { readonly kind: 'absent' };
 
+/** What tells master secrets from others, and nothing else of them. */
+export interface SecretMarks {
+  /** Of the secret in force, then of those that are being rotated out. */
+  readonly current: readonly [string, ...string[]];
+  /**
+   * Of the same secrets, as stores have them whose keys were put before there were seals. Those keys are sealed, once:
+   * nobody can make the mark that the store has from then on, and this one does not come back.
+   */
+  readonly unsealed: readonly string[];
+}
+
+export type Binding =
+  | {
+      readonly kind: 'bound';
+      /** Keys of before that were sealed now. */
+      readonly sealed: number;
+    }
+  /** The store belongs to another secret, and nothing was changed. */
+  | { readonly kind: 'other' };
+
 /** Forgets what an effect's receipt only commits to: params, salts, and the kept answer. */
 export interface EraseRequest {
   readonly workspace: string;
@@ -419,7 +439,7 @@ export interface EffectStore {
   putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
   /** Puts a key where there is none at all. @returns whether it did; of several gateways at once, one */
   putFirstKey(key: KeyRecord, actor: LedgerActor): Promise<boolean>;
-  /** By the handle in the clear. */
+  /** By the handle in the clear. A key whose record is not as it was sealed is as if it were not there, here and in lists. */
   key(handle: string): Promise<KeyRecord | null>;
   keys(user: string | null): Promise<readonly KeyRecord[]>;
   /**
@@ -438,14 +458,16 @@ export interface EffectStore {
   /** Called with the workspaces whose pauses have changed. */
   onPausesChanged(listener: (workspace: string) => void): void;
 
+  /** Whether any key was ever put, sound or not. */
+  hasKeys(): Promise<boolean>;
+
   /** What tells of the master secret that the store is used with, see {@link bindSecret}; `null` before the first. */
   secretMark(): Promise<string | null>;
   /**
    * Binds the store to a master secret by a mark that is derived from it. Where the store has none, or one of these,
    * the first of them is its mark from now on.
-   * @returns whether it is; `false`: the store belongs to another secret, and nothing was changed
    */
-  bindSecret(marks: readonly [string, ...string[]]): Promise<boolean>;
+  bindSecret(marks: SecretMarks): Promise<Binding>;
 
   /**
    * Notes users that the configuration names, with the time when each was first named. Those that are noted first of all

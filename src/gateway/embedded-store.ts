@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
@@ -16,10 +16,12 @@ import { loadDriver } from '../stores/embedded/driver.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/rows/open.ts';
 import type { Upgraded } from '../stores/embedded/upgrade.ts';
+import { UNJUDGED } from './key-seals.ts';
 import { upgradeStore } from './upgrade-store.ts';
 
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;
+  readonly keySeals: KeySeals;
   /** Told where the file had an earlier format and was brought forward. */
   readonly onUpgraded?: (upgraded: Upgraded) => void;
 }
@@ -28,15 +30,23 @@ export interface EmbeddedOptions extends EmbeddedRowsOptions {
  * Opens the store in a folder on this machine, for the gateway. A file of an earlier format is brought forward first.
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged
  */
-export async function openEmbeddedStore({ retention, onUpgraded, ...options }: EmbeddedOptions): Promise<EffectStore> {
+export async function openEmbeddedStore({
+  retention,
+  keySeals,
+  onUpgraded,
+  ...options
+}: EmbeddedOptions): Promise<EffectStore> {
   const upgraded = await upgradeStore(options.path, options.lockWaitMs);
   if (upgraded !== null) onUpgraded?.(upgraded);
   // Beside the lock no other process sends; a process that froze finds its lease over when it wakes.
-  return createEffectStore(await openEmbeddedRows(options), { retention, maxFreezeMs: 0 });
+  return createEffectStore(await openEmbeddedRows(options), { retention, keySeals, maxFreezeMs: 0 });
 }
 
 /** Keys of a store, for a process beside the gateway, which notices what is written. */
-export type KeyStore = Pick<EffectStore, 'secretMark' | 'bindSecret' | 'putKey' | 'keys' | 'endKey' | 'close'> & {
+export type KeyStore = Pick<
+  EffectStore,
+  'secretMark' | 'bindSecret' | 'hasKeys' | 'putKey' | 'keys' | 'endKey' | 'close'
+> & {
   readonly installId: string;
 };
 
@@ -44,17 +54,21 @@ export type KeyStore = Pick<EffectStore, 'secretMark' | 'bindSecret' | 'putKey' 
  * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
-export async function openKeyStore(path: string, maxClockJumpMs = MAX_CLOCK_JUMP_MS): Promise<KeyStore> {
+export async function openKeyStore(
+  path: string,
+  keySeals: KeySeals,
+  maxClockJumpMs = MAX_CLOCK_JUMP_MS,
+): Promise<KeyStore> {
   const rows = await openRowsBeside(path, ({ record, counted }) => {
     // A key is ended also where the machine's clock is not believed; time stands still then.
     const beginning = beginningOf(record, counted, Date.now(), maxClockJumpMs);
     return beginning.kind === 'believed' ? beginning.time : record;
   });
-  return { ...installationOf(rows), installId: rows.installId, close: rows.close };
+  return { ...installationOf(rows, keySeals), installId: rows.installId, close: rows.close };
 }
 
-function installationOf(rows: RowsBeside): ReturnType<typeof createInstallation> {
-  return createInstallation(rows, createStepRunner(rows), () => randomBytes(16).toString('hex'));
+function installationOf(rows: RowsBeside, keySeals: KeySeals): ReturnType<typeof createInstallation> {
+  return createInstallation(rows, createStepRunner(rows), keySeals, () => randomBytes(16).toString('hex'));
 }
 
 /**
@@ -111,7 +125,7 @@ export async function glanceAtStore(path: string): Promise<StoreGlance> {
   try {
     const rows = await openRowsBeside(path, ({ record }) => record);
     try {
-      return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows).keys(null) };
+      return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows, UNJUDGED).keys(null) };
     } finally {
       await rows.close();
     }

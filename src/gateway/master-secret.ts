@@ -5,8 +5,8 @@ import { openSecrets, type SecretFiles, type Secrets } from '../secrets/vault.ts
 
 /** The part of a store that tells whether it was used with a master secret before. */
 interface MarkedStore {
-  secretMark(): string | null | Promise<string | null>;
-  keys(user: null): readonly unknown[] | Promise<readonly unknown[]>;
+  secretMark(): Promise<string | null>;
+  hasKeys(): Promise<boolean>;
 }
 
 /**
@@ -16,7 +16,7 @@ interface MarkedStore {
 export function openSecretsFor(store: MarkedStore, files: SecretFiles): Promise<Secrets> {
   return openSecrets(files, async () => {
     try {
-      return (await store.secretMark()) === null && (await store.keys(null)).length === 0;
+      return (await store.secretMark()) === null && !(await store.hasKeys());
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
       throw new KeyFileFault(
@@ -27,33 +27,44 @@ export function openSecretsFor(store: MarkedStore, files: SecretFiles): Promise<
 }
 
 /**
- * Binds a store to the master secret; the store remembers it by a mark that tells nothing of it.
+ * Binds a store to the master secret; the store remembers it by a mark that tells nothing of it. Keys of before there
+ * were seals are sealed with it.
+ * @returns how many were
  * @throws CommandFailure where the store belongs to another secret
  */
 export async function bindToStore(
-  store: { bindSecret(marks: Secrets['marks']): boolean | Promise<boolean> },
+  store: Pick<EffectStore, 'bindSecret'>,
   secrets: Pick<Secrets, 'marks'>,
   { masterFile }: SecretFiles,
-): Promise<void> {
-  if (await store.bindSecret(secrets.marks)) return;
+): Promise<number> {
+  const binding = await store.bindSecret(secrets.marks);
+  if (binding.kind === 'bound') return binding.sealed;
   throw new CommandFailure(
     `The store is used with another master secret than ${masterFile}: its keys would be refused here, and ours there. Put the secret that belongs to this store there (all gateways of a store share one); while it is being rotated, name the old one under secrets.previous.`,
   );
 }
 
-/** What is wrong with the master secret of a store; `null` where it is the right one. Changes nothing. */
-export async function faultOfSecret(
-  store: Pick<EffectStore, 'secretMark' | 'keys'>,
-  files: SecretFiles,
-): Promise<string | null> {
+/** How the master secret of a store is found, by whoever changes nothing. */
+export type FoundSecret =
+  /** `isSealed`: keys of the store have seals; before the first start of this version they have none. */
+  | { readonly kind: 'right'; readonly secrets: Secrets; readonly isSealed: boolean }
+  /** There is none yet, nor anything that one would be needed for. */
+  | { readonly kind: 'none' }
+  | { readonly kind: 'fault'; readonly fault: string };
+
+/** Looks for the master secret of a store. */
+export async function findSecret(store: MarkedStore, files: SecretFiles): Promise<FoundSecret> {
   const mark = await store.secretMark();
   try {
-    const { marks } = await openSecrets(files, () => Promise.resolve(false));
-    return mark === null || marks.includes(mark) ? null : 'another secret';
+    const secrets = await openSecrets(files, () => Promise.resolve(false));
+    const { current, unsealed } = secrets.marks;
+    const isSealed = mark === null || current.includes(mark);
+    if (isSealed || unsealed.includes(mark)) return { kind: 'right', secrets, isSealed };
+    return { kind: 'fault', fault: 'another secret' };
   } catch (error) {
     if (!(error instanceof KeyFileFault)) throw error;
     // Before the first start there is none.
-    if (mark === null && (await store.keys(null)).length === 0) return null;
-    return error.message;
+    if (mark === null && !(await store.hasKeys())) return { kind: 'none' };
+    return { kind: 'fault', fault: error.message };
   }
 }

@@ -1,7 +1,6 @@
 import type { Configuration } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { type CliPorts, CommandFailure, type StoreOptions } from '../cli/ports.ts';
-import type { KeyRecord } from '../effects/model/key.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createKeyRecord, keyToWire, successorOf } from '../identity/key-record.ts';
@@ -11,6 +10,7 @@ import { KeyFileFault } from '../secrets/key-file.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import { openKeyStore } from './embedded-store.ts';
 import { openBeside } from './beside-redis.ts';
+import { createLateKeySeals, type LateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
 
 const COMMAND_LINE: LedgerActor = { type: 'gateway', id: 'command-line' };
@@ -51,11 +51,18 @@ export const createKey: CliPorts['createKey'] = (options) =>
 
 /** The keys in the store, oldest first. */
 export const listKeys: CliPorts['listKeys'] = (options) =>
-  withShelf(options, async (shelf) => (await shelf.keys(null)).map(keyToWire));
+  withShelf(options, async (shelf, configuration) => {
+    // A store that nobody has used gets no secret by being looked at.
+    if (!(await shelf.hasKeys())) return [];
+    await secretsOf(shelf, configuration);
+    return (await shelf.keys(null)).map(keyToWire);
+  });
 
 /** Revokes a key directly in the store. */
 export const revokeKey: CliPorts['revokeKey'] = (options, id) =>
-  withShelf(options, async (shelf) => {
+  withShelf(options, async (shelf, configuration) => {
+    if (!(await shelf.hasKeys())) return null;
+    await secretsOf(shelf, configuration);
     const ended = await shelf.endKey(id, { kind: 'revoked' }, COMMAND_LINE);
     return ended === null ? null : keyToWire(ended);
   });
@@ -63,9 +70,10 @@ export const revokeKey: CliPorts['revokeKey'] = (options, id) =>
 /** Rotates a key directly in the store. */
 export const rotateKey: CliPorts['rotateKey'] = (options, id, overlapMs) =>
   withShelf(options, async (shelf, configuration) => {
+    if (!(await shelf.hasKeys())) return { kind: 'absent' };
+    const secrets = await secretsOf(shelf, configuration);
     const key = (await shelf.keys(null)).find((one) => one.id === id);
     if (key === undefined) return { kind: 'absent' };
-    const secrets = await secretsOf(shelf, configuration);
     const made = successorOf(key, { pepper: secrets.keyPepper, now: Date.now() });
     if (!(await rotate(shelf, key, made.record, overlapMs, COMMAND_LINE))) return { kind: 'ended' };
     return { kind: 'rotated', record: { ...keyToWire(made.record), replaces: id }, key: made.key };
@@ -93,30 +101,25 @@ async function withShelf<T>(
 
 async function secretsOf(shelf: Shelf, { secrets: files }: Configuration): Promise<Secrets> {
   const secrets = await openSecretsFor(shelf, files);
+  shelf.keySeals.use(secrets.keySeals);
   await bindToStore(shelf, secrets, files);
   return secrets;
 }
 
 /** Where keys are. */
-interface Shelf {
-  secretMark(): string | null | Promise<string | null>;
-  bindSecret(marks: readonly [string, ...string[]]): boolean | Promise<boolean>;
-  keys(user: null): readonly KeyRecord[] | Promise<readonly KeyRecord[]>;
-  putKey(key: KeyRecord, actor: LedgerActor): void | Promise<void>;
-  endKey(
-    id: string,
-    end: Parameters<EffectStore['endKey']>[1],
-    actor: LedgerActor,
-  ): KeyRecord | null | Promise<KeyRecord | null>;
-  close(): void | Promise<void>;
+interface Shelf
+  extends Pick<EffectStore, 'secretMark' | 'bindSecret' | 'hasKeys' | 'keys' | 'putKey' | 'endKey' | 'close'> {
+  /** They wait for the secrets. */
+  readonly keySeals: LateKeySeals;
 }
 
-function openShelf({ store, retention }: Configuration): Promise<Shelf> {
+async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
+  const keySeals = createLateKeySeals(() => undefined);
   switch (store.kind) {
     case 'embedded':
-      return openKeyStore(store.path, store.maxClockJumpMs);
+      return { ...(await openKeyStore(store.path, keySeals, store.maxClockJumpMs)), keySeals };
     case 'redis':
-      return openBeside(store, retention);
+      return { ...(await openBeside(store, retention)), keySeals };
   }
 }
 

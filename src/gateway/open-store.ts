@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { CommandFailure } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import type { KeySeals } from '../effects/model/key.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
@@ -22,18 +23,28 @@ interface OpenedStore {
 
 /**
  * Opens the store that the configuration names. One on Redis opens also while the servers cannot be reached.
+ * @param keySeals vouches for records of keys
  * @param onUpgraded told where the file of an embedded store was brought to the format of this program
  * @throws CommandFailure for settings that cannot be used, StoreUnavailable
  */
 export async function openStoreAndFleet(
   { store: settings, retention }: Pick<Configuration, 'store' | 'retention'>,
+  keySeals: KeySeals,
   onUpgraded: EmbeddedOptions['onUpgraded'] = () => {},
 ): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
       const { path, lockWaitMs, maxClockJumpMs } = settings;
       return {
-        store: await openEmbeddedStore({ path, lockWaitMs, maxClockJumpMs, retention, worker: 'auto', onUpgraded }),
+        store: await openEmbeddedStore({
+          path,
+          lockWaitMs,
+          maxClockJumpMs,
+          retention,
+          keySeals,
+          worker: 'auto',
+          onUpgraded,
+        }),
         fleet: null,
       };
     }
@@ -45,8 +56,11 @@ export async function openStoreAndFleet(
 }
 
 /** The store alone, as {@link openStoreAndFleet} opens it. */
-export async function openStore(of: Pick<Configuration, 'store' | 'retention'>): Promise<EffectStore> {
-  return (await openStoreAndFleet(of)).store;
+export async function openStore(
+  of: Pick<Configuration, 'store' | 'retention'>,
+  keySeals: KeySeals,
+): Promise<EffectStore> {
+  return (await openStoreAndFleet(of, keySeals)).store;
 }
 
 /**

@@ -1,13 +1,16 @@
 import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
 import { checkWorkspace } from '../effects/upkeep/fsck.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
+import { keyState } from '../identity/key-record.ts';
 import { acceptTime } from './embedded-store.ts';
 import { openBeside } from './beside-redis.ts';
-import { faultOfSecret } from './master-secret.ts';
+import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
+import { findSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
 
 /** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
@@ -42,26 +45,53 @@ export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => 
   });
 };
 
+/** Of records of keys that let nobody in. */
+const UNFIT = {
+  forged: 'it was put there or changed by something else than a gateway',
+  unknown_secret: 'it was sealed under a master secret that is not named here',
+} as const;
+
 /** Computes every workspace anew from its ledger. On Redis gateways may go on meanwhile. */
 export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store: settings, retention, workspaces, secrets } = configuration;
+  const unfit = new Map<string, { readonly key: KeyRecord; readonly store: string }>();
+  const note = (key: KeyRecord, why: keyof typeof UNFIT): void => void unfit.set(key.id, { key, store: UNFIT[why] });
+  const keySeals = createLateKeySeals(note);
   const opening: Promise<EffectStore> =
-    settings.kind === 'redis' ? openBeside(settings, retention) : openStore(configuration);
+    settings.kind === 'redis' ? openBeside(settings, retention) : openStore(configuration, keySeals);
   return using(opening, async (store) => {
     const { ready, problem } = store.health();
     if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');
     const found: StoreDifference[] = [];
-    const secret = await faultOfSecret(store, secrets);
-    if (secret !== null)
+    const secret = await findSecret(store, secrets);
+    // Without the secret nothing can be said of seals.
+    if (secret.kind !== 'right' || !secret.isSealed) keySeals.use(UNJUDGED);
+    else {
+      const { keySeals: seals } = secret.secrets;
+      keySeals.use({
+        ...seals,
+        judge(key, seal) {
+          const judgement = seals.judge(key, seal);
+          if (judgement !== 'unknown_secret') return judgement;
+          // Keys stay that were replaced before their secret went.
+          if (keyState(key, store.now()) === 'active') note(key, judgement);
+          return 'sound';
+        },
+      });
+    }
+    if (secret.kind === 'fault')
       found.push({
         workspace: INSTALLATION,
         what: 'secret',
         where: secrets.masterFile,
         ledger: 'the secret of this store',
-        store: secret,
+        store: secret.fault,
       });
-    for (const key of await store.keys(null)) {
+    const keys = await store.keys(null);
+    for (const { key, store: is } of unfit.values())
+      found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: is });
+    for (const key of keys) {
       const fault = faultOfKey(key);
       if (fault !== null)
         found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: fault });

@@ -40,6 +40,7 @@ import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
 import { watchNeighbours } from './neighbours.ts';
+import { createForgeryAlarm, createLateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
 import { connectionsOf, openFilesLimit } from './open-files.ts';
 import { openStoreAndFleet } from './open-store.ts';
@@ -96,8 +97,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
+  const keySeals = createLateKeySeals((key, why) => forgery(key, why));
   const { store: unsealed, fleet } = await mendable(
-    openStoreAndFleet(configuration, ({ from, to, kept, tookMs }) =>
+    openStoreAndFleet(configuration, keySeals, ({ from, to, kept, tookMs }) =>
       logger.info({ from, to, kept, took_ms: tookMs }, 'the store was brought to the format of this version'),
     ),
   );
@@ -124,7 +126,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const takeUp = createTakeUp(
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
-      await bindToStore(store, secrets, configuration.secrets);
+      const sealed = await bindToStore(store, secrets, configuration.secrets);
+      if (sealed > 0) logger.warn({ keys: sealed }, 'keys of an earlier version were sealed; this happens once');
       await activate(store, inForce);
       await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
       agreement.announce(inForce);
@@ -141,6 +144,18 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
   opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  const forgery = createForgeryAlarm({
+    count: () => metrics.alerted('key_forged'),
+    say: (key_id, why) =>
+      why === 'forged'
+        ? logger.error(
+            { alert: 'key_forged', key_id },
+            'the record of this key is not as it was sealed: something else than a gateway wrote to the store',
+          )
+        : logger.warn({ key_id }, 'this key was sealed under a master secret that is not named here'),
+    elapsed: () => performance.now(),
+  });
+  keySeals.use(secrets.keySeals);
   const ports = hooks.decorate(
     corePorts({
       store: measured(store, metrics, () => performance.now()),

@@ -2,6 +2,7 @@ import { admitStep } from '../effects/steps/admission.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { KeySeals } from '../effects/model/key.ts';
 import type { PauseRecord } from '../effects/model/pause.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
@@ -41,6 +42,7 @@ import { appendEvents, eventOf } from './view.ts';
 
 export interface RecordsOptions {
   readonly retention: Retention;
+  readonly keySeals: KeySeals;
   /** `max_freeze` (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
 }
@@ -52,14 +54,14 @@ const EVENTS_AT_ONCE = 1000;
 const FLUSH_MS = 1000;
 
 /** The store of effects over rows: the rules run here, the rows are kept there. */
-export function createEffectStore(store: OpenRows, { retention, maxFreezeMs }: RecordsOptions): EffectStore {
+export function createEffectStore(store: OpenRows, { retention, keySeals, maxFreezeMs }: RecordsOptions): EffectStore {
   const runner = createStepRunner(store);
   const throttle = createThrottle();
   const steps = createSteps(store, runner, { throttle, ended: store.ended, maxFreezeMs });
   const policies = createPolicies(store, runner);
   let ids = 0;
   const boot = crypto.randomUUID();
-  const installation = createInstallation(store, runner, () => {
+  const installation = createInstallation(store, runner, keySeals, () => {
     ids += 1;
     return `${boot}.${ids}`;
   });

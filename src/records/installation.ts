@@ -1,13 +1,13 @@
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type { Agent } from '../effects/model/principal.ts';
-import type { EffectStore } from '../effects/store.ts';
+import type { Binding, EffectStore } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-import { recordsOf } from './lists.ts';
+import { entries, recordsOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
@@ -16,8 +16,11 @@ const TOUCH_EVERY_MS = 60_000;
 
 const KEYS = 'keys';
 const keysOfUser = (user: string): string => `keys:${user}`;
+/** A key as a row has it; those that were put before there were seals have none. */
+type SealedKey = KeyRecord & { readonly seal?: string };
+
 export const apiKeyRows = stock(
-  jsonKind<KeyRecord>('api_key', ({ createdAt, user }) => [
+  jsonKind<SealedKey>('api_key', ({ createdAt, user }) => [
     { list: KEYS, at: createdAt },
     ...(user === null ? [] : [{ list: keysOfUser(user), at: createdAt }]),
   ]),
@@ -51,6 +54,7 @@ type Installation = Pick<
   | 'keys'
   | 'endKey'
   | 'touchKeys'
+  | 'hasKeys'
   | 'secretMark'
   | 'bindSecret'
   | 'seeUsers'
@@ -61,8 +65,16 @@ type Installation = Pick<
   | 'agents'
 >;
 
+/** Keys of before that are sealed together. */
+const SEALED_AT_ONCE = 100;
+
 /** What belongs to no workspace: keys, users, workspaces, agents, the mark of the master secret. */
-export function createInstallation(store: RowStore, runner: StepRunner, newId: () => string): Installation {
+export function createInstallation(
+  store: RowStore,
+  runner: StepRunner,
+  seals: KeySeals,
+  newId: () => string,
+): Installation {
   /** Runs a step of the installation, and brings the events that it left for other ledgers there. */
   async function run<Said>(step: (draft: Draft) => Said): Promise<Said> {
     const { said } = await runner.run(INSTALLATION, step);
@@ -70,9 +82,52 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
     return said;
   }
 
+  const sealed = (key: KeyRecord): SealedKey => ({ ...key, seal: seals.seal(key) });
+
+  /** The key of a row, where it is as it was sealed. Under another id it is none: nobody could end a copy. */
+  function soundKey(id: string, stored: SealedKey | null): KeyRecord | null {
+    if (stored === null) return null;
+    const { seal, ...record } = stored;
+    const key = { ...record, id };
+    return seals.fits(key, seal) ? key : null;
+  }
+
+  async function hasKeys(): Promise<boolean> {
+    const some = await store.list({
+      workspace: INSTALLATION,
+      list: KEYS,
+      kind: apiKeyRows.kind,
+      order: 'up',
+      from: null,
+      to: null,
+      after: null,
+      limit: 1,
+      characters: 1,
+    });
+    return some.entries.length > 0;
+  }
+
+  /** Seals what was put before there were seals. @returns how many */
+  async function sealAll(): Promise<number> {
+    const ids: string[] = [];
+    for await (const { id } of entries(store, { workspace: INSTALLATION, list: KEYS, kind: apiKeyRows.kind }))
+      ids.push(id);
+    let count = 0;
+    for (let at = 0; at < ids.length; at += SEALED_AT_ONCE) {
+      const { said } = await runner.run(INSTALLATION, (draft) => {
+        const bare = ids.slice(at, at + SEALED_AT_ONCE).flatMap((id) => apiKeyRows.get(draft, id) ?? []);
+        const unsealed = bare.filter(({ seal }) => seal === undefined);
+        for (const key of unsealed) apiKeyRows.put(draft, key.id, sealed(key));
+        return unsealed.length;
+      });
+      count += said;
+    }
+    return count;
+  }
+
   function put(draft: Draft, key: KeyRecord, actor: LedgerActor, event: string): void {
     const there = apiKeyRows.get(draft, key.id);
-    apiKeyRows.put(draft, key.id, key);
+    apiKeyRows.put(draft, key.id, sealed(key));
     handleRows.get(draft, key.handle);
     handleRows.put(draft, key.handle, key.id);
     if (there === null) appendTo(draft, key.workspace ?? INSTALLATION, event, [keyCreated(key, actor)]);
@@ -85,18 +140,7 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
     },
     async putFirstKey(key, actor) {
       const event = newId();
-      const some = await store.list({
-        workspace: INSTALLATION,
-        list: KEYS,
-        kind: apiKeyRows.kind,
-        order: 'up',
-        from: null,
-        to: null,
-        after: null,
-        limit: 1,
-        characters: 1,
-      });
-      if (some.entries.length > 0) return false;
+      if (await hasKeys()) return false;
       return run((draft) => {
         // Of several gateways at once the first one takes this row.
         if (firstKeyRows.get(draft, ONLY) !== null) return false;
@@ -107,19 +151,30 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
     },
     async key(handle) {
       const id = await readRecord(runner, handleRows, INSTALLATION, handle);
-      return id === null ? null : readRecord(runner, apiKeyRows, INSTALLATION, id);
+      if (id === null) return null;
+      const key = soundKey(id, await readRecord(runner, apiKeyRows, INSTALLATION, id));
+      return key?.handle === handle ? key : null;
     },
-    keys: (user) => recordsOf(store, apiKeyRows, INSTALLATION, user === null ? KEYS : keysOfUser(user)),
+    async keys(user) {
+      const list = user === null ? KEYS : keysOfUser(user);
+      const found: KeyRecord[] = [];
+      for await (const { id, row } of entries(store, { workspace: INSTALLATION, list, kind: apiKeyRows.kind })) {
+        const key = soundKey(id, apiKeyRows.of(row));
+        if (key !== null) found.push(key);
+      }
+      return found;
+    },
+    hasKeys,
     endKey(id, end, actor) {
       const event = newId();
       return run((draft) => {
-        const key = apiKeyRows.get(draft, id);
+        const key = soundKey(id, apiKeyRows.get(draft, id));
         if (key === null || key.revokedAt !== null || (end.kind === 'replaced' && key.replacedBy !== null)) return key;
         const ended: KeyRecord =
           end.kind === 'revoked'
             ? { ...key, revokedAt: draft.now }
             : { ...key, replacedBy: end.by, expiresAt: Math.min(key.expiresAt ?? Infinity, draft.now + end.overlapMs) };
-        apiKeyRows.put(draft, id, ended);
+        apiKeyRows.put(draft, id, sealed(ended));
         appendTo(draft, key.workspace ?? INSTALLATION, event, [keyEnded(id, end, actor)]);
         return ended;
       });
@@ -133,12 +188,16 @@ export function createInstallation(store: RowStore, runner: StepRunner, newId: (
         });
     },
     secretMark: () => readRecord(runner, secretRows, INSTALLATION, ONLY),
-    async bindSecret(marks) {
-      const { said } = await runner.run(INSTALLATION, (draft) => {
+    async bindSecret({ current, unsealed }) {
+      const before = await readRecord(runner, secretRows, INSTALLATION, ONLY);
+      // The mark last: what is cut short is done again.
+      const count = before !== null && unsealed.includes(before) ? await sealAll() : 0;
+      const { said } = await runner.run(INSTALLATION, (draft): Binding => {
         const there = secretRows.get(draft, ONLY);
-        if (there !== null && !marks.includes(there)) return false;
-        if (there !== marks[0]) secretRows.put(draft, ONLY, marks[0]);
-        return true;
+        const isOurs = there === null || current.includes(there) || (there === before && unsealed.includes(there));
+        if (!isOurs) return { kind: 'other' };
+        if (there !== current[0]) secretRows.put(draft, ONLY, current[0]);
+        return { kind: 'bound', sealed: count };
       });
       return said;
     },

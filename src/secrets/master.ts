@@ -4,7 +4,16 @@ import { KeyFileFault, makeKeyFile, readKeyFile } from './key-file.ts';
 const MASTER_BYTES = 32;
 
 /** What keys are derived for. A purpose's name is part of the derivation: renaming one changes its keys. */
-type Purpose = 'key-pepper' | 'fingerprint' | 'seal' | 'seal-id' | 'links' | 'store-mark';
+type Purpose =
+  | 'key-pepper'
+  | 'key-record'
+  | 'key-record-id'
+  | 'fingerprint'
+  | 'seal'
+  | 'seal-id'
+  | 'links'
+  | 'store-mark'
+  | 'store-mark-sealed';
 
 /**
  * The master secret of an installation, made on first start.

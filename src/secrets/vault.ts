@@ -2,6 +2,8 @@ import { createCipheriv, createDecipheriv, createHmac, createSecretKey, type Key
 import { inspect } from 'node:util';
 import type { SealedParams } from '../effects/ports.ts';
 import { randomPooled } from '../effects/run/ids.ts';
+import type { SecretMarks } from '../effects/store.ts';
+import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 
 /**
@@ -29,11 +31,10 @@ export interface Secrets {
   readonly keyPepper: KeyObject;
   /** Peppers of masters that are being rotated out: keys made under them stay valid. */
   readonly previousPeppers: readonly KeyObject[];
-  /**
-   * What tells this master secret from others without telling anything of it, then the marks of those that are being
-   * rotated out: a store remembers which one it is used with.
-   */
-  readonly marks: readonly [string, ...string[]];
+  /** Vouches for records of keys; those that a master made which is being rotated out stay sound. */
+  readonly keySeals: JudgingSeals;
+  /** A store remembers which master secret it is used with. */
+  readonly marks: SecretMarks;
   /** Key for signed, expiring links. */
   readonly linkKey: KeyObject;
   /**
@@ -98,7 +99,8 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
   return {
     keyPepper: deriveKey(master, 'key-pepper', ''),
     previousPeppers: previous.map((one) => deriveKey(one, 'key-pepper', '')),
-    marks: [markOf(master), ...previous.map(markOf)],
+    keySeals: createKeySeals([sealingKeyOf(master), ...previous.map(sealingKeyOf)]),
+    marks: { current: [markOf(master), ...previous.map(markOf)], unsealed: [master, ...previous].map(oldMarkOf) },
     linkKey: deriveKey(master, 'links', ''),
     fingerprintKey(workspace) {
       const known = fingerprintKeys.get(workspace);
@@ -121,7 +123,19 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
   };
 }
 
+function sealingKeyOf(master: Buffer): SealingKey {
+  return {
+    id: deriveKey(master, 'key-record-id', '').export().toString('base64url', 0, KEY_ID_BYTES),
+    key: deriveKey(master, 'key-record', ''),
+  };
+}
+
 function markOf(master: Buffer): string {
+  return deriveKey(master, 'store-mark-sealed', '').export().toString('base64url');
+}
+
+/** As stores have it whose keys were put before there were seals. */
+function oldMarkOf(master: Buffer): string {
   return deriveKey(master, 'store-mark', '').export().toString('base64url');
 }
 

@@ -79,7 +79,7 @@ export function createMetrics(watched: {
   });
   const alerts = new Counter({
     name: 'svc_alerts_total',
-    help: 'Contradictions, foreign reuse of keys, faults in mid-attempt, settlements spilled or lost',
+    help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
     labelNames: ['what'] as const,
     registers,
   });

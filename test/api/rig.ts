@@ -38,6 +38,7 @@ import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { askAgain } from '../ask-again.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /** What a test sees of an answer. */
 export interface Seen {
@@ -174,6 +175,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     path: join(folder, 'store'),
     lockWaitMs: 1000,
     retention: { keysMs: null, effectsMs: 86_400_000, denialsMs: 86_400_000 },
+    keySeals: KEY_SEALS,
     worker: 'never',
   });
   const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { EffectStore } from '../../src/effects/store.ts';
 import type { EmbeddedOptions } from '../../src/gateway/embedded-store.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 import type { OpenStore } from './fixture.ts';
 import { reopening } from './reopening.ts';
 
@@ -26,6 +27,7 @@ export function embeddedIn(
       lockWaitMs: 0,
       worker,
       retention,
+      keySeals: KEY_SEALS,
       ...(worker === 'never' ? { clock } : {}),
     };
     return reopening(

@@ -5,13 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RunningGateway } from '../../src/cli/ports.ts';
-import { faultOfSecret, openSecretsFor } from '../../src/gateway/master-secret.ts';
+import { findSecret, openSecretsFor } from '../../src/gateway/master-secret.ts';
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { checkStore } from '../../src/gateway/operate-store.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { openKeyStore } from '../../src/gateway/embedded-store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import { openSecrets } from '../../src/secrets/vault.ts';
 import { keyRecord, PERSON } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const closers: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -107,15 +109,18 @@ describe('the master secret of a store', () => {
     const rotated = await at.start();
     expect(await at.takesKey(rotated)).toBe(true);
     await rotated.close();
-    await at.configure(`{ master: { file: "${at.master}" } }`);
     expect(await at.fsck()).toEqual([]);
+    await at.configure(`{ master: { file: "${at.master}" } }`);
+    // The key was not rotated before the old secret went.
+    expect(await at.fsck()).toMatchObject([{ what: 'key', store: expect.stringContaining('not named here') }]);
     await copyFile(old, at.master);
     expect(await at.fsck()).toMatchObject([{ what: 'secret' }]);
   });
 
   it('fsck names a key that lets nobody in', async () => {
     const at = await installation();
-    const keys = await openKeyStore(at.data);
+    const { keySeals } = await openSecrets({ masterFile: at.master, previous: [] });
+    const keys = await openKeyStore(at.data, keySeals);
     const [key] = await keys.keys(null);
     if (key === undefined) throw new Error('there is no key');
     await keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });
@@ -128,12 +133,18 @@ describe('the master secret of a store', () => {
     closers.push(() => rm(folder, { recursive: true, force: true }));
     const files = { masterFile: join(folder, 'master'), previous: [] };
     const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-    const store = await openEmbeddedStore({ path: join(folder, 'data'), lockWaitMs: 0, retention, worker: 'never' });
+    const store = await openEmbeddedStore({
+      path: join(folder, 'data'),
+      lockWaitMs: 0,
+      retention,
+      keySeals: KEY_SEALS,
+      worker: 'never',
+    });
     closers.push(() => store.close());
-    expect(await faultOfSecret(store, files)).toBeNull();
+    expect(await findSecret(store, files)).toEqual({ kind: 'none' });
     await store.putKey(keyRecord(), PERSON);
     expect(await store.secretMark()).toBeNull();
-    expect(await faultOfSecret(store, files)).toEqual(expect.stringContaining('is missing'));
+    expect(await findSecret(store, files)).toEqual({ kind: 'fault', fault: expect.stringContaining('is missing') });
     await expect(openSecretsFor(store, files)).rejects.toThrow('is missing');
     expect(existsSync(files.masterFile)).toBe(false);
   });

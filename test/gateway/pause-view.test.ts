@@ -7,6 +7,7 @@ import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { newId, PERSON, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const SUBJECT: PauseSubject = { tool: 'payments.refund', agentId: 'bot', upstream: 'payments', keyId: 'key_1' };
 
@@ -15,7 +16,7 @@ let store: EffectStore;
 beforeEach(async () => {
   path = storeFolder();
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, worker: 'never' });
+  store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, keySeals: KEY_SEALS, worker: 'never' });
 });
 afterEach(async () => {
   await store.close();

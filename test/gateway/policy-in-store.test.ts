@@ -5,11 +5,12 @@ import { followPolicy } from '../../src/gateway/policy-in-store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 it('while the files say something else than what is in force in the store, nothing is judged; then it goes on', async () => {
   const path = storeFolder();
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  const opened = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, worker: 'never' });
+  const opened = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, keySeals: KEY_SEALS, worker: 'never' });
   let version = 'v1';
   let files = 'v1';
   const { store, catchUp } = followPolicy(

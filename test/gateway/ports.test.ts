@@ -22,6 +22,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const CONFIG = (folder: string): string => `
 store: { kind: embedded, path: "${folder}/store" }
@@ -43,7 +44,13 @@ beforeEach(async () => {
   const current = () => inForce;
   const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  const plain = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 0, retention, worker: 'never' });
+  const plain = await openEmbeddedStore({
+    path: join(folder, 'store'),
+    lockWaitMs: 0,
+    retention,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
   store = sealedStore(plain, secrets);
   spill = await openSpillJournal(join(folder, 'spill'));
   const up = { url: 'http://127.0.0.1:9', timeoutMs: 1000, connections: 2, network: 'any', credentials: null } as const;

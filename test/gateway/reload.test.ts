@@ -9,6 +9,7 @@ import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const CONFIG = (folder: string, users: readonly string[]): string => `
 upstreams: [{ id: up, url: "http://127.0.0.1:9" }]
@@ -32,7 +33,13 @@ beforeEach(async () => {
   writeFileSync(configFile, CONFIG(folder, ['maria']));
   writeFileSync(join(folder, 'policy.yaml'), POLICY('one'));
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  store = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 5000, retention, worker: 'never' });
+  store = await openEmbeddedStore({
+    path: join(folder, 'store'),
+    lockWaitMs: 5000,
+    retention,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
   inForce = await readFiles(configFile, {});
   await activate(store, inForce);
   await store.seeUsers(inForce.configuration.users.map(({ id }) => id));

@@ -17,6 +17,7 @@ import {
   voteRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const SUMMARY = 'Refund canary-of-the-summary to customer 42';
 const RESULT = 'canary-of-the-result';
@@ -33,6 +34,7 @@ beforeEach(async () => {
     lockWaitMs: 0,
     worker: 'never',
     retention: { keysMs: null, effectsMs: 1e9, denialsMs: 1e9 },
+    keySeals: KEY_SEALS,
   });
   store = sealedStore(plain, secrets);
 });

@@ -4,6 +4,7 @@ import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import type { OpenStore } from '../contract/fixture.ts';
 import { describeStoreContract } from '../contract/store-contract.ts';
 import { emptyRows, mapStore } from './map-rows.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /** The rules over rows in memory: what a store of rows has to do beside keeping them is not in it. */
 const open: OpenStore = async ({ retention, clock }) => {
@@ -37,7 +38,7 @@ const open: OpenStore = async ({ retention, clock }) => {
         none: (workspace) => void declared.add(workspace),
       },
     };
-    return createEffectStore(store, { retention, maxFreezeMs: 0 });
+    return createEffectStore(store, { retention, keySeals: KEY_SEALS, maxFreezeMs: 0 });
   };
   let store = openRows();
   return {

@@ -30,6 +30,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { askAgain } from '../ask-again.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 export interface ProxiedWorld {
   readonly url: string;
@@ -169,6 +170,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   const store = await openEmbeddedStore({
     ...configuration.store,
     retention: configuration.retention,
+    keySeals: KEY_SEALS,
     worker: 'never',
   });
   await activate(store, inForce);

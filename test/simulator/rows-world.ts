@@ -27,6 +27,7 @@ import {
 import type { View } from './rows-calls.ts';
 import { answeredTruly, brokenAtTheEnd, createWitness, effectsOf, takenNow, type Truth } from './rows-invariants.ts';
 import { type Commit, createNetwork, type Network } from './rows-network.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /** What is under test: the product's rules over rows, and the store's side; a mutant replaces one of them. */
 export interface Product {
@@ -167,7 +168,11 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
       timers.push(callback);
       return { unref: () => {} };
     });
-    const effects = product.createEffectStore(store, { retention: RETENTION, maxFreezeMs: MAX_FREEZE_MS });
+    const effects = product.createEffectStore(store, {
+      retention: RETENTION,
+      keySeals: KEY_SEALS,
+      maxFreezeMs: MAX_FREEZE_MS,
+    });
     vi.unstubAllGlobals();
     return { name, store: effects, seen: { policy: '', pauses: 0, pausedBy: null }, heard: [], ids: 0, timers };
   }

@@ -5,6 +5,7 @@ import { syncBehind } from '../../src/stores/embedded/behind.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 
 type Done = (error: Error | null) => void;
@@ -31,6 +32,7 @@ vi.mock('node:fs', async (original) => {
 const OPTIONS = {
   lockWaitMs: 0,
   retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  keySeals: KEY_SEALS,
   worker: 'never',
 } as const;
 

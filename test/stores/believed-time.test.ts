@@ -18,6 +18,7 @@ import {
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const DAY = 86_400_000;
 const machine = Date.now;
@@ -35,7 +36,7 @@ afterEach(async () => {
 
 async function open(): Promise<EffectStore> {
   const retention = { keysMs: 30 * DAY, effectsMs: 10 * DAY, denialsMs: 10 * DAY };
-  const store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, worker: 'never' });
+  const store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, keySeals: KEY_SEALS, worker: 'never' });
   opened.push(store);
   return store;
 }
@@ -130,7 +131,7 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
       await store.putKey(keyRecord({ id: 'key_old000000001' }), PERSON);
       left = store.now();
     });
-    const keys = await openKeyStore(path);
+    const keys = await openKeyStore(path, KEY_SEALS);
     await keys.endKey('key_old000000001', { kind: 'revoked' }, PERSON);
     await keys.close();
     vi.restoreAllMocks();

@@ -16,13 +16,14 @@ import {
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 let path = '';
 const opened: EffectStore[] = [];
 
 async function open(at = path, lockWaitMs = 0): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  const store = await openEmbeddedStore({ path: at, lockWaitMs, retention, worker: 'never' });
+  const store = await openEmbeddedStore({ path: at, lockWaitMs, retention, keySeals: KEY_SEALS, worker: 'never' });
   opened.push(store);
   return store;
 }
@@ -48,7 +49,7 @@ describe('a store that was set back', () => {
     await expect(store.preview(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.putKey(keyRecord(), PERSON)).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.keys(null)).rejects.toBeInstanceOf(StoreUnavailable);
-    await expect(openKeyStore(path)).rejects.toBeInstanceOf(StoreUnavailable);
+    await expect(openKeyStore(path, KEY_SEALS)).rejects.toBeInstanceOf(StoreUnavailable);
   }
 
   it('is not ready, and nothing is built on it', async () => {
@@ -233,7 +234,7 @@ describe('a folder of another version', () => {
       message: expect.stringMatching(new RegExp(`${path}.*format 3.*later version; use that version`)),
     });
     await expect(open()).rejects.toEqual(said);
-    await expect(openKeyStore(path)).rejects.toEqual(said);
+    await expect(openKeyStore(path, KEY_SEALS)).rejects.toEqual(said);
     expect(await glanceAtStore(path)).toMatchObject({ state: 'broken', message: expect.stringContaining('format 3') });
   });
 

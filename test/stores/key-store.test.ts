@@ -6,13 +6,14 @@ import { glanceAtStore, openKeyStore } from '../../src/gateway/embedded-store.ts
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { dispatched, keyRecord, PERSON, settleRequest, FAILED, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 let path = '';
 let gateway: EffectStore | null = null;
 
 async function startGateway(): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  gateway = await openEmbeddedStore({ path, lockWaitMs: 0, retention, worker: 'never' });
+  gateway = await openEmbeddedStore({ path, lockWaitMs: 0, retention, keySeals: KEY_SEALS, worker: 'never' });
   return gateway;
 }
 
@@ -32,7 +33,7 @@ describe('keys made beside a gateway', () => {
     const heard = vi.fn();
     store.onKeysChanged(heard);
     const key = keyRecord();
-    const beside = await openKeyStore(path);
+    const beside = await openKeyStore(path, KEY_SEALS);
     expect(beside.installId).toBe(store.installId);
     await beside.putKey(key, PERSON);
     expect(await store.key(key.handle)).toEqual(key);
@@ -44,7 +45,7 @@ describe('keys made beside a gateway', () => {
     const store = await startGateway();
     const heard = vi.fn();
     store.onKeysChanged(heard);
-    const beside = await openKeyStore(path);
+    const beside = await openKeyStore(path, KEY_SEALS);
     await beside.putKey(keyRecord(), PERSON);
     await vi.waitFor(() => expect(heard).toHaveBeenCalledWith(null), { timeout: 40_000, interval: 20 });
     await beside.close();
@@ -52,7 +53,7 @@ describe('keys made beside a gateway', () => {
 
   it('leave the ledger without gaps while calls run', async () => {
     const store = await startGateway();
-    const beside = await openKeyStore(path);
+    const beside = await openKeyStore(path, KEY_SEALS);
     const calls = (async () => {
       for (let n = 0; n < 60; n += 1) {
         const { effect } = await dispatched(store);
@@ -75,7 +76,7 @@ describe('keys made beside a gateway', () => {
     const store = await startGateway();
     const key = keyRecord();
     await store.putKey(key, PERSON);
-    const beside = await openKeyStore(path);
+    const beside = await openKeyStore(path, KEY_SEALS);
     expect(await beside.keys(null)).toEqual([key]);
     await beside.endKey(key.id, { kind: 'revoked' }, PERSON);
     expect((await store.key(key.handle))?.revokedAt).toBeGreaterThan(0);
@@ -83,7 +84,7 @@ describe('keys made beside a gateway', () => {
   });
 
   it('can be made before the first gateway starts', async () => {
-    const before = await openKeyStore(path);
+    const before = await openKeyStore(path, KEY_SEALS);
     const key = keyRecord();
     await before.putKey(key, PERSON);
     await before.close();

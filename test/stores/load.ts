@@ -1,6 +1,7 @@
 import { writeSync } from 'node:fs';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /**
  * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX`. Each line on standard
@@ -18,6 +19,7 @@ const store = await openEmbeddedStore({
   path,
   lockWaitMs: 10_000,
   retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  keySeals: KEY_SEALS,
   worker: 'auto',
 });
 say('ready');

@@ -3,6 +3,7 @@ import { expect, it, vi } from 'vitest';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { dispatched } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const disk = vi.hoisted(() => ({ syncs: 0 }));
 
@@ -21,7 +22,7 @@ vi.mock('../../src/stores/embedded/behind.ts', async (original) => {
 it('a store that answers before the disk has it (synchronous = NORMAL and no sync behind) is noticed', async () => {
   const path = storeFolder();
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  const store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, worker: 'never' });
+  const store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, keySeals: KEY_SEALS, worker: 'never' });
   expect((await dispatched(store)).kind).toBe('dispatch');
   expect(disk.syncs).toBe(0);
   await store.close();

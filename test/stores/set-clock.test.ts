@@ -6,6 +6,7 @@ import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest, dispatched, leaseOf, resolveRequest, WORKSPACE } from '../contract/requests.ts';
 import { makeDisk } from '../torture/disk.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const HOUR = 3_600_000;
 
@@ -18,7 +19,14 @@ afterEach(async () => {
 async function open(path: string, clock?: () => number): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
   const own = clock === undefined ? {} : { clock };
-  const store = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, worker: 'never', ...own });
+  const store = await openEmbeddedStore({
+    path,
+    lockWaitMs: 5000,
+    retention,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+    ...own,
+  });
   opened.push(store);
   return store;
 }

@@ -6,13 +6,20 @@ import type { EffectStore } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { admitRequest, committed, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 let folder = '';
 let store: EffectStore;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'svc-spill-'));
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  store = await openEmbeddedStore({ path: join(folder, 'store'), lockWaitMs: 1000, retention, worker: 'never' });
+  store = await openEmbeddedStore({
+    path: join(folder, 'store'),
+    lockWaitMs: 1000,
+    retention,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
 });
 afterEach(async () => {
   await store.close();

@@ -15,6 +15,9 @@ import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
 import { type CompiledStore, compileStore } from './compiled.ts';
 import { type Asked, told } from './fixtures/told.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+import type { KeySeals } from '../../src/effects/model/key.ts';
+import { UNJUDGED } from '../../src/gateway/key-seals.ts';
 
 interface Recorded {
   readonly install: unknown;
@@ -60,9 +63,16 @@ const files = (): readonly string[] =>
     .toSorted();
 const before = (): string => content(file('format-1.db.gz'));
 
-async function open(at: number, folder = path): Promise<EffectStore> {
+async function open(at: number, folder = path, keySeals: KeySeals = UNJUDGED): Promise<EffectStore> {
   const { retention } = recorded;
-  opened = await openEmbeddedStore({ path: folder, lockWaitMs: 0, retention, worker: 'never', clock: () => at });
+  opened = await openEmbeddedStore({
+    path: folder,
+    lockWaitMs: 0,
+    retention,
+    keySeals,
+    worker: 'never',
+    clock: () => at,
+  });
   return opened;
 }
 
@@ -71,6 +81,18 @@ describe('a store of format 1', () => {
     layOut();
     const store = await open(at);
     expect(await told(store, recorded.asked, admitRequest)).toEqual(before);
+  });
+});
+
+describe('keys of a store of format 1', () => {
+  it('are sealed when the store is bound to its master secret, and count from then on', async () => {
+    layOut();
+    const store = await open(recorded.said[0]?.at ?? 0, path, KEY_SEALS);
+    expect(await store.keys(null)).toEqual([]);
+    const marks = { current: ['another'], unsealed: [(await store.secretMark()) ?? ''] } as const;
+    expect(await store.bindSecret(marks)).toEqual({ kind: 'bound', sealed: 4 });
+    expect(await store.keys(null)).toHaveLength(4);
+    expect(await store.secretMark()).toBe('another');
   });
 });
 

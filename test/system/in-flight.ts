@@ -77,7 +77,8 @@ export async function openStoreOf(
       ...env,
     },
   });
-  return { secrets: await openSecrets(configuration.secrets), store: await openStore(configuration) };
+  const secrets = await openSecrets(configuration.secrets);
+  return { secrets, store: await openStore(configuration, secrets.keySeals) };
 }
 
 async function admit(store: EffectStore, like: EffectRecord, key: string, id: string, sealed: string): Promise<void> {

@@ -7,6 +7,7 @@ import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { type Answer, makeApiKey, send, type TestGateway } from './gateway.ts';
 import { shortest } from '../shortest.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /** For what has to come, and how soon is not the question. */
 const PATIENT = { timeout: 30_000, interval: 20 } as const;
@@ -260,6 +261,7 @@ it('time never goes back: a clock set back while the gateway was down stretches 
     path: gateway.dataFolder,
     lockWaitMs: 5_000,
     retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+    keySeals: KEY_SEALS,
     worker: 'never',
     clock: () => ahead,
   });

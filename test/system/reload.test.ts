@@ -8,6 +8,7 @@ import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { type Answer, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -105,6 +106,7 @@ it('a new rule is in force; a broken, an empty and a half-written file leave the
     path: world.gateway.dataFolder,
     lockWaitMs: 5_000,
     retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+    keySeals: KEY_SEALS,
     worker: 'never',
   });
   const events = await store.ledger(INSTALLATION, 0, 1_000);

@@ -6,6 +6,7 @@ import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest, ANY, WORKSPACE } from '../contract/requests.ts';
 import { compileStore } from '../stores/compiled.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const compiled = compileStore();
 afterAll(compiled.remove);
@@ -53,7 +54,7 @@ function startLoad(path: string, prefix: string): Load {
 
 function open(path: string, lockWaitMs = 10_000): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  return openEmbeddedStore({ path, lockWaitMs, retention, worker: 'never' });
+  return openEmbeddedStore({ path, lockWaitMs, retention, keySeals: KEY_SEALS, worker: 'never' });
 }
 
 let path = '';

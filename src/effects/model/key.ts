@@ -24,3 +24,14 @@ export interface KeyRecord {
   readonly lastUsedAt: number | null;
   readonly replacedBy: string | null;
 }
+
+/** Vouches for records of keys: who can only write to the store can neither make one nor change it. */
+export interface KeySeals {
+  /** A text that fits this record, whenever it was last used, and no other. */
+  seal(key: KeyRecord): string;
+  /**
+   * Whether a record is as it was sealed. One that is not counts as absent.
+   * @param seal `undefined` where the record has none
+   */
+  fits(key: KeyRecord, seal: string | undefined): boolean;
+}

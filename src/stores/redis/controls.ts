@@ -23,6 +23,7 @@ type Controls = Pick<
   | 'keys'
   | 'endKey'
   | 'touchKeys'
+  | 'hasKeys'
   | 'secretMark'
   | 'bindSecret'
   | 'seeUsers'
@@ -186,9 +187,14 @@ export function createControls(
       const [mark] = await frame.commands('', [['HGET', metaKey(''), 'secret']]);
       return typeof mark === 'string' ? mark : null;
     },
-    async bindSecret(marks) {
-      const [mark] = marks;
-      return (await administer('directory', ['secret', mark, `|${marks.join('|')}|`, ''])) !== 'other';
+    async hasKeys() {
+      const [count] = await frame.commands('', [['ZCARD', keyOf('', 'kn')]]);
+      return Number(count) > 0;
+    },
+    async bindSecret({ current }) {
+      const [mark] = current;
+      const tag = await administer('directory', ['secret', mark, `|${current.join('|')}|`, '']);
+      return tag === 'other' ? { kind: 'other' } : { kind: 'bound', sealed: 0 };
     },
     async seeUsers(ids) {
       await frame.step('directory', '', ['users', JSON.stringify(ids.map(plainText)), '', '']);

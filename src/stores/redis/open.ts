@@ -423,6 +423,7 @@ export async function openRedisStore(options: RedisStoreOptions): Promise<RedisS
     keys: controls.keys,
     endKey: controls.endKey,
     touchKeys: controls.touchKeys,
+    hasKeys: controls.hasKeys,
     secretMark: controls.secretMark,
     bindSecret: controls.bindSecret,
     seeUsers: controls.seeUsers,

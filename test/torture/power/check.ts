@@ -10,6 +10,7 @@ import { admitRequest, WORKSPACE } from '../../contract/requests.ts';
 import { faultAfter } from '../../port/load-fault.ts';
 import { seededRandom } from '../random.ts';
 import { type Loss, measure, type Moment, replay } from './disk-log.ts';
+import { KEY_SEALS } from '../../identity/key-seals.ts';
 
 const LOSSES: readonly Loss[] = ['all', 'some', 'some', 'some', 'none'];
 
@@ -130,7 +131,7 @@ function toldBy(marks: readonly string[]): Told {
 async function storeFault(folder: string, told: Told): Promise<string | null> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
   const path = join(folder, 'store');
-  const store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, worker: 'never' });
+  const store = await openEmbeddedStore({ path, lockWaitMs: 0, retention, keySeals: KEY_SEALS, worker: 'never' });
   try {
     const { problem } = store.health();
     if (problem !== null) return problem.message;

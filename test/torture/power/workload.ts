@@ -4,6 +4,7 @@ import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';
 import { openStepJournal } from '../../../src/stores/journal/step-journal.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest, WORKSPACE } from '../../contract/requests.ts';
+import { KEY_SEALS } from '../../identity/key-seals.ts';
 
 /**
  * What a gateway does with its disk, under the recorder: `workload.js FOLDER PREFIX CALLS`. What it is told goes to the
@@ -24,6 +25,7 @@ const store = await openEmbeddedStore({
   path: join(folder, 'data', 'store'),
   lockWaitMs: 10_000,
   retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  keySeals: KEY_SEALS,
   worker: 'auto',
 });
 const spill = await openSpillJournal(join(folder, 'data', 'spill'));

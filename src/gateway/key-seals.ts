@@ -1,0 +1,68 @@
+import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
+import type { JudgingSeals, SealJudgement } from '../secrets/key-seals.ts';
+
+/** Told of a record of a key that lets nobody in, and why. */
+type Unfit = (key: KeyRecord, why: Exclude<SealJudgement, 'sound'>) => void;
+
+/** Seals for a store that is opened before the secrets are: whether one may be made is asked of the store. */
+export interface LateKeySeals extends KeySeals {
+  /** From here on records of keys can be read and written. */
+  use(seals: JudgingSeals): void;
+}
+
+/** @param unfit told each time that such a record is read */
+export function createLateKeySeals(unfit: Unfit): LateKeySeals {
+  let inUse: JudgingSeals | null = null;
+
+  function opened(): JudgingSeals {
+    if (inUse === null) throw new Error('Keys are read before the master secret.');
+    return inUse;
+  }
+
+  return {
+    use(seals) {
+      inUse = seals;
+    },
+    seal: (key) => opened().seal(key),
+    fits(key, seal) {
+      const judgement = opened().judge(key, seal);
+      if (judgement !== 'sound') unfit(key, judgement);
+      return judgement === 'sound';
+    },
+  };
+}
+
+/** For whoever only looks at keys, and lets nobody in by them. */
+export const UNJUDGED: JudgingSeals = {
+  seal() {
+    throw new Error('Nothing is sealed here.');
+  },
+  judge: () => 'sound',
+  fits: () => true,
+};
+
+/** A record that is tried again and again is told of once in this time, ms. */
+const TELL_EVERY_MS = 60_000;
+/** Records whose last telling is remembered. */
+const MOST_TOLD = 1000;
+
+/**
+ * Tells of such records: forged ones are counted, and each is said at most once a minute.
+ * @param parts.elapsed monotonic ms
+ */
+export function createForgeryAlarm(parts: {
+  readonly count: () => void;
+  readonly say: (keyId: string, why: Parameters<Unfit>[1]) => void;
+  readonly elapsed: () => number;
+}): Unfit {
+  const saidAt = new Map<string, number>();
+  return ({ id }, why) => {
+    if (why === 'forged') parts.count();
+    const now = parts.elapsed();
+    const last = saidAt.get(id);
+    if (last !== undefined && now - last < TELL_EVERY_MS) return;
+    if (saidAt.size >= MOST_TOLD) saidAt.clear();
+    saidAt.set(id, now);
+    parts.say(id, why);
+  };
+}

@@ -1,0 +1,100 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import type { RunningGateway } from '../../src/cli/ports.ts';
+import { createKey, listKeys, revokeKey } from '../../src/gateway/offline-keys.ts';
+import { checkStore } from '../../src/gateway/operate-store.ts';
+import { startGateway } from '../../src/gateway/start.ts';
+import { loadDriver } from '../../src/stores/embedded/driver.ts';
+
+const openDatabase = await loadDriver();
+const closers: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+const CONFIGURATION = `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "\${DATA}/store" }
+secrets: { master: { file: "\${DATA}/master" } }
+receipts: { keys: "\${DATA}/keys" }
+workspaces: [ { id: demo } ]
+policies: { paths: [] }
+`;
+
+async function installation() {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-forged-'));
+  closers.push(() => rm(folder, { recursive: true, force: true }));
+  const configFile = join(folder, 'gateway.yaml');
+  await writeFile(configFile, CONFIGURATION);
+  const options = { configFile, environment: { DATA: folder } };
+  return {
+    options,
+    async start(): Promise<RunningGateway> {
+      const gateway = await startGateway({ ...options, port: 0, log: 'none', firstKey: 'shown' });
+      closers.push(() => gateway.close());
+      return gateway;
+    },
+    /** Alters the rows of keys in the file, as somebody who has nothing but the file. */
+    alter(from: string, to: string): void {
+      const database = openDatabase(join(folder, 'store', 'store.db'));
+      database
+        .prepare(`UPDATE rows SET version = 'forged', text = replace(text, ?, ?) WHERE id LIKE 'key_%'`)
+        .run(from, to);
+      database.close();
+    },
+    async makeKey() {
+      const of = { workspace: 'demo', agent: 'bot', user: null, profile: null, name: 'a key' };
+      const { record, key } = await createKey({ ...options, kind: 'agent', ...of });
+      return { id: textOf(record['id']), key };
+    },
+  };
+}
+
+function textOf(value: unknown): string {
+  if (typeof value !== 'string') throw new Error('that is no text');
+  return value;
+}
+
+const workspacesFor = (gateway: RunningGateway, key: string): Promise<Response> =>
+  fetch(`${gateway.url}/v1/workspaces`, { headers: { 'x-api-key': key } });
+
+const forgedCounted = async (gateway: RunningGateway): Promise<number> => {
+  const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
+  return Number(/^svc_alerts_total\{what="key_forged"\} (\d+)/m.exec(metrics)?.[1] ?? 0);
+};
+
+it('an agent’s key that was made an administrator’s in the file is refused, counted, and named by fsck', async () => {
+  const at = await installation();
+  const first = await at.start();
+  const agent = await at.makeKey();
+  // It is a key, of one who may not see this.
+  expect((await workspacesFor(first, agent.key)).status).toBe(403);
+  await first.close();
+
+  at.alter('"kind":"agent"', '"kind":"administrative"');
+  const second = await at.start();
+  expect((await workspacesFor(second, agent.key)).status).toBe(401);
+  expect(await forgedCounted(second)).toBeGreaterThan(0);
+  await second.close();
+
+  expect((await listKeys(at.options)).map(({ id }) => id)).not.toContain(agent.id);
+  expect(await revokeKey(at.options, agent.id)).toBeNull();
+  expect(await checkStore(at.options)).toContainEqual(
+    expect.objectContaining({ what: 'key', where: agent.id, store: expect.stringContaining('put there or changed') }),
+  );
+});
+
+it('a revocation that is lifted in the file of a running gateway lets nobody in again', async () => {
+  const at = await installation();
+  const gateway = await at.start();
+  const agent = await at.makeKey();
+  expect((await workspacesFor(gateway, agent.key)).status).toBe(403);
+  const revoked = await revokeKey(at.options, agent.id);
+  await expect.poll(async () => (await workspacesFor(gateway, agent.key)).status).toBe(401);
+  const revokedAt = Date.parse(textOf(revoked?.['revoked_at']));
+  at.alter(`"revokedAt":${revokedAt}`, '"revokedAt":null');
+  await expect.poll(() => workspacesFor(gateway, agent.key).then(() => forgedCounted(gateway))).toBeGreaterThan(0);
+  expect((await workspacesFor(gateway, agent.key)).status).toBe(401);
+});

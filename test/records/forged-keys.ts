@@ -1,0 +1,169 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { KeyRecord, KeySeals } from '../../src/effects/model/key.ts';
+import type { EffectStore } from '../../src/effects/store.ts';
+import { createLateKeySeals } from '../../src/gateway/key-seals.ts';
+import { keyRecord, PERSON } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+
+/** A store, and whoever writes to what it is kept in without asking it. */
+export interface TamperedStore {
+  readonly store: EffectStore;
+  /** Text of a row of the installation. */
+  text(kind: string, id: string): Promise<string>;
+  /** Writes it, or puts it there: in the list `keys` where it is a key. */
+  write(kind: string, id: string, text: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const sealedOnce = { current: ['sealed'], unsealed: ['of-before'] } as const;
+
+/** Who can write to the store, and has no more than that, makes no key, and gives none more rights. */
+export function describeForgedKeys(name: string, open: (seals: KeySeals) => Promise<TamperedStore>): void {
+  describe(`records of keys that were tampered with: ${name}`, () => {
+    let at: TamperedStore;
+    let unfit: string[] = [];
+    const seals = createLateKeySeals((key) => unfit.push(key.id));
+
+    beforeEach(async () => {
+      unfit = [];
+      seals.use(KEY_SEALS);
+      at = await open(seals);
+    });
+    afterEach(() => at.close());
+
+    async function put(change: Partial<KeyRecord> = {}): Promise<KeyRecord> {
+      const key = keyRecord(change);
+      await at.store.putKey(key, PERSON);
+      return key;
+    }
+
+    async function alter(id: string, change: Readonly<Record<string, unknown>>): Promise<void> {
+      const record: unknown = JSON.parse(await at.text('api_key', id));
+      await at.write('api_key', id, JSON.stringify({ ...Object(record), ...change }));
+    }
+
+    async function expectNoKey({ id, handle }: Pick<KeyRecord, 'id' | 'handle'>): Promise<void> {
+      expect(await at.store.key(handle)).toBeNull();
+      expect((await at.store.keys(null)).map((key) => key.id)).not.toContain(id);
+      expect(await at.store.endKey(id, { kind: 'revoked' }, PERSON)).toBeNull();
+    }
+
+    it('a key that nobody has touched is there, also after its use was noted', async () => {
+      const key = await put();
+      await at.store.touchKeys([key.id], 1_000_000);
+      expect(await at.store.key(key.handle)).toEqual({ ...key, lastUsedAt: 1_000_000 });
+      const revoked = await at.store.endKey(key.id, { kind: 'revoked' }, PERSON);
+      expect(await at.store.key(key.handle)).toEqual(revoked);
+      expect(unfit).toEqual([]);
+    });
+
+    it('an administrator that was put there is none', async () => {
+      const agent = await put({ kind: 'agent', agentId: 'bot' });
+      const planted = { ...keyRecord({ kind: 'administrative', workspace: null, user: null }), hash: agent.hash };
+      await at.write('api_key', planted.id, JSON.stringify(planted));
+      await at.write('key_handle', planted.handle, planted.id);
+      await expectNoKey(planted);
+      expect(unfit).toContain(planted.id);
+      // With the seal of another record neither.
+      const { seal } = Object(JSON.parse(await at.text('api_key', agent.id)));
+      await at.write('api_key', planted.id, JSON.stringify({ ...planted, seal }));
+      await expectNoKey(planted);
+      expect(await at.store.key(agent.handle)).toEqual(agent);
+    });
+
+    it.each([
+      ['other kind', { kind: 'administrative' }],
+      ['further scope', { scopes: ['effects:run', 'governance:write'] }],
+      ['other workspace', { workspace: 'other' }],
+      ['other user', { user: 'omar' }],
+      ['other agent', { agentId: 'another-bot' }],
+      ['other tools', { allowedTools: null }],
+      ['other profile', { profile: 'mcp_operator' }],
+      ['right to write', { readOnly: false }],
+      ['later end', { expiresAt: 2 ** 50 }],
+      ['earlier beginning', { createdAt: 0 }],
+      ['maker of another name', { madeBy: null }],
+      ['other secret', { hash: Buffer.alloc(32, 1).toString('base64url') }],
+      ['dropped seal', { seal: undefined }],
+      ['broken seal', { seal: 'AAAA' }],
+      ['field too much', { isAdministrator: true }],
+    ])('a key that was given the %s is none', async (_, change) => {
+      const key = await put({
+        kind: 'profile',
+        profile: 'mcp_agent',
+        scopes: ['effects:run'],
+        allowedTools: ['a.b'],
+        readOnly: true,
+        expiresAt: 2 ** 45,
+        madeBy: 'omar',
+      });
+      expect(await at.store.key(key.handle)).toEqual(key);
+      await alter(key.id, change);
+      await expectNoKey(key);
+      expect(unfit).toContain(key.id);
+    });
+
+    it('a key whose revocation was taken away is none', async () => {
+      const key = await put();
+      await at.store.endKey(key.id, { kind: 'revoked' }, PERSON);
+      await alter(key.id, { revokedAt: null });
+      await expectNoKey(key);
+    });
+
+    it('a key whose replacement was taken away is none', async () => {
+      const key = await put();
+      await at.store.endKey(key.id, { kind: 'replaced', by: 'key_new', overlapMs: 1 }, PERSON);
+      await alter(key.id, { replacedBy: null, expiresAt: null });
+      await expectNoKey(key);
+    });
+
+    it('a copy of a key, which nobody could revoke, is none', async () => {
+      const key = await put();
+      await at.write('api_key', 'key_copy', await at.text('api_key', key.id));
+      await at.write('key_handle', key.handle, 'key_copy');
+      expect(await at.store.key(key.handle)).toBeNull();
+      expect(await at.store.keys(null)).toEqual([key]);
+      expect(unfit).toContain('key_copy');
+      // Nor one that another handle leads to.
+      await at.write('key_handle', 'elsewhere000', key.id);
+      expect(await at.store.key('elsewhere000')).toBeNull();
+    });
+
+    it('keys of before there were seals are sealed once, and what comes without one afterwards is none', async () => {
+      const keys = [await put(), await put(), await put()];
+      for (const { id } of keys) await alter(id, { seal: undefined });
+      expect(await at.store.keys(null)).toEqual([]);
+      await at.store.bindSecret({ current: ['of-before'], unsealed: [] });
+
+      expect(await at.store.bindSecret(sealedOnce)).toEqual({ kind: 'bound', sealed: 3 });
+      expect(await at.store.secretMark()).toBe('sealed');
+      expect(await at.store.keys(null)).toEqual(keys);
+
+      for (const { id } of keys) await alter(id, { kind: 'administrative', seal: undefined });
+      expect(await at.store.bindSecret(sealedOnce)).toEqual({ kind: 'bound', sealed: 0 });
+      expect(await at.store.keys(null)).toEqual([]);
+    });
+
+    it('what was changed before is not sealed with what is without a seal', async () => {
+      const key = await put();
+      await alter(key.id, { kind: 'administrative' });
+      await at.store.bindSecret({ current: ['of-before'], unsealed: [] });
+      expect(await at.store.bindSecret(sealedOnce)).toEqual({ kind: 'bound', sealed: 0 });
+      await expectNoKey(key);
+    });
+
+    it('a store whose mark was taken away seals nothing', async () => {
+      const key = await put();
+      await alter(key.id, { kind: 'administrative', seal: undefined });
+      expect(await at.store.bindSecret(sealedOnce)).toEqual({ kind: 'bound', sealed: 0 });
+      await expectNoKey(key);
+    });
+
+    it('keys that are none still count as keys: nobody is handed a first one', async () => {
+      const key = await put();
+      await alter(key.id, { seal: undefined });
+      expect(await at.store.hasKeys()).toBe(true);
+      expect(await at.store.putFirstKey(keyRecord(), PERSON)).toBe(false);
+    });
+  });
+}
