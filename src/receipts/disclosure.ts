@@ -1,5 +1,6 @@
 import { canonicalJson } from '../json/canonical.ts';
 import type { EffectRecord, KeptResult } from '../effects/model/effect.ts';
+import { quote } from '../json/quote.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
@@ -20,7 +21,9 @@ export function requestText(effect: EffectRecord, sealed: Sent, params: string, 
   const headers = boundHeaders(sealed);
   // `headers` and then `params` come first in the order of RFC 8785.
   const first = headers === null ? '' : `"headers":${canonicalJson(headers)},`;
-  return `{${first}"params":${params},${canonicalJson(besideParams(effect, sent)).slice(1)}`;
+  const digest = sent === undefined ? '' : `"sent_sha256":${quote(sent)},`;
+  const pin = quote(effect.action.toolDigest);
+  return `{${first}"params":${params},${digest}"tool_pin":${pin},"upstream_key":"${effect.id}.${effect.generation}"}`;
 }
 
 function boundHeaders({ headers }: Sent): JsonObject | null {

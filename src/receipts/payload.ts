@@ -1,8 +1,9 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
-import type { KeptResult, SettledBy } from '../effects/model/effect.ts';
+import type { Hold, KeptResult, SettledBy } from '../effects/model/effect.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
-import type { Json, JsonObject } from '../json/value.ts';
+import { quote, quoteOr } from '../json/quote.ts';
+import type { Json } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
 import { commit, commitText } from './commitment.ts';
@@ -40,68 +41,45 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const target = committed('target', action.target);
   const paramsText = sealed === null ? null : canonicalJson(sealed.params);
   const params = paramsText === null ? null : committedText('params', paramsText);
-  // Members are written in the order of RFC 8785, here and in the functions below. So JSON.stringify gives the
-  // canonical form, in a third of the time that sorting takes. A test compares the two.
-  const payload: JsonObject = {
-    action: {
-      idem: committed('idem', effect.idempotencyKey),
-      params,
-      target,
-      tool: action.tool,
-      tool_pin: action.toolDigest,
-      type: action.type,
-    },
-    actor: {
-      agent_id: actor.agentId,
-      key_id: actor.keyId,
-      key_kind: actor.keyKind,
-      user: actor.user,
-      via: actor.via,
-    },
-    approval: approval === null ? [] : approvalToWire(approval, params, committed),
-    budget: effect.holds.map(({ budget, unit, amount }) => ({ id: budget, posted: amount, unit })),
-    // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
-    claims: effect.claims.map((claim) => (claim === action.target ? target : committed('target', claim))),
-    durability: issuer.durability(),
-    effect: {
-      attempt: effect.attempt,
-      decision: 'committed',
-      id: effect.id,
-      settled_by: settledByToWire(input.settledBy, committed),
-    },
-    iat: time(input.issuedAt),
-    id: input.id,
-    iss: issuer.iss,
-    ledger: { epoch: input.ledger.epoch, seq: input.ledger.seq },
-    log: null,
-    policy: policyToWire(trace),
-    reservations: effect.uses.map(({ pool, units }) => ({ pool, units })),
-    svc: { node: issuer.node, version: issuer.version },
-    upstream: {
-      ended: time(evidence.endedAt),
-      name: action.upstream,
-      request:
-        sealed === null || paramsText === null
-          ? null
-          : committedText('request', requestText(effect, sealed, paramsText, evidence.sent)),
-      response: response === null ? null : responseCommitment(response.kept, committed),
-      started: time(evidence.startedAt),
-      status: evidence.status,
-    },
-    v: 1,
-    ws: effect.workspace,
-  };
-  return JSON.stringify(payload);
+  const idem = committed('idem', effect.idempotencyKey);
+  const request =
+    sealed === null || paramsText === null
+      ? null
+      : committedText('request', requestText(effect, sealed, paramsText, evidence.sent));
+  const answer = response === null ? null : responseCommitment(response.kept, committed);
+  // Members are written in the order of RFC 8785, here and in the functions below: so the text is the canonical form,
+  // in a fraction of the time that sorting takes. A test compares the two.
+  const did = `"action":{"idem":${quoteOr(idem)},"params":${quoteOr(params)},"target":${quoteOr(target)},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
+  const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
+  const approved = approval === null ? '[]' : JSON.stringify(approvalToWire(approval, params, committed));
+  // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
+  const claims = effect.claims.map((claim) => (claim === action.target ? target : committed('target', claim)));
+  const run = `"effect":{"attempt":${effect.attempt},"decision":"committed","id":${quote(effect.id)},"settled_by":${settledByText(input.settledBy, committed)}}`;
+  const issued = `"iat":${timeText(input.issuedAt)},"id":${quote(input.id)},"iss":${quote(issuer.iss)},"ledger":{"epoch":${input.ledger.epoch},"seq":${input.ledger.seq}},"log":null`;
+  const uses = effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`);
+  const svc = `"svc":{"node":${quote(issuer.node)},"version":${quote(issuer.version)}}`;
+  const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${quoteOr(request)},"response":${quoteOr(answer)},"started":${timeText(evidence.startedAt)},"status":${evidence.status}}`;
+  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds)},"claims":${listText(claims.map(quoteOr))},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${listText(uses)},${svc},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
 }
 
-function policyToWire({ matched, observed, policyVersion }: VerdictTrace): JsonObject {
-  const policy = {
-    matched: matched.map(({ rule, effect: ruled }) => ({ effect: ruled, rule })),
-    outcome: observed === null ? 'permit' : 'observe',
-    unknown: matched.filter((rule) => rule.unknown.length > 0).map(({ rule, unknown }) => ({ paths: unknown, rule })),
-    version: policyVersion,
-  };
-  return observed === null ? policy : { ...policy, would: observed.would, would_rule: observed.rule };
+function listText(items: readonly string[]): string {
+  return items.length === 0 ? '[]' : `[${items.join(',')}]`;
+}
+
+function budgetText(holds: readonly Hold[]): string {
+  return listText(
+    holds.map(({ budget, unit, amount }) => `{"id":${quote(budget)},"posted":${amount},"unit":${quote(unit)}}`),
+  );
+}
+
+function policyText({ matched, observed, policyVersion }: VerdictTrace): string {
+  const rules = listText(matched.map(({ rule, effect: ruled }) => `{"effect":${quote(ruled)},"rule":${quote(rule)}}`));
+  const unknown = matched
+    .filter((rule) => rule.unknown.length > 0)
+    .map(({ rule, unknown: paths }) => ({ paths, rule }));
+  const outcome = observed === null ? 'permit' : 'observe';
+  const would = observed === null ? '' : `,"would":${quote(observed.would)},"would_rule":${quoteOr(observed.rule)}`;
+  return `{"matched":${rules},"outcome":"${outcome}","unknown":${unknown.length === 0 ? '[]' : JSON.stringify(unknown)},"version":${quote(policyVersion)}${would}}`;
 }
 
 /**
@@ -118,22 +96,22 @@ function responseCommitment(response: KeptResult, committed: Committed): string 
 
 type Committed = (field: SaltedField, value: Json) => string | null;
 
-function settledByToWire(settledBy: SettledBy, committed: Committed): JsonObject {
+function settledByText(settledBy: SettledBy, committed: Committed): string {
   switch (settledBy.by) {
     case 'owner':
     case 'late_answer':
-      return { by: settledBy.by };
+      return `{"by":"${settledBy.by}"}`;
     case 'probe':
-      return { by: 'probe', evidence: committed('evidence', settledBy.evidence) };
+      return JSON.stringify({ by: 'probe', evidence: committed('evidence', settledBy.evidence) });
     case 'resolve':
-      return {
+      return JSON.stringify({
         by: 'resolve',
         comment: committed('comment', settledBy.comment),
         evidence: committed('evidence', settledBy.evidence),
         forced: settledBy.forced,
         key_id: settledBy.keyId,
         user: settledBy.user,
-      };
+      });
   }
 }
 
@@ -142,7 +120,7 @@ function approvalToWire(approval: ApprovalRecord, params: string | null, committ
   return approval.votes
     .filter((vote) => vote.verdict === 'approve')
     .map((vote) => ({
-      at: time(vote.at),
+      at: isoTime(vote.at),
       by: vote.user,
       ...(vote.comment === null ? {} : { comment: committed('comment', vote.comment) }),
       id: approval.id,
@@ -150,8 +128,6 @@ function approvalToWire(approval: ApprovalRecord, params: string | null, committ
     }));
 }
 
-function time(at: number): string;
-function time(at: number | null): string | null;
-function time(at: number | null): string | null {
-  return at === null ? null : isoTime(at);
+function timeText(at: number | null): string {
+  return at === null ? 'null' : `"${isoTime(at)}"`;
 }

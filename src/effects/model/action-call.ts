@@ -23,26 +23,6 @@ export interface CallHeaders {
 /** The headers of a call that has none. */
 export const NO_HEADERS: CallHeaders = { sent: {}, bound: {} };
 
-/**
- * What an agent wants done: parsed, its tool known, its params valid against the tool's schema, its target computed.
- * Nothing is filled in or coerced: what is evaluated is what is sent.
- */
-export interface ActionCall {
-  readonly workspace: string;
-  readonly agentId: string;
-  readonly actionType: string;
-  readonly tool: string;
-  readonly target: string;
-  readonly params: JsonObject;
-  readonly headers: CallHeaders;
-  readonly idempotencyKey: string;
-  readonly stateCheck: StateCheck | null;
-  readonly claimId: string | null;
-  readonly reservationId: string | null;
-  readonly metadata: JsonObject | null;
-  readonly via: Via;
-}
-
 /** One field that differs between the state assumed and the live state. */
 export interface Mismatch {
   readonly field: string;

@@ -1,93 +1,31 @@
 import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
-import type { CheckedCall, DeniedCall } from './check-call.ts';
-import type { EffectActor, Stage } from '../model/effect.ts';
+import type { Call } from './call.ts';
+import { actorOf, propose } from './propose.ts';
+import type { DeniedCall } from './check-call.ts';
+import type { Stage } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
-import type { EffectPorts, SealedParams } from '../ports.ts';
-import type { Principal } from '../model/principal.ts';
+import type { EffectPorts } from '../ports.ts';
 import type { RunRequest } from '../model/run-request.ts';
 import type { AdmitRequest } from '../store.ts';
 import type { Tool } from '../model/tool.ts';
 import type { Obligation, Permit, Verdict } from '../model/verdict.ts';
 
-/** The parts of an admission that stay the same when policy or pauses have moved on and it is asked again. */
-export interface Proposal {
-  readonly effectId: string;
-  readonly approvalId: string;
-  readonly nonce: string;
-  readonly sealedParams: SealedParams;
-  readonly sealed: string;
-  /** The granted request for approval whose call this is, where the gateway sends it by itself. */
-  readonly dispatches: string | null;
-}
-
-/** Ids, nonce and sealed params of what this request may become. */
-export function propose(
-  ports: EffectPorts,
-  workspace: string,
-  fingerprint: string,
-  call: Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>,
-): Proposal {
-  const effectId = ports.newId('eff');
-  const { params, headers, stateCheck, claimId, reservationId, requestIp } = call;
-  const salts = ports.secrets.newSalts();
-  const sealedParams: SealedParams = {
-    params,
-    salts,
-    stateCheck,
-    claimId,
-    reservationId,
-    requestIp,
-    ...(Object.keys(headers.sent).length === 0 ? null : { headers }),
-  };
-  return {
-    effectId,
-    approvalId: ports.newId('apr'),
-    nonce: ports.newNonce(),
-    sealedParams,
-    sealed: ports.secrets.seal(sealedParams, { workspace, effectId, fingerprint }),
-    dispatches: null,
-  };
-}
-
-/** Who asks, as the effect's record keeps it. */
-export function actorOf(
-  principal: Principal,
-  agentId: string,
-  agentOwner: string | null,
-  via: RunRequest['via'],
-): EffectActor {
-  return {
-    agentId,
-    agentOwner,
-    keyId: principal.keyId,
-    keyKind: principal.kind,
-    user: principal.user,
-    keyMadeBy: principal.madeBy,
-    via,
-  };
-}
-
 /** The admission of a checked call under a verdict. */
-export function admitRequest(
-  ports: EffectPorts,
-  checked: CheckedCall,
-  actor: EffectActor,
-  verdict: Verdict,
-  proposal: Proposal,
-  stages: readonly Stage[],
-): AdmitRequest {
-  const { call, tool, fingerprint } = checked;
-  const { workspace } = call;
-  // The params in the clear and their salts stay here: the store gets them sealed.
-  const { effectId, approvalId, nonce, sealed, dispatches } = proposal;
-  const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: actor.keyId };
+export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, stages: readonly Stage[]): AdmitRequest {
+  const { workspace, tool, actor, fingerprint, proposal } = call;
+  const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
   return {
     workspace,
-    effectId,
-    approvalId,
-    nonce,
-    sealed,
+    effectId: proposal.effectId,
+    get approvalId() {
+      return proposal.approvalId();
+    },
+    nonce: proposal.nonce,
+    // The params in the clear and their salts stay here: the store gets them sealed.
+    get sealed() {
+      return proposal.sealed();
+    },
     idempotencyKey: call.idempotencyKey,
     fingerprint,
     action: {
@@ -102,9 +40,9 @@ export function admitRequest(
     verdict,
     approvalDigest:
       verdict.kind === 'permit' && verdict.approvals.length > 0
-        ? approvalDigest(ports.secrets.fingerprintKey(workspace), checked, verdict)
+        ? approvalDigest(ports.secrets.fingerprintKey(workspace), call, verdict)
         : '',
-    dispatches,
+    dispatches: proposal.dispatches,
     pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
     times: {
@@ -124,13 +62,17 @@ export function admitRequest(
 /** The admission that records a refusal made before policy. */
 export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
   const { workspace, fingerprint } = denied;
-  const { effectId, approvalId, nonce, sealed } = propose(ports, workspace, fingerprint, request);
+  const proposal = propose(ports, workspace, fingerprint, request);
   return {
     workspace,
-    effectId,
-    approvalId,
-    nonce,
-    sealed,
+    effectId: proposal.effectId,
+    get approvalId() {
+      return proposal.approvalId();
+    },
+    nonce: proposal.nonce,
+    get sealed() {
+      return proposal.sealed();
+    },
     idempotencyKey: denied.idempotencyKey,
     fingerprint,
     action: {
@@ -163,13 +105,13 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
  */
 export function approvalDigest(
   key: KeyObject,
-  checked: Pick<CheckedCall, 'fingerprint'> & { readonly tool: Pick<Tool, 'digest'> },
+  call: Pick<Call, 'fingerprint'> & { readonly tool: Pick<Tool, 'digest'> },
   { approvals, obligations }: Pick<Permit, 'approvals' | 'obligations'>,
 ): string {
   const asking = new Set(approvals.map((approval) => approval.rule));
   const bound: Json = {
-    fingerprint: checked.fingerprint,
-    tool: checked.tool.digest,
+    fingerprint: call.fingerprint,
+    tool: call.tool.digest,
     approvals: approvals.map(({ rule, ruleDigest, approvers, quorum, expiresMs, summary, hold }) => ({
       rule,
       ruleDigest,

@@ -1,27 +1,18 @@
-import type { ActionCall } from '../model/action-call.ts';
+import { actorOf, propose } from './propose.ts';
+import type { Call } from './call.ts';
 import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
 import type { Stage } from '../model/effect.ts';
 import type { Authorized, EffectPorts } from '../ports.ts';
-import type { Agent, Principal } from '../model/principal.ts';
+import type { Principal } from '../model/principal.ts';
 import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
 import type { Deny } from '../model/verdict.ts';
 
-/** A call that may be judged by policy. */
-export interface CheckedCall {
-  readonly call: ActionCall;
-  readonly tool: Tool;
-  readonly agent: Agent;
-  readonly fingerprint: string;
-  /** Faults of the params, where policy only observes and the bytes go on as they came; else none. */
-  readonly faults: readonly RequestFault[];
-}
-
 /** A request after the checks that come before policy. */
 export type Checked =
-  | { readonly kind: 'call'; readonly checked: CheckedCall; readonly stages: readonly Stage[] }
+  | { readonly kind: 'call'; readonly call: Call }
   | { readonly kind: 'problem'; readonly problem: Problem }
   /** Refused by permission, identity, or because the tool is not declared; still recorded. */
   | { readonly kind: 'denied'; readonly denied: DeniedCall };
@@ -99,29 +90,47 @@ export function checkCall(
     headers: request.headers.bound,
   };
   const key = ports.secrets.fingerprintKey(workspace);
+  const printed = fingerprint(key, action);
   const { idempotencyKey } = request;
-  const call: ActionCall = {
+  const call: Call = {
     workspace,
-    agentId: action.agentId,
-    actionType: action.actionType,
-    tool: action.tool,
+    agent: authorized.agent,
+    tool,
     target,
-    params: action.params,
+    params: request.params,
     headers: request.headers,
     idempotencyKey:
       typeof idempotencyKey === 'string'
         ? idempotencyKey
         : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    fingerprint: printed,
     stateCheck: request.stateCheck,
     claimId: request.claimId,
     reservationId: request.reservationId,
     metadata: request.metadata,
-    via: request.via,
+    actor: actorOf(principal, authorized.agent.id, authorized.agent.owner, request.via),
+    key: {
+      id: principal.keyId,
+      kind: principal.kind,
+      profile: principal.kind === 'profile' ? principal.profile : null,
+      user: principal.user,
+    },
+    proposal: propose(ports, workspace, printed, request),
+    proxied: request.proxied,
+    requestIp: request.requestIp,
+    faults: misfits,
+    stages: [...request.stages, ...stages, validated(misfits, startedAt, ports.store.now() - startedAt)],
   };
+  return { kind: 'call', call };
+}
+
+function validated([fault]: readonly RequestFault[], startedAt: number, durationMs: number): Stage {
   return {
-    kind: 'call',
-    checked: { call, tool, agent: authorized.agent, fingerprint: fingerprint(key, action), faults: misfits },
-    stages,
+    stage: 'validate',
+    status: fault === undefined ? 'passed' : 'failed',
+    startedAt,
+    durationMs,
+    detail: fault === undefined ? null : `${fault.path} ${fault.message}`.slice(0, 200),
   };
 }
 

@@ -1,6 +1,5 @@
 import { NO_HEADERS } from '../model/action-call.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import type { CheckedCall } from './check-call.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
@@ -165,41 +164,33 @@ export async function dispatchGranted(
   }
   const { agent, tool, key, sealed, sealedParams } = given;
   const { params, headers = NO_HEADERS, stateCheck, claimId, reservationId, requestIp = null } = sealedParams;
-  const checked: CheckedCall = {
-    call: {
-      workspace,
-      agentId: actor.agentId,
-      actionType: tool.actionType,
-      tool: tool.name,
-      target: effect.action.target,
-      params,
-      headers,
-      idempotencyKey: effect.idempotencyKey,
-      stateCheck,
-      claimId,
-      reservationId,
-      metadata: effect.metadata,
-      via: actor.via,
-    },
-    tool,
-    agent,
-    fingerprint: effect.fingerprint,
-    faults: [],
-  };
+  const approvalId = ports.newId('apr');
   const outcome = await admitAndExecute(ports, {
-    checked,
+    workspace,
+    agent,
+    tool,
+    target: effect.action.target,
+    params,
+    headers,
+    idempotencyKey: effect.idempotencyKey,
+    fingerprint: effect.fingerprint,
+    stateCheck,
+    claimId,
+    reservationId,
+    metadata: effect.metadata,
     actor,
     key: { id: actor.keyId, kind: actor.keyKind, profile: key.profile, user: actor.user },
     proposal: {
       effectId: effect.id,
-      approvalId: ports.newId('apr'),
       nonce: ports.newNonce(),
-      sealedParams,
-      sealed,
       dispatches: approval.id,
+      approvalId: () => approvalId,
+      sealedParams: () => sealedParams,
+      sealed: () => sealed,
     },
     proxied: null,
     requestIp,
+    faults: [],
     stages: [
       ...effect.stages,
       {

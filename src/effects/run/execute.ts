@@ -3,9 +3,9 @@ import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
-import type { EffectPorts } from '../ports.ts';
+import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { RunningAttempt } from './running.ts';
-import type { GovernedCall } from './governed-call.ts';
+import type { Call } from './call.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { fieldList } from '../checks/mismatches.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from '../store.ts';
@@ -15,7 +15,7 @@ import { compareState } from '../checks/verify-state.ts';
 type Dispatched = Extract<Admission, { kind: 'dispatch' }>;
 
 interface Attempt {
-  readonly governed: GovernedCall;
+  readonly call: Call;
   readonly admission: Dispatched;
   readonly effect: EffectRecord;
   readonly lease: Lease;
@@ -32,14 +32,14 @@ interface Attempt {
  */
 export async function executeAttempt(
   ports: EffectPorts,
-  governed: GovernedCall,
+  call: Call,
   admission: Dispatched,
   sentAt: number,
 ): Promise<RunOutcome> {
   const { effect } = admission;
   if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
   const running = ports.running.begin(effect.id);
-  const attempt: Attempt = { governed, admission, effect, lease: effect.life.lease, running, sentAt, maySend: false };
+  const attempt: Attempt = { call, admission, effect, lease: effect.life.lease, running, sentAt, maySend: false };
   stage(ports, attempt, 'admission', 'passed', sentAt, `attempt ${effect.attempt}`);
   try {
     const drifted = await checkState(ports, attempt);
@@ -49,10 +49,10 @@ export async function executeAttempt(
     const result = await ports.upstream.send({
       effectId: effect.id,
       upstreamKey: `${effect.id}.${effect.generation}`,
-      tool: governed.checked.tool,
-      params: governed.checked.call.params,
-      headers: governed.checked.call.headers.sent,
-      proxied: governed.proxied,
+      tool: call.tool,
+      params: call.params,
+      headers: call.headers.sent,
+      proxied: call.proxied,
       gate: () => gate(ports, attempt),
     });
     stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);
@@ -86,10 +86,10 @@ export function isLate(elapsedMs: number, lease: Pick<Lease, 'admittedAt' | 'dis
 
 /** Asked immediately before the first byte: the time since before the admission, and pauses heard since. */
 function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
-  const { lease, sentAt, governed } = attempt;
+  const { lease, sentAt, call } = attempt;
   if (isLate(ports.elapsed() - sentAt, lease)) return 'late';
-  const { call, tool } = governed.checked;
-  const subject = { tool: tool.name, agentId: call.agentId, upstream: tool.upstream, keyId: governed.actor.keyId };
+  const { tool, actor } = call;
+  const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
   if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';
   attempt.maySend = true;
   return 'go';
@@ -101,12 +101,11 @@ interface Drift {
 }
 
 async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift | null> {
-  const { call, tool } = attempt.governed.checked;
-  const { stateCheck } = call;
+  const { stateCheck, tool, params } = attempt.call;
   if (stateCheck === null) return null;
   const begun = ports.elapsed();
   attempt.running.now = { stage: 'state_check', startedAt: ports.store.now() };
-  const reading = await ports.upstream.readState(tool, call.params);
+  const reading = await ports.upstream.readState(tool, params);
   if (reading.kind === 'unreadable') {
     stage(ports, attempt, 'state_check', 'refused', begun, reading.message);
     return {
@@ -273,12 +272,12 @@ function sign(
   attempt: Attempt,
   result: Extract<UpstreamResult, { kind: 'applied' }>,
 ): SignedReceipt {
-  const { effect, admission, governed, lease, sentAt } = attempt;
+  const { effect, admission, call, lease, sentAt } = attempt;
   const begun = ports.elapsed();
   const receipt = ports.issueReceipt({
     id: ports.newId('rcp'),
     effect,
-    sealed: sealedOf(ports, effect, governed),
+    sealed: sealedOf(ports, effect, call),
     settledBy: { by: 'owner' },
     evidence: result.evidence,
     response: result.response,
@@ -291,18 +290,14 @@ function sign(
 }
 
 /** All attempts of an effect share the salts of the first one. */
-function sealedOf(
-  ports: EffectPorts,
-  effect: EffectRecord,
-  governed: GovernedCall,
-): GovernedCall['proposal']['sealedParams'] {
-  if (effect.sealed === null || effect.sealed === governed.proposal.sealed) return governed.proposal.sealedParams;
+function sealedOf(ports: EffectPorts, effect: EffectRecord, { proposal }: Call): SealedParams {
+  if (effect.sealed === null || effect.sealed === proposal.sealed()) return proposal.sealedParams();
   return (
     ports.secrets.open(effect.sealed, {
       workspace: effect.workspace,
       effectId: effect.id,
       fingerprint: effect.fingerprint,
-    }) ?? governed.proposal.sealedParams
+    }) ?? proposal.sealedParams()
   );
 }
 
@@ -372,8 +367,8 @@ function mayBeOtherwise(ports: EffectPorts, { effect, lease, sentAt }: Attempt, 
 }
 
 function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
-  const { admission, effect, lease, governed } = attempt;
-  const { idempotent } = governed.checked.tool;
+  const { admission, effect, lease, call } = attempt;
+  const { idempotent } = call.tool;
   const safeToRetry =
     idempotent.kind === 'header' &&
     // An approval covers one dispatch.

@@ -1,4 +1,5 @@
-import { evaluate, type GovernedCall, MAX_EVALUATIONS } from './governed-call.ts';
+import type { Call } from './call.ts';
+import { evaluate, MAX_EVALUATIONS } from './evaluate.ts';
 import type { EffectPorts } from '../ports.ts';
 
 type Place = ReturnType<EffectPorts['place']>;
@@ -6,10 +7,10 @@ type Place = ReturnType<EffectPorts['place']>;
 /** A call that policy refuses is sent in no case, and waits for no place. */
 export async function waitForPlace(
   ports: EffectPorts,
-  governed: GovernedCall,
+  call: Call,
   coming: Extract<Place, Promise<unknown>>,
 ): Promise<Awaited<Place>> {
-  if (evaluate(ports, governed).verdict.kind !== 'deny') return coming;
+  if (evaluate(ports, call).verdict.kind !== 'deny') return coming;
   void coming.then((giveBack) => giveBack?.());
   return null;
 }
@@ -18,9 +19,9 @@ export async function waitForPlace(
  * Whether a call would be sent now; writes nothing. Where it would not (a duplicate, a refusal, a question to
  * approvers), it is answered without a place. Where that changes before it is admitted, it is sent in time or not at all.
  */
-export async function wouldDispatch(ports: EffectPorts, governed: GovernedCall): Promise<boolean> {
+export async function wouldDispatch(ports: EffectPorts, call: Call): Promise<boolean> {
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
-    const request = evaluate(ports, governed);
+    const request = evaluate(ports, call);
     if (request.verdict.kind === 'deny') return false;
     const seen = await ports.store.preview(request);
     if (seen.kind !== 'stale') return seen.kind === 'dispatch';

@@ -2,7 +2,7 @@ import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, shownBudgets } from './to-outcome.ts';
 import { checkCall } from './check-call.ts';
 import { type Decision, type Reason, statusOf } from '../model/decision.ts';
-import { evaluate, governInTurn } from './governed-call.ts';
+import { evaluate, sealInTurn } from './evaluate.ts';
 import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Problem, RunRequest } from '../model/run-request.ts';
@@ -50,10 +50,9 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
         };
       }
     }
+    if (checked.kind === 'call') await sealInTurn(ports, checked.call, begun);
     const admit =
-      checked.kind === 'denied'
-        ? denialRequest(ports, request, checked.denied)
-        : evaluate(ports, await governInTurn(ports, request, checked, { startedAt: ports.store.now(), begun }));
+      checked.kind === 'denied' ? denialRequest(ports, request, checked.denied) : evaluate(ports, checked.call);
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a window moved on: all of it is looked at again.

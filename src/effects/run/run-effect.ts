@@ -3,7 +3,8 @@ import { outcomeOfAdmission, settledBudgets, shownBudgets } from './to-outcome.t
 import { checkCall, type DeniedCall } from './check-call.ts';
 import type { Code } from '../model/codes.ts';
 import { executeAttempt } from './execute.ts';
-import { evaluate, type GovernedCall, governInTurn, MAX_EVALUATIONS } from './governed-call.ts';
+import type { Call } from './call.ts';
+import { evaluate, MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
 import type { RunOutcome, RunResult } from '../model/outcome.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { EffectPorts } from '../ports.ts';
@@ -18,16 +19,16 @@ import { type Admission, type AdmitRequest, NoPlace, StoreUnavailable } from '..
  * is always a decision.
  */
 export async function runEffect(ports: EffectPorts, request: RunRequest): Promise<RunResult> {
-  const startedAt = ports.store.now();
   try {
     for (let checks = 0; checks < MAX_EVALUATIONS; checks += 1) {
       const begun = ports.elapsed();
       const checked = checkCall(ports, request, 'effects.run');
       if (checked.kind === 'problem') return checked;
+      if (checked.kind === 'call') await sealInTurn(ports, checked.call, begun);
       const outcome =
         checked.kind === 'denied'
           ? await recordRefusal(ports, request, checked.denied)
-          : await admitAndExecute(ports, await governInTurn(ports, request, checked, { startedAt, begun }));
+          : await admitAndExecute(ports, checked.call);
       if (outcome !== null) return { kind: 'outcome', outcome };
       // What the routes of before made of a proxied request is not what those of now would.
       if (request.proxied !== null) break;
@@ -56,27 +57,26 @@ async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: De
  * @returns `null` when the configuration that the call was checked under is not the one in force any more
  * @throws StoreUnavailable, NoPlace only before admission
  */
-export async function admitAndExecute(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
-  const { call, tool } = governed.checked;
-  const taken = ports.place(tool.upstream, call.workspace, call.agentId);
-  const giveBack = taken instanceof Promise ? await waitForPlace(ports, governed, taken) : taken;
+export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
+  const taken = ports.place(call.tool.upstream, call.workspace, call.actor.agentId);
+  const giveBack = taken instanceof Promise ? await waitForPlace(ports, call, taken) : taken;
   try {
-    if (giveBack === null && (await wouldDispatch(ports, governed)))
+    if (giveBack === null && (await wouldDispatch(ports, call)))
       throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
-    return await admitInPlace(ports, governed);
+    return await admitInPlace(ports, call);
   } finally {
     giveBack?.();
   }
 }
 
-async function admitInPlace(ports: EffectPorts, governed: GovernedCall): Promise<RunOutcome | null> {
+async function admitInPlace(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
   const sentAt = ports.elapsed();
-  const admitted = await admitInForce(ports, governed);
+  const admitted = await admitInForce(ports, call);
   if (admitted === null) return null;
   const { request, admission } = admitted;
   if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
-  const outcome = await executeAttempt(ports, governed, admission, sentAt);
+  const outcome = await executeAttempt(ports, call, admission, sentAt);
   const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome.decision);
   return { ...outcome, budgets: shownBudgets(budgets, request.verdict), observed: admission.observed };
 }
@@ -86,13 +86,13 @@ type Settled = Exclude<Admission, { kind: 'stale' }>;
 /** Evaluates and admits under the policy and the pauses that are in force when the admission is made. */
 async function admitInForce(
   ports: EffectPorts,
-  governed: GovernedCall,
+  call: Call,
 ): Promise<{ readonly request: AdmitRequest; readonly admission: Settled } | null> {
-  const { call, tool } = governed.checked;
+  const { tool } = call;
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
     // A tool of before is not judged by the policy of now.
     if (ports.catalog().tool(tool.name) !== tool) return null;
-    const request = evaluate(ports, governed);
+    const request = evaluate(ports, call);
     const admission = await ports.store.admit(request);
     if (admission.kind !== 'stale') return { request, admission };
     await ports.refresh(call.workspace);

@@ -1,0 +1,77 @@
+import type { Proposal } from './call.ts';
+import type { EffectActor } from '../model/effect.ts';
+import type { EffectPorts, SealedParams } from '../ports.ts';
+import type { Principal } from '../model/principal.ts';
+import type { RunRequest } from '../model/run-request.ts';
+
+type Proposed = Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>;
+
+/** Ids, nonce and sealed params of what this request may become. */
+export function propose(ports: EffectPorts, workspace: string, fingerprint: string, call: Proposed): Proposal {
+  return new NewProposal(ports, workspace, fingerprint, call);
+}
+
+class NewProposal implements Proposal {
+  readonly effectId: string;
+  readonly nonce: string;
+  readonly dispatches = null;
+  private apr: string | null = null;
+  private plain: SealedParams | null = null;
+  private seal: string | null = null;
+  private readonly ports: EffectPorts;
+  private readonly workspace: string;
+  private readonly fingerprint: string;
+  private readonly call: Proposed;
+
+  constructor(ports: EffectPorts, workspace: string, fingerprint: string, call: Proposed) {
+    this.effectId = ports.newId('eff');
+    this.nonce = ports.newNonce();
+    this.ports = ports;
+    this.workspace = workspace;
+    this.fingerprint = fingerprint;
+    this.call = call;
+  }
+
+  approvalId(): string {
+    this.apr ??= this.ports.newId('apr');
+    return this.apr;
+  }
+
+  sealedParams(): SealedParams {
+    if (this.plain !== null) return this.plain;
+    const { params, headers, stateCheck, claimId, reservationId, requestIp } = this.call;
+    const salts = this.ports.secrets.newSalts();
+    const plain = { params, salts, stateCheck, claimId, reservationId, requestIp };
+    this.plain = hasAny(headers.sent) ? { ...plain, headers } : plain;
+    return this.plain;
+  }
+
+  sealed(): string {
+    const { workspace, effectId, fingerprint } = this;
+    this.seal ??= this.ports.secrets.seal(this.sealedParams(), { workspace, effectId, fingerprint });
+    return this.seal;
+  }
+}
+
+function hasAny(headers: Readonly<Record<string, string>>): boolean {
+  for (const _ in headers) return true;
+  return false;
+}
+
+/** Who asks, as the effect's record keeps it. */
+export function actorOf(
+  principal: Principal,
+  agentId: string,
+  agentOwner: string | null,
+  via: RunRequest['via'],
+): EffectActor {
+  return {
+    agentId,
+    agentOwner,
+    keyId: principal.keyId,
+    keyKind: principal.kind,
+    user: principal.user,
+    keyMadeBy: principal.madeBy,
+    via,
+  };
+}
