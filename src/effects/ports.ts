@@ -2,14 +2,14 @@ import type { KeyObject } from 'node:crypto';
 import type { CallHeaders, StateCheck } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { Reason } from './model/decision.ts';
-import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './model/effect.ts';
+import type { EffectRecord, Evidence, KeptResult, SettledBy, SignedReceipt } from './model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Agent, KeyKind, Principal } from './model/principal.ts';
 import type { RequestFault } from './model/run-request.ts';
 import type { Running } from './run/running.ts';
 import type { EffectStore, SettleRequest } from './store.ts';
 import type { Tool } from './model/tool.ts';
-import type { UpstreamPort, UpstreamResponse } from './upstream.ts';
+import type { UpstreamPort } from './upstream.ts';
 import type { Verdict } from './model/verdict.ts';
 
 /** What a decision by policy rests on. */
@@ -81,7 +81,8 @@ export interface ReceiptFacts {
   readonly sealed: SealedParams | null;
   readonly settledBy: SettledBy;
   readonly evidence: Evidence;
-  readonly response: UpstreamResponse | null;
+  /** What is kept of the answer; `null` where none came. */
+  readonly result: KeptResult | null;
   readonly approval: ApprovalRecord | null;
   /** Place of `effect.admitted`. */
   readonly ledger: { readonly epoch: number; readonly seq: number };

@@ -1,5 +1,5 @@
 import type { Evidence, KeptResult } from './model/effect.ts';
-import type { Json, JsonObject } from '../json/value.ts';
+import type { JsonObject } from '../json/value.ts';
 import type { Tool } from './model/tool.ts';
 
 /** The request as an agent sent it through the proxy, where the bytes themselves go on. */
@@ -30,30 +30,36 @@ export interface Dispatch {
   readonly gate: () => 'go' | 'late' | 'paused';
 }
 
-/** What is known of an attempt, by the one classification table. `response` is there when an answer was read. */
+/** What became of an attempt, in the words in which it is settled. `answer` is there where one was read. */
 export type UpstreamResult =
   | {
-      readonly kind: 'applied';
+      readonly kind: 'committed';
       readonly evidence: Evidence;
-      readonly response: UpstreamResponse;
+      readonly answer: UpstreamAnswer;
+      readonly result: KeptResult;
       readonly accepted: boolean;
-      readonly truncated: boolean;
+      readonly responseTruncated: boolean;
     }
-  | { readonly kind: 'not_applied'; readonly evidence: Evidence; readonly response: UpstreamResponse | null }
-  | { readonly kind: 'unknown'; readonly evidence: Evidence; readonly response: UpstreamResponse | null }
+  | {
+      readonly kind: 'failed';
+      readonly evidence: Evidence;
+      readonly answer: UpstreamAnswer | null;
+      readonly result: KeptResult | null;
+    }
+  | { readonly kind: 'unknown'; readonly evidence: Evidence }
   /** The gate was shut: nothing was sent. */
   | { readonly kind: 'held_back'; readonly by: 'late' | 'paused'; readonly evidence: Evidence };
 
-/** An answer, read whole (up to the limit for answers). */
-export interface UpstreamResponse {
+/** An answer as it goes on to the caller, by the kind of the upstream that gave it. The core hands it on and reads nothing of it. */
+export type UpstreamAnswer = HttpAnswer;
+
+/** An answer by HTTP, read whole (up to the limit for answers). */
+export interface HttpAnswer {
+  readonly kind: 'http';
   readonly status: number;
   /** Lower-case names; hop-by-hop, `svc-*`, `x-should-retry` and (unless the route says otherwise) `set-cookie` are removed. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body: Buffer;
-  /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */
-  readonly json: Json | undefined;
-  /** What is kept for duplicates. */
-  readonly kept: KeptResult;
 }
 
 /** The live state that a tool's `state` request reads. */

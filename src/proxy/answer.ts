@@ -4,7 +4,7 @@ import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { outcomeHeaders, renderOutcome } from '../effects/run/render.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import type { UpstreamResponse } from '../effects/upstream.ts';
+import type { HttpAnswer } from '../effects/upstream.ts';
 import { errorMembers, withRetryHints } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
@@ -70,13 +70,13 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const { outcome } = result;
   const own = outcomeHeaders(outcome);
   addProxyHeaders(own, ports, outcome);
-  if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.response !== null) {
-    const { response } = outcome;
+  if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.answer !== null) {
+    const { answer } = outcome;
     // Headers of the decision go with its own status; here the status is the upstream's.
-    if (response.status < 300) delete own['x-should-retry'];
+    if (answer.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
-    const headers = upstreamHeaders(ports, response, context);
-    return { status: response.status, headers: Object.assign(headers, withRetryHints(own)), body: response.body };
+    const headers = upstreamHeaders(ports, answer, context);
+    return { status: answer.status, headers: Object.assign(headers, withRetryHints(own)), body: answer.body };
   }
   if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
     const replayed = replay(outcome.result);
@@ -123,13 +123,9 @@ function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome:
   if (outcome.decision === 'committed' && outcome.responseTruncated) headers['svc-response-truncated'] = 'true';
 }
 
-function upstreamHeaders(
-  ports: Ports,
-  response: UpstreamResponse,
-  context: AnswerContext,
-): Record<string, string | string[]> {
+function upstreamHeaders(ports: Ports, answer: HttpAnswer, context: AnswerContext): Record<string, string | string[]> {
   const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
-  const headers = returnedHeaders(response.headers, {
+  const headers = returnedHeaders(answer.headers, {
     setCookie: context.setCookie,
     prefix: context.prefix,
     upstreamUrl,

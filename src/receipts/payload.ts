@@ -28,7 +28,7 @@ export interface Issuer {
  * is a salted commitment. `log` is reserved for the head of a transparency log.
  */
 export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
-  const { effect, approval, evidence, response, sealed } = input;
+  const { effect, approval, evidence, result, sealed } = input;
   const { action, actor, trace } = effect;
   const committed: Committed = (field, value) => {
     const salt = sealed?.salts[field];
@@ -46,7 +46,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
     sealed === null || paramsText === null
       ? null
       : committedText('request', requestText(effect, sealed, paramsText, evidence.sent));
-  const answer = response === null ? null : responseCommitment(response.kept, committed);
+  const answer = result === null ? null : responseCommitment(result, committed);
   // Members are written in the order of RFC 8785, here and in the functions below: so the text is the canonical form,
   // in a fraction of the time that sorting takes. A test compares the two.
   const did = `"action":{"idem":${quoteOr(idem)},"params":${quoteOr(params)},"target":${quoteOr(target)},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;

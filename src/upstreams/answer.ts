@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { KeptResult } from '../effects/model/effect.ts';
 import type { Json } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
-import type { UpstreamResponse } from '../effects/upstream.ts';
+import type { HttpAnswer } from '../effects/upstream.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -47,6 +47,15 @@ export function connectionNames(connection: string | readonly string[] | undefin
   return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
 }
 
+/** An answer that was read, with what its upstream's kind knows of it. */
+export interface ReadAnswer {
+  readonly answer: HttpAnswer;
+  /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */
+  readonly json: Json | undefined;
+  /** What is kept for duplicates. */
+  readonly result: KeptResult;
+}
+
 /**
  * Makes of what was read the answer that the rest of the gateway sees.
  * @param options.wantsJson whether somebody looks into its JSON, however long it is
@@ -54,7 +63,7 @@ export function connectionNames(connection: string | readonly string[] | undefin
 export function readAnswer(
   raw: { readonly status: number; readonly headers: IncomingHeaders; readonly body: Buffer; readonly whole: boolean },
   options: { readonly responseKeptBytes: number; readonly setCookie: boolean; readonly wantsJson: boolean },
-): UpstreamResponse {
+): ReadAnswer {
   const named = connectionNames(raw.headers['connection']);
   const headers: Record<string, string | readonly string[]> = {};
   for (const [name, value] of Object.entries(raw.headers)) {
@@ -64,11 +73,9 @@ export function readAnswer(
   const isRead = options.wantsJson || raw.body.byteLength <= options.responseKeptBytes;
   const json = raw.whole && isRead && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
   return {
-    status: raw.status,
-    headers,
-    body: raw.body,
+    answer: { kind: 'http', status: raw.status, headers, body: raw.body },
     json,
-    kept: keep(raw, headers, json, options.responseKeptBytes),
+    result: keep(raw, headers, json, options.responseKeptBytes),
   };
 }
 

@@ -30,7 +30,7 @@ export interface Classified {
   readonly message: string;
   /** 202: taken on, not finished. */
   readonly accepted: boolean;
-  readonly truncated: boolean;
+  readonly responseTruncated: boolean;
 }
 
 /** Client errors by which a server says that it did nothing. */
@@ -72,7 +72,7 @@ function classifyAnswer(
     return {
       ...row(byStatus, 'declared', `${said}, which the tool's outcomes map`),
       accepted,
-      truncated: cut && byStatus === 'committed',
+      responseTruncated: cut && byStatus === 'committed',
     };
   }
   // Where the body decides and cannot be asked, a status line alone does not.
@@ -82,7 +82,7 @@ function classifyAnswer(
     if (status === 207) return row('unknown', 'http_status', `${said}, which says nothing of the whole`);
     if (unasked && outcomes.body.length > 0)
       return row('unknown', 'http_status', `${said}, and its body cannot be asked`);
-    return { ...row('committed', 'http_status', said), accepted, truncated: cut };
+    return { ...row('committed', 'http_status', said), accepted, responseTruncated: cut };
   }
   if (kind === 'read') return row('failed', 'http_status', said);
   if (status >= 300 && status < 400) {
@@ -94,7 +94,7 @@ function classifyAnswer(
 }
 
 function row(outcome: Outcome, code: string, message: string): Classified {
-  return { outcome, code, message, accepted: false, truncated: false };
+  return { outcome, code, message, accepted: false, responseTruncated: false };
 }
 
 function declaredByStatus(outcomes: OutcomeMap, status: number): Outcome | null {

@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions } from './attempt.ts';
-import { readAnswer } from './answer.ts';
+import { type ReadAnswer, readAnswer } from './answer.ts';
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
@@ -85,7 +85,7 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
       return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null, sent);
     case 'answer': {
       const setCookie = dispatch.proxied?.setCookie ?? false;
-      const response = readAnswer(result, {
+      const read = readAnswer(result, {
         responseKeptBytes: upstream.limits.responseKeptBytes,
         setCookie,
         wantsJson: tool.outcomes.body.length > 0,
@@ -93,10 +93,10 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
       const seen: Seen = {
         kind: 'answer',
         status: result.status,
-        body: !result.whole ? 'cut' : response.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
-        json: response.json,
+        body: !result.whole ? 'cut' : read.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
+        json: read.json,
       };
-      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, response, sent);
+      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, read, sent);
     }
   }
 }
@@ -193,34 +193,36 @@ function resultOf(
   classified: Classified,
   attempted: Attempt,
   endedAt: number,
-  response: ReturnType<typeof readAnswer> | null,
+  read: ReadAnswer | null,
   sent: string | null,
 ): UpstreamResult {
   const evidence: Evidence = {
     ...(sent === null ? {} : { sent }),
     code: classified.code,
     message: classified.message,
-    status: response?.status ?? null,
+    status: read?.answer.status ?? null,
     startedAt: 'startedAt' in attempted ? attempted.startedAt : null,
     endedAt,
   };
   switch (classified.outcome) {
-    case 'committed':
-      return response === null
-        ? { kind: 'unknown', evidence, response }
-        : { kind: 'applied', evidence, response, accepted: classified.accepted, truncated: classified.truncated };
+    case 'committed': {
+      if (read === null) return { kind: 'unknown', evidence };
+      const { accepted, responseTruncated } = classified;
+      return { kind: 'committed', evidence, answer: read.answer, result: read.result, accepted, responseTruncated };
+    }
     case 'failed':
-      return { kind: 'not_applied', evidence, response };
+      return { kind: 'failed', evidence, answer: read?.answer ?? null, result: read?.result ?? null };
     case 'unknown':
-      return { kind: 'unknown', evidence, response };
+      return { kind: 'unknown', evidence };
   }
 }
 
 function notDispatched(message: string, endedAt: number | null): UpstreamResult {
   return {
-    kind: 'not_applied',
+    kind: 'failed',
     evidence: { code: 'not_dispatched', message, status: null, startedAt: null, endedAt },
-    response: null,
+    answer: null,
+    result: null,
   };
 }
 

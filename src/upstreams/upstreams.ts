@@ -98,9 +98,10 @@ export function createUpstreams(
       if (upstream !== undefined) return sendDispatch(upstream, dispatch);
       const message = `the upstream ${dispatch.tool.upstream} is not declared any more`;
       return {
-        kind: 'not_applied',
+        kind: 'failed',
         evidence: { code: 'not_dispatched', message, status: null, startedAt: null, endedAt: now() },
-        response: null,
+        answer: null,
+        result: null,
       };
     },
     readState: async (tool, params) => {

@@ -55,8 +55,8 @@ async function run(ports: Partial<EffectPorts>, call: RunRequest) {
 }
 
 const EVIDENCE: Evidence = { code: 'http_status', message: 'As told.', status: 500, startedAt: 1, endedAt: 2 };
-const UNKNOWN: UpstreamResult = { kind: 'unknown', evidence: EVIDENCE, response: null };
-const NOT_APPLIED: UpstreamResult = { kind: 'not_applied', evidence: EVIDENCE, response: null };
+const UNKNOWN: UpstreamResult = { kind: 'unknown', evidence: EVIDENCE };
+const FAILED: UpstreamResult = { kind: 'failed', evidence: EVIDENCE, answer: null, result: null };
 
 /** An upstream that is asked, and of which this is said. */
 function said(result: UpstreamResult): Pick<EffectPorts, 'upstream'> {
@@ -98,7 +98,7 @@ describe('the answer to an attempt', () => {
     const again = { ...deduplicating(600_000) };
     const call = await request();
     expect(await run({ ...again, ...said(UNKNOWN) }, call)).toMatchObject({ decision: 'unknown_effect' });
-    const second = await run({ ...again, ...said(NOT_APPLIED) }, call);
+    const second = await run({ ...again, ...said(FAILED) }, call);
     expect(second).toMatchObject({ decision: 'unknown_effect', attempt: 2 });
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
   });
@@ -110,11 +110,11 @@ describe('the answer to an attempt', () => {
       store,
       elapsed: () => performance.now() + late,
       upstream: {
-        ...said(NOT_APPLIED).upstream,
+        ...said(FAILED).upstream,
         async send({ gate }) {
           expect(gate()).toBe('go');
           late += after;
-          return NOT_APPLIED;
+          return FAILED;
         },
       },
     });
@@ -166,7 +166,7 @@ describe('the answer to an attempt', () => {
 
   it('is made with the salts on record, also of a later attempt', async () => {
     const call = await request();
-    expect(await run(said(NOT_APPLIED), call)).toMatchObject({ decision: 'failed' });
+    expect(await run(said(FAILED), call)).toMatchObject({ decision: 'failed' });
     const issued: ReceiptFacts[] = [];
     const issueReceipt = (facts: ReceiptFacts) => {
       issued.push(facts);
@@ -257,7 +257,7 @@ describe('a call', () => {
         await rig.core.refresh(WS);
       };
       const upstream: UpstreamPort = {
-        ...said(NOT_APPLIED).upstream,
+        ...said(FAILED).upstream,
         async send(dispatch) {
           await pause();
           return rig.core.upstream.send(dispatch);

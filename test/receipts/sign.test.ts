@@ -176,20 +176,20 @@ describe('a receipt', () => {
   });
 
   it('is still issued when the sealed values are gone, and then commits to nothing', () => {
-    const { jws } = signer.issue(receiptInput({ sealed: null, response: null }));
+    const { jws } = signer.issue(receiptInput({ sealed: null, result: null }));
     expect(receiptView(jws)['action']).toMatchObject({ target: null, params: null, idem: null });
     expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: null }).verdict).toBe('VALID');
   });
 
   it('is still issued when the answer has no canonical form', () => {
     const input = receiptInput();
-    const kept = {
+    const result = {
       status: 200,
       headers: {},
       body: { kind: 'text', value: 'half a pair \ud83d' },
       truncated: true,
     } as const;
-    const { jws } = signer.issue({ ...input, response: { ...input.response!, kept } });
+    const { jws } = signer.issue({ ...input, result });
     expect(receiptView(jws)['upstream']).toMatchObject({ response: null, status: 201 });
   });
 });

@@ -57,7 +57,7 @@ describe('the one table', () => {
   test('2xx with its body cut: a write is committed and truncated, a read failed', () => {
     const cut = answer(200, { body: 'cut' });
     expect(outcomes(cut)).toEqual(['failed', 'committed']);
-    expect(classify('write', NONE, cut).truncated).toBe(true);
+    expect(classify('write', NONE, cut).responseTruncated).toBe(true);
     // The body would decide, and it is not there.
     const map: OutcomeMap = { ...NONE, body: [{ path: 'ok', equals: true, outcome: 'committed' }] };
     expect(classify('write', map, cut).outcome).toBe('unknown');
@@ -74,7 +74,7 @@ describe('the one table', () => {
     expect(classify('read', map, answer(404)).outcome).toBe('committed');
     expect(classify('write', map, answer(404, { body: 'cut' }))).toMatchObject({
       outcome: 'committed',
-      truncated: true,
+      responseTruncated: true,
     });
   });
 
@@ -89,7 +89,7 @@ describe('the one table', () => {
       expect(classify('write', NONE, answer(409, { body })).outcome).toBe('failed');
     }
     expect(outcomes(answer(200, { body: 'unreadable' }))).toEqual(['committed', 'committed']);
-    expect(classify('write', NONE, answer(200, { body: 'unreadable' })).truncated).toBe(false);
+    expect(classify('write', NONE, answer(200, { body: 'unreadable' })).responseTruncated).toBe(false);
     // An answer without a body has been read.
     expect(classify('write', fails, answer(204)).outcome).toBe('committed');
   });

@@ -57,27 +57,27 @@ function send(mode: string, changes: Parameters<typeof makeTool>[0] = {}): Promi
 
 describe('each row of the table against a real upstream', () => {
   const rows: [string, UpstreamResult['kind'], string, number][] = [
-    ['ok', 'applied', 'http_status', 1],
-    ['accepted', 'applied', 'http_status', 1],
-    ['empty', 'applied', 'http_status', 1],
-    ['early_hints', 'applied', 'http_status', 1],
+    ['ok', 'committed', 'http_status', 1],
+    ['accepted', 'committed', 'http_status', 1],
+    ['empty', 'committed', 'http_status', 1],
+    ['early_hints', 'committed', 'http_status', 1],
     ['multi', 'unknown', 'http_status', 1],
-    ['half', 'applied', 'http_status', 1],
-    ['half_chunked', 'applied', 'http_status', 1],
+    ['half', 'committed', 'http_status', 1],
+    ['half_chunked', 'committed', 'http_status', 1],
     ['half_error', 'unknown', 'http_status', 1],
     ['redirect', 'unknown', 'http_status', 1],
-    ['refuse', 'not_applied', 'http_status', 0],
+    ['refuse', 'failed', 'http_status', 0],
     ['unavailable', 'unknown', 'http_status', 0],
     ['error_after', 'unknown', 'http_status', 1],
     ['drop_after', 'unknown', 'reset', 1],
     ['reset_after', 'unknown', 'reset', 1],
     ['drop_before', 'unknown', 'reset', 0],
     ['malformed', 'unknown', 'malformed', 1],
-    ['status_308', 'not_applied', 'http_status', 0],
-    ['status_304', 'not_applied', 'http_status', 0],
+    ['status_308', 'failed', 'http_status', 0],
+    ['status_304', 'failed', 'http_status', 0],
     ['status_408', 'unknown', 'http_status', 0],
     ['status_425', 'unknown', 'http_status', 0],
-    ['status_429', 'not_applied', 'http_status', 0],
+    ['status_429', 'failed', 'http_status', 0],
     ['status_499', 'unknown', 'http_status', 0],
     ['status_504', 'unknown', 'http_status', 0],
   ];
@@ -94,39 +94,42 @@ describe('each row of the table against a real upstream', () => {
   test('what the answers carry', async () => {
     open();
     const ok = await send('ok');
-    if (ok.kind !== 'applied') throw new Error(ok.kind);
+    if (ok.kind !== 'committed') throw new Error(ok.kind);
     expect(ok.accepted).toBe(false);
-    expect(ok.response.json).toMatchObject({ path: '/v1/payments/p1/refunds', received: { amount: 100 } });
-    expect(ok.response.kept).toMatchObject({ status: 201, body: { kind: 'json' }, truncated: false });
+    expect(JSON.parse(ok.answer.body.toString())).toMatchObject({
+      path: '/v1/payments/p1/refunds',
+      received: { amount: 100 },
+    });
+    expect(ok.result).toMatchObject({ status: 201, body: { kind: 'json' }, truncated: false });
     expect(ok.evidence.startedAt).toBeLessThanOrEqual(ok.evidence.endedAt ?? 0);
     const accepted = await send('accepted');
-    expect(accepted).toMatchObject({ kind: 'applied', accepted: true });
+    expect(accepted).toMatchObject({ kind: 'committed', accepted: true });
     const half = await send('half');
-    expect(half).toMatchObject({ kind: 'applied', truncated: true, response: { json: undefined } });
+    expect(half).toMatchObject({ kind: 'committed', responseTruncated: true, result: { truncated: true } });
     const failed = await send('unavailable', { outcomes: { committed: [], failed: [503], unknown: [], body: [] } });
-    expect(failed).toMatchObject({ kind: 'not_applied', evidence: { code: 'declared', status: 503 } });
+    expect(failed).toMatchObject({ kind: 'failed', evidence: { code: 'declared', status: 503 } });
     const plain = await send('plain');
-    expect(plain).toMatchObject({ kind: 'applied', response: { kept: { body: { kind: 'text', value: 'done' } } } });
+    expect(plain).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: 'done' } } });
   });
 
   test('an answer longer than what is read is cut, and the call committed', async () => {
     open();
     const big = await send('big');
-    if (big.kind !== 'applied') throw new Error(big.kind);
-    expect(big.truncated).toBe(true);
-    expect(big.response.body.byteLength).toBe(LIMITS.responseBytes);
-    expect(big.response.kept.truncated).toBe(true);
+    if (big.kind !== 'committed') throw new Error(big.kind);
+    expect(big.responseTruncated).toBe(true);
+    expect(big.answer.body.byteLength).toBe(LIMITS.responseBytes);
+    expect(big.result.truncated).toBe(true);
     // The next call gets a connection.
-    expect((await send('ok')).kind).toBe('applied');
+    expect((await send('ok')).kind).toBe('committed');
   });
 
   test.each([
-    ['{"ok":true}', 'application/json', 'applied'],
-    ['{"ok":false}', 'application/json', 'not_applied'],
+    ['{"ok":true}', 'application/json', 'committed'],
+    ['{"ok":false}', 'application/json', 'failed'],
     ['{"ok":false,"id":9007199254740993}', 'application/json', 'unknown'],
     ['{"ok":false,"Ok":true}', 'application/json', 'unknown'],
     ['{"ok":false}', 'text/html', 'unknown'],
-    ['', 'application/json', 'applied'],
+    ['', 'application/json', 'committed'],
   ])('a body that decides, and says %s as %s: %s', async (body, type, kind) => {
     const odd = createHttpServer((request, response) => {
       request.resume().on('end', () => response.writeHead(200, { 'content-type': type }).end(body));
@@ -144,15 +147,15 @@ describe('each row of the table against a real upstream', () => {
     open();
     expect(await send('late', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
     expect(await send('never', { timeoutMs: 100 })).toMatchObject({ kind: 'unknown', evidence: { code: 'timeout' } });
-    expect(await send('never', { timeoutMs: 100, kind: 'read' })).toMatchObject({ kind: 'not_applied' });
+    expect(await send('never', { timeoutMs: 100, kind: 'read' })).toMatchObject({ kind: 'failed' });
     // The status line was read before the time was over.
-    expect(await send('stalled', { timeoutMs: 2500 })).toMatchObject({ kind: 'applied', truncated: true });
-    expect((await send('ok')).kind).toBe('applied');
+    expect(await send('stalled', { timeoutMs: 2500 })).toMatchObject({ kind: 'committed', responseTruncated: true });
+    expect((await send('ok')).kind).toBe('committed');
   });
 
   test('a reused connection that is reset after the write: unknown, and not repeated', async () => {
     open({ connections: 1 });
-    expect((await send('ok')).kind).toBe('applied');
+    expect((await send('ok')).kind).toBe('committed');
     const seen = await since(() => send('reset_reused'));
     expect(seen.result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
     expect(seen).toMatchObject({ requests: 1, effects: 1 });
@@ -166,10 +169,10 @@ describe('each row of the table against a real upstream', () => {
     });
     const get = (mode: string): Promise<UpstreamResult> =>
       upstreams.send(makeDispatch({ tool: read, params: { payment_id: 'p1', mode } }));
-    expect((await get('ok')).kind).toBe('applied');
+    expect((await get('ok')).kind).toBe('committed');
     for (const mode of ['half', 'unavailable', 'refuse', 'drop_before', 'status_303']) {
       const seen = await since(() => get(mode));
-      expect([mode, seen.result.kind, seen.requests]).toEqual([mode, 'not_applied', 1]);
+      expect([mode, seen.result.kind, seen.requests]).toEqual([mode, 'failed', 1]);
     }
   });
 });
@@ -184,7 +187,7 @@ describe('nothing sent', () => {
     await once(server, 'close');
     open({ url: `http://127.0.0.1:${port}` });
     const result = await send('ok');
-    expect(result).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed', startedAt: null } });
+    expect(result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed', startedAt: null } });
     // No address in what people are told.
     expect(JSON.stringify(result)).not.toContain('127.0.0.1');
   });
@@ -200,7 +203,7 @@ describe('nothing sent', () => {
     }).listen(0, '127.0.0.1');
     await once(server, 'listening');
     open({ url: urlOf(server, 'https') });
-    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+    expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
     expect(Buffer.concat(got).toString('latin1')).not.toContain('POST');
     await closed(server);
   });
@@ -303,7 +306,7 @@ describe('addresses', () => {
     'http://224.0.0.1',
   ])('%s is refused, whatever the network', async (url) => {
     open({ url });
-    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+    expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
   });
 
   test('loopback is refused where the network is public, by literal and by name', async () => {
@@ -311,7 +314,7 @@ describe('addresses', () => {
     for (const host of ['127.0.0.1', 'localhost']) {
       open({ url: `http://${host}:${port}`, network: 'public' });
       const seen = await since(() => send('ok'));
-      expect(seen.result).toMatchObject({ kind: 'not_applied', evidence: { code: 'connect_failed' } });
+      expect(seen.result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
       expect(seen.requests).toBe(0);
       await upstreams.close();
     }
@@ -321,7 +324,7 @@ describe('addresses', () => {
     process.env['HTTP_PROXY'] = process.env['http_proxy'] = 'http://127.0.0.1:1';
     try {
       open();
-      expect((await send('ok')).kind).toBe('applied');
+      expect((await send('ok')).kind).toBe('committed');
     } finally {
       delete process.env['HTTP_PROXY'];
       delete process.env['http_proxy'];
@@ -358,8 +361,8 @@ describe('headers', () => {
   test('what comes back in the name of the gateway, of a connection or as a cookie is removed', async () => {
     open();
     const loud = await send('loud');
-    if (loud.kind !== 'applied') throw new Error(loud.kind);
-    expect(Object.keys(loud.response.headers).sort()).toEqual(['content-length', 'content-type', 'date', 'x-kept']);
+    if (loud.kind !== 'committed') throw new Error(loud.kind);
+    expect(Object.keys(loud.answer.headers).sort()).toEqual(['content-length', 'content-type', 'date', 'x-kept']);
   });
 });
 
@@ -388,8 +391,8 @@ describe('change', () => {
     const running = send('late', { timeoutMs: 20_000 });
     while ((await service.ledger()).requests.at(-1)?.text.includes('mode:late') !== true);
     upstreams.update([], LIMITS);
-    expect(await send('ok')).toMatchObject({ kind: 'not_applied', evidence: { code: 'not_dispatched' } });
-    expect((await running).kind).toBe('applied');
+    expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'not_dispatched' } });
+    expect((await running).kind).toBe('committed');
   });
 });
 

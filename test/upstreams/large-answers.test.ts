@@ -18,7 +18,7 @@ test('an answer that is not kept whole is read as JSON only where somebody looks
 
 test('an answer of up to 20,000 values is read as JSON, and kept as a text beyond that', () => {
   const options = { responseKeptBytes: 1_000_000, setCookie: false, wantsJson: true };
-  expect(readAnswer(answer(listOf(19_999)), options).kept.body.kind).toBe('json');
+  expect(readAnswer(answer(listOf(19_999)), options).result.body.kind).toBe('json');
   const long = readAnswer(answer(listOf(20_000)), options);
-  expect([long.json, long.kept.body.kind, long.kept.truncated]).toEqual([undefined, 'text', false]);
+  expect([long.json, long.result.body.kind, long.result.truncated]).toEqual([undefined, 'text', false]);
 });

@@ -34,7 +34,7 @@ test('a connection that ends at a refused address carries no byte, whatever its 
     { responseBytes: 1000, responseKeptBytes: 1000 },
   );
   expect(await upstreams.send(makeDispatch())).toMatchObject({
-    kind: 'not_applied',
+    kind: 'failed',
     evidence: { code: 'connect_failed' },
   });
   expect(await received).toBe(0);

@@ -63,7 +63,7 @@ export interface Evidence {
   /** Stable code: `http_status`, `not_dispatched`, `connect_failed`, `timeout`, `reset`, `malformed`, `lease_over`, `declared`, … */
   readonly code: string;
   readonly message: string;
-  /** HTTP status of the answer, where one came. */
+  /** The number that the upstream's protocol gives its answer (the status of HTTP); `null` where none came, or it gives none. */
   readonly status: number | null;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
@@ -71,8 +71,14 @@ export interface Evidence {
   readonly sent?: string;
 }
 
-/** The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`). */
-export interface KeptResult {
+/**
+ * The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`), by the kind of the
+ * upstream. It is stored as it stands here: what names no kind is HTTP's, and every other kind names itself.
+ */
+export type KeptResult = KeptHttpResult;
+
+export interface KeptHttpResult {
+  readonly kind?: 'http';
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body:

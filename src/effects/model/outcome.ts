@@ -5,7 +5,7 @@ import type { DeniedDecision, NextStep, Reason } from './decision.ts';
 import type { KeptResult, SignedReceipt } from './effect.ts';
 import type { Problem } from './run-request.ts';
 import type { Observed } from './verdict.ts';
-import type { UpstreamResponse } from '../upstream.ts';
+import type { UpstreamAnswer } from '../upstream.ts';
 
 /** A budget as an answer shows it; agents see only a level of a budget that they share with others. */
 export interface ShownBudget {
@@ -41,7 +41,7 @@ export type RunOutcome = OutcomeBase &
         readonly receipt: SignedReceipt;
         readonly result: KeptResult | null;
         /** The upstream's whole answer, for the proxy; `null` on a committed effect that another request ran. */
-        readonly response: UpstreamResponse | null;
+        readonly answer: UpstreamAnswer | null;
         readonly accepted: boolean;
         readonly responseTruncated: boolean;
         readonly settlement: 'done' | 'pending';
@@ -56,7 +56,7 @@ export type RunOutcome = OutcomeBase &
     | { readonly decision: 'in_progress' }
     | {
         readonly decision: 'failed';
-        readonly response: UpstreamResponse | null;
+        readonly answer: UpstreamAnswer | null;
         readonly result: KeptResult | null;
         readonly settlement: 'done' | 'pending';
       }

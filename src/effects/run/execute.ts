@@ -163,11 +163,10 @@ async function refuseBeforeSend(
 async function recordResult(ports: EffectPorts, attempt: Attempt, result: UpstreamResult): Promise<RunOutcome> {
   const { effect } = attempt;
   switch (result.kind) {
-    case 'applied':
-      return recordApplied(ports, attempt, result);
-    case 'not_applied': {
-      const kept = result.response?.kept ?? null;
-      const recorded = await record(ports, attempt, { kind: 'failed', result: kept }, result.evidence);
+    case 'committed':
+      return recordCommitted(ports, attempt, result);
+    case 'failed': {
+      const recorded = await record(ports, attempt, { kind: 'failed', result: result.result }, result.evidence);
       // A later attempt may have happened meanwhile: what is on record is the answer, not what this one came to.
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
@@ -175,8 +174,8 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
       return {
         ...baseOf(effect, { code, message: result.evidence.message }, false),
         decision: 'failed',
-        response: result.response,
-        result: kept,
+        answer: result.answer,
+        result: result.result,
         settlement: settlementOf(recorded),
       };
     }
@@ -217,7 +216,7 @@ async function recordUnsent(
   return {
     ...baseOf(attempt.effect, reason, false),
     decision: 'failed',
-    response: null,
+    answer: null,
     result: null,
     settlement: settlementOf(recorded),
   };
@@ -225,19 +224,19 @@ async function recordUnsent(
 
 const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
 
-async function recordApplied(
+async function recordCommitted(
   ports: EffectPorts,
   attempt: Attempt,
-  result: Extract<UpstreamResult, { kind: 'applied' }>,
+  seen: Extract<UpstreamResult, { kind: 'committed' }>,
 ): Promise<RunOutcome> {
   const { effect } = attempt;
-  const receipt = sign(ports, attempt, result);
-  const { kept } = result.response;
+  const receipt = sign(ports, attempt, seen);
+  const { evidence, result, accepted, responseTruncated } = seen;
   const recorded = await record(
     ports,
     attempt,
-    { kind: 'committed', receipt, result: kept, accepted: result.accepted, responseTruncated: result.truncated },
-    result.evidence,
+    { kind: 'committed', receipt, result, accepted, responseTruncated },
+    evidence,
   );
   // A receipt leaves only when it is durable somewhere; where the effect was settled otherwise, that is the answer.
   if (recorded.kind === 'lost') return unknownOutcome(attempt, recorded);
@@ -259,10 +258,10 @@ async function recordApplied(
     next: null,
     decision: 'committed',
     receipt,
-    result: kept,
-    response: result.response,
-    accepted: result.accepted,
-    responseTruncated: result.truncated,
+    result,
+    answer: seen.answer,
+    accepted,
+    responseTruncated,
     settlement: settlementOf(recorded),
   };
 }
@@ -270,7 +269,7 @@ async function recordApplied(
 function sign(
   ports: EffectPorts,
   attempt: Attempt,
-  result: Extract<UpstreamResult, { kind: 'applied' }>,
+  seen: Extract<UpstreamResult, { kind: 'committed' }>,
 ): SignedReceipt {
   const { effect, admission, call, lease, sentAt } = attempt;
   const begun = ports.elapsed();
@@ -279,8 +278,8 @@ function sign(
     effect,
     sealed: sealedOf(ports, effect, call),
     settledBy: { by: 'owner' },
-    evidence: result.evidence,
-    response: result.response,
+    evidence: seen.evidence,
+    result: seen.result,
     approval: admission.approval,
     ledger: admission.ledger,
     issuedAt: Math.round(lease.admittedAt + (ports.elapsed() - sentAt)),
@@ -390,9 +389,9 @@ function settlementOf(recorded: Recorded): 'done' | 'pending' {
 
 function executeStatus(result: UpstreamResult): Stage['status'] {
   switch (result.kind) {
-    case 'applied':
+    case 'committed':
       return 'passed';
-    case 'not_applied':
+    case 'failed':
       return 'failed';
     case 'unknown':
       return 'unknown';

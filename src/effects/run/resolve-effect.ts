@@ -124,7 +124,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
             startedAt: null,
             endedAt: null,
           },
-    response: null,
+    result: null,
     approval,
     ledger: { epoch: fence.epoch, seq: admitted?.seq ?? 0 },
     issuedAt: ports.store.now(),

@@ -107,7 +107,7 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
           true,
         ),
         decision: 'failed',
-        response: null,
+        answer: null,
         result: life.result,
         settlement: 'done',
       };
