@@ -5,6 +5,10 @@ import type { Socket } from 'node:net';
 const LINGER_MS = 1_000;
 
 export interface ConnectionCap {
+  /** Counts a connection, unless there are too many: then that one or another is closed. Says whether it may stay. */
+  admit(socket: Socket): boolean;
+  /** From here on the one connection is spoken on through the other socket, which encrypts it. */
+  replace(plain: Socket, encrypted: Socket): void;
   /**
    * The server closes. It waits for every connection, and Node no longer ends those that send no request: a silent one
    * would keep it open for ever. So silent ones are closed at once, and those in the middle of a request's head a second
@@ -28,15 +32,7 @@ export function capConnections(server: Server, most: number): ConnectionCap {
   const underWay = new Map<Socket, number>();
   let isOver = false;
 
-  server.on('connection', (socket: Socket) => {
-    // A request that is read a second time (see ignored-upgrade.ts) comes with a connection that is known.
-    if (open.has(socket)) return;
-    if (open.size >= most) {
-      const [longest] = idle;
-      (longest ?? socket).destroy();
-      if (longest === undefined) return;
-      idle.delete(longest);
-    }
+  const count = (socket: Socket): void => {
     open.add(socket);
     idle.add(socket);
     socket.once('finish', () => {
@@ -48,7 +44,20 @@ export function capConnections(server: Server, most: number): ConnectionCap {
       idle.delete(socket);
       underWay.delete(socket);
     });
-  });
+  };
+  const admit = (socket: Socket): boolean => {
+    // A request that is read a second time (see ignored-upgrade.ts) comes with a connection that is known.
+    if (open.has(socket)) return true;
+    if (open.size >= most) {
+      const [longest] = idle;
+      (longest ?? socket).destroy();
+      if (longest === undefined) return false;
+      idle.delete(longest);
+    }
+    count(socket);
+    return true;
+  };
+  server.on('connection', admit);
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
     idle.delete(socket);
     underWay.set(socket, (underWay.get(socket) ?? 0) + 1);
@@ -66,6 +75,12 @@ export function capConnections(server: Server, most: number): ConnectionCap {
   server.on('upgrade', ({ socket }: IncomingMessage) => void idle.delete(socket));
 
   return {
+    admit,
+    replace(plain, encrypted) {
+      open.delete(plain);
+      idle.delete(plain);
+      count(encrypted);
+    },
     close() {
       for (const socket of idle) if (socket.bytesRead === 0) socket.destroy();
       setTimeout(() => {

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
-import { isIPv6 } from 'node:net';
 import type { Problem } from '../effects/model/run-request.ts';
+import type { Entrance } from './entrances.ts';
+import { hostName } from './host-name.ts';
 import type { ApiSettings } from './ports.ts';
 import { plainProblem } from './problem.ts';
 
@@ -32,15 +33,30 @@ const MAX_REMEMBERED = 100;
  * Why a request may not come in whatever it asks for: it has to name this gateway, once, no other page may send it, and
  * its body must have one length for every server along the way.
  */
-export function createDoorCheck(settings: () => HostSettings): (request: IncomingMessage) => Problem | null {
+export function createDoorCheck(
+  settings: () => HostSettings,
+  entranceOf: (request: IncomingMessage) => Entrance = () => ({ kind: 'own' }),
+): (request: IncomingMessage) => Problem | null {
   const isHost = createHostCheck(settings);
-  return ({ url, httpVersion, headers, socket: { localAddress } }) => {
+  return (request) => {
+    const {
+      url,
+      httpVersion,
+      headers,
+      socket: { localAddress },
+    } = request;
     const { host, origin } = headers;
     // HTTP/1.0 does not know it (RFC 9112, 6.1): a server before this one may have taken the chunks for a request.
     if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined)
       return plainProblem('invalid_request', 'HTTP/1.0 has no Transfer-Encoding: send Content-Length.');
+    const entrance = entranceOf(request);
     const authority = authorityOf(url);
-    if (!isHost(host, localAddress) || (authority !== null && !isHost(authority, localAddress))) {
+    if (entrance.kind === 'none') return NO_ROUTE_THERE;
+    if (entrance.kind === 'routes' && authority !== null) return NO_AUTHORITY;
+    const isRoutesHost = entrance.kind === 'routes' && entrance.host !== null;
+    if (isRoutesHost) {
+      if (origin === undefined || originName(origin) === entrance.host) return null;
+    } else if (!isHost(host, localAddress) || (authority !== null && !isHost(authority, localAddress))) {
       if (host === undefined) return plainProblem('invalid_request', 'The request has no Host header.');
       if (host.includes(',')) return plainProblem('invalid_request', 'The request has more than one Host.');
       return plainProblem(
@@ -53,6 +69,16 @@ export function createDoorCheck(settings: () => HostSettings): (request: Incomin
       : plainProblem('origin_not_allowed', 'Requests from pages of other origins are refused.');
   };
 }
+
+const NO_ROUTE_THERE = plainProblem(
+  'host_not_allowed',
+  'No route of this listener is under the name in the Host header.',
+);
+/** A name in the target and one in the header could each mean another route. */
+const NO_AUTHORITY = plainProblem(
+  'invalid_request',
+  'Send the path alone as the target: the Host header has the name.',
+);
 
 /** Of a target in absolute form (RFC 9112, 3.2.2) the host, which then counts beside the header. */
 function authorityOf(url: string | undefined): string | null {
@@ -81,16 +107,13 @@ function createHostCheck(
   };
 }
 
+/** The name in an `Origin`; `null` where there is none. */
+function originName(origin: string): string | null {
+  return /^https?:\/\//i.test(origin) ? hostName(origin.replace(/^https?:\/\//i, '')) : null;
+}
+
 /** Whether a browser's `Origin` is a page of this gateway. `null` and unparsable origins are not. */
 function isKnownOrigin(origin: string, localAddress: string | undefined, settings: HostSettings): boolean {
   if (!/^https?:\/\//i.test(origin)) return false;
   return isKnownHost(origin.replace(/^https?:\/\//i, ''), localAddress, settings);
-}
-
-/** The name in `name:port`, lower case, brackets of IPv6 removed; `null` when it is not one. */
-function hostName(host: string): string | null {
-  const match = /^(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?$/i.exec(host);
-  const [, v6, name] = match ?? [];
-  if (v6 !== undefined) return isIPv6(v6) ? v6.toLowerCase() : null;
-  return name?.toLowerCase().replace(/\.$/, '') ?? null;
 }

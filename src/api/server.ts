@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { STATUS_CODES, type ServerResponse } from 'node:http';
+import { type IncomingMessage, STATUS_CODES, type ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, {
   LogController,
@@ -9,6 +9,7 @@ import Fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import type { Route, TlsPair } from '../config/configuration.ts';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { CODES } from '../effects/model/codes.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -17,7 +18,9 @@ import type { Problem } from '../effects/model/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { capConnections } from './connection-cap.ts';
+import { createEntrances, type Entrance, ROUTES_ONLY } from './entrances.ts';
 import { createDoorCheck } from './host-check.ts';
+import { createListeners, type Listeners } from './listeners.ts';
 import { measureOverload } from './overload.ts';
 import type { ApiSettings } from './ports.ts';
 import { Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
@@ -40,6 +43,10 @@ export interface ServerOptions {
   readonly bodyLimit: number;
   /** Connections of callers at once. */
   readonly connections: number;
+  /** Certificate and key of the main listener; absent: no TLS. */
+  readonly tls?: TlsPair | null;
+  /** The routes in force, some of which may be under a host name or at a listener of their own. */
+  readonly routes?: () => readonly Pick<Route, 'host' | 'listen'>[];
   /** Told of each request, health checks apart. */
   readonly arrived?: () => void;
   /** The gateway is about to stop: each answer closes its connection. */
@@ -54,7 +61,13 @@ export interface ServerOptions {
  * found together (the first {@link MOST_FAULTS}), and no proxy header is trusted. Routes are added by the doors.
  */
 export function createServer(options: ServerOptions): ApiApp {
+  return createListeningServer(options).app;
+}
+
+/** The same, with what opens other listeners of it. */
+export function createListeningServer(options: ServerOptions): { readonly app: ApiApp; readonly listeners: Listeners } {
   const { settings } = options;
+  const entranceOf = createEntrances(options.routes ?? (() => NO_ROUTES));
   const app: ApiApp = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -69,7 +82,7 @@ export function createServer(options: ServerOptions): ApiApp {
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    routerOptions: { maxParamLength: 512, caseSensitive: true },
+    routerOptions: { maxParamLength: 512, caseSensitive: true, constraints: { entrance: byEntrance(entranceOf) } },
     ajv: {
       customOptions: {
         coerceTypes: false,
@@ -104,17 +117,22 @@ export function createServer(options: ServerOptions): ApiApp {
   app.decorateRequest('caller', null);
   const allowed = allowedMethods(app);
 
-  const connections = capConnections(app.server, options.connections);
+  const { connections, listeners } = createListeners(app.server, options.tls ?? null, (server) =>
+    capConnections(server, options.connections),
+  );
   const overload = measureOverload();
   app.addHook('onReady', async () => overload.started());
   app.addHook('onClose', async () => overload.close());
 
-  const doorFault = createDoorCheck(settings);
+  const doorFault = createDoorCheck(settings, entranceOf);
   let isClosing = false;
+  let listenersClosed = Promise.resolve();
   app.addHook('preClose', async () => {
     isClosing = true;
+    listenersClosed = listeners.close();
     connections.close();
   });
+  app.addHook('onClose', () => listenersClosed);
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     const fault = doorFault(request.raw);
@@ -169,7 +187,7 @@ export function createServer(options: ServerOptions): ApiApp {
   });
 
   app.setNotFoundHandler((request, reply) => {
-    const methods = allowed(request.url);
+    const methods = entranceOf(request.raw).kind === 'own' ? allowed(request.url) : PROXIED;
     // A path that takes the method and was not found all the same names something that cannot be (an id too long).
     if (methods.length === 0 || methods.includes(request.method))
       return answer(reply, request, plainProblem('not_found', 'There is nothing at this path.'), {}, settings());
@@ -183,7 +201,29 @@ export function createServer(options: ServerOptions): ApiApp {
     );
   });
 
-  return app;
+  return { app, listeners };
+}
+
+const NO_ROUTES: readonly never[] = [];
+/** What the data plane takes; see the proxy's plugin. */
+const PROXIED: readonly string[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'];
+
+/** Keeps the gateway's own addresses from requests that came in elsewhere: there, only handlers that say so are asked. */
+function byEntrance(entranceOf: (request: IncomingMessage) => Entrance) {
+  return {
+    name: 'entrance',
+    storage: <Handler>() => {
+      const handlers = new Map<string, Handler>();
+      return {
+        get: (kind: string): Handler | null => handlers.get(kind) ?? null,
+        set: (kind: string, handler: Handler): void => void handlers.set(kind, handler),
+      };
+    },
+    // The type forgets that nothing may be derived, which then matches handlers without a constraint.
+    deriveConstraint: (request: IncomingMessage) =>
+      (entranceOf(request).kind === 'own' ? undefined : ROUTES_ONLY) as string,
+    mustMatchWhenDerived: true,
+  };
 }
 
 /** Health and metrics answer under load too: that is when they are wanted. */

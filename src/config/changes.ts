@@ -6,6 +6,8 @@ const FIXED: readonly { readonly name: string; readonly of: (configuration: Conf
   { name: 'server.host', of: ({ server }) => server.host },
   { name: 'server.port', of: ({ server }) => server.port },
   { name: 'server.admin_port', of: ({ server }) => server.adminPort },
+  { name: 'server.tls (with or without)', of: ({ server }) => server.tls !== null },
+  { name: 'routes.listen', of: ({ listeners }) => listeners.map(({ at, tls }) => [at, tls !== null]) },
   { name: 'store', of: ({ store }) => store },
   { name: 'secrets', of: ({ secrets }) => secrets },
   { name: 'receipts', of: ({ receipts }) => receipts },

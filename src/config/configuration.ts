@@ -7,6 +7,7 @@ import type { Tool } from '../effects/model/tool.ts';
  */
 export interface Configuration {
   readonly server: ServerSettings;
+  readonly listeners: readonly ListenerSettings[];
   readonly store: StoreSettings;
   readonly retention: RetentionSettings;
   /** `allowForce`: a second user may say `not_happened` before an effect is quiet. */
@@ -43,6 +44,24 @@ export interface ServerSettings {
   readonly allowedHosts: readonly string[];
   /** A second port on which alone health and metrics answer; `null`: they are on the first. */
   readonly adminPort: number | null;
+  /** TLS on the first port. */
+  readonly tls: TlsPair | null;
+}
+
+/** A certificate with those that lead to its root, and its private key: PEM, which has been found to belong together. */
+export interface TlsPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** A listener of routes' own, beside the gateway's. */
+export interface ListenerSettings {
+  /** `host:port` as configured: routes name it by this. */
+  readonly at: string;
+  readonly host: string;
+  /** 0 lets the system choose. */
+  readonly port: number;
+  readonly tls: TlsPair | null;
 }
 
 /** Where effects, keys, budgets and receipts are kept. */
@@ -156,11 +175,15 @@ export interface HeaderSettings {
   readonly set: Readonly<Record<string, string>>;
 }
 
-/** A part of the gateway's own address space that stands for an upstream. */
+/** A part of the gateway's own address space that stands for an upstream, or of a host name's or a listener's. */
 export interface Route {
   readonly upstream: string;
-  /** `/payments`: without a trailing slash. */
+  /** `/payments`: without a trailing slash. Empty where everything is the route. */
   readonly prefix: string;
+  /** The one host name, in lower case, under which it is; `null`: under the gateway's. */
+  readonly host: string | null;
+  /** The listener at which it is, by its `at`; `null`: at the gateway's own. */
+  readonly listen: string | null;
   readonly undeclared: 'deny' | 'passthrough_reads';
   /** Whether `Set-Cookie` of the upstream's answers is passed on. */
   readonly setCookie: boolean;

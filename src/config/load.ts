@@ -157,8 +157,9 @@ async function judgeFile(
   findings.push(...judged.filter(isNews));
   for (const { credentials } of file.upstreams)
     if (typeof credentials === 'object' && credentials.file !== undefined) credentialFiles.push(credentials.file);
+  for (const { tls } of [file.server, ...file.routes]) if (tls !== undefined) credentialFiles.push(tls.cert, tls.key);
   const { digest, sharedDigest } = digestsOf(file, source, pathOf);
-  return { ...configuration, digest: withFiles(digest, file, configuration.upstreams), sharedDigest };
+  return { ...configuration, digest: withFiles(digest, file, configuration), sharedDigest };
 }
 
 function placeOf(at: Position | null): string {
@@ -207,18 +208,25 @@ function digestsOf(
   const url = field(field(source.value, 'store'), 'url') ?? null;
   const store = file.store.url === undefined ? file.store : { ...file.store, url };
   const { server: _listens, secrets: _keeps, receipts: _signs, telemetry: _tells, policies, ...shared } = file;
+  const routes = shared.routes.map(({ listen: _at, tls: _with, ...route }) => route);
   const { journal: _writes, path: _holds, ...sharedStore } = store;
   return {
     digest: digestOf({ ...file, store, upstreams }),
-    sharedDigest: digestOf({ ...shared, store: sharedStore, upstreams, mode: policies.mode ?? null }),
+    sharedDigest: digestOf({ ...shared, routes, store: sharedStore, upstreams, mode: policies.mode ?? null }),
   };
 }
 
-/** What files of credentials hold is this gateway's own, and a new value has to come into force. */
-function withFiles(digest: string, file: GatewayFile, upstreams: Configuration['upstreams']): string {
+/** What files of credentials and of TLS hold is this gateway's own, and a new value has to come into force. */
+function withFiles(
+  digest: string,
+  file: GatewayFile,
+  { server, listeners, upstreams }: Pick<Configuration, 'server' | 'listeners' | 'upstreams'>,
+): string {
+  const pairs = [server, ...listeners].flatMap(({ tls }) => (tls === null ? [] : [tls.cert, tls.key]));
   const held = file.upstreams.flatMap(({ credentials }, at) =>
     typeof credentials !== 'object' || credentials.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
   );
+  held.push(...pairs);
   return held.length === 0
     ? digest
     : createHash('sha256')

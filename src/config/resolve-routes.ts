@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
@@ -35,7 +36,7 @@ interface Names {
 }
 
 export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: Names, judge: Judge): readonly Route[] {
-  checkPrefixes(file.routes, judge);
+  checkPrefixes(file, judge);
   const toolsByName = new Map(tools.map((tool) => [tool.name, tool]));
   return file.routes.map((route) => {
     judge.known('upstream', route, ['upstream'], route.upstream, names.upstreams);
@@ -71,7 +72,9 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
     }
     return {
       upstream: route.upstream,
-      prefix: route.prefix,
+      prefix: route.prefix === '/' ? '' : route.prefix,
+      host: route.host?.toLowerCase() ?? null,
+      listen: route.listen ?? null,
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
       headers: resolveHeaders(route.headers, judge),
@@ -103,36 +106,68 @@ function resolveKeys(route: RouteEntry, judge: Judge): RouteKeys {
   return { headers, schemes: SCHEMES.filter((scheme) => route.keys.includes(scheme)), query };
 }
 
-function checkPrefixes(routes: readonly RouteEntry[], judge: Judge): void {
-  const seen: string[] = [];
-  for (const route of routes) {
+/** Routes under one name at one listener share an address space; those under the gateway's own share it with the gateway. */
+function checkPrefixes(file: GatewayFile, judge: Judge): void {
+  const seen = new Map<string, string[]>();
+  for (const route of file.routes) {
     const { prefix } = route;
     const refuse = (code: string, message: string, hint: string | null = null): void =>
       judge.error(code, route, ['prefix'], message, hint);
+    checkHost(route, file, judge);
+    const isApart = route.host !== undefined || route.listen !== undefined;
     const first = `/${prefix.split('/')[1] ?? ''}`.toLowerCase();
-    if (OWN_PREFIXES.includes(first)) {
+    if (!isApart && OWN_PREFIXES.includes(first)) {
       refuse('reserved_prefix', `'${first}' is the gateway's own`, 'choose another first segment');
       continue;
     }
-    if (!/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
+    if (!(isApart && prefix === '/') && !/^(\/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$/.test(prefix)) {
       const why = /^\/*$/.test(prefix)
-        ? "it would hide the gateway's own addresses"
+        ? "it would hide the gateway's own addresses; with a host or a listen of its own a route can have /"
         : 'a slash before each segment, letters, digits and _ . ~ - in it, no slash at the end';
       refuse('bad_prefix', `'${prefix}' cannot be a prefix`, why);
       continue;
     }
-    const other = seen.find(
-      (earlier) => `${prefix}/`.startsWith(`${earlier}/`) || `${earlier}/`.startsWith(`${prefix}/`),
+    const entrance = `${route.listen ?? ''} ${route.host?.toLowerCase() ?? ''}`;
+    const others = seen.get(entrance) ?? [];
+    seen.set(entrance, others);
+    const whole = prefix === '/' ? '' : prefix;
+    const other = others.find(
+      (earlier) => `${whole}/`.startsWith(`${earlier}/`) || `${earlier}/`.startsWith(`${whole}/`),
     );
     if (other !== undefined)
       refuse(
         'overlapping_prefixes',
-        other === prefix
+        other === whole
           ? `There are two routes with the prefix '${prefix}'`
-          : `The prefixes '${other}' and '${prefix}' overlap`,
+          : `The prefixes '${other === '' ? '/' : other}' and '${prefix}' overlap`,
       );
-    seen.push(prefix);
+    others.push(whole);
   }
+}
+
+/** A name that is the gateway's own cannot be a route's as well: it would hide the gateway's addresses. */
+function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): void {
+  const { host, listen } = route;
+  if (host === undefined) return;
+  const name = host.toLowerCase();
+  if (isIP(name) !== 0)
+    judge.error('bad_host', route, ['host'], `'${host}' is an address`, 'a host is a name; listen takes an address');
+  if (listen !== undefined) return;
+  const published = server.public_url !== undefined && URL.canParse(server.public_url);
+  const own = [
+    'localhost',
+    server.host.toLowerCase(),
+    ...server.allowed_hosts.map((allowed) => allowed.toLowerCase()),
+    ...(published ? [new URL(server.public_url ?? '').hostname] : []),
+  ];
+  if (own.includes(name))
+    judge.error(
+      'reserved_host',
+      route,
+      ['host'],
+      `'${host}' is a name of the gateway itself`,
+      'give the route a name of its own, or a listener: listen',
+    );
 }
 
 /** What paths of a method look like: literal text, or `null` for a param, by segment. */

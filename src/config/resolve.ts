@@ -7,8 +7,10 @@ import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
+import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
+import { resolveTlsPair } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -37,7 +39,8 @@ export async function resolveConfiguration(
   const store = resolveStore(file, judge);
   const keys = join(storeFolder(store), 'keys');
   return {
-    server: resolveServer(file, judge),
+    server: await resolveServer(file, judge, reading),
+    listeners: await resolveListeners(file, judge, reading),
     store,
     retention: resolveRetention(file, judge),
     resolve: { allowForce: file.resolve.allow_force },
@@ -61,7 +64,7 @@ function milliseconds(text: string): number {
   return parseDuration(text) ?? 0;
 }
 
-function resolveServer(file: GatewayFile, judge: Judge): ServerSettings {
+async function resolveServer(file: GatewayFile, judge: Judge, reading: FileReading): Promise<ServerSettings> {
   const { server } = file;
   let publicUrl: string | null = null;
   if (server.public_url !== undefined) {
@@ -90,6 +93,7 @@ function resolveServer(file: GatewayFile, judge: Judge): ServerSettings {
     publicUrl,
     allowedHosts: server.allowed_hosts.map((host) => host.toLowerCase()),
     adminPort: server.admin_port,
+    tls: server.tls === undefined ? null : await resolveTlsPair(server.tls, judge, reading),
   };
 }
 

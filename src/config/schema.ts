@@ -35,6 +35,12 @@ import {
  * supported yet), `x-name` (what an object is, in words), `x-duration` and `x-size` (bounds).
  */
 
+const serverTls = (description: string) =>
+  record('tls', description, {
+    cert: path('File with the certificate and those that lead to its root, PEM.'),
+    key: path('File with its private key, PEM.'),
+  });
+
 const server = section('server', 'Where the gateway listens, and under which names it is known.', {
   host: text('^[A-Za-z0-9.:\\[\\]-]+$', 'a host name or an address', 'Address to bind.', '127.0.0.1'),
   port: integer('Port to bind; 0 lets the system choose one.', 0, 65_535, 8080),
@@ -47,9 +53,14 @@ const server = section('server', 'Where the gateway listens, and under which nam
   ),
   admin_port: Type.Union([Type.Integer({ minimum: 0, maximum: 65_535 }), Type.Null()], {
     'x-expected': 'a port, or null',
-    description: 'A port of its own for health and metrics; null: they are on the main port.',
+    description: 'A port of its own for health and metrics, without TLS; null: they are on the main port.',
     default: null,
   }),
+  tls: Type.Optional(
+    serverTls(
+      'TLS on the main port. The files are watched: a new pair is in force without a restart. Default: no TLS.',
+    ),
+  ),
 });
 
 const store = section('the store', 'Where effects, keys, budgets and receipts are kept.', {
@@ -438,7 +449,28 @@ const routeRule = record('a route rule', 'Requests that are calls of a tool.', {
 
 const route = record('a route', "A part of the gateway's addresses that stands for an upstream.", {
   upstream: Type.String({ description: 'Id of the upstream.' }),
-  prefix: Type.String({ description: "Agents' base URL is {gateway}{prefix}." }),
+  prefix: Type.String({
+    description: "Agents' base URL is {gateway}{prefix}. With host or listen it can be /, which is everything there.",
+  }),
+  host: Type.Optional(
+    text(
+      '^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$',
+      'a host name without a port',
+      "The route is there for requests whose Host is this name, and for no others. None of the gateway's own addresses is under it.",
+    ),
+  ),
+  listen: Type.Optional(
+    text(
+      '^(\\[[0-9A-Fa-f:.]{2,45}\\]|[A-Za-z0-9.-]{1,253}):[0-9]{1,5}$',
+      'an address and a port, such as 127.0.0.1:8443',
+      "A listener of its own for the route, at which none of the gateway's own addresses is. Routes may share one. Port 0 lets the system choose one, which the log says.",
+    ),
+  ),
+  tls: Type.Optional(
+    serverTls(
+      'TLS on the listener that listen opens, as server.tls. Routes that share it say it once, or all the same.',
+    ),
+  ),
   undeclared: oneOf(
     ['deny', 'passthrough_reads'],
     'What happens to requests that no rule names. passthrough_reads has policy judge GET and HEAD, with the fact tool.declared: false.',
@@ -539,55 +571,3 @@ export const GATEWAY_FILE = Type.Object(
 
 /** `gateway.yaml` after expansion and defaults, before names are looked up. */
 export type GatewayFile = Static<typeof GATEWAY_FILE>;
-
-/**
- * The JSON Schema for editors: fields with a default are optional, annotations of our own are left out, and wherever a
- * form is asked for a reference to the environment will do as well.
- */
-export function gatewayJsonSchema(): JsonObject {
-  return {
-    $schema: 'https://json-schema.org/draft/2020-12/schema',
-    ...forEditors(JSON.parse(JSON.stringify(GATEWAY_FILE))),
-    $defs: { reference: { type: 'string', pattern: '\\$\\{', description: 'From the environment: ${NAME}.' } },
-  };
-}
-
-function forEditors(schema: JsonObject): JsonObject {
-  const keywords = Object.entries(schema)
-    .filter(([keyword]) => !keyword.startsWith('x-'))
-    .map(([keyword, value]): [string, Json] => [keyword, editorValue(schema, keyword, value)]);
-  const asksForForm =
-    schema['pattern'] !== undefined ||
-    schema['enum'] !== undefined ||
-    schema['type'] === 'integer' ||
-    schema['type'] === 'boolean';
-  if (!asksForForm) return Object.fromEntries(keywords);
-  const isNote = ([keyword]: [string, Json]): boolean => keyword === 'description' || keyword === 'default';
-  const form = Object.fromEntries(keywords.filter((entry) => !isNote(entry)));
-  return { ...Object.fromEntries(keywords.filter(isNote)), anyOf: [form, { $ref: '#/$defs/reference' }] };
-}
-
-function editorValue(schema: JsonObject, keyword: string, value: Json): Json {
-  if (keyword === 'default' || keyword === 'enum' || keyword === 'const') return value;
-  if (keyword === 'required' && Array.isArray(value)) {
-    const fields = schema['properties'];
-    return value.filter((name) => typeof name !== 'string' || !hasDefault(fields, name));
-  }
-  if (keyword === 'properties' || keyword === 'patternProperties')
-    return isObject(value)
-      ? Object.fromEntries(
-          Object.entries(value).map(([name, field]) => [name, isObject(field) ? forEditors(field) : field]),
-        )
-      : value;
-  if (Array.isArray(value)) return value.map((item) => (isObject(item) ? forEditors(item) : item));
-  return isObject(value) ? forEditors(value) : value;
-}
-
-function hasDefault(fields: Json | undefined, name: string): boolean {
-  const field = isObject(fields) ? fields[name] : undefined;
-  return isObject(field) && field['default'] !== undefined;
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}

@@ -1,3 +1,4 @@
+import { createEntrances } from '../api/entrances.ts';
 import { createDoorCheck } from '../api/host-check.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { renderProblem } from '../api/problem.ts';
@@ -32,6 +33,7 @@ export function proxyPorts(parts: {
 }): ProxyPorts {
   const { core, current, pauses, upstreams } = parts;
   const { store } = core;
+  const entranceOf = createEntrances(() => current().configuration.routes);
   const listeners = new Set<() => void>();
   const changed = (): void => {
     for (const listener of listeners) listener();
@@ -42,7 +44,8 @@ export function proxyPorts(parts: {
   return {
     routes: () => current().configuration.routes,
     catalog: () => current().catalog,
-    doorFault: createDoorCheck(parts.settings),
+    entranceOf,
+    doorFault: createDoorCheck(parts.settings, entranceOf),
     identify: (key, address) => identify(parts, key, address),
     evaluateRead: createReadJudge({
       authorize: core.authorize,

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
-import { createServer } from '../api/server.ts';
+import { createListeningServer, createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import { watchFiles } from '../config/watch.ts';
@@ -221,6 +221,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       tellWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
+      listeners.update(next.configuration.server.tls, next.configuration.listeners);
     },
     noted(same) {
       inForce = same;
@@ -246,10 +247,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     metrics: () => metrics.render(),
   };
   const limiter = createInvalidKeyLimiter(() => performance.now());
-  const server = createServer({
+  const { app: server, listeners } = createListeningServer({
     logger,
     settings,
     bodyLimit: configuration.limits.bodyBytes,
+    tls: configuration.server.tls,
+    routes: () => inForce.configuration.routes,
     connections: connectionsOf(configuration.limits.connections, openFilesLimit()),
     arrived: drain.arrived,
     isStopping: drain.isDraining,
@@ -321,7 +324,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     await listen(admin, host, adminPort);
   }
   opened.push(() => server.close());
-  const listening = await listen(server, host, options.port ?? configuration.server.port);
+  const routesListen: Record<string, string> = {};
+  for (const settings of configuration.listeners)
+    routesListen[settings.at] = await orTaken(listeners.open(settings), settings.host, settings.port);
+  const bound = await listen(server, host, options.port ?? configuration.server.port);
+  const listening = configuration.server.tls === null ? bound : bound.replace(/^http:/, 'https:');
   if (origin === '') origin = listening;
   isListening = true;
   if (configuration.store.kind === 'redis') opened.push(watchNeighbours(directory, pauses));
@@ -338,6 +345,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   logger.info(
     {
       url: listening,
+      ...(configuration.listeners.length === 0 ? {} : { listeners: routesListen }),
       version: VERSION,
       policy_version: inForce.policies.version,
       durability: store.health().durability,
@@ -384,13 +392,19 @@ function peopleOf(directory: Directory, store: EffectStore): People {
   };
 }
 
-async function listen(
+function listen(
   server: { listen(at: { host: string; port: number }): Promise<string> },
   host: string,
   port: number,
 ): Promise<string> {
+  // Node would open another server for the second address of that name, past all limits of the first.
+  const address = host === 'localhost' ? '127.0.0.1' : host;
+  return orTaken(server.listen({ host: address, port }), host, port);
+}
+
+async function orTaken(listening: Promise<string>, host: string, port: number): Promise<string> {
   try {
-    return await server.listen({ host, port });
+    return await listening;
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : null;
     if (code === 'EADDRINUSE')

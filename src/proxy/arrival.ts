@@ -61,8 +61,9 @@ export function receive(
   const url = request.url ?? '/';
   const mark = url.indexOf('?');
   const path = mark === -1 ? url : url.slice(0, mark);
-  if (isOwn(path)) return { kind: 'own' };
-  const located = table.locate(path);
+  const entrance = ports.entranceOf(request);
+  if (entrance.kind === 'own' && isOwn(path)) return { kind: 'own' };
+  const located = table.locate(path, entrance);
   const carriers = located?.route.route.keys ?? USUAL_CARRIERS;
   const query = readQuery(mark === -1 ? null : url.slice(mark + 1), carriers.query);
   const { keys } = query;

@@ -195,7 +195,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
   };
 
-  await app.register(httpProxy, {
+  const whole = {
     // Each request names its upstream; the gateway's own paths are more specific than this one.
     upstream: '',
     prefix: '',
@@ -203,7 +203,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     httpMethods: METHODS,
     disableRequestLogging: true,
     undici: { request: streamThrough(ports) },
-    preHandler: (request, reply, done) => {
+    preHandler: (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => {
       // Everything is answered from here: `done` is called with errors only.
       const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
       try {
@@ -221,7 +221,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     handler: () => {
       throw new Error('a request that was not let through reached the proxy’s own handler');
     },
-  });
+  };
+  await app.register(httpProxy, whole);
+  // Under a host name or at a listener of routes' own nothing is but them.
+  await app.register(httpProxy, { ...whole, constraints: { entrance: 'routes' } });
 }
 
 function answered({ id, method, headers }: FastifyRequest): AnsweredRequest {

@@ -20,6 +20,8 @@ export interface ProxyPorts {
   /** The routes in force; the same array as long as they do not change. */
   readonly routes: () => readonly Route[];
   readonly catalog: () => Catalog;
+  /** Where a request came in: which routes are there, and whether the gateway's own addresses are. */
+  readonly entranceOf: (request: IncomingMessage) => Entrance;
   /** Why a request may not come in at all: its Host or Origin. The server asks this itself, of all but upgrades. */
   readonly doorFault: (request: IncomingMessage) => Problem | null;
   /** Who a key is, with the limit on invalid keys by address applied; a promise only when the key is not in the cache. */
@@ -62,6 +64,12 @@ export interface ProxyPorts {
   /** Calls back whenever keys or pauses may have changed. Gives a function that ends it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
+
+/** See `api/entrances.ts`. */
+export type Entrance =
+  | { readonly kind: 'own' }
+  | { readonly kind: 'routes'; readonly listen: string | null; readonly host: string | null }
+  | { readonly kind: 'none' };
 
 export type Identified =
   | { readonly kind: 'principal'; readonly principal: Principal }

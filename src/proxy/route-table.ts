@@ -3,6 +3,7 @@ import { undeclaredRead } from '../config/undeclared-read.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
+import type { Entrance } from './ports.ts';
 
 /** What a request matches. */
 export type RouteMatch =
@@ -30,8 +31,8 @@ export type RouteMatch =
 
 /** The routes of a configuration, compiled. */
 export interface RouteTable {
-  /** The route whose prefix a raw path has, with the rest of the path, as it will be sent. */
-  locate(path: string): { readonly route: CompiledRoute; readonly rest: string } | null;
+  /** The route of an entrance whose prefix a raw path has, with the rest of the path, as it will be sent. */
+  locate(path: string, entrance: Entrance): { readonly route: CompiledRoute; readonly rest: string } | null;
   /** The rule that fits. HEAD follows GET, for reads. */
   match(route: CompiledRoute, method: string, segments: readonly string[]): RouteMatch;
 }
@@ -55,10 +56,29 @@ interface CompiledRule {
  * @throws Error on a rule that the configuration should have refused
  */
 export function createRouteTable(routes: readonly Route[], catalog: Catalog): RouteTable {
-  const compiled = routes.map((route) => compileRoute(route, catalog));
+  const own: CompiledRoute[] = [];
+  const elsewhere = new Map<string, CompiledRoute[]>();
+  for (const route of routes) {
+    const compiled = compileRoute(route, catalog);
+    if (route.listen === null && route.host === null) own.push(compiled);
+    else {
+      const place = placeOf(route);
+      elsewhere.set(place, [...(elsewhere.get(place) ?? []), compiled]);
+    }
+  }
+  const routesAt = (entrance: Entrance): readonly CompiledRoute[] => {
+    switch (entrance.kind) {
+      case 'own':
+        return own;
+      case 'routes':
+        return elsewhere.get(placeOf(entrance)) ?? [];
+      case 'none':
+        return [];
+    }
+  };
   return {
-    locate: (path) => {
-      for (const route of compiled) {
+    locate: (path, entrance) => {
+      for (const route of routesAt(entrance)) {
         const { prefix } = route.route;
         if (!path.startsWith(prefix)) continue;
         const rest = path.slice(prefix.length);
@@ -77,6 +97,10 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
       return { kind: 'undeclared', route, tool, resembles: resembles(compiledRoute, segments) };
     },
   };
+}
+
+function placeOf({ listen, host }: { readonly listen: string | null; readonly host: string | null }): string {
+  return `${listen ?? ''} ${host ?? ''}`;
 }
 
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {

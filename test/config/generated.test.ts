@@ -4,7 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { describe, expect, it } from 'vitest';
 import { LIMITS, limitsMarkdown, type Limit } from '../../src/config/limits.ts';
 import { configurationMarkdown } from '../../src/config/reference.ts';
-import { gatewayJsonSchema } from '../../src/config/schema.ts';
+import { gatewayJsonSchema } from '../../src/config/schema-for-editors.ts';
 import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
 import { policyJsonSchema } from '../../src/policy/schema.ts';
 import { parseDuration, parseSize } from '../../src/config/units.ts';

@@ -196,6 +196,8 @@ describe('headers', () => {
         route: {
           upstream: 'shop',
           prefix: '/shop',
+          host: null,
+          listen: null,
           undeclared: 'deny',
           setCookie: false,
           rules: [],

@@ -2,6 +2,7 @@ import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createEntrances } from '../../src/api/entrances.ts';
 import { createDoorCheck } from '../../src/api/host-check.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import { createServer } from '../../src/api/server.ts';
@@ -230,6 +231,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,
+    entranceOf: createEntrances(() => configuration.routes),
     doorFault: createDoorCheck(settings),
     identify: async (key) => {
       const found = await authenticator.authenticate(key);

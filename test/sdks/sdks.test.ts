@@ -58,7 +58,7 @@ tools:
   - { name: github.issue, upstream: api, kind: write, request: { method: POST, path: "/repos/{owner}/{repo}/issues", body: "*" } }
   - { name: slack.post, upstream: api, kind: write, request: { method: POST, path: /api/chat.postMessage, body: "*", body_type: form } }
 routes:
-  - { upstream: api, prefix: /stripe, error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
+  - { upstream: api, prefix: /, listen: "127.0.0.1:0", error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
   - { upstream: api, prefix: /openai, error_format: openai, pending_status: 409, rules: [ { match: "POST /v1/chat/completions", tool: openai.chat, idempotency: derive } ] }
   - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive } ] }
   - { upstream: api, prefix: /slack, pending_status: 409, rules: [ { match: "POST /api/chat.postMessage", tool: slack.post, idempotency: none } ] }
@@ -109,10 +109,11 @@ async function thrown(call: Promise<unknown>): Promise<Record<string, unknown> &
 let keys = 0;
 const fresh = (): string => `sdk-${(keys += 1)}`;
 
-/** The gateway's route stands before each path, as a host of its own would. */
-function atStripe(input: string | URL | Request): string {
-  const url = input instanceof Request ? input.url : input instanceof URL ? input.href : input;
-  return url.replace('/v1/', '/stripe/v1/');
+/** Host and port of the listener that is Stripe's, from the log: the SDK takes no base URL. */
+function atStripe(): { readonly host: string; readonly port: number; readonly protocol: 'http' } {
+  const url = /"127\.0\.0\.1:0":"(http:[^"]+)"/.exec(gateway.log())?.[1] ?? '';
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port), protocol: 'http' };
 }
 
 /** Counts the requests that reach the gateway: an SDK that tries again would make more of them. */
@@ -130,18 +131,8 @@ function counted(): { readonly fetch: typeof fetch; readonly count: () => number
 describe('stripe', () => {
   function client() {
     const calls = counted();
-    const { hostname, port } = new URL(gateway.url);
-    // The gateway's key where the API's was; the prefix is put before each path, as for a host of its own.
-    const http = Stripe.createFetchHttpClient((input: string | URL | Request, init?: RequestInit) =>
-      calls.fetch(atStripe(input), init),
-    );
-    const stripe = new Stripe(key, {
-      host: hostname,
-      port: Number(port),
-      protocol: 'http',
-      httpClient: http,
-      maxNetworkRetries: 2,
-    });
+    const http = Stripe.createFetchHttpClient(calls.fetch);
+    const stripe = new Stripe(key, { ...atStripe(), httpClient: http, maxNetworkRetries: 2 });
     return { stripe, count: calls.count };
   }
 
@@ -213,16 +204,7 @@ describe('stripe', () => {
   });
 
   it('a key that is wrong is an authentication error', async () => {
-    const { hostname, port } = new URL(gateway.url);
-    const stripe = new Stripe('svc_agent_wrong', {
-      host: hostname,
-      port: Number(port),
-      protocol: 'http',
-      maxNetworkRetries: 0,
-      httpClient: Stripe.createFetchHttpClient((input: string | URL | Request, init?: RequestInit) =>
-        fetch(atStripe(input), init),
-      ),
-    });
+    const stripe = new Stripe('svc_agent_wrong', { ...atStripe(), maxNetworkRetries: 0 });
     expect(await thrown(stripe.refunds.create({ charge: 'ch_1' }))).toBeInstanceOf(
       Stripe.errors.StripeAuthenticationError,
     );

@@ -1,0 +1,130 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import { createServer, type AddressInfo, type Server as NetServer, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import type { ListenerSettings, TlsPair } from '../config/configuration.ts';
+import type { ConnectionCap } from './connection-cap.ts';
+
+/** Who has connected and does not begin to speak TLS, or does not end to shake hands, is let go after this long, ms. */
+const HANDSHAKE_MS = 10_000;
+
+/**
+ * Doors in one wall: whatever comes in at a listener becomes a connection of the one HTTP server, so that each limit of
+ * it holds for all of them together, and none can be forgotten at one.
+ */
+export interface Listeners {
+  /** Opens a listener; gives the URL at which it is. @throws what `listen` of Node's emits */
+  open(settings: ListenerSettings): Promise<string>;
+  /** Takes on other certificates. Connections that are open keep what they began with. */
+  update(main: TlsPair | null, listeners: readonly ListenerSettings[]): void;
+  /** Nobody else is let in. Resolves when the last connection of the listeners has ended. */
+  close(): Promise<void>;
+}
+
+/** Listeners by the sockets that came in at them; those of the main one are not kept. */
+const listenerBySocket = new WeakMap<object, string>();
+
+/** The listener at which a connection came in, by its `at`; `null`: the main one. */
+export function listenerOf(socket: object): string | null {
+  return listenerBySocket.get(socket) ?? null;
+}
+
+/**
+ * Makes listeners of an HTTP server, and has its own one speak TLS where there is a pair for it. To be called before
+ * anybody else listens to its connections.
+ * @param cap counts connections, those in the middle of a handshake too
+ */
+export function createListeners(
+  server: Server,
+  main: TlsPair | null,
+  cap: (server: Server) => ConnectionCap,
+): { readonly listeners: Listeners; readonly connections: ConnectionCap } {
+  const take = server.listeners('connection');
+  const mainTls = main === null ? null : encrypted(main, (socket) => server.emit('connection', socket));
+  if (mainTls !== null) server.removeAllListeners('connection');
+  const connections = cap(server);
+  if (mainTls !== null)
+    server.on('connection', (socket: Socket) => {
+      // Encrypted, or one of another listener, or one that is read a second time (see ignored-upgrade.ts).
+      if ('encrypted' in socket || listenerBySocket.has(socket))
+        for (const each of take) Reflect.apply(each, server, [socket]);
+      else if (!socket.destroyed) mainTls.begin(socket, connections);
+    });
+  const open = new Map<string, { readonly net: NetServer; readonly tls: Encrypted | null }>();
+
+  return {
+    connections,
+    listeners: {
+      async open({ at, host, port, tls: pair }) {
+        const arrive = (socket: Socket): void => {
+          listenerBySocket.set(socket, at);
+          server.emit('connection', socket);
+        };
+        const tls = pair === null ? null : encrypted(pair, arrive);
+        const net = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+          if (tls === null) arrive(socket);
+          else if (connections.admit(socket)) tls.begin(socket, connections);
+        });
+        net.listen(port, host);
+        await once(net, 'listening');
+        open.set(at, { net, tls });
+        const bound = net.address() as AddressInfo;
+        const name = bound.family === 'IPv6' ? `[${bound.address}]` : bound.address;
+        return `${tls === null ? 'http' : 'https'}://${name}:${bound.port}`;
+      },
+      update(pair, settings) {
+        if (pair !== null) mainTls?.use(pair);
+        for (const { at, tls } of settings) if (tls !== null) open.get(at)?.tls?.use(tls);
+      },
+      async close() {
+        await Promise.all([...open.values()].map(({ net }) => new Promise((closed) => net.close(closed))));
+      },
+    },
+  };
+}
+
+interface Encrypted {
+  /** Shakes hands on a connection. */
+  begin(socket: Socket, connections: ConnectionCap): void;
+  use(pair: TlsPair): void;
+}
+
+/** TLS on connections that somebody else accepts. @param arrived told of each once hands are shaken */
+function encrypted(pair: TlsPair, arrived: (socket: Socket) => void): Encrypted {
+  /** What to do when hands are shaken, by where a connection comes from: Node does not say which one a TLS socket is on. */
+  const shaking = new Map<string, (socket: Socket) => void>();
+  let current = pair;
+  const server = createTlsServer({
+    ...pair,
+    minVersion: 'TLSv1.2',
+    handshakeTimeout: HANDSHAKE_MS,
+    allowHalfOpen: true,
+  });
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
+  server.on('secureConnection', (socket) => {
+    const shaken = shaking.get(peerOf(socket));
+    if (shaken === undefined) socket.destroy();
+    else shaken(socket);
+  });
+  return {
+    begin(plain, connections) {
+      const peer = peerOf(plain);
+      shaking.set(peer, (socket) => {
+        shaking.delete(peer);
+        connections.replace(plain, socket);
+        arrived(socket);
+      });
+      plain.once('close', () => void shaking.delete(peer));
+      server.emit('connection', plain);
+    },
+    use(next) {
+      if (next.cert === current.cert && next.key === current.key) return;
+      server.setSecureContext({ ...next, minVersion: 'TLSv1.2' });
+      current = next;
+    },
+  };
+}
+
+function peerOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
+}

@@ -1,0 +1,54 @@
+import type { Json, JsonObject } from '../json/value.ts';
+import { GATEWAY_FILE } from './schema.ts';
+
+/**
+ * The JSON Schema for editors: fields with a default are optional, annotations of our own are left out, and wherever a
+ * form is asked for a reference to the environment will do as well.
+ */
+export function gatewayJsonSchema(): JsonObject {
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    ...forEditors(JSON.parse(JSON.stringify(GATEWAY_FILE))),
+    $defs: { reference: { type: 'string', pattern: '\\$\\{', description: 'From the environment: ${NAME}.' } },
+  };
+}
+
+function forEditors(schema: JsonObject): JsonObject {
+  const keywords = Object.entries(schema)
+    .filter(([keyword]) => !keyword.startsWith('x-'))
+    .map(([keyword, value]): [string, Json] => [keyword, editorValue(schema, keyword, value)]);
+  const asksForForm =
+    schema['pattern'] !== undefined ||
+    schema['enum'] !== undefined ||
+    schema['type'] === 'integer' ||
+    schema['type'] === 'boolean';
+  if (!asksForForm) return Object.fromEntries(keywords);
+  const isNote = ([keyword]: [string, Json]): boolean => keyword === 'description' || keyword === 'default';
+  const form = Object.fromEntries(keywords.filter((entry) => !isNote(entry)));
+  return { ...Object.fromEntries(keywords.filter(isNote)), anyOf: [form, { $ref: '#/$defs/reference' }] };
+}
+
+function editorValue(schema: JsonObject, keyword: string, value: Json): Json {
+  if (keyword === 'default' || keyword === 'enum' || keyword === 'const') return value;
+  if (keyword === 'required' && Array.isArray(value)) {
+    const fields = schema['properties'];
+    return value.filter((name) => typeof name !== 'string' || !hasDefault(fields, name));
+  }
+  if (keyword === 'properties' || keyword === 'patternProperties')
+    return isObject(value)
+      ? Object.fromEntries(
+          Object.entries(value).map(([name, field]) => [name, isObject(field) ? forEditors(field) : field]),
+        )
+      : value;
+  if (Array.isArray(value)) return value.map((item) => (isObject(item) ? forEditors(item) : item));
+  return isObject(value) ? forEditors(value) : value;
+}
+
+function hasDefault(fields: Json | undefined, name: string): boolean {
+  const field = isObject(fields) ? fields[name] : undefined;
+  return isObject(field) && field['default'] !== undefined;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
