@@ -221,6 +221,18 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 0, spent: 60 }]);
     });
 
+    it('repeats an unknown effect though the budget has become smaller than what it holds', async () => {
+      const again = {
+        idempotencyKey: 'k',
+        times: { idempotentForMs: 60_000 },
+        verdict: permit([budgetOf(100, 100)]),
+      };
+      const first = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(first.effect, UNKNOWN));
+      await dispatched(at.store, { ...again, verdict: permit([budgetOf(50, 100)]) });
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 100, spent: 0 }]);
+    });
+
     at.timed('says at which place a repeat stands also where it finds the attempt before it lost', async () => {
       const again = { idempotencyKey: 'k', times: { idempotentForMs: 600_000 } };
       const { effect } = await dispatched(at.store, again);

@@ -75,6 +75,20 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       });
     });
 
+    it('sends nothing after one of two votes, however often the call is sent', async () => {
+      const verdict = asking({ quorum: 2 });
+      const { approval } = await pending({ idempotencyKey: 'k', verdict });
+      await at.store.vote(voteRequest(approval.id, { user: 'maria' }));
+      for (const dispatches of [null, approval.id])
+        expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict, dispatches }))).toMatchObject({
+          kind: 'pending',
+          created: false,
+          approval: { id: approval.id, status: 'pending' },
+        });
+      await at.store.vote(voteRequest(approval.id, { user: 'omar' }));
+      await dispatched(at.store, { idempotencyKey: 'k', verdict });
+    });
+
     it('counts concurrent votes of different people once each', async () => {
       const { approval } = await pending({ verdict: asking({ quorum: 5 }) });
       const users = ['a', 'b', 'c', 'd', 'e', 'a', 'b'];
@@ -88,6 +102,10 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       const { approval, effect } = await pending({ idempotencyKey: 'k', fingerprint: 'refund of 42' });
       await at.store.vote(voteRequest(approval.id, { verdict: 'reject', comment: 'no' }));
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'rejected' } });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({
+        status: 'rejected',
+        votes: [{ user: 'maria', verdict: 'reject', comment: 'no' }],
+      });
       for (const idempotencyKey of ['k', 'another key']) {
         const again = await at.store.admit(
           admitRequest({ idempotencyKey, fingerprint: 'refund of 42', verdict: asking() }),

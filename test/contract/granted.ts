@@ -8,6 +8,7 @@ import {
   budgetOf,
   dispatched,
   permit,
+  rateOf,
   voteRequest,
   WORKSPACE,
 } from './requests.ts';
@@ -210,6 +211,20 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
         admitRequest({ verdict: permit([budgetOf(100, 10), shared], [approvalBy({ hold: 'all' })]) }),
       );
       expect(await held()).toEqual({ 'payments/daily': 20, 'payments/all': 60 });
+    });
+
+    it('holds shared budgets where one of the rules that ask says so', async () => {
+      const shared = budgetOf(100, 60, { budget: 'payments/all', bucket: '[]', sharing: 'shared' });
+      const both = [approvalBy({ hold: 'own' }), approvalBy({ rule: 'payments/b', hold: 'all' })];
+      await at.store.admit(admitRequest({ verdict: permit([shared], both) }));
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ budget: 'payments/all', held: 60 }]);
+    });
+
+    it('does not count what it holds, nor its place in a rate, against itself', async () => {
+      const verdict = permit([budgetOf(100, 100), rateOf(1, 3_600_000)], [approvalBy()]);
+      const { approval } = await granted({ verdict });
+      expect(await send(approval.id, { verdict })).toMatchObject({ kind: 'dispatch' });
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 100, spent: 0 }]);
     });
 
     at.timed('waits for the shortest of the times that are asked for', async () => {

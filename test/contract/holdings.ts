@@ -52,6 +52,13 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(second.claim.expiresAt).toBeGreaterThan(first.claim.expiresAt);
     });
 
+    it('is not shortened by being taken again', async () => {
+      const first = await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 120_000 }));
+      const second = await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+      if (first.kind !== 'made' || second.kind !== 'made') throw new Error('not made');
+      expect(second.claim.expiresAt).toBe(first.claim.expiresAt);
+    });
+
     it('is free again once released', async () => {
       const taken = await at.store.takeClaim(claimRequest('customer:7'));
       if (taken.kind !== 'made') throw new Error(taken.kind);
@@ -143,6 +150,18 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.admit(admitRequest(other))).toMatchObject({ decision: 'denied_claim' });
       at.advance(2_000);
       await dispatched(at.store, other);
+    });
+  });
+
+  describe('claims of calls that nobody has settled', () => {
+    const at = useStore(open, capabilities);
+
+    at.timed('are free when a person settles the call before anybody has declared it lost', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      at.advance(200_000);
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({ kind: 'resolved' });
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      await dispatched(at.store, { verdict: permit([CLAIM]), actor: OTHER });
     });
   });
 
@@ -255,6 +274,13 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
 
     it('counts what an agent has set aside before against what it may set aside', async () => {
       expect(await at.store.makeReservation(reservationRequest({ units: 3 }))).toMatchObject({ kind: 'made' });
+      expect(await at.store.makeReservation(reservationRequest({ units: 2 }))).toEqual({ kind: 'full', free: 1 });
+      expect(await at.store.makeReservation(reservationRequest({ units: 1 }))).toMatchObject({ kind: 'made' });
+    });
+
+    it('counts what runs under what an agent has set aside once', async () => {
+      expect(await at.store.makeReservation(reservationRequest({ units: 3 }))).toMatchObject({ kind: 'made' });
+      await dispatched(at.store, { verdict: permit([reserve(2)]) });
       expect(await at.store.makeReservation(reservationRequest({ units: 2 }))).toEqual({ kind: 'full', free: 1 });
       expect(await at.store.makeReservation(reservationRequest({ units: 1 }))).toMatchObject({ kind: 'made' });
     });

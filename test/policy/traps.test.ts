@@ -297,6 +297,12 @@ describe('4: surprises of the engine and its format', () => {
     expect(outcome(verdict)).toBe('denied_paused');
   });
 
+  test('of very many rules that match, the first 64 stand in the trace', () => {
+    const many = Array.from({ length: 100 }, (_, at) => `{ id: r${at}, effect: allow, priority: ${-at} }`);
+    const { trace } = judge(rules(...many));
+    expect(trace.matched.map(({ rule }) => rule)).toEqual(Array.from({ length: 64 }, (_, at) => `s/r${at}`));
+  });
+
   test('own keys only', () => {
     for (const path of ['params.toString', 'params.hasOwnProperty', 'params.list.length', 'params.text.length'])
       expect(denied(`{ ${path}: { exists: true } }`, { list: [1], text: 'abc' })).toBe(false);

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseKey } from '../../src/identity/key-format.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
@@ -65,6 +66,9 @@ describe('reads stream through', () => {
     const last = (await world.upstream.ledger()).requests.at(-1);
     expect([last?.text, last?.headers['content-type']]).toEqual([body, 'application/json']);
     expect((await world.call('POST', '/shop/v1/search', { body: '{"a":1,"a":2}' })).body.code).toBe('invalid_json');
+    const before = await arrived();
+    const carried = await world.call('POST', '/shop/v1/search', { body: `{"text":"${world.keys.bot}"}` });
+    expect([carried.status, carried.body.code, await arrived()]).toEqual([400, 'invalid_request', before]);
   });
 
   test('a policy that refuses, obligations, a pause: the core decides, with a record', async () => {
@@ -92,8 +96,9 @@ describe('reads stream through', () => {
     expect(await arrived()).toBe(before + 2);
   });
 
-  test('a pause of its upstream, of the agent or of all stops a read; one of another upstream does not', async () => {
+  test('a pause of its upstream, of the agent, of the key or of all stops a read; one of another upstream does not', async () => {
     for (const scope of [
+      { kind: 'key', id: `key_${parseKey(world.keys.bot)?.handle}` },
       { kind: 'upstream', id: 'shop' },
       { kind: 'agent', id: 'bot' },
       { kind: 'workspace' },

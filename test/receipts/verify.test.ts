@@ -270,6 +270,14 @@ describe('attacks on the JWS', () => {
     expect(failing(`${parts()[0]}.${parts()[1]}.${encode(signature)}`)).toEqual(['signature']);
   });
 
+  it('what says that something did not happen is no receipt, whoever signed it', () => {
+    const payload = Buffer.from(parts()[1], 'base64url').toString();
+    for (const decision of ['failed', 'unknown_effect', 'denied_policy']) {
+      const said = payload.replace('"decision":"committed"', `"decision":"${decision}"`);
+      expect(failing(forge(right(), said))).toEqual(['payload']);
+    }
+  });
+
   it('a JWS of the same key for another purpose is not a receipt', () => {
     expect(failing(forge({ ...right(), typ: 'svc-checkpoint+jws' }))).toEqual(['header']);
   });

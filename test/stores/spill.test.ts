@@ -1,7 +1,8 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
@@ -54,4 +55,29 @@ it('keeps them all while the store is away', async () => {
   await store.close();
   expect(await journal.drain(store)).toBe(1);
   expect(readdirSync(spill)).toHaveLength(1);
+});
+
+it('syncs a settlement before it has its name, and the folder after', async () => {
+  const spill = join(folder, 'spill');
+  const journal = await openSpillJournal(spill);
+  const admission = await store.admit(admitRequest());
+  if (admission.kind !== 'dispatch') throw new Error(admission.kind);
+  const probe = await open(folder, 'r');
+  const prototype: typeof probe = Object.getPrototypeOf(probe);
+  await probe.close();
+  const synced: { readonly inode: number; readonly named: number }[] = [];
+  const sync = vi.spyOn(prototype, 'sync').mockImplementation(async function (this: typeof probe) {
+    const named = readdirSync(spill).filter((name) => name.endsWith('.json')).length;
+    synced.push({ inode: (await this.stat()).ino, named });
+  });
+  try {
+    await journal.write(settleRequest(admission.effect, committed()));
+  } finally {
+    sync.mockRestore();
+  }
+  const [file = ''] = readdirSync(spill);
+  expect(synced).toEqual([
+    { inode: statSync(join(spill, file)).ino, named: 0 },
+    { inode: statSync(spill).ino, named: 1 },
+  ]);
 });

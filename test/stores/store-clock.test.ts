@@ -1,0 +1,40 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { createStoreClock } from '../../src/stores/embedded/clock.ts';
+
+/** What the machine says, ms. While it sleeps, the process's own count stands still, and its uptime goes on. */
+const machine = vi.hoisted(() => ({ wall: 0, process: 0, up: 0 }));
+vi.mock('node:os', async (original) => ({ ...(await original<object>()), uptime: () => machine.up / 1000 }));
+
+const START = 1_750_000_000_000;
+const HOUR = 3_600_000;
+
+afterEach(() => void vi.restoreAllMocks());
+
+function clockOf() {
+  Object.assign(machine, { wall: START, process: 5_000, up: 90_000 });
+  vi.spyOn(Date, 'now').mockImplementation(() => machine.wall);
+  vi.spyOn(performance, 'now').mockImplementation(() => machine.process);
+  return createStoreClock(START, 7 * 24 * HOUR);
+}
+
+function pass(ms: number, what: readonly (keyof typeof machine)[]): void {
+  for (const name of what) machine[name] += ms;
+}
+
+it('time that the machine slept is there at once', () => {
+  const clock = clockOf();
+  pass(HOUR, ['wall', 'up']);
+  expect(clock.now()).toBe(START + HOUR);
+  pass(1_000, ['wall', 'up', 'process']);
+  expect(clock.now()).toBe(START + HOUR + 1_000);
+});
+
+it('a clock that is set forward or back is come nearer to by a twentieth of the time that passes', () => {
+  const clock = clockOf();
+  pass(HOUR, ['wall']);
+  pass(1_000, ['wall', 'up', 'process']);
+  expect(clock.now()).toBe(START + 1_050);
+  pass(-2 * HOUR, ['wall']);
+  pass(1_000, ['wall', 'up', 'process']);
+  expect(clock.now()).toBe(START + 2_000);
+});
