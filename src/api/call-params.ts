@@ -5,10 +5,10 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 
-/** Characters of sealed params that one answer opens, in all; of what is beyond, params are left out. */
+/** Most characters of sealed params that one answer opens. The params of further calls are left out. */
 const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 
-/** What of calls a reader is shown. Params are opened until there are enough of them for one answer. */
+/** What a reader is shown of calls. Params are opened until one answer has enough of them. */
 export interface CallReader {
   /** Members `params`, `headers` where there are some, and what was cut, or `params_omitted` and why. */
   params(effect: EffectRecord): JsonObject;
@@ -36,7 +36,7 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
   function openSeal(effect: EffectRecord, tool: Tool | null): Opened | string {
     const { action, sealed } = effect;
     if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
-    // What is to be redacted is known of declared tools only.
+    // Only a declared tool says which of its params are redacted.
     if (tool === null) return 'the tool is not declared';
     if (sealed === null) return 'they were erased';
     if (sealed.length > left) return 'too many for one answer; ask for the one';
@@ -50,7 +50,7 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
       const opened = open(effect, tool);
       if (typeof opened === 'string') return { params_omitted: opened };
       const shown = shownParams(opened.params, ports.policies().set.redacted(effect.action.tool));
-      // Part of what is done: an approver must see on which account.
+      // A header can decide what is done: an approver must see, for example, which account it names.
       const bound = opened.headers?.bound ?? {};
       const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set());
       return {
@@ -71,7 +71,7 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
         title: tool.title,
         method: tool.request.method,
         path: typeof opened === 'string' ? tool.request.path : pathOf(tool, opened.params, redacted),
-        // Approval was asked for another form of the tool than the one that is declared now.
+        // The tool has changed since approval was asked for.
         ...(tool.digest === action.toolDigest ? {} : { tool_changed: true }),
       };
     },

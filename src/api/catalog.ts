@@ -58,7 +58,7 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-/** Nothing of where the upstream is, or how it is asked. */
+/** Without the upstream's address and without the request that is made of a call. */
 function toolToWire(tool: Tool): JsonObject {
   return {
     name: tool.name,

@@ -9,7 +9,7 @@ import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
-/** A claim, and a reservation, is asked for at most this long, s. */
+/** Longest time for which a claim or a reservation may be asked, s. */
 export const MAX_TTL_S = 3600;
 const RENEWAL_S = 300;
 
@@ -67,7 +67,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
         case 'held':
           throw refuse('claim_held', `Another agent holds a claim on ${target}.`, {
             retryAfterMs: Math.max(1000, result.claim.expiresAt - store.now()),
-            // Whose it is stays between the workspace and its people.
+            // Agents are not told which other agent holds it.
             members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
           });
         case 'too_many':
@@ -176,7 +176,7 @@ export function whoCalls(
   return { agent, key, workspace, target };
 }
 
-/** Whether some tool that the key and policy leave open to the agent has a target of this form. */
+/** Whether the agent may, with this key and under this policy, call some tool that has targets of this form. */
 function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, ports: ApiPorts): boolean {
   const { allowedTools } = caller.principal;
   const { set } = ports.policies();
@@ -191,7 +191,7 @@ function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, p
     );
 }
 
-/** Whether a text can come out of a template: its literal parts in order, each placeholder something. */
+/** Whether a template can produce a text: its literal parts in order, each placeholder at least one character. */
 function fitsTemplate(template: string, text: string): boolean {
   const literals = template.split(/\{[^{}]*\}/);
   const [first = '', ...rest] = literals;

@@ -129,7 +129,7 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
   }
 }
 
-/** Evidence is noted in a few words without a capital; a message is read by people. */
+/** Makes a sentence of evidence, which is stored as a few words without a capital. */
 function sentence(note: string): string {
   const text = note.charAt(0).toUpperCase() + note.slice(1);
   return /[.!?]$/.test(text) ? text : `${text}.`;

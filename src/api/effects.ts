@@ -96,7 +96,7 @@ const RunAnswer = Type.Object({
 
 const Decided = (description: string) => ({ ...RunAnswer, description });
 
-/** Permission is judged before the body: of what could not be read, the names are not there. */
+/** Permission is judged before the body: names of an unreadable body are not known. */
 const RefusedAnswer = Type.Object({
   ...RunAnswer.properties,
   effect_id: Type.Optional(Type.String()),
@@ -346,7 +346,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-/** Params are read by who may send them: keys with a profile are for looking around. */
+/** Params are shown to keys that may send them. Keys with a profile are for looking around. */
 function mayReadParams({ principal }: Caller, receipt: JsonObject): void {
   if (principal.kind === 'profile')
     throw refuse('insufficient_scope', 'A key with a profile does not read params: use an account or agent key.');
@@ -361,7 +361,7 @@ function neverHappens(ports: ApiPorts, { tool }: RunRequest): JsonObject {
   return ports.catalog().tool(tool)?.kind === 'read' ? { did_it_happen: 'no', safe_to_retry: true } : {};
 }
 
-/** Who may see an effect that is not theirs is told that there is none. */
+/** The answer about an effect that the caller may not see: as if there were none. */
 async function visibleEffect(ports: ApiPorts, caller: Caller, workspace: string, id: string): Promise<EffectRecord> {
   const effect = await ports.store.effect(workspace, id);
   if (effect === null || !mayBeSeen(caller, effect.actor.agentId)) throw noSuchEffect();

@@ -28,7 +28,7 @@ export async function refuseKeysInTexts(request: FastifyRequest): Promise<void> 
   if (faults.length > 0) throw refuseFaults(faults);
 }
 
-/** A request is refused with so many faults; more tell nobody anything. */
+/** Most faults that a refusal lists. */
 const MAX_FAULTS = 20;
 
 /** @param spared member of the value that is not looked at */

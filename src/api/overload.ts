@@ -2,7 +2,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 
 /** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
 const MAX_EVENT_LOOP_DELAY_MS = 750;
-/** What was measured earlier than this is the work of the start, and no load: two samples of a second, ms. */
+/** Samples of the first two seconds are ignored, ms: they measure the work of the start, not load. */
 const MEASURED_AFTER_MS = 2_000;
 const SAMPLE_MS = 1_000;
 const RESOLUTION_MS = 10;
@@ -15,7 +15,7 @@ export interface Overload {
   close(): void;
 }
 
-/** Measures how late the event loop runs. Opens nothing: it works where the process may open no file any more. */
+/** Measures how late the event loop runs. Opens no file, so it works when the process has no descriptors left. */
 export function measureOverload(): Overload {
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   histogram.enable();

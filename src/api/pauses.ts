@@ -103,7 +103,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
     async (request) => {
       const { view, principal } = callerOf(request);
       const { pauses } = await store.pauses(request.params.ws);
-      // An agent sees what stops it, and nothing of what stops others.
+      // An agent sees the pauses that stop it, and no others.
       const visible = pauses.filter(({ scope }) => {
         if (view.kind !== 'own') return true;
         if (scope.kind === 'agent') return scope.id === view.agentId;

@@ -58,7 +58,7 @@ export function faultSummary(errors: readonly RequestFault[]): string {
     : `${MAX_LISTED} faults or more; the first: ${said}`;
 }
 
-/** Names and values of a request may be as long as its body; what is said of them is not. */
+/** Names and values of a request may be as long as its body; a message quotes only their beginning. */
 function shortened(text: string): string {
   return text.length <= MAX_FAULT_TEXT ? text : `${text.slice(0, MAX_FAULT_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
@@ -149,5 +149,5 @@ const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   not_unknown: 'proceed',
 };
 
-/** Statuses of requests that another request may mend. */
+/** Statuses after which a corrected request may succeed. */
 const REPLAN: readonly number[] = [400, 404, 405, 409, 413, 415];

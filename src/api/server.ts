@@ -29,7 +29,7 @@ import { validationFaults } from './validation-faults.ts';
 
 /** A request that has not arrived whole by then is given up, ms. */
 const REQUEST_TIMEOUT_MS = 60_000;
-/** The same for its headers, from the connection's beginning on or from the first byte: so long a caller may say nothing. */
+/** The same for its headers, counted from the connection or from the request's first byte. */
 const HEADERS_TIMEOUT_MS = 10_000;
 /** A connection is closed when no other request came on it for this long, ms. Longer than load balancers keep theirs. */
 const KEEP_ALIVE_MS = 72_000;
@@ -71,7 +71,7 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
   const app: ApiApp = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
-    // What was answered is what is sent: no serializer may drop members that a schema does not list.
+    // Answers are sent as they are: a serializer would drop members that a schema does not list.
     schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
@@ -137,7 +137,7 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     reply.header('x-request-id', request.id);
     const fault = doorFault(request.raw);
     if (fault !== null) {
-      // Where it ends is not sure: nothing behind it is read.
+      // It is not certain where this request ends, so nothing behind it is read.
       if (request.raw.headers['transfer-encoding'] !== undefined) reply.header('connection', 'close');
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
@@ -254,7 +254,7 @@ function answer(
     .send(JSON.stringify(rendered.body));
 }
 
-/** Whatever was thrown, as a problem. What is not known is `internal`, and says nothing of itself. */
+/** Makes a problem of whatever was thrown. An unknown error becomes `internal`, without its message. */
 function problemOf(error: FastifyError): Problem {
   if (error instanceof Refused) return error.problem;
   if (error instanceof StoreUnavailable)

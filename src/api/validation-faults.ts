@@ -81,7 +81,7 @@ function list(values: unknown): string {
   return Array.isArray(values) ? values.map((value) => JSON.stringify(value)).join(', ') : '';
 }
 
-/** An example says more than a pattern. */
+/** An example is easier to understand than the pattern of a schema. */
 function suchAs(error: object): string {
   const { parentSchema } = error as { readonly parentSchema?: { readonly examples?: readonly unknown[] } };
   const example = text(parentSchema?.examples?.[0]);

@@ -6,7 +6,7 @@ import { type ApiOperation, operationsOf, serverOf } from './openapi/operations.
 import { findDocument, type ReadDocument, readDocument } from './openapi/read-document.ts';
 import { CommandFailure } from './ports.ts';
 
-/** What is put in front of: an API, and its document where it has one. */
+/** The API that the gateway is put in front of, and its document where it has one. */
 export interface Source {
   readonly origin: string;
   readonly found: ReadDocument | null;

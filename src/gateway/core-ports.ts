@@ -65,7 +65,7 @@ export function corePorts(parts: {
       const { agent, key, tool, workspace, target, params, headers, requestIp, now } = input;
       const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
       const { mode } = configuration.policies;
-      // On the path of every call: a literal with all its members costs a tenth of what a spread one does.
+      // On the path of every call: a literal with all members costs a tenth of a spread.
       return evaluatePolicies(policies, {
         agent,
         key,

@@ -1,6 +1,6 @@
 /** Requests are waited for until none has come for so long, ms. */
 const QUIET_MS = 200;
-/** And at most so long, ms: whoever does not look at `/readyz` cannot keep the gateway from stopping. */
+/** And at most this long, ms: a caller that ignores `/readyz` cannot keep the gateway from stopping. */
 const MOST_MS = 5_000;
 const LOOK_MS = 20;
 /** Between two looks the process reads what has come; a moment in which it does not run is one look, however long. */

@@ -12,7 +12,7 @@ export interface FileReader {
   close(): Promise<void>;
 }
 
-/** The files could not be read: no fault of what they say. */
+/** The files could not be read. Their content is not at fault. */
 export class FilesNotRead extends Error {}
 
 /** @param options.entry the program of the thread; `null`: this thread reads, where no other can run these sources */

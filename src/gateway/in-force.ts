@@ -10,7 +10,7 @@ import type { FileReader } from './file-reader.ts';
 import { type CheckedBefore, type ReadAnswer, readAndCheck, unpackConfiguration } from './read-files.ts';
 import { inSlices } from './slices.ts';
 
-/** What the files say, checked and compiled: swapped in as a whole, or not at all. */
+/** Configuration and policies, checked and compiled. They are replaced as a whole, or not at all. */
 export interface InForce {
   readonly configuration: Configuration;
   readonly policies: CompiledPolicies;
@@ -51,7 +51,7 @@ function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstr
 
 /** What a reload found. */
 export type Reread =
-  /** Nothing that decides anything is new; the files may look otherwise than they did. */
+  /** The files changed, and nothing in them that decides anything: comments or layout. */
   { readonly kind: 'same'; readonly inForce: InForce } | { readonly kind: 'new'; readonly inForce: InForce };
 
 /**

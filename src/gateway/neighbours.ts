@@ -1,7 +1,7 @@
 import type { Directory } from '../identity/directory.ts';
 import type { LivePauseView } from './pause-view.ts';
 
-/** How often what other gateways changed is looked at, ms; a message tells most of it earlier. */
+/** How often changes of other gateways are looked for, ms. Most are heard of earlier, by a message. */
 const LOOK_EVERY_MS = 400;
 
 /**

@@ -123,7 +123,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
   }
 }
 
-/** A key may name somebody whom the configuration does not know; such a key can do less than one would think. */
+/** A key may name a user whom the configuration does not know. Such a key has no roles. */
 function noticeFor(
   { kind, user, agent }: Parameters<CliPorts['createKey']>[0],
   { users, workspaces }: Configuration,

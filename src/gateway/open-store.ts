@@ -15,7 +15,7 @@ import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stor
 /** How long a start waits for the gateway before it to let go of the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
 
-/** A store, and, where several gateways may share it, what they say to each other. */
+/** A store, and, where several gateways may share it, the means to tell each other what is in force. */
 interface OpenedStore {
   readonly store: EffectStore;
   readonly fleet: Pick<RedisStore, 'announce' | 'announced'> | null;
@@ -73,7 +73,7 @@ export async function openOnRedis(
 ): Promise<RedisStore> {
   const { journal } = settings;
   makePrivateFolder(journal);
-  // Two gateways on one journal would answer for each other's steps.
+  // Two gateways must not share a journal: each would hand in the other's steps as its own.
   const lock = await acquireLock(journal, await loadDriver(), JOURNAL_WAIT_MS).catch((error: unknown) => {
     if (!(error instanceof StoreUnavailable)) throw error;
     throw new CommandFailure(

@@ -19,7 +19,7 @@ export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   return using(openOnRedis(settings, retention), (store) => store.acceptLoss());
 };
 
-/** Takes the clock of this machine, or of the Redis servers, for right. Gateways that run on the store go on from there. */
+/** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways go on from there. */
 export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store, retention } = configuration;
@@ -122,7 +122,7 @@ async function onRedis(
   return { store, retention };
 }
 
-/** Works with a store and closes it; that it cannot be reached is said to a person. */
+/** Works with a store and closes it. Where it cannot be reached, the error is one for people. */
 async function using<Store extends EffectStore, T>(
   opening: Promise<Store>,
   work: (store: Store) => Promise<T>,

@@ -16,7 +16,7 @@ interface WorkspacePauses {
 /** A version that no store has: an admission under it is stale, and the view is loaded. */
 const NOT_LOADED = -1;
 
-/** The gateway's view of pauses, with its globs compiled. Kept fresh by the store's word and by stale admissions. */
+/** The gateway's view of pauses, with their globs compiled. A notice of the store or a stale admission reloads it. */
 export interface LivePauseView extends PauseView {
   refresh(workspace: string): Promise<void>;
   /** Workspaces whose pauses are known here. */

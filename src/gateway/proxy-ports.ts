@@ -108,7 +108,7 @@ function identify(
     limiter.passed(handle);
     const known: Identified = { kind: 'principal', principal: found };
     const workspace = found.kind === 'administrative' ? null : found.workspace;
-    // A workspace whose pauses were never looked at has them looked at before anything passes by them.
+    // The pauses of a workspace are loaded before its first request passes.
     if (workspace === null || pauses.isLoaded(workspace)) return known;
     return pauses.refresh(workspace).then(() => known, unavailable);
   };

@@ -10,10 +10,10 @@ import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts
 
 /** What could not be taken on because the store was away is tried again after this long. */
 const RETRY_MS = 1_000;
-/** Files that a thread died over are tried again after twice as long each time, and never later than this. */
+/** Where a thread died while it read files, the wait before the next try doubles up to this. */
 const LONGEST_RETRY_MS = 60_000;
 
-/** Takes on what the files say now; what is broken leaves everything as it was, and is said loudly. */
+/** Puts the files in force as they are now. Broken files change nothing, and the log says so as an error. */
 export interface Reloader {
   /** One after the other; resolves when this one is done. */
   reload(): Promise<void>;

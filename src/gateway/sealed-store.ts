@@ -49,7 +49,7 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     },
     async settle(request) {
       const settlement = await store.settle(sealedSettlement(request, seals));
-      // Nobody looks at the record of what was settled as it was asked, and to read it would make it.
+      // Where it was settled, the record is made when it is first read, and nobody reads it here.
       return settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement;
     },
     async resolve(request) {

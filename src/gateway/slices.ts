@@ -1,6 +1,6 @@
 import { setImmediate as others } from 'node:timers/promises';
 
-/** Work on the thread that answers calls lets others have their turn after so long, ms. */
+/** Work on the thread that answers calls is left off after this long, ms, so that calls are answered. */
 const SLICE_MS = 1;
 
 /**

@@ -132,7 +132,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
       agreement.announce(inForce);
       await directory.refresh();
-      // Nobody is there any more to whom a key that comes late could be shown.
+      // A key that is made later could not be shown to anybody.
       const firstKey = isListening ? 'file' : options.firstKey;
       administrativeKey = await makeFirstKey(store, secrets.keyPepper, { ...options, firstKey }, folder);
       if (isListening) logger.info({ durability: store.health().durability }, 'the store is there: work is taken up');
@@ -309,7 +309,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger.error({ err: error }, 'sweeping failed'),
   );
   opened.push(() => sweeper.stop());
-  // Whoever asks for an action again is told what it came to, where that is known here.
+  // A repeated call is told the outcome, where this gateway knows it.
   await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);
   opened.push(() => drain.finished());
   if (adminPort !== null) {
@@ -367,7 +367,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   };
 }
 
-/** What a person can mend is said as such. */
+/** Turns an error that a person can correct into one that says how. */
 async function mendable<T>(opening: Promise<T>): Promise<T> {
   try {
     return await opening;
@@ -381,12 +381,12 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
 function peopleOf(directory: Directory, store: EffectStore): People {
   return {
     rolesOf: (user) => directory.rolesOf(user),
-    // Of whom no configuration speaks, there is no more than the key.
+    // A user whom the configuration does not name has no roles: all that is known is the key.
     since: async (user) => (directory.isUser(user) ? store.userSince(user) : 0),
     agent: (workspace, id) => directory.agent(workspace, id),
     async key(keyId) {
       const record = await store.key(keyId.slice('key_'.length));
-      // A key that could not ask now does not act any more either; while a rotation's overlap lasts, the old one can.
+      // A call is only sent while the key that asked for it is valid. During a rotation's overlap the old key still is.
       return record === null || keyState(record, store.now()) !== 'active' ? null : { profile: record.profile };
     },
   };

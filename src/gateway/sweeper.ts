@@ -6,7 +6,7 @@ import type { SpillJournal } from '../stores/journal/spill.ts';
 /** Rows of each kind that one round declares. */
 const BATCH = 100;
 
-/** Granted calls that are looked at in a round, and rounds that one waits at most which is stopped again and again. */
+/** Granted calls looked at in one round; and most rounds that a call waits which is stopped again and again. */
 const MOST_GRANTED = 1000;
 const MOST_ROUNDS = 7;
 
@@ -33,7 +33,7 @@ export function startSweeper(
   /** Granted calls that were stopped: rounds until they are tried again, and how many they waited last. */
   const waits = new Map<string, { rounds: number; readonly waited: number }>();
 
-  /** One part of a round: what goes wrong in it is told, and keeps no other part from its turn. */
+  /** One part of a round. An error in it is logged, and the other parts run all the same. */
   async function attempt(part: () => Promise<unknown>): Promise<void> {
     try {
       await part();
@@ -54,7 +54,7 @@ export function startSweeper(
     const ids = new Set(granted.map(({ id }) => id));
     for (const id of waits.keys()) if (!ids.has(id)) waits.delete(id);
     const due = granted.filter((approval) => {
-      // Whoever granted it dispatches it right away; what is older than that was left behind.
+      // The vote that grants a call dispatches it. What is older than that was left behind by a gateway that died.
       const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
       return left && (waits.get(approval.id)?.rounds ?? 0) <= 0;
     });

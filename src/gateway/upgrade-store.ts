@@ -105,7 +105,7 @@ function inWorkspaces<T extends { readonly workspace: string }>(
     });
 }
 
-/** At time zero: nothing that stood in the store is over. */
+/** At time zero, so that nothing in the old store counts as expired. */
 function inDraft(into: RowLoad, workspace: string, step: (draft: Draft) => void): void {
   const draft = createDraft({
     workspace,

@@ -10,7 +10,7 @@ function endHard(): never {
 }
 
 export interface StoreWatch {
-  /** Resolves, with what to say, when the store can only be gone on with by another process. */
+  /** Resolves, with a message, when only another process can go on with the store. */
   readonly lost: Promise<string>;
   stop(): void;
 }

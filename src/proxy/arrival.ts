@@ -69,7 +69,7 @@ export function receive(
   const { keys } = query;
   const credentials = keyFromRequest(
     { headers: request.headers, query: keys.length === 0 ? {} : { api_key: keys } },
-    // Asked only where there is one: the settings are looked up on each request.
+    // The settings are only needed where there is a key in the query.
     keys.length === 0 ? 'allow' : ports.settings().queryKey,
     carriers,
   );
@@ -141,7 +141,7 @@ function isOwn(path: string): boolean {
   return OWN_PREFIXES.includes(slash === -1 ? path : path.slice(0, slash));
 }
 
-/** Node's parser refuses what contradicts itself; what it lets through must still be the one framing we know. */
+/** Node's parser refuses contradictory framing. What it accepts must still be read alike by every server. */
 function framingFault(request: IncomingMessage): Problem | null {
   const { headers } = request;
   const coding = headers['transfer-encoding'];
@@ -169,7 +169,7 @@ function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key:
   return keyGoesOn();
 }
 
-/** Nor is any other key kept: what a request names itself with stands in the ledger. */
+/** Nor may another key be in a text that the ledger keeps, such as the path. */
 function keyIsKept(request: IncomingMessage, path: string): Problem | null {
   const named = [path, ...['svc-agent-id', 'idempotency-key'].map((name) => String(request.headers[name] ?? ''))];
   if (!named.some(holdsKey)) return null;

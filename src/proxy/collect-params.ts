@@ -71,7 +71,7 @@ export function collectParams(
   return faults.length === 0 ? { ok: true, params, body } : { ok: false, code: 'invalid_request', faults };
 }
 
-/** Fields that some servers take for more than data: they change the method, or the charset of all others. */
+/** Form fields that some servers act on: they change the method, or the charset of the other fields. */
 function overrides(plan: RequestPlan, form: JsonObject): readonly RequestFault[] {
   return ['_method', '_charset_']
     .filter((name) => Object.hasOwn(form, name) && !plan.places.has(name))

@@ -88,7 +88,7 @@ async function readParams(
   return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
 }
 
-/** Whether what the routes made of a request is what they would make of it now. */
+/** Whether the configuration that the request was matched under is still in force. */
 function isInForce(ports: ReadPorts, match: ReadMatch): boolean {
   return ports.catalog().tool(match.tool.name) === match.tool;
 }

@@ -14,7 +14,7 @@ import type { ProxiedUpstream } from './ports.ts';
 export interface ForwardedHeaders {
   readonly kind: 'headers';
   readonly headers: CallHeaders;
-  /** Those that are params, and credentials of the caller's own. */
+  /** Headers that are params of the tool, and the caller's own credentials. */
   readonly apart: Readonly<Record<string, string>>;
 }
 

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Identified, ProxyPorts } from './ports.ts';
 
-/** Who sends requests, remembered for as long as a glance at the same connection can vouch for it. */
+/** Who sends requests. A key that was just verified on a connection is not verified again for a moment. */
 export interface Identities {
   /** A promise only where the key is not in the cache. */
   of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;

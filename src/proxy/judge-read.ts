@@ -48,7 +48,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     if (authorized.kind === 'denied') {
       return { kind: 'govern', denied: { decision: authorized.decision, reason: authorized.reason } };
     }
-    // Asked of those who may read only: a key without workspace has no view that could be fresh.
+    // After the check of permission, because a key without a workspace has no view that could be fresh.
     if (!parts.isFresh(workspace)) {
       const problem = problemOf('not_ready', 'The gateway has not heard of keys and pauses for too long.');
       return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };

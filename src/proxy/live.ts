@@ -10,7 +10,7 @@ export interface LiveConnection {
   readonly cut: () => void;
 }
 
-/** What is open, and is cut when its key or a pause no longer lets it. */
+/** Open streams and tunnels. Each is cut when its key is no longer valid or a pause covers it. */
 export interface Live {
   add(connection: LiveConnection): void;
   remove(connection: LiveConnection): void;

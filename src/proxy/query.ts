@@ -15,7 +15,7 @@ export interface ReadQuery {
 const NOTHING: ReadQuery = { params: new Map(), keys: [], forwarded: '', faults: [] };
 
 /**
- * Reads the query of a request line. A name may stand once, whatever its case: servers differ in which of two they take.
+ * Reads the query of a request line. A name may appear once, in any case: servers differ in which of two they use.
  * @param text without the `?`; `null` where there is none
  * @param keyNames parameters that carry keys; `api_key` never goes on, even where it is none of them
  */

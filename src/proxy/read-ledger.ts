@@ -60,7 +60,7 @@ export function createReadLedger(
   append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>,
   now: () => number,
 ): ReadLedger {
-  /** By key id. A key reads few different things, so that looking through them is quick. */
+  /** By key id. A key reads few different things, so a linear search is quick. */
   let entries = new Map<string, Entry[]>();
   let size = 0;
   let flushing: Promise<void> | null = null;

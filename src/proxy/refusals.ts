@@ -109,7 +109,7 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
   };
 }
 
-/** The agent that the key is bound to. Whom a request only names did not act: nobody has looked whether it may. */
+/** The agent that the key is bound to. An agent that the request only names was not authorised: it did not act. */
 function agentOf({ principal }: Arrived): string {
   if (principal.kind === 'agent') return principal.agentId;
   return (principal.kind === 'profile' ? principal.agentId : null) ?? '';

@@ -104,7 +104,7 @@ function placeOf({ listen, host }: { readonly listen: string | null; readonly ho
 }
 
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
-  // Rules of one method and length; the configuration has seen to it that at most one of them fits.
+  // Rules of one method and length. The configuration makes sure that at most one of them matches.
   for (const { rule, tool, pattern } of rules.get(`${method} ${segments.length}`) ?? []) {
     const pathParams = matchPattern(pattern, segments);
     if (pathParams !== null) return { kind: 'rule', route, rule, tool, pathParams };

@@ -72,7 +72,7 @@ export function judgeRead(
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
   const observed = faults.length > 0 ? { would: 'invalid_request', rule: null } : verdict.observed;
   if (observed !== null) ports.observed(observed.would);
-  // Counted here and not where it is judged: what stays open is judged again and again.
+  // Counted here and not where it is judged, because an open stream is judged again and again.
   if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
   const headers: Record<string, string> = { ...forwarded.headers.sent, ...forwarded.apart };
   if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;

@@ -176,7 +176,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
       clean(response);
-      // Either end takes the other with it, however it ends: a side that only stops sending would keep a place for ever.
+      // When one side ends, the other is ended too: a side that only stops sending would keep its place for ever.
       socket.once('end', () => upstreamSocket.destroySoon());
       upstreamSocket.once('end', () => socket.destroySoon());
       socket.once('close', () => upstreamSocket.destroy());

@@ -121,6 +121,17 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await pending({ fingerprint: 'refund of 42', idempotencyKey: 'new' })).toMatchObject({ created: true });
     });
 
+    at.timed('takes no decision from who became a user after the request', async () => {
+      const { approval } = await pending();
+      at.advance(10_000);
+      expect(await at.store.vote(voteRequest(approval.id, { voterSince: approval.createdAt + 1 }))).toMatchObject({
+        kind: 'own_request',
+      });
+      expect(await at.store.vote(voteRequest(approval.id, { voterSince: approval.createdAt }))).toMatchObject({
+        kind: 'counted',
+      });
+    });
+
     it('takes no decision from who asked, nor from a key made afterwards', async () => {
       const { approval } = await pending();
       for (const vote of [

@@ -227,6 +227,17 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 100, spent: 0 }]);
     });
 
+    it('is refused by the budget that has no room, not by one in which its own hold is', async () => {
+      const other = budgetOf(10, 10, { budget: 'payments/other' });
+      const { approval } = await granted({ verdict: permit([budgetOf(100, 100)], [approvalBy()]) });
+      await dispatched(at.store, { verdict: permit([other]) });
+      const verdict = permit([budgetOf(100, 100), other], [approvalBy()]);
+      expect(await send(approval.id, { verdict })).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'budget_exceeded', message: expect.stringContaining('payments/other') },
+      });
+    });
+
     at.timed('waits for the shortest of the times that are asked for', async () => {
       const verdict = permit(
         [],

@@ -379,4 +379,27 @@ describe('a change that another gateway makes', () => {
     done(await commit(one, { puts: [putOf('thing', 'a', null, { version: first })] }));
     await until(() => heard.some(({ workspace, kind }) => workspace === WORKSPACE && kind === 'thing'), 1_000);
   });
+
+  it('is heard with the next one where its own message was lost', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2' });
+    await row(two, 'nothing');
+    const heard: Watched[] = [];
+    two.watch(['thing'], (changed) => heard.push(changed));
+    const told = `svc:{${WORKSPACE}}:w`;
+    await until(async () => (await of.client.hget(told, 'loud')) !== null);
+    await put(one, 'a', 'x');
+    await until(() => heard.some(({ id }) => id === 'a'), 1_000);
+    heard.length = 0;
+    const loud = (await of.client.hget(told, 'loud')) ?? '';
+    await of.client.hdel(told, 'loud');
+    await put(one, 'b', 'x');
+    await of.client.hset(told, 'loud', loud);
+    await put(one, 'c', 'x');
+    // Of several things it is said that any may have changed.
+    await until(() => heard.some(({ id }) => id === null), 1_000);
+  });
 });

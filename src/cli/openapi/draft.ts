@@ -34,7 +34,7 @@ export interface DraftTool {
   /** How the body is written; `null` without one. */
   readonly body: DraftBody | null;
   readonly schema: { readonly [name: string]: Tree };
-  /** What the document says and the tool does not, one line each. */
+  /** What the document says and the tool cannot express, one line each. */
   readonly notes: readonly string[];
 }
 

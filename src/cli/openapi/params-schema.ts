@@ -141,7 +141,7 @@ function isSmall(schema: Json): boolean {
   return isJsonObject(schema) && !inner.some((keyword) => schema[keyword] !== undefined);
 }
 
-/** One level of a schema; what is in it is owed. */
+/** One level of a schema. The levels below are written later. */
 function shallow(
   document: ApiDocument,
   source: Json,
@@ -290,7 +290,7 @@ function enumOf(schema: JsonObject, types: readonly string[]): readonly Tree[] |
   const known = given.filter(
     (value) => isHeld(value) && (types.length === 0 || types.some((type) => isOf(type, value))),
   );
-  // Values of another type than the one named, or too many of them: what is meant cannot be known, or held.
+  // Values of a type that the schema does not name, or too many of them: any value is allowed then.
   if (known.length === 0 || known.length < given.filter((value) => value !== null).length) return null;
   return JSON.stringify(known).length > MOST_ENUM ? null : known.filter((value) => value === null || isScalar(value));
 }
@@ -407,7 +407,7 @@ export function membersOf(document: ApiDocument, source: Json, level = 0): Membe
   return {
     properties,
     required: [...required],
-    // An alternative that requires nothing more lets everything pass. Two sets of alternatives are more than is said here.
+    // An alternative that requires nothing lets everything pass. Several sets of alternatives cannot be expressed here.
     alternatives: own.some((names) => names.length === 0) ? [] : own.length > 0 ? own : nested,
     isClosed: isClosed && all.length === 0 && objects.length === 0,
   };

@@ -109,7 +109,7 @@ async function faultsOfForm(name: string, text: string, root: JsonObject, versio
   }
   // A text is what the checker says of references. Those are followed here, where they are used.
   if (!Array.isArray(errors)) return [];
-  // Of alternatives each that does not fit is told: what lies deepest says most.
+  // The checker reports every alternative that does not match. The deepest fault is the most specific one.
   const deepest = Math.max(...errors.map(({ instancePath }) => instancePath.split('/').length));
   const told = errors.filter(({ instancePath }) => instancePath.split('/').length === deepest).slice(0, MOST_FAULTS);
   return told.map(({ instancePath, message, params }) => {
