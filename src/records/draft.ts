@@ -16,6 +16,8 @@ import {
 /** A row, with what it says once that was read: rows never change. `read` is its kind's own. */
 export interface ReadRow extends Row {
   read?: object;
+  /** It is not looked at again, as a rule, and so not remembered once it is written. */
+  isOver?: boolean;
 }
 
 /** How a row is looked at. */
@@ -99,7 +101,7 @@ interface Entry {
 
 interface Written {
   readonly before: readonly Place[];
-  row: { version: string; readonly text: string; read?: object } | null;
+  row: (ReadRow & { version: string }) | null;
   places: readonly Place[];
 }
 

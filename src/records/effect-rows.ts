@@ -103,6 +103,8 @@ const kind: Kind<StoredEffect> = {
     const { record, admittedStages } = decodeEffect({ call, terms, life, outcome });
     return { kind: 'effect', effect: record, texts: { call, terms, admittedStages } };
   },
+  // Thousands of settled effects in memory cost every call a share of the collector's work.
+  isOver: (stored) => stored.kind === 'tombstone' || stored.effect.life.state === 'committed',
   places: (stored) =>
     stored.kind === 'effect' ? placesOf(stored.effect) : [{ list: TOMBSTONES, at: stored.tombstone.at }],
 };

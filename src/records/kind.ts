@@ -13,6 +13,8 @@ export interface Kind<Stored> {
   decode(text: string): Stored;
   /** The lists that a record stands in. */
   places(stored: Stored): readonly Place[];
+  /** Whether a record is as it stays: steps look at it seldom, and it is not remembered for them. */
+  isOver?(stored: Stored): boolean;
 }
 
 /** What is read and written of a kind. */
@@ -27,7 +29,7 @@ export interface Stock<Stored> {
 const NOWHERE: readonly Place[] = [];
 
 /** Rows never change, so what one says is read once, and kept beside it. */
-export function stock<Stored>({ name, encode, decode, places }: Kind<Stored>): Stock<Stored> {
+export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Stored>): Stock<Stored> {
   /** Of this kind and no other: so what a row says needs no look-up, and has its type. */
   class Read {
     readonly stored: Stored;
@@ -61,7 +63,9 @@ export function stock<Stored>({ name, encode, decode, places }: Kind<Stored>): S
         return;
       }
       const row = draft.put(name, id, encode(stored, was), places(stored), before);
-      if (row !== null) row.read = new Read(stored);
+      if (row === null) return;
+      row.read = new Read(stored);
+      if (isOver?.(stored) === true) row.isOver = true;
     },
   };
 }

@@ -72,7 +72,7 @@ export function createRecentRows(): RecentRows {
     for (const entry of change) {
       // A later change of the same row may be under way by now; it goes by its own answer.
       if (entries.get(entry.name) !== entry) continue;
-      if (known && entry.row !== null) {
+      if (known && entry.row !== null && entry.row.isOver !== true) {
         entry.underWay = false;
         entry.since = tick();
       } else remove(entry);
