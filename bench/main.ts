@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { describeShares, sumOf } from './cpu.ts';
 import type { BenchOptions, BenchResult } from './result.ts';
+import { stageTable } from './stages.ts';
 
 interface Suite {
   readonly run: (options: BenchOptions) => Promise<readonly BenchResult[]>;
@@ -42,7 +43,7 @@ for (const [name, loadSuite] of Object.entries(SUITES)) {
 }
 if (values.json !== undefined) await writeFile(values.json, JSON.stringify(results));
 
-function print({ name, value, unit, peer, ratio, target, cpu = {} }: BenchResult): void {
+function print({ name, value, unit, peer, ratio, target, cpu = {}, stages = [] }: BenchResult): void {
   const words = [
     `${node}  ${name}: ${value} ${unit}`,
     ...(ratio === null ? [] : [`ratio ${ratio.toFixed(2)}`]),
@@ -52,4 +53,5 @@ function print({ name, value, unit, peer, ratio, target, cpu = {} }: BenchResult
   console.log(words.join('  '));
   for (const [who, shares] of Object.entries(cpu))
     console.log(`         CPU µs a call, ${who}: ${describeShares(shares)}; in all ${Math.round(sumOf(shares))}`);
+  if (stages.length > 0) console.log(stageTable(stages));
 }

@@ -1,14 +1,18 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import type { Profiler } from 'node:inspector';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { askForTime, canPin, coresOf, type CpuTimes, hasThreadTimes, keepOn, threadTimes } from './cpu.ts';
 
 /** A process that has said where it listens. */
 export interface Server {
   readonly url: string;
   cpu(): Promise<CpuTimes>;
+  /** What its main thread did during some work; `null` where it does not tell. */
+  profile(work: () => Promise<unknown>): Promise<Profiler.Profile | null>;
   stop(): Promise<void>;
 }
 
@@ -39,6 +43,18 @@ export async function startServer(args: readonly string[], options: ServerOption
   return {
     url,
     cpu: async () => (hasThreadTimes() ? threadTimes(pid, namesIn(threads)) : await askForTime(child)),
+    async profile(work) {
+      if (!hasThreadTimes()) return null;
+      child.kill('SIGUSR2');
+      await work();
+      child.kill('SIGUSR2');
+      const file = `${threads}.cpuprofile`;
+      while (!existsSync(file)) await sleep(50);
+      // It was written by V8.
+      const profile = JSON.parse(readFileSync(file, 'utf8')) as Profiler.Profile;
+      rmSync(file);
+      return profile;
+    },
     async stop() {
       child.kill('SIGTERM');
       await ended;

@@ -1,4 +1,5 @@
 import type { CpuShares } from './cpu.ts';
+import type { StageCost } from './stages.ts';
 
 /** One figure of a benchmark; `ratio` is against the peer measured in the same run. */
 export interface BenchResult {
@@ -11,6 +12,8 @@ export interface BenchResult {
   readonly target: string | null;
   /** CPU µs a call by process and thread, of each of those compared. */
   readonly cpu?: Readonly<Record<string, CpuShares>>;
+  /** What the stages of a call take of the main thread, beside what they may. */
+  readonly stages?: readonly StageCost[];
 }
 
 export interface BenchOptions {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { Profiler } from 'node:inspector';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeKey } from '../src/identity/key-format.ts';
@@ -22,6 +23,8 @@ export interface Measured {
 /** A gateway with a store of its own, which outlives it. */
 export interface Gateway extends Measured {
   readonly folder: string;
+  /** See {@link Server.profile}. */
+  profile(work: () => Promise<unknown>): Promise<Profiler.Profile | null>;
   /** Stops it and starts it again on its store. */
   restart(): Promise<void>;
 }
@@ -89,6 +92,7 @@ export async function openStage(): Promise<Stage> {
           const own = labelled(name, await server.cpu());
           return redis === undefined ? own : new Map([...own, ...labelled('redis-server', await redisTimes(redis))]);
         },
+        profile: (work) => server.profile(work),
         async restart() {
           await server.stop();
           server = await begin();
