@@ -1,4 +1,4 @@
-import type { RedisStore } from '../stores/redis/open.ts';
+import type { RedisStore } from './redis-store.ts';
 import type { InForce } from './in-force.ts';
 
 interface Remark {

@@ -6,8 +6,8 @@ import type { StoreInspection } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import { openStepJournal, rememberedInstall } from '../stores/journal/step-journal.ts';
 import { glanceAtRedis } from '../stores/redis/glance.ts';
-import type { RedisStore } from '../stores/redis/open.ts';
 import { openFit, redisOptions } from './open-store.ts';
+import type { RedisStore } from './redis-store.ts';
 
 /**
  * Opens the store on Redis for a command beside the gateways, under a name of its own that leaves with it. Where a
@@ -49,6 +49,16 @@ export async function inspectRedis(settings: RedisStoreSettings): Promise<StoreI
   switch (glance.state) {
     case 'absent':
       return { state: 'absent', problem: null, durability: null, ...none };
+    case 'other_format':
+      return {
+        state: 'broken',
+        problem: {
+          message: glance.message,
+          remedy: 'Run svc migrate --check: it says how to begin anew, and what stays behind.',
+        },
+        durability: null,
+        ...none,
+      };
     case 'unfit':
       return {
         state: 'broken',

@@ -9,6 +9,7 @@ import { createInstallation } from '../records/installation.ts';
 import type { Retention } from '../records/retention.ts';
 import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
+import { timeAccepted } from './time-accepted.ts';
 import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
 import { openRowsBeside, type RowsBeside } from '../stores/embedded/beside.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
@@ -91,14 +92,7 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
     const before = Math.max(record, Math.floor(counted ?? 0));
     if (time - before < UNREMARKABLE_MS) return null;
     await createStepRunner(rows).run(INSTALLATION, (draft) =>
-      appendEvents(draft, [
-        {
-          kind: 'store.time_accepted',
-          effectId: null,
-          actor: { type: 'gateway', id: 'svc store accept-time' },
-          data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
-        },
-      ]),
+      appendEvents(draft, [timeAccepted({ before, time })]),
     );
     return { before, time };
   } finally {

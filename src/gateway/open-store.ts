@@ -10,7 +10,7 @@ import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import { type EmbeddedOptions, openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
-import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../stores/redis/open.ts';
+import { openRedisStore, type RedisStore, type RedisStoreOptions } from './redis-store.ts';
 
 /** How long a start waits for the gateway before it to let go of the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;

@@ -156,11 +156,12 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   }
 
   async function admit(request: AdmitRequest): Promise<Admission> {
-    const { problem } = store.health();
-    if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);
+    const impediment = store.impediment(request.workspace);
+    if (impediment !== null) throw impediment;
     lostAnswers.askedAgain(request);
     try {
-      return await admitted(request);
+      const { owner } = store.ended;
+      return await admitted(owner === null ? request : { ...request, owner });
     } catch (error) {
       if (error instanceof StoreUnavailable) lostAnswers.lost(request);
       throw error;
@@ -222,6 +223,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       await flush();
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
       for (const workspace of await workspaces()) {
+        await store.ended.known(workspace);
         // An activation that was cut short is not in force everywhere.
         await policies.bring(workspace);
         const swept = await sweepWorkspace({ store, runner, steps }, workspace, limit, retention);
@@ -247,6 +249,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     effect,
     async effects(workspace, filter) {
       await flush();
+      await store.ended.known(workspace);
       return pageOfEffects(store, store.ended, workspace, filter, present);
     },
     async receipt(workspace, id): Promise<SignedReceipt | null> {
@@ -293,6 +296,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       (await inWorkspace(workspace, releaseClaimStep, { workspace, id, actor })).reply,
     claim,
     async claims(workspace) {
+      await store.ended.known(workspace);
       const found: ClaimRecord[] = [];
       for (const listed of await recordsOf(store, claimRows, workspace, CLAIMS)) {
         // What left-overs hold lets go first; otherwise the list says it.

@@ -1,9 +1,13 @@
 import type { Lease } from '../effects/model/effect.ts';
-import type { StoreHealth } from '../effects/store.ts';
+import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
 import type { RowStore } from './port.ts';
 
 /** Effects that run on record although whoever ran them has ended. */
 export interface Ended {
+  /** What admissions carry as their owner, so that it can be told whether that has ended; `null`: their own will do. */
+  readonly owner: string | null;
+  /** Resolves when it is known of the workspace; where the store cannot say it now, too. */
+  known(workspace: string): Promise<void>;
   /** Whether there may be any. */
   any(workspace: string): boolean;
   /** Until when something of the attempt may be under way, ms; `null` where its owner may live. */
@@ -19,4 +23,6 @@ export interface OpenRows extends RowStore {
   /** As of now; does not wait. */
   health(): StoreHealth;
   readonly ended: Ended;
+  /** Why no call may begin in a workspace at present, or `null`: what would have to be undone is not begun. */
+  impediment(workspace: string): StoreUnavailable | null;
 }

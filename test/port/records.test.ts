@@ -31,7 +31,10 @@ const open: OpenStore = async ({ retention, clock }) => {
       },
       installId: 'map',
       health: () => ({ ready: true, problem: null, durability: 'none', epoch: rows.epoch }),
+      impediment: () => null,
       ended: {
+        owner: null,
+        known: async () => {},
         any: (workspace) => before > 0 && !declared.has(workspace),
         quietAt: (_, lease) =>
           lease.owner === 'never' ? null : lease.admittedAt < bootedAt ? lease.quiesceUntil : null,

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openRedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
+import { openRedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import type { OpenStore } from '../contract/fixture.ts';
 import { reopening } from '../contract/reopening.ts';
 import type { RedisServer } from './servers.ts';

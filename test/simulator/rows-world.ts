@@ -157,7 +157,10 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
       ...network.connect(name, clock),
       installId: 'map',
       health: () => ({ ready: true, problem: null, durability: 'none', epoch: rows.epoch }),
+      impediment: () => null,
       ended: {
+        owner: null,
+        known: async () => {},
         any: () => scope.knowsTheDead && dead.size > 0,
         quietAt: (_, lease: Lease) => (dead.has(lease.owner) ? lease.quiesceUntil : null),
         none: () => {},

@@ -3,7 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { eventsOfEntry } from '../../src/stores/redis/ledger-events.ts';
+import { eventOf } from '../../src/records/view.ts';
+import { unstored } from '../../src/stores/redis/rows/names.ts';
 import { type RedisServer, routeTo, startRedis, startReplicated, until } from '../redis/servers.ts';
 import { svcBeside } from './command-line.ts';
 import { type Fleet, startFleet } from './fleet.ts';
@@ -62,7 +63,8 @@ async function expectRefused(answer: Promise<Answer>): Promise<void> {
 async function operatorEvents(redis: RedisServer, workspace: string): Promise<readonly unknown[]> {
   const entries = await redis.client.xrange(`svc:{${workspace}}:l`, '-', '+');
   return entries
-    .flatMap(eventsOfEntry)
+    .flatMap(([, [, , ...words]]) => words.filter((_, index) => index % 2 === 1))
+    .map((text) => eventOf(null, unstored(text)))
     .filter(({ kind }) => kind.startsWith('store.') || kind.startsWith('gateway.'))
     .map(({ kind, actor, data }) => ({ kind, actor: actor.id, data }));
 }

@@ -349,10 +349,10 @@ describe('a replica that confirms nothing', () => {
     await expect(row(two, 'b')).rejects.toMatchObject({ name: 'StoreUnavailable' });
     const same = changeOf(WORKSPACE, epoch, { puts: [putOf('thing', 'b', 'z')] });
     await expect(two.commit(same)).rejects.toMatchObject({ name: 'StoreUnavailable' });
-    expect(one.unconfirmed(WORKSPACE)).not.toBeNull();
+    expect(one.impediment(WORKSPACE)).not.toBeNull();
     expect(one.health().ready).toBe(false);
     replica?.signal('SIGCONT');
-    await until(() => one.health().ready && one.unconfirmed(WORKSPACE) === null);
+    await until(() => one.health().ready && one.impediment(WORKSPACE) === null);
     await until(async () => (await row(two, 'b')) !== null);
     // Sent again it shows by its version that it was made.
     expect(moved(await one.commit(change)).rows).toEqual([

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { metaKey } from '../../src/stores/redis/names.ts';
-import { openRedisStore, type RedisStore } from '../../src/stores/redis/open.ts';
+import { openRedisStore, type RedisStore } from '../../src/gateway/redis-store.ts';
 import {
   admitRequest,
   budgetOf,

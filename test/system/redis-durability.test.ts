@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/stores/redis/open.ts';
+import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import {
   admitRequest,
   budgetOf,

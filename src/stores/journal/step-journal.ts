@@ -12,12 +12,10 @@ export interface JournaledStep {
   readonly step: number;
   /** Time of the step by the store's clock, ms. */
   readonly at: number;
-  /** What the store's script wrote. */
+  /** What the store assigned. */
   readonly redo: string;
-  /** Documents that it refers to, by number. */
-  readonly documents: Readonly<Record<string, string>>;
-  /** A batch of changes as it was sent; `redo` is then what the store assigned. */
-  readonly words?: readonly string[];
+  /** The batch of changes as it was sent. */
+  readonly words: readonly string[];
   /** Epoch that it was made in. */
   readonly epoch: number;
 }
@@ -76,6 +74,8 @@ const KEPT_BYTES = 3 * SEGMENT_BYTES;
 /** What a check writes, bytes: more than a step takes. */
 const CHECKED_BYTES = 64 * 1024;
 const MEMORY_FILE = 'install.json';
+/** Form of the steps: batches of changes. Journals of before had commands, and no number. */
+const FORMAT = 2;
 
 /**
  * Where the system has it, a write returns when its bytes are on the medium: one trip to the disk for each group. macOS
@@ -119,7 +119,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     const handle = await open(`${path}.new`, 'w', 0o600);
     try {
       await handle.writeFile(
-        `${JSON.stringify({ ...memory, heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) })}\n`,
+        `${JSON.stringify({ format: FORMAT, ...memory, heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) })}\n`,
       );
       await handle.sync();
     } finally {
@@ -215,7 +215,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     },
     heads: () => heads,
     async forget(workspace) {
-      const mark = { workspace, step: FORGETTING, at: 0, redo: '', documents: {}, epoch: 0 };
+      const mark = { workspace, step: FORGETTING, at: 0, redo: '', words: [], epoch: 0 };
       await write(lineOf(mark), mark);
       await saveMemory();
     },
@@ -259,25 +259,22 @@ function isForgetting({ step }: JournaledStep): boolean {
   return step === FORGETTING;
 }
 
-/** What a line says before the texts: documents by number and length, words by length; the redo record has what is left. */
+/** What a line says before the texts: words by length; what the store assigned has what is left. */
 type LineHead = readonly [
   workspace: string,
   step: number,
   at: number,
   epoch: number,
-  documents: readonly (readonly [number: string, length: number] | number)[],
+  lengths: readonly number[],
   quoted: boolean,
 ];
 
 /** The texts stand as they are, one after the other: quoted once more they cost as much as the rest of the line. */
-function lineOf({ workspace, step, at, redo, documents, words, epoch }: JournaledStep): string {
-  const entries = Object.entries(documents);
-  const texts = redo + entries.map(([, text]) => text).join('') + (words === undefined ? '' : words.join(''));
-  const lengths: LineHead[4] =
-    words?.map(({ length }) => length) ?? entries.map(([name, { length }]) => [name, length]);
+function lineOf({ workspace, step, at, redo, words, epoch }: JournaledStep): string {
+  const texts = redo + words.join('');
   // A line has no line break in it.
   const quoted = texts.includes('\n');
-  const head: LineHead = [workspace, step, at, epoch, lengths, quoted];
+  const head: LineHead = [workspace, step, at, epoch, words.map(({ length }) => length), quoted];
   const line = `${JSON.stringify(head)}\t${quoted ? JSON.stringify(texts) : texts}`;
   return `${sumOf(line)} ${line}\n`;
 }
@@ -291,18 +288,13 @@ function stepOfLine(line: string): JournaledStep {
   // The sum shows that the line is one that `lineOf` made.
   const [workspace, step, at, epoch, lengths, quoted] = JSON.parse(line.slice(0, tab)) as LineHead;
   const texts = quoted ? (JSON.parse(line.slice(tab + 1)) as string) : line.slice(tab + 1);
-  const documents: Record<string, string> = {};
   const words: string[] = [];
   let end = texts.length;
   for (const length of lengths.toReversed()) {
-    const [name, size] = typeof length === 'number' ? [null, length] : length;
-    const text = texts.slice(end - size, end);
-    if (name === null) words.push(text);
-    else documents[name] = text;
-    end -= size;
+    words.push(texts.slice(end - length, end));
+    end -= length;
   }
-  const made = { workspace, step, at, redo: texts.slice(0, end), documents, epoch };
-  return words.length === 0 ? made : { ...made, words: words.reverse() };
+  return { workspace, step, at, redo: texts.slice(0, end), words: words.reverse(), epoch };
 }
 
 /** Lines whose sum is wrong, a torn last one, are left out: they were never acknowledged. */
@@ -336,7 +328,8 @@ async function readMemory(folder: string): Promise<{
       return { memory: null, remembered: [], around: [] };
     throw error;
   }
-  const { installId, gatewayId, accepted, heads, neighbours } = JSON.parse(text) as InstallMemory & {
+  const { format, installId, gatewayId, accepted, heads, neighbours } = JSON.parse(text) as InstallMemory & {
+    readonly format?: number;
     readonly heads: Readonly<Record<string, JournalHead>>;
     readonly neighbours: Readonly<Record<string, Neighbours>>;
   };
@@ -345,6 +338,10 @@ async function readMemory(folder: string): Promise<{
       `${join(folder, MEMORY_FILE)} is damaged, so it cannot be told whether the store is complete. Restore it from a backup.`,
     );
   }
+  if (format !== FORMAT)
+    throw new Error(
+      `The journal in ${folder} belongs to a store on Redis that another version of svc-gateway has written, in a format that this one does not read. Go on with that version; or begin anew, with a Redis of its own and another store.journal: svc migrate --check says how.`,
+    );
   return {
     memory: { installId, gatewayId, accepted },
     remembered: Object.entries(heads),

@@ -1,7 +1,7 @@
 import { fieldsOf, textsOf } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { Calls } from './calls.ts';
-import { fromPlainText, keyOf, metaKey } from './names.ts';
+import { keyOf } from './names.ts';
 
 /** What a gateway has in force, as digests. */
 export interface InForceDigests {
@@ -17,26 +17,20 @@ export interface Board {
   look(): Promise<void>;
   /** The other gateways that are registered, by name. */
   others(): ReadonlyMap<string, InForceDigests>;
-  /** Version of the policies that admissions must have seen; `null` until it is known. */
-  policies(): string | null;
   leave(): Promise<void>;
 }
 
 /** Hash in the installation: gateway → digests. */
 const BOARD = 'on';
 
-export function createBoard(frame: Pick<Calls, 'commands'>, fleet: Fleet, gatewayId: string): Board {
+export function createBoard(calls: Pick<Calls, 'commands'>, fleet: Fleet, gatewayId: string): Board {
   let own: string | null = null;
-  let policies: string | null = null;
   let others: ReadonlyMap<string, InForceDigests> = new Map();
-  let told = 0;
 
   async function look(): Promise<void> {
-    const before = told;
-    const [board, registered, version] = await frame.commands('', [
+    const [board, registered] = await calls.commands('', [
       ['HGETALL', keyOf('', BOARD)],
       ['HKEYS', keyOf('', 'gw')],
-      ['HGET', metaKey(''), 'policy'],
     ]);
     const there = fieldsOf(textsOf(board));
     others = new Map(
@@ -45,10 +39,8 @@ export function createBoard(frame: Pick<Calls, 'commands'>, fleet: Fleet, gatewa
         return said === undefined || gateway === gatewayId ? [] : [[gateway, JSON.parse(said) as InForceDigests]];
       }),
     );
-    // A look that began before this gateway activated its own is out of date.
-    if (before === told && typeof version === 'string') policies = fromPlainText(version);
     if (own === null || there.get(gatewayId) === own || !fleet.attached().has('')) return;
-    await frame.commands('', [
+    await calls.commands('', [
       ['HSET', keyOf('', BOARD), gatewayId, own],
       ['PUBLISH', keyOf('', 'changes'), `${fleet.installId()} gateway`],
     ]);
@@ -57,16 +49,13 @@ export function createBoard(frame: Pick<Calls, 'commands'>, fleet: Fleet, gatewa
   return {
     announce(digests) {
       own = JSON.stringify(digests satisfies InForceDigests);
-      ({ policies } = digests);
-      told += 1;
       // What cannot be said now is said at the next look.
       void look().catch(() => undefined);
     },
     look,
     others: () => others,
-    policies: () => policies,
     async leave() {
-      if (fleet.attached().has('')) await frame.commands('', [['HDEL', keyOf('', BOARD), gatewayId]]);
+      if (fleet.attached().has('')) await calls.commands('', [['HDEL', keyOf('', BOARD), gatewayId]]);
     },
   };
 }

@@ -1,11 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
-import { rowOfDraft } from './ledger-events.ts';
 import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
 import { textsOf } from './connection.ts';
 import type { ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
+
+/** Field of a meta hash that has the installation: a store of another format has none. */
+export const INSTALL_FIELD = 'rows';
+
+/** Why nothing is done with a store of another format. */
+export const OTHER_FORMAT =
+  'The store on Redis was written by another version of svc-gateway, in a format that this one does not read, and there is no migration of a store on Redis. Go on with that version; or begin anew: stop all its gateways, and give this one a Redis of its own (another server, or another database number) and another store.journal. svc migrate --check says what stays behind';
 
 /** Lost steps that are handed in with one command. */
 const HANDED_IN = 50;
@@ -30,15 +36,16 @@ export interface FleetSettings {
   /** Acknowledged steps that are missing may span this much, ms; more is a store that was set back. */
   readonly maxReplayMs: number;
   readonly form: StoreForm;
+  /**
+   * Told at each joining which boots of gateways have ended in the workspace.
+   * @param count grows with each
+   */
+  readonly onEnded: (workspace: string, count: string, boots: readonly string[]) => void;
 }
 
 /** How a store writes what the fleet hands on. */
 export interface StoreForm {
-  /** Field of the meta hash that has the installation: a store of another form is foreign. */
-  readonly field: string;
-  /** Script that makes lost steps again. */
-  readonly redo: ScriptName;
-  /** A lost step as that script reads it. */
+  /** A lost step as the script `redo` reads it. */
   recordOf(step: JournaledStep): string;
   /** What an operator decided, as it stands in the ledger. */
   eventOf(kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string): string;
@@ -64,8 +71,8 @@ export interface Fleet {
   waiting(): ReadonlyMap<string, readonly string[]>;
   /** Why this store is not the one that was left, or `null`. */
   rolledBack(): string | null;
-  /** Why this gateway may not use its name, or `null`. */
-  nameTaken(): string | null;
+  /** Why this gateway may not work with this store, or not under its name; or `null`. */
+  refused(): string | null;
   /**
    * An operator says that a gateway's journal is lost: writes no longer wait for it.
    * @throws Error where no gateway of that name is registered
@@ -98,7 +105,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   const attaching = new Map<string, Promise<string>>();
   const recovering = new Map<string, Promise<void>>();
   let rolledBack: string | null = null;
-  let nameTaken: string | null = null;
+  let refused: string | null = null;
   /** An accepted loss is being followed. */
   let following: Promise<readonly string[]> | null = null;
   let installId = journal.memory?.installId ?? '';
@@ -125,13 +132,12 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   interface Joining {
     readonly install?: string;
-    readonly policy?: string;
     /** Epoch that the workspace begins with where it is not there; else it is not made. */
     readonly first?: string;
     readonly returns?: '1';
   }
-  function join(workspace: string, { install = installId, policy = '', first = '', returns }: Joining = {}) {
-    return run('join', workspace, '', [install, policy, first, returns ?? '', boot, form.field]);
+  function join(workspace: string, { install = installId, first = '', returns }: Joining = {}) {
+    return run('join', workspace, '', [install, first, returns ?? '', boot]);
   }
 
   /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */
@@ -140,11 +146,14 @@ export function createFleet(settings: FleetSettings): Fleet {
     if (isNew) await checkName();
     let install = journal.memory?.installId ?? randomUUID();
     let reply = await join('', { install, first: isNew ? '1' : '' });
-    if (reply[0] === 'foreign' && isNew) {
-      const there = await topology.primaryOf('').connection().command('HGET', metaKey(''), form.field);
-      if (typeof there !== 'string') throw setBack('', 'it was written by another version of svc-gateway');
-      install = there;
-      reply = await join('', { install });
+    refused = null;
+    if (reply[0] === 'foreign') {
+      const there = await topology.primaryOf('').connection().command('HGET', metaKey(''), INSTALL_FIELD);
+      if (typeof there !== 'string') throw refusal(OTHER_FORMAT);
+      if (isNew) {
+        install = there;
+        reply = await join('', { install });
+      }
     }
     installId = install;
     const isKnown = reply[0] !== 'absent' && reply[0] !== 'foreign';
@@ -155,38 +164,42 @@ export function createFleet(settings: FleetSettings): Fleet {
   /** A name that is registered belongs to a journal with acknowledged steps; an empty one must not speak for it. */
   async function checkName(): Promise<void> {
     const registered = await topology.primaryOf('').connection().command('HEXISTS', keyOf('', 'gw'), gatewayId);
-    nameTaken = null;
+    refused = null;
     if (Number(registered) === 0) return;
-    nameTaken = `gateway ${gatewayId} is registered in the store, and its journal is not in the folder given: give it its folder back, or start under another name and declare ${gatewayId} lost`;
-    throw new StoreUnavailable(nameTaken);
+    const version = await topology.primaryOf('').connection().command('HGET', metaKey(''), INSTALL_FIELD);
+    if (typeof version !== 'string') throw refusal(OTHER_FORMAT);
+    throw refusal(
+      `gateway ${gatewayId} is registered in the store, and its journal is not in the folder given: give it its folder back, or start under another name and declare ${gatewayId} lost`,
+    );
+  }
+
+  function refusal(why: string): StoreUnavailable {
+    refused = why;
+    return new StoreUnavailable(why);
   }
 
   async function attachWorkspace(workspace: string): Promise<string> {
     await attach('');
     const home = topology.primaryOf('').connection();
-    const [known, policy, install] = await home.pipeline([
+    const [known, install] = await home.pipeline([
       ['SISMEMBER', keyOf('', 'entered'), plainText(workspace)],
-      ['HGET', metaKey(''), 'policy'],
-      ['HGET', metaKey(''), form.field],
+      ['HGET', metaKey(''), INSTALL_FIELD],
     ]);
     if (install !== installId)
       throw setBack('', install === null ? 'it is empty' : 'it belongs to another installation');
     const isKnown = Number(known) === 1;
     const mayMint = !isKnown && !journal.heads().has(workspace);
-    const reply = await join(workspace, {
-      policy: typeof policy === 'string' ? policy : '',
-      first: mayMint ? '1' : '',
-    });
+    const reply = await join(workspace, { first: mayMint ? '1' : '' });
     const epoch = await joined(workspace, reply);
     if (!isKnown) {
-      const entered = await run('directory', '', await attach(''), ['enter', plainText(workspace), '', '']);
+      const entered = await run('enter', '', await attach(''), [plainText(workspace)]);
       if (entered[0] !== 'ok') throw new StoreUnavailable('Redis: the installation is changing its epoch');
     }
     return epoch;
   }
 
   async function joined(workspace: string, reply: readonly string[]): Promise<string> {
-    const [tag = '', epoch = '', steps = '0', now = '', ahead = ''] = reply;
+    const [tag = '', epoch = '', steps = '0', now = '', ahead = '', count = '', ...ended] = reply;
     switch (tag) {
       case 'joined': {
         const head = journal.heads().get(workspace);
@@ -200,6 +213,7 @@ export function createFleet(settings: FleetSettings): Fleet {
         else settings.disbelieve(workspace, Number(now), Number(ahead));
         // An epoch to come waits for this gateway only if its registration is as durable as what follows.
         await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
+        settings.onEnded(workspace, count, ended);
         attached.set(workspace, { epoch });
         waiting.delete(workspace);
         return epoch;
@@ -334,7 +348,7 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   async function openEpoch(workspace: string, epoch: string, lost: string): Promise<void> {
     for (;;) {
-      const reply = await run(form.redo, workspace, epoch, [lost, form.eventOf('gateway.declared_lost', lost)]);
+      const reply = await run('redo', workspace, epoch, [lost, form.eventOf('gateway.declared_lost', lost)]);
       const [tag, ...gateways] = reply;
       if (tag === 'open') {
         waiting.delete(workspace);
@@ -378,7 +392,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     recover,
     waiting: () => waiting,
     rolledBack: () => rolledBack,
-    nameTaken: () => nameTaken,
+    refused: () => refused,
     async recoverLost(gateway) {
       if (gateway === gatewayId) throw new Error(`gateway ${gateway} is this one: its journal is here`);
       const [entered] = await topology
@@ -435,28 +449,6 @@ export function createFleet(settings: FleetSettings): Fleet {
     },
   };
 }
-
-/** Steps as commands that a script planned. */
-export const PLANNED_STEPS: StoreForm = {
-  field: 'install',
-  redo: 'replay',
-  recordOf({ redo, documents }) {
-    const [needs, commands] = JSON.parse(redo) as [string, readonly (readonly string[])[]];
-    return JSON.stringify({ needs, commands, documents });
-  },
-  eventOf(kind, gateway) {
-    const actor = { type: 'gateway', id: 'command-line' } as const;
-    return JSON.stringify(rowOfDraft({ kind, effectId: null, actor, data: { gateway } }));
-  },
-  openedBy: (workspace, epoch, [, at, , step, redo = '']) => ({
-    workspace,
-    step: Number(step),
-    at: Number(at),
-    redo,
-    documents: {},
-    epoch,
-  }),
-};
 
 function nameOf(workspace: string): string {
   return workspace === '' ? 'the installation' : `workspace ${workspace}`;

@@ -2,18 +2,21 @@ import { openConnection } from './connection.ts';
 import { checkServer } from './durability.ts';
 import { keyOf, metaKey } from './names.ts';
 import { accessOf, targetOf } from './addresses.ts';
-import type { RedisStoreOptions } from './open.ts';
+import { INSTALL_FIELD, OTHER_FORMAT } from './fleet.ts';
+import type { RedisRowsOptions } from './rows/open.ts';
 
 /** A store as one finds it. */
 export type RedisGlance =
   /** The servers are fit, and hold no installation. */
   | { readonly state: 'absent' }
   | { readonly state: 'unfit'; readonly message: string }
+  /** Another version of the program has written what is there. */
+  | { readonly state: 'other_format'; readonly message: string }
   | { readonly state: 'ready'; readonly gateways: number };
 
 /** Looks at the servers (of a cluster at one node) without making or changing anything. */
 export async function glanceAtRedis(
-  options: Pick<RedisStoreOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
+  options: Pick<RedisRowsOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
 ): Promise<RedisGlance> {
   const connection = openConnection(targetOf(options), accessOf(options.url), { name: 'svc:glance' });
   try {
@@ -21,11 +24,15 @@ export async function glanceAtRedis(
     await checkServer(connection, options.durability, options.allowWeakDurability, true);
     // Another node of a cluster has the installation; that this one is fit is all that is asked of it.
     if (options.mode === 'cluster') return { state: 'ready', gateways: 0 };
-    const [install, gateways] = await connection.pipeline([
-      ['HGET', metaKey(''), 'install'],
+    const [epoch, install, gateways] = await connection.pipeline([
+      ['HGET', metaKey(''), 'epoch'],
+      ['HGET', metaKey(''), INSTALL_FIELD],
       ['HLEN', keyOf('', 'gw')],
     ]);
-    return install === null ? { state: 'absent' } : { state: 'ready', gateways: Number(gateways) };
+    if (epoch === null) return { state: 'absent' };
+    return install === null
+      ? { state: 'other_format', message: `${OTHER_FORMAT}.` }
+      : { state: 'ready', gateways: Number(gateways) };
   } catch (error) {
     return { state: 'unfit', message: error instanceof Error ? error.message : String(error) };
   } finally {

@@ -65,7 +65,7 @@ async function steps(): Promise<void> {
       step,
       at: step,
       redo: `redo ${step} ${'r'.repeat(3000)}`,
-      documents: {},
+      words: [],
       epoch: 1,
     });
     mark('step', step);

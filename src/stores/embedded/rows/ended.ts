@@ -24,6 +24,8 @@ export function endedBefore(boot: () => Boot): Ended {
     return of;
   }
   return {
+    owner: null,
+    known: () => Promise.resolve(),
     any(workspace) {
       current();
       return !declared.has(workspace);

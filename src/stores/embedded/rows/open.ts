@@ -1,3 +1,4 @@
+import { StoreUnavailable } from '../../../effects/store.ts';
 import type { OpenRows } from '../../open-rows.ts';
 import type { Watched } from '../../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
@@ -54,6 +55,10 @@ function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers
     now,
     health,
     ended: endedBefore(boot),
+    impediment() {
+      const { problem } = health();
+      return problem?.code === 'clock_ahead' ? new StoreUnavailable(problem.message) : null;
+    },
     close,
     commit: async (change) => answerTo('commit', await ask({ op: 'commit', change })).answer,
     read: async (workspace, wants, sums) => answerTo('read', await ask({ op: 'read', workspace, wants, sums })).seen,

@@ -14,13 +14,21 @@ const UNDER_WAY = 4;
 
 /** Commits what is handed over in one turn of the event loop together. */
 export interface Batches {
-  /** @throws StoreUnavailable where it is not known what became of the change, or it is not durable */
-  commit(change: Change): Promise<Answer>;
+  /**
+   * @returns the answer, and the number of the step that the change was made in; `null` for a batch that wrote nothing
+   * @throws StoreUnavailable where it is not known what became of the change, or it is not durable
+   */
+  commit(change: Change): Promise<Committed>;
+}
+
+export interface Committed {
+  readonly answer: Answer;
+  readonly step: number | null;
 }
 
 interface Waiting {
   readonly change: Change;
-  done(answer: Answer): void;
+  done(committed: Committed): void;
   failed(error: unknown): void;
 }
 
@@ -99,7 +107,7 @@ export function createBatches(parts: {
     const kept =
       step === ''
         ? Promise.resolve()
-        : journal.append({ workspace, step: Number(step), at: now, redo, documents: {}, words, epoch: Number(epoch) });
+        : journal.append({ workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) });
     // What others wrote is told only when it is as durable as what one writes oneself.
     const durable = topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
     for (const settled of await Promise.allSettled([kept, durable])) {
@@ -112,7 +120,8 @@ export function createBatches(parts: {
       throw error;
     }
     parts.report(null);
-    for (const [index, { done }] of batch.entries()) done(answerOf(answers[index], now, Number(epoch)));
+    for (const [index, { done }] of batch.entries())
+      done({ answer: answerOf(answers[index], now, Number(epoch)), step: step === '' ? null : Number(step) });
   }
 
   return {

@@ -12,8 +12,8 @@ const POLL_MS = 400;
 /** Changes of rows that others make become known here: told at once by messages, and looked at in case one was lost. */
 export interface Notices {
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /** This gateway's own change: told here at once. */
-  changed(workspace: string, kind: string, id: string): void;
+  /** This gateway's own change, with its step: told here at once, and not again when it is seen in the store. */
+  changed(workspace: string, kind: string, id: string, step: number): void;
   /** When the last look went well, by the process's monotonic clock, ms. */
   seenAt(): number;
   close(): Promise<void>;
@@ -23,6 +23,14 @@ export interface Notices {
 interface Versions {
   epoch: string;
   readonly kinds: Map<string, number>;
+  /** Own changes that were told and have not been seen in the store yet: step by kind and id. */
+  readonly own: Map<string, number>;
+  /** Kinds whose last step is such a change; what came before it is told of by messages, within one look. */
+  readonly awaited: Map<string, number>;
+}
+
+function ownName(kind: string, id: string): string {
+  return `${kind}\n${id}`;
 }
 
 /** Begins to watch; returns when what there is has been seen once, or cannot be. */
@@ -33,6 +41,8 @@ export async function openNotices(parts: {
   readonly subscriber: RedisConnection;
   /** Told of the time on record in a workspace, and what its server's clock said, ms. */
   readonly clockSeen: (workspace: string, record: number, time: number) => void;
+  /** Told how many boots of gateways have ended in a workspace. */
+  readonly endedSeen: (workspace: string, count: string) => Promise<void>;
 }): Promise<Notices> {
   const { calls, fleet, board, subscriber } = parts;
   const versions = new Map<string, Versions>();
@@ -46,7 +56,12 @@ export async function openNotices(parts: {
   }
 
   function versionsOf(workspace: string): Versions {
-    const known = versions.get(workspace) ?? { epoch: '', kinds: new Map<string, number>() };
+    const known = versions.get(workspace) ?? {
+      epoch: '',
+      kinds: new Map<string, number>(),
+      own: new Map<string, number>(),
+      awaited: new Map<string, number>(),
+    };
     versions.set(workspace, known);
     return known;
   }
@@ -57,12 +72,15 @@ export async function openNotices(parts: {
 
   /** @param before step of the change of the kind before that one */
   function heard(workspace: string, kind: string, before: number, step: number, id: string): void {
-    const { kinds } = versionsOf(workspace);
+    const { kinds, own } = versionsOf(workspace);
     const known = kinds.get(kind) ?? 0;
     if (step < known || !listeners.has(kind)) return;
     kinds.set(kind, step);
+    const isOwn = own.get(ownName(kind, id)) === step;
+    if (isOwn) own.delete(ownName(kind, id));
     // A gap: what was changed in between was not told.
-    tell(workspace, kind, before <= known ? id : null);
+    if (before > known) tell(workspace, kind, null);
+    else if (!isOwn) tell(workspace, kind, id);
   }
 
   subscriber.client.on('ready', () => {
@@ -81,7 +99,7 @@ export async function openNotices(parts: {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
     const [meta, counted, gateways, gone, replication, time] = await calls.commands(workspace, [
-      ['HMGET', metaKey(workspace), 'epoch', 'open', 'rid', 'sn', 'members', 'clock', 'loud'],
+      ['HMGET', metaKey(workspace), 'epoch', 'open', 'rid', 'sn', 'members', 'clock', 'loud', 'boots'],
       ['HGETALL', keyOf(workspace, 'v')],
       ['HKEYS', keyOf(workspace, 'gw')],
       ['HKEYS', keyOf(workspace, 'away')],
@@ -89,7 +107,7 @@ export async function openNotices(parts: {
       ['TIME'],
     ]);
     if (!Array.isArray(meta)) return;
-    const [epoch = '', open = '', rid = '', step = '', members = '', record = '', loud = ''] = meta.map(
+    const [epoch = '', open = '', rid = '', step = '', members = '', record = '', loud = '', boots = '0'] = meta.map(
       (value: unknown) => (typeof value === 'string' ? value : ''),
     );
     const [seconds = '', micros = ''] = textsOf(time);
@@ -110,6 +128,7 @@ export async function openNotices(parts: {
       });
       await listenIn(workspace, loud);
     }
+    if (known !== undefined && epoch !== '') await parts.endedSeen(workspace, boots);
     if (workspace === '') await board.look();
     compare(workspace, epoch, fieldsOf(textsOf(counted)));
   }
@@ -131,7 +150,12 @@ export async function openNotices(parts: {
     for (const kind of listeners.keys()) {
       const version = Number(counted.get(kindName(kind)) ?? 0);
       if (!anew && version <= (before.kinds.get(kind) ?? 0)) continue;
+      // The message of a change of one's own is on its way.
+      const isAwaited = before.awaited.get(kind) === version;
+      before.awaited.delete(kind);
+      if (isAwaited && !anew) continue;
       before.kinds.set(kind, version);
+      before.own.clear();
       tell(workspace, kind, null);
     }
   }
@@ -164,8 +188,14 @@ export async function openNotices(parts: {
       for (const kind of kinds) listeners.set(kind, [...(listeners.get(kind) ?? []), listener]);
       for (const workspace of new Set(['', ...fleet.attached().keys()])) void look(workspace).catch(() => undefined);
     },
-    changed(workspace, kind, id) {
-      if (listeners.has(kind)) tell(workspace, kind, id);
+    changed(workspace, kind, id, step) {
+      if (!listeners.has(kind)) return;
+      const { kinds, own, awaited } = versionsOf(workspace);
+      // The message was faster than the answer.
+      if (step <= (kinds.get(kind) ?? 0)) return;
+      own.set(ownName(kind, id), step);
+      awaited.set(kind, step);
+      tell(workspace, kind, id);
     },
     seenAt: () => seenAt,
     async close() {

@@ -2,40 +2,66 @@ import { randomBytes } from 'node:crypto';
 import { type StoreHealth, StoreUnavailable } from '../../../effects/store.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
 import { openStepJournal } from '../../journal/step-journal.ts';
-import type { RowStore } from '../../port.ts';
+import type { OpenRows } from '../../open-rows.ts';
 import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
 import { createBoard, type InForceDigests } from '../board.ts';
 import { createCalls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
 import { createFleet } from '../fleet.ts';
-import { fromPlainText, keyOf } from '../names.ts';
-import type { RedisStoreOptions } from '../open.ts';
+import { fromPlainText, keyOf, metaKey } from '../names.ts';
+import type { Durability } from '../durability.ts';
 import { createStoreTime } from '../store-time.ts';
 import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from '../topology.ts';
 import { createBatches } from './batches.ts';
+import { createEndedBoots } from './ended.ts';
 import { openNotices } from './notices.ts';
 import { createReads } from './reads.ts';
 import { changesAsSent, type OperatorEvent } from './redo.ts';
 
-export interface RedisRowsOptions extends Omit<RedisStoreOptions, 'retention' | 'maxFreezeMs'> {
+export interface RedisRowsOptions {
+  readonly mode: 'standalone' | 'sentinel' | 'cluster';
+  /**
+   * `redis://[user:password@]host[:port][/database]`, `rediss://` with TLS. For Sentinel the host is the name of the
+   * primary; for a cluster only user, password and TLS count where `nodes` are given.
+   */
+  readonly url: string;
+  /** `host:port` of the sentinels, or of some nodes of the cluster. */
+  readonly nodes: readonly string[];
+  readonly durability: Durability;
+  readonly allowWeakDurability: boolean;
+  /** Folder beside the gateway for its journal; its own, and kept over restarts. */
+  readonly journalFolder: string;
+  /** Name of this gateway among those that share the store; the same after a restart. */
+  readonly gatewayId: string;
+  /** Acknowledged steps that a fail-over may have lost span at most this, ms; more is a store that was set back. */
+  readonly maxReplayMs?: number;
+  /** Opens also while the servers cannot be reached: everything rejects until they can. Unfit settings are refused all the same. */
+  readonly openUnreached?: boolean;
+  /** How far a server's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  readonly maxClockJumpMs?: number;
+  /** Instead of the server's clock, ms since the epoch, believed; for tests. */
+  readonly clock?: () => number;
   /** The ledger's text of what an operator decided. */
   readonly operatorEvent: OperatorEvent;
 }
 
 /** A store of rows on Redis, with what only an operator of several gateways needs. */
-export interface RedisRows extends RowStore {
-  readonly installId: string;
-  health(): StoreHealth;
-  /** Why nothing that is written to a workspace is confirmed at present, or `null`: what would have to be undone is not begun. */
-  unconfirmed(workspace: string): StoreUnavailable | null;
+export interface RedisRows extends OpenRows {
   /** Workspaces that have something in them. */
   workspaces(): Promise<readonly string[]>;
+  /** Declares that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
+  /** Goes on in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited */
   acceptLoss(): Promise<readonly string[]>;
-  /** @returns `null` where the servers' clocks are believed as they are; else the time before and the one believed now, ms */
+  /**
+   * An operator says that the servers' clocks are right, however far they are ahead of what is known.
+   * @returns `null` where the servers' clocks are believed as they are; else the time before and the one believed now, ms
+   */
   acceptTime(): Promise<{ readonly before: number; readonly time: number } | null>;
+  /** Tells the other gateways what is in force here; call it when the policies have been activated. */
   announce(digests: InForceDigests): void;
-  announced(): { readonly policies: string | null; readonly others: ReadonlyMap<string, InForceDigests> };
+  /** What the other gateways have in force, by name. */
+  others(): ReadonlyMap<string, InForceDigests>;
 }
 
 const REPLAY_MS = 10_000;
@@ -103,6 +129,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     disbelieve: time.disbelieve,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
     form: changesAsSent(options.operatorEvent),
+    onEnded: (workspace, count, boots) => ended.seen(workspace, count, boots),
   });
   const calls = createCalls({
     topology,
@@ -114,6 +141,16 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       failure = error;
     },
   });
+  /** Where the workspace is in the store, coming to it says which boots have ended. */
+  async function lookForEnded(workspace: string): Promise<void> {
+    try {
+      const [there] = await calls.commands(workspace, [['EXISTS', metaKey(workspace)]]);
+      if (Number(there) === 1) await fleet.attach(workspace);
+    } catch (error) {
+      ignoreUnavailable(error);
+    }
+  }
+  const ended = createEndedBoots(boot, lookForEnded);
   const batches = createBatches({
     calls,
     journal,
@@ -143,8 +180,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   try {
     // Writes of each workspace that the journal knows may wait for this gateway.
     await fleet.attach('').catch(ignoreUnavailable);
-    const taken = fleet.nameTaken();
-    if (taken !== null) throw new Error(taken);
+    const refused = fleet.refused();
+    if (refused !== null) throw new Error(refused);
     for (const workspace of journal.heads().keys()) await fleet.attach(workspace).catch(ignoreUnavailable);
   } catch (error) {
     clearInterval(probing);
@@ -160,6 +197,11 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     clockSeen(workspace, record, at) {
       const isOld = time.look(workspace, record, at);
       if (isOld && workspace === '') calls.evaluate('clock', '', []).catch(ignoreUnavailable);
+    },
+    async endedSeen(workspace, count) {
+      if (count === ended.count(workspace)) return;
+      const [gone] = await calls.commands(workspace, [['ZRANGE', keyOf(workspace, 'gone'), 0, -1]]);
+      ended.seen(workspace, count, textsOf(gone));
     },
   });
 
@@ -199,7 +241,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
         .primaries()
         .map((primary) => primary.fault())
         .find((fault) => fault !== null) ??
-      fleet.nameTaken() ??
+      fleet.refused() ??
       (awaited.length > 0 ? `writes wait for the journal of ${awaited.join(', ')}` : null) ??
       failure?.message ??
       (isBlind ? 'Redis does not answer' : null) ??
@@ -216,12 +258,17 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     },
     now: time.now,
     health,
-    unconfirmed: (workspace) => topology.primaryOf(workspace).barrier.fault(),
+    ended,
+    impediment(workspace) {
+      const ahead = time.problem();
+      return ahead === null ? topology.primaryOf(workspace).barrier.fault() : new StoreUnavailable(ahead);
+    },
     workspaces,
     commit: (change) =>
       counted(async () => {
-        const answer = await batches.commit(change);
-        if (answer.kind === 'done') for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id);
+        const { answer, step } = await batches.commit(change);
+        if (answer.kind === 'done' && step !== null)
+          for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id, step);
         return answer;
       }),
     read: (...asked) => counted(() => reads.read(...asked)),
@@ -234,14 +281,14 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,
     async acceptTime() {
-      const [, , , , tag, before, time] = await calls.evaluate('believe', '', ['asked']);
+      const [, , , , tag, before, time] = await calls.evaluate('believe', '', ['1']);
       if (tag === 'right') return null;
       for (const workspace of await workspaces())
         if (workspace !== '') await calls.evaluate('believe', workspace, ['']);
       return { before: Number(before), time: Number(time) };
     },
     announce: board.announce,
-    announced: () => ({ policies: board.policies(), others: board.others() }),
+    others: board.others,
     async close() {
       clearInterval(probing);
       await notices.close();

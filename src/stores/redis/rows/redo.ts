@@ -10,9 +10,7 @@ export type OperatorEvent = StoreForm['eventOf'];
 /** Steps are batches of changes, as they were sent and with the places that they were given. */
 export function changesAsSent(operatorEvent: OperatorEvent): StoreForm {
   return {
-    field: 'rows',
-    redo: 'redo',
-    recordOf: ({ at, redo, words = [] }) => JSON.stringify({ at: String(at), seqs: redo.split(','), words }),
+    recordOf: ({ at, redo, words }) => JSON.stringify({ at: String(at), seqs: redo.split(','), words }),
     eventOf: (kind, gateway) => stored(operatorEvent(kind, gateway)),
     openedBy,
   };
@@ -37,5 +35,5 @@ function openedBy(
     events: texts.map((text) => ({ about: null, text: unstored(text) })),
   };
   const words = wordsOfChanges([opened]);
-  return { workspace, step: Number(step), at: Number(at), redo: seq, documents: {}, words, epoch };
+  return { workspace, step: Number(step), at: Number(at), redo: seq, words, epoch };
 }

@@ -46,7 +46,7 @@ export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
   const words: string[] = [];
   for (const change of changes) {
     const at = words.length;
-    words.push('', change.id, String(change.epoch), String(change.from), String(change.until));
+    words.push('', change.id, String(change.epoch), String(change.from), String(change.until), String(change.at));
     words.push(String(change.guards.length));
     for (const { kind, id, version, follow } of change.guards)
       words.push(names.number(rowName(kind, id)), version, followed(follow));

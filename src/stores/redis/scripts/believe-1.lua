@@ -1,7 +1,7 @@
 -- An operator says that the server's clock is right, however far it is ahead of what is known. Replies with the time before,
--- and the one of the server. asked: '1' where it is asked whether
--- there is anything to accept, and written down, 'asked' where who asks writes it down; '' where that was done
--- @include begin step
+-- and the one of the server. Like the time on record it stands in no redo record, so this is no step.
+-- asked: '1' where it is asked whether there is anything to accept; '' where that is known
+-- @include begin
 -- @keys workspace
 -- @args epoch gateway clock asked
 -- @replies ok:believed ok:right
@@ -9,13 +9,7 @@
 local stop = begin(false)
 if stop then return stop end
 
-local asked = ARGV[4] ~= ''
-local before = asked and now or tonumber(meta.clock)
--- What a gateway counts itself may be behind by that much.
-if meta.time - before < 1000 then return finish({ 'right', int(before), int(meta.time) }) end
-now, meta.new_skew = meta.time, 0
-put('HSET', 'w', 'skew', '0')
-if ARGV[4] == '1' then
-  event('store.time_accepted', '', 'gateway', 'svc store accept-time', '', 'before', 't', int(before), 'accepted', 't', int(now))
-end
-return finish({ 'believed', int(before), int(now) })
+local before = ARGV[4] ~= '' and now or tonumber(meta.clock)
+local is_right = meta.time - before < 1000 -- What a gateway counts itself may be behind by that much.
+if not is_right then redis.call('HSET', KEYS[1], 'clock', int(meta.time), 'skew', '0') end
+return { 'ok', int(now), meta.epoch, '', is_right and 'right' or 'believed', int(before), int(meta.time) }

@@ -10,4 +10,4 @@ if stop then return stop end
 
 redis.call('HSET', KEYS[1], 'clock', int(now))
 if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
-return { 'ok', int(now), meta.epoch, '', '', 'kept' }
+return { 'ok', int(now), meta.epoch, '', 'kept' }

@@ -1,5 +1,5 @@
 -- Makes changes of one turn, each of which decides before it writes. A change is: how many words it has, id, epoch, from, until,
--- guards, puts, sums, events and groups that begin anew, each after how many they are. Guard: name, version, follow. Put: name,
+-- at, guards, puts, sums, events and groups that begin anew, each after how many they are. Guard: name, version, follow. Put: name,
 -- version, follow, `id text`, how many lists it enters or `-` where the row goes, how many it leaves, those that it leaves, and those
 -- that it enters with the place in each. Sum: figure, group, span, hold, spend, limit, most, text. A change that is made answers
 -- `d`, the place of its first event, and its figures; one that is not a list: its figures, then name and value of each row that is
@@ -16,7 +16,7 @@ if stop then return stop end
 local at, count = load(ARGV, 4)
 local first = meta.seq + 1
 local seq, wrote = first, false
-local reply = { 'ok', int(now), meta.epoch, '' }
+local reply = { 'ok', '', meta.epoch, '' }
 
 -- Whether the sums hold their limits; of groups that begin anew, as those then stand.
 local function sums_hold(c)
@@ -43,6 +43,8 @@ for _ = 1, count do
   local c, size = parts_of(at), num[A[at]]
   local on_time = A[at + 2] == meta.epoch and num[A[at + 3]] <= now and now < num[A[at + 4]]
   local is_done = on_time and #c.wrong == 0 and sums_hold(c)
+  -- What is told of it afterwards is told of a later time than the one that it was decided at.
+  if is_done then now = math.max(now, num[A[at + 5]]) end
   local answer = { is_done and 'd' .. int(seq) or nil }
   if is_done then
     -- A change without writes has four counts from its puts on.
@@ -58,6 +60,7 @@ for _ = 1, count do
   reply[#reply + 1] = answer
   at = at + 1 + size
 end
+reply[2] = int(now)
 if wrote then
   reply[4] = int(meta.sn + 1)
   flush_events(first)

@@ -1,29 +1,30 @@
 -- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
 -- to come waits for its journal. One that was declared lost comes back only without what its journal had (`returns`).
--- Its earlier boot has ended: the journal's lock keeps a second one out. `field` has the installation, and says the format: a
--- store of another format is foreign.
+-- Its earlier boot has ended: the journal's lock keeps a second one out. Of those that ended `gone` keeps the latest, by when
+-- that was seen; `boots` grows with each. Replies with them after whether the server's clock is not believed.
+-- The field `rows` has the installation, and says the format: a store of another format is foreign.
 -- @include begin
 -- @keys workspace
--- @args epoch gateway clock install policy first-epoch returns boot field
+-- @args epoch gateway clock install first-epoch returns boot
 -- @replies joined foreign new_history waiting absent lost
 
 local stop = begin(true)
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 if stop then
-  if ARGV[6] == '' then return stop end
-  meta = { sn = 0, seq = 0, place = 0 }
+  if ARGV[5] == '' then return stop end
+  meta = { sn = 0, seq = 0 }
   read_clock()
-  redis.call('HSET', KEYS[1], ARGV[9], ARGV[4], 'epoch', ARGV[6], 'rid', rid, 'open', '1', 'clock', int(now),
-    'sn', '0', 'seq', '0', 'place', '0', 'policy', ARGV[5], 'pauses', '0',
+  redis.call('HSET', KEYS[1], 'rows', ARGV[4], 'epoch', ARGV[5], 'rid', rid, 'open', '1', 'clock', int(now),
+    'sn', '0', 'seq', '0', 'boots', '0',
     -- A text longer than 64 characters makes Redis look fields up by a table, and not one after the other.
     'about', 'A workspace of svc-gateway. Do not change it by hand: docs/operating/redis.md')
-  meta.epoch, meta.rid, meta.open = ARGV[6], rid, '1'
+  meta.epoch, meta.rid, meta.open = ARGV[5], rid, '1'
 end
-if redis.call('HGET', KEYS[1], ARGV[9]) ~= ARGV[4] then return { 'foreign' } end
+if redis.call('HGET', KEYS[1], 'rows') ~= ARGV[4] then return { 'foreign' } end
 if meta.rid ~= rid then return { 'new_history', meta.epoch, int(meta.sn), meta.clock } end
 if meta.open ~= '1' then return { 'waiting', meta.epoch } end
 if redis.call('HEXISTS', P .. 'lg', ARGV[2]) == 1 then
-  if ARGV[7] == '' then return { 'lost' } end
+  if ARGV[6] == '' then return { 'lost' } end
   redis.call('HDEL', P .. 'lg', ARGV[2])
 end
 if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
@@ -34,10 +35,17 @@ if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
   redis.call('HDEL', P .. 'away', ARGV[2])
   redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
 end
+local KEPT = 1000
 local before = redis.call('HGET', P .. 'gb', ARGV[2])
-if before ~= ARGV[8] then
-  local last = redis.call('ZREVRANGE', P .. 'lease', '0', '0', 'WITHSCORES')
-  if before and last[2] then redis.call('ZADD', P .. 'gone', last[2], before) end
-  redis.call('HSET', P .. 'gb', ARGV[2], ARGV[8])
+if before ~= ARGV[7] then
+  if before then
+    redis.call('ZADD', P .. 'gone', int(now), before)
+    redis.call('ZREMRANGEBYRANK', P .. 'gone', '0', -1 - KEPT)
+    redis.call('HINCRBY', KEYS[1], 'boots', '1')
+    -- Others have effects of that boot before them.
+    redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
+  end
+  redis.call('HSET', P .. 'gb', ARGV[2], ARGV[7])
 end
-return { 'joined', meta.epoch, int(meta.sn), int(now), meta.ahead and int(meta.ahead) or '' }
+local gone = redis.call('ZRANGE', P .. 'gone', '0', '-1')
+return { 'joined', meta.epoch, int(meta.sn), int(now), meta.ahead and int(meta.ahead) or '', redis.call('HGET', KEYS[1], 'boots') or '0', unpack(gone) }

@@ -73,12 +73,11 @@ end
 
 -- Why the step may not run here and now, as a reply; nil when it may. A step that only reads skips the gateway's part.
 local function begin(reads)
-  local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'policy', 'pauses', 'place', 'loud')
+  local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'loud')
   meta = {
     epoch = found[1], rid = found[2], open = found[3], clock = found[4], skew = found[5],
     sn = tonumber(found[6]) or 0, seq = tonumber(found[7]) or 0,
-    policy = found[8] or '', pauses = found[9] or '0', place = tonumber(found[10]) or 0,
-    loud = found[11],
+    loud = found[8],
   }
   if not meta.epoch then return { 'absent' } end
   read_clock()
@@ -90,10 +89,4 @@ local function begin(reads)
   if meta.open ~= '1' then return { 'waiting', meta.epoch } end
   if redis.call('HGET', P .. 'gw', ARGV[2]) ~= meta.epoch then return { 'unregistered' } end
   return nil
-end
-
--- What time decides, and cannot be taken back, waits while the server's clock is not believed: a reply, or nil.
-local function disbelieved()
-  if not meta.ahead then return nil end
-  return { 'clock_ahead', int(now), int(meta.ahead) }
 end

@@ -75,8 +75,8 @@ end
 
 -- Where the parts of a change stand that begins at `at`; which rows are not as it says, and whether it is over one that is not there.
 local function parts_of(at)
-  local c, i = { wrong = {} }, at + 6
-  for _ = 1, num[A[at + 5]] do
+  local c, i = { wrong = {} }, at + 7
+  for _ = 1, num[A[at + 6]] do
     if not is_version(values[A[i]], A[i + 1]) then c.wrong[#c.wrong + 1] = i end
     i = i + 3
   end

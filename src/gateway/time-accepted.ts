@@ -1,0 +1,11 @@
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+
+/** An operator said that a clock is right. Times in ms. */
+export function timeAccepted({ before, time }: { readonly before: number; readonly time: number }): LedgerDraft {
+  return {
+    kind: 'store.time_accepted',
+    effectId: null,
+    actor: { type: 'gateway', id: 'svc store accept-time' },
+    data: { before: new Date(before).toISOString(), accepted: new Date(time).toISOString() },
+  };
+}
