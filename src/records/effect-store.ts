@@ -158,7 +158,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   async function admit(request: AdmitRequest): Promise<Admission> {
     const impediment = store.impediment(request.workspace);
     if (impediment !== null) throw impediment;
-    lostAnswers.askedAgain(request);
+    const before = lostAnswers.before(request);
+    if (before !== null) await before;
     try {
       const { owner } = store.ended;
       return await admitted(owner === null ? request : { ...request, owner });

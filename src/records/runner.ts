@@ -126,6 +126,17 @@ export function createStepRunner(store: RowStore): StepRunner {
     return seen;
   }
 
+  const firstLooks = new Map<string, Promise<Seen>>();
+  /** Of many steps that come to a workspace at once one looks for all. */
+  async function firstLook(workspace: string, known: Known): Promise<void> {
+    let looking = firstLooks.get(workspace);
+    if (looking === undefined) {
+      looking = look(workspace, known, [], []).finally(() => firstLooks.delete(workspace));
+      firstLooks.set(workspace, looking);
+    }
+    known.now = Math.max(known.now, (await looking).now);
+  }
+
   function draftOn(workspace: string, epoch: number, known: Known): OpenDraft {
     return createDraft({
       workspace,
@@ -145,7 +156,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   /** At once: between the look at what is under way and the change that comes of it nothing else is run. */
   function draw<Said>(workspace: string, known: Known, step: (draft: Draft) => Said): Drawn<Said> {
     const epoch = epochs.get(workspace);
-    if (epoch === undefined) return { kind: 'first', work: () => look(workspace, known, [], []) };
+    if (epoch === undefined) return { kind: 'first', work: () => firstLook(workspace, known) };
     const draft = draftOn(workspace, epoch, known);
     try {
       return { kind: 'drawn', said: step(draft), draft };

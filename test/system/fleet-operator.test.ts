@@ -39,7 +39,7 @@ describe('a gateway that is frozen between admission and dispatch', () => {
         .length;
     const frozen = fleet.run(0, call);
     // Who asks first is the one that is frozen.
-    await until(async () => (await redis.client.exists(`svc:{demo}:k:${String(call['idempotency_key'])}`)) === 1);
+    await until(async () => (await redis.client.exists(`svc:{demo}:r:key:${String(call['idempotency_key'])}`)) === 1);
     // The other declares it lost when the lease is over, and not before anything can still be under way.
     let id = '';
     await until(async () => {

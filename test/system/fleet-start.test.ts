@@ -26,7 +26,7 @@ describe('several gateways that start at once on an empty Redis', () => {
     const gateways = await Promise.all([1, 2, 3].map(() => startGateway(files, { env: { SVC_TEST_SHARED: shared } })));
     closers.push(() => Promise.all(gateways.map((gateway) => gateway.dispose())));
 
-    expect(await redis.client.zcard('svc:{_}:kn')).toBe(1);
+    expect(await redis.client.zcard('svc:{_}:z:keys')).toBe(1);
     const works = await Promise.all(
       gateways.map(async ({ url, administrativeKey }) => {
         const answer = await send(url, administrativeKey, 'GET', '/v1/beta/users/olga/keys');

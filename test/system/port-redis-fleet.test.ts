@@ -251,10 +251,17 @@ describe('a store that is not the one that was left', () => {
   it('was written by a gateway of another format: refused, on both sides', async () => {
     const of = await server();
     await of.client.hset('svc:{_}:w', { install: 'older', epoch: '1', open: '1', sn: '0', seq: '0' });
-    await expect(open(of, WEAK)).resolves.toMatchObject({});
-    const store = await open(of, { ...WEAK, gatewayId: 'gw-2' });
-    expect(store.health().problem?.message).toContain('another version');
-    await expect(put(store, 'a', 'x')).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    await expect(open(of, WEAK)).rejects.toThrow(/another version .* Redis of its own .* store\.journal.* svc migrate --check/);
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    route.cut();
+    const store = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url, openUnreached: true });
+    route.heal();
+    await until(async () => {
+      await expect(put(store, 'a', 'x')).rejects.toMatchObject({ name: 'StoreUnavailable' });
+      return store.health().problem?.message.includes('another version') ?? false;
+    });
+    expect(await of.client.keys('*')).toEqual(['svc:{_}:w']);
   });
 });
 

@@ -154,6 +154,8 @@ describe('a server’s clock that jumps 400 days while a gateway runs', () => {
     const store = await open();
     await dispatched(store, { verdict: DAILY });
     server.setAhead(400 * DAY);
+    // Decided at the time as it was counted: the day's budget is not another's.
+    expect(await store.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ decision: 'denied_budget' });
     await expect(store.admit(admitRequest({ verdict: DAILY }))).rejects.toThrow(/400 days after/);
     expect(store.health()).toMatchObject({ problem: { code: 'clock_ahead' } });
   });

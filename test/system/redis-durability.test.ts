@@ -13,6 +13,7 @@ import {
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { redisOptions } from '../redis/contract.ts';
 import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
 import { shortest } from '../shortest.ts';
@@ -133,16 +134,6 @@ describe('a store that cannot be reached', () => {
     }
   });
 
-  it('recognises the owner that asks again with its nonce', async () => {
-    const store = await open(await server());
-    const request = admitRequest();
-    const first = await store.admit(request);
-    const second = await store.admit(request);
-    expect([first, second]).toMatchObject([{ kind: 'dispatch' }, { kind: 'dispatch' }]);
-    expect(await store.admit({ ...request, nonce: 'another' })).toMatchObject({ kind: 'existing' });
-    expect(await store.ledger(WORKSPACE, 0, 10)).toHaveLength(1);
-  });
-
   it('is restarted: nothing is lost, and it goes on in the next epoch', async () => {
     const of = await server();
     const store = await open(of);
@@ -190,7 +181,7 @@ describe('durability replica', () => {
     for (let n = 0; n < 10; n += 1) {
       const { effect } = await dispatched(store);
       // The very moment it is acknowledged, the replica has it.
-      const there = await replicas[0]?.client.exists(`svc:{${WORKSPACE}}:e:${effect.id}`);
+      const there = await replicas[0]?.client.exists(`svc:{${WORKSPACE}}:r:effect:${effect.id}`);
       expect(there).toBe(1);
     }
   });
@@ -213,9 +204,19 @@ describe('durability replica', () => {
     frozen?.signal('SIGCONT');
     await until(() => store.health().ready);
     await until(async () => (await store.admit(admitRequest())).kind === 'dispatch');
-    for (const { effectId } of requests) {
-      const effect = await store.effect(WORKSPACE, effectId);
-      expect(effect?.life).toMatchObject({ state: 'failed', evidence: { code: 'not_dispatched' } });
+    // The same call again is an attempt of its own at once.
+    const [again] = requests;
+    expect(await store.admit({ ...again!, nonce: 'again', effectId: 'eff_again' })).toMatchObject({
+      kind: 'dispatch',
+      effect: { attempt: 2 },
+    });
+    for (const { effectId } of requests.slice(1)) {
+      let effect: EffectRecord | null = null;
+      await until(async () => {
+        effect = await store.effect(WORKSPACE, effectId);
+        return effect?.life.state !== 'executing';
+      });
+      expect(effect).toMatchObject({ life: { state: 'failed', evidence: { code: 'not_dispatched' } } });
     }
   });
 
@@ -312,8 +313,8 @@ describe('what another gateway does', () => {
     const hear = async (): Promise<number> => {
       heard.length = 0;
       // Versions grow, and nobody is told: a subscriber that was away.
-      await of.client.hincrby(`svc:{${WORKSPACE}}:w`, 'pauses', 1);
-      await of.client.hincrby('svc:{_}:w', 'keys', 1);
+      await of.client.hincrby(`svc:{${WORKSPACE}}:v`, 'pauses', 1);
+      await of.client.hincrby('svc:{_}:v', 'api_key', 1);
       const began = performance.now();
       await until(() => heard.includes(WORKSPACE) && heard.includes('all keys'));
       return performance.now() - began;

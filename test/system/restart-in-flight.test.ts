@@ -135,7 +135,7 @@ it(`on Redis, with ${IN_FLIGHT.redis} effects of its own in flight, a restarted 
   const { client, url } = redis;
   const env = { SVC_TEST_SHARED: shared };
   const started = await startWorld({ env, files: (upstream) => onRedis(withBudget(upstream), `url: "${url}"`) });
-  const countLeft = (): Promise<number> => client.zcard('svc:{demo}:lease');
+  const countLeft = (): Promise<number> => client.zcard('svc:{demo}:z:leases');
   await restartInFlight('redis', started, env, async () => ({ countLeft, close: () => undefined }));
   await rm(shared, { recursive: true });
 }, 600_000);

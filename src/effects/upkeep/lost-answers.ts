@@ -5,7 +5,7 @@ import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../stor
 const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
 
 /** How often it is looked whether any is due, ms. */
-const EVERY_MS = 500;
+const EVERY_MS = 100;
 
 /** At most so many are remembered; beyond that leases end by their time. */
 const REMEMBERED = 10_000;
@@ -17,8 +17,11 @@ const REMEMBERED = 10_000;
  */
 export interface LostAnswers {
   lost(request: AdmitRequest): void;
-  /** The same admission is asked for again. */
-  askedAgain(request: AdmitRequest): void;
+  /**
+   * A call is about to be admitted. An earlier one of its key whose answer was lost is settled first: else this one would be told
+   * that it runs. @throws StoreUnavailable
+   */
+  before(request: AdmitRequest): Promise<void> | null;
   close(): void;
 }
 
@@ -47,6 +50,10 @@ export function watchLostAnswers(
     if (fence.nonce !== nonce) return false;
     await settle(notDispatched(workspace, effect.id, fence));
     return true;
+  }
+
+  async function settleFirst(of: readonly (readonly [string, Lost])[]): Promise<void> {
+    for (const [name, it] of of) if (await look(it)) open.delete(name);
   }
 
   async function round(): Promise<void> {
@@ -78,7 +85,14 @@ export function watchLostAnswers(
       const { workspace, idempotencyKey, nonce } = request;
       open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), looked: 0 });
     },
-    askedAgain: (request) => void open.delete(nameOf(request)),
+    before(request) {
+      if (open.size === 0) return null;
+      const { workspace, idempotencyKey } = request;
+      // The same admission is asked for again.
+      open.delete(nameOf(request));
+      const of = [...open].filter(([, it]) => it.workspace === workspace && it.key === idempotencyKey);
+      return of.length === 0 ? null : settleFirst(of);
+    },
     close: () => clearInterval(timer),
   };
 }

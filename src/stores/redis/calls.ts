@@ -1,7 +1,6 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { Fleet } from './fleet.ts';
 import type { ScriptName } from './scripts.ts';
-import type { ClockAhead } from './store-time.ts';
 import type { Topology } from './topology.ts';
 
 /** Refusals of a script, before it has done anything, that are followed by asking again. */
@@ -25,8 +24,8 @@ export interface CallSettings {
   readonly fleet: Fleet;
   readonly gatewayId: string;
   readonly clock: () => string;
-  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
-  readonly disbelieve: (workspace: string, known: number, time: number) => ClockAhead;
+  /** A script did not believe the clock of the server of a workspace. */
+  readonly disbelieve: (workspace: string, known: number, time: number) => void;
   /** Told of each failure and each success, for health. */
   readonly report: (error: StoreUnavailable | null) => void;
 }
@@ -57,7 +56,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
       for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
         const epoch = await fleet.attach(workspace);
         const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
-        const [tag, known, time] = reply;
+        const [tag] = reply;
         switch (tag) {
           case 'ok':
             return reply;
@@ -70,8 +69,10 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
           case 'waiting':
             await fleet.recover(workspace);
             break;
-          case 'clock_ahead':
-            throw disbelieve(workspace, Number(known), Number(time));
+          case 'ahead':
+            // It was done, at the time that is known.
+            disbelieve(workspace, Number(reply[3]), Number(reply[1]));
+            return reply.slice(2);
           case 'replica':
             topology.primaryOf(workspace).connection().reset();
             void topology.relocate().catch(() => undefined);

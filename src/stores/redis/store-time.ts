@@ -1,5 +1,4 @@
 import { uptime } from 'node:os';
-import { StoreUnavailable } from '../../effects/store.ts';
 import { aheadMessage } from '../clock-jump.ts';
 
 /** The machine slept for longer than this, ms: less is the coarseness of its clocks. */
@@ -26,14 +25,11 @@ export interface StoreTime {
    * @returns whether the record is to be written anew: nobody has written for long
    */
   look(workspace: string, record: number, time: number): boolean;
-  /** A script did not believe the clock of the server of a workspace. @returns what is wrong, to throw */
-  disbelieve(workspace: string, known: number, time: number): ClockAhead;
+  /** A script did not believe the clock of the server of a workspace. */
+  disbelieve(workspace: string, known: number, time: number): void;
   /** Why some server's clock is not believed, or `null`. */
   problem(): string | null;
 }
-
-/** A server's clock is further ahead of the last time that is known than is believed. Nothing was done. */
-export class ClockAhead extends StoreUnavailable {}
 
 /**
  * The record of the time may be this old before it is written anew, ms. While gateways run they count themselves; it is
@@ -73,12 +69,11 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
     return clock !== undefined || seen === null ? null : Math.floor(seen.now + elapsed() - seen.at);
   }
 
-  function disbelieve(workspace: string, known: number, time: number): ClockAhead {
+  function disbelieve(workspace: string, known: number, time: number): void {
     last = Math.max(last, known);
-    const message = aheadMessage({ whose: 'the Redis server', known, clock: time, maxJumpMs });
     // The first one said stands: the times in it go on, what is wrong does not.
-    if (!disbelieved.has(workspace)) disbelieved.set(workspace, message);
-    return new ClockAhead(message);
+    if (!disbelieved.has(workspace))
+      disbelieved.set(workspace, aheadMessage({ whose: 'the Redis server', known, clock: time, maxJumpMs }));
   }
 
   return {

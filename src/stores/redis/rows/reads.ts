@@ -29,6 +29,9 @@ export function createReads(parts: {
 
   return {
     async read(workspace, wants, sums) {
+      // While nothing is confirmed nobody waits for it in vain.
+      const fault = topology.primaryOf(workspace).barrier.fault();
+      if (fault !== null) throw fault;
       const reply = await calls.evaluate('read', workspace, wordsOfWants(wants, sums));
       const [, now, epoch, , figures, ...rows] = reply;
       parts.observe(Number(now));

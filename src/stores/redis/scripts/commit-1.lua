@@ -8,7 +8,7 @@
 -- @keys workspace
 -- @args epoch gateway clock heads
 -- @rest name names name changes
--- @replies ok
+-- @replies ok ahead
 
 local stop = begin(false)
 if stop then return stop end
@@ -68,4 +68,6 @@ if wrote then
   redis.call('HSET', KEYS[1], 'sn', reply[4], 'clock', reply[2], 'seq', int(seq - 1))
   if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
 end
+-- The server's clock is not believed: whoever asked is told that first.
+if meta.ahead then return { 'ahead', int(meta.ahead), unpack(reply) } end
 return reply
