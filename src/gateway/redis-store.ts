@@ -62,7 +62,7 @@ function followPolicies(rows: RedisRows): {
 
   async function look(): Promise<void> {
     const before = told;
-    const seen = await rows.read(INSTALLATION, [{ kind: policyRows.kind, id: ONLY }], []);
+    const seen = await rows.read(INSTALLATION, [{ kind: policyRows.kind, id: ONLY }], [], true);
     const row = seen.rows[0]?.row ?? null;
     // A look that began before this gateway activated its own is out of date.
     if (before === told && row !== null) policies = policyRows.of(row);

@@ -1,35 +1,51 @@
 import { type CliPorts, CommandFailure, type FormatReport } from '../cli/ports.ts';
+import type { RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { type FormatGlance, glanceAtFormat } from '../stores/embedded/upgrade.ts';
+import { glanceAtRedis } from '../stores/redis/glance.ts';
 import { upgradeStore } from './upgrade-store.ts';
 
-/** There is nothing of a store on Redis that this program could bring forward. */
-const ON_REDIS: FormatReport = {
-  store: 'redis',
-  format: null,
-  current: null,
-  start: 'none',
-  records: null,
-  explanation: [
-    'The store is on Redis, and there is no migration of a store on Redis: a gateway refuses one that another version with another format has written.',
-    'To begin anew: let calls under way end (svc pause --all, then wait until svc effects list --state executing shows none), stop all gateways of the version before, give the new ones a Redis of their own (another server, or another database number) and another store.journal, and start them.',
-    'What stays behind in the old one: effects and what their idempotency keys are bound to, so that a retry of an earlier call runs again; the ledger and receipts (receipts that callers have stay valid, with the same signing keys); spent and held budgets; approvals that wait; claims, reservations and pauses; API keys, which are made anew with svc keys create. Keep the old Redis and its journals until nobody asks for what is in it.',
-  ],
-};
+const ON_REDIS = { store: 'redis', format: null, current: null, records: null } as const;
+
+const NO_MIGRATION = [
+  'There is no migration of a store on Redis: a gateway refuses one that another version with another format has written.',
+  'To begin anew: let calls under way end (svc pause --all, then wait until svc effects list --state executing shows none), stop all gateways of the version before, give the new ones a Redis of their own (another server, or another database number) and another store.journal, and start them.',
+  'What stays behind in the old one: effects and what their idempotency keys are bound to, so that a retry of an earlier call runs again; the ledger and receipts (receipts that callers have stay valid, with the same signing keys); spent and held budgets; approvals that wait; claims, reservations and pauses; API keys, which are made anew with svc keys create. Keep the old Redis and its journals until nobody asks for what is in it.',
+];
+
+/** What a start would do with the store on Redis. Of a cluster nodes are not searched for it. */
+async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport> {
+  const glance = await glanceAtRedis(settings);
+  switch (glance.state) {
+    case 'absent':
+      return { ...ON_REDIS, start: 'makes', explanation: ['There is no store on this Redis: a start makes one.'] };
+    case 'other_format':
+      return {
+        ...ON_REDIS,
+        start: 'refuses',
+        explanation: ['The store on this Redis was written by another version, in another format.', ...NO_MIGRATION],
+      };
+    case 'unfit':
+      return { ...ON_REDIS, start: 'refuses', explanation: [glance.message] };
+    case 'ready':
+      if (settings.mode === 'cluster') return { ...ON_REDIS, start: 'none', explanation: NO_MIGRATION };
+      return { ...ON_REDIS, start: 'opens', explanation: ['A start opens the store on this Redis as it is.'] };
+  }
+}
 
 /** What the format of the store is, and what a start would do. */
 export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;
-  return store.kind === 'redis' ? ON_REDIS : reportOf(store.path, await glanceAtFormat(store.path));
+  return store.kind === 'redis' ? reportOnRedis(store) : reportOf(store.path, await glanceAtFormat(store.path));
 };
 
 /** Brings the embedded store to the format of this program, as a start does. */
 export const migrateStore: CliPorts['migrateStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;
-  if (store.kind === 'redis') return ON_REDIS;
+  if (store.kind === 'redis') return reportOnRedis(store);
   const upgraded = await upgradeStore(store.path, store.lockWaitMs).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });

@@ -38,7 +38,7 @@ export interface StepRunner {
   ): Promise<{ readonly said: Said; readonly made: Made | null }>;
   /** What the step would say now, figures included; writes nothing. */
   peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
-  /** Rows as they are. */
+  /** Rows as they are, to be shown. */
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
   /** Runs what is under way to its end; nothing is begun afterwards. */
   close(): Promise<void>;
@@ -266,8 +266,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     begun();
     try {
       const asked = recent.tick();
-      const seen = await store.read(workspace, wants, []);
-      epochs.set(workspace, seen.epoch);
+      const seen = await store.read(workspace, wants, [], true);
       recent.learn(workspace, seen.rows, asked);
       return wants.map(({ kind, id }) => seen.rows.find((row) => row.kind === kind && row.id === id)?.row ?? null);
     } finally {

@@ -205,7 +205,11 @@ export interface Watched {
  * whole.
  */
 export interface RowStore {
-  read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen>;
+  /**
+   * @param isShown what comes is shown and nothing is decided on it: then it may not be durable yet, and comes also while nothing can
+   * be written. `epoch` is 0 where nothing was ever written.
+   */
+  read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
   commit(change: Change): Promise<Answer>;
   list(query: ListQuery): Promise<Listed>;
   /** Figures of the workspace that count something. */

@@ -7,12 +7,12 @@ import { kindName, namedFigure, stored, unstored } from './names.ts';
 import { figuresOf, numbersOf, rowOf, rowsOf, wordsOfWants } from './words.ts';
 
 type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
-  read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen>;
+  read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
 };
 
 /**
- * What is read of the store. Rows and figures, which rules decide on, are as durable as what this gateway writes itself;
- * slices for people show what there is, also while nothing is confirmed.
+ * What is read of the store. Rows and figures that rules decide on are as durable as what this gateway writes itself; what people are
+ * shown is what there is, also while nothing is confirmed.
  */
 export function createReads(parts: {
   readonly calls: Calls;
@@ -28,20 +28,17 @@ export function createReads(parts: {
   }
 
   return {
-    async read(workspace, wants, sums) {
+    async read(workspace, wants, sums, isShown = false) {
+      const { barrier } = topology.primaryOf(workspace);
+      const words = wordsOfWants(wants, sums);
+      if (isShown) return seenIn(await ask('read', workspace, words), wants, sums);
       // While nothing is confirmed nobody waits for it in vain.
-      const fault = topology.primaryOf(workspace).barrier.fault();
+      const fault = barrier.fault();
       if (fault !== null) throw fault;
-      const reply = await calls.evaluate('read', workspace, wordsOfWants(wants, sums));
-      const [, now, epoch, , figures, ...rows] = reply;
-      parts.observe(Number(now));
-      await topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
-      return {
-        now: Number(now),
-        epoch: Number(epoch),
-        rows: rowsOf(rows),
-        figures: figuresOf(numbersOf(figures)),
-      };
+      const seen = seenIn(await calls.evaluate('read', workspace, words), wants, sums);
+      parts.observe(seen.now);
+      await topology.primaryOf(workspace).barrier.wait(workspace, String(seen.epoch));
+      return seen;
     },
     async list(query): Promise<Listed> {
       const reply = await ask('list', query.workspace, argumentsOf(query));
@@ -69,6 +66,19 @@ export function createReads(parts: {
     },
     ledger: createLedgerPages(calls),
   };
+}
+
+/** @param reply `null` where nothing was ever written */
+function seenIn(reply: readonly unknown[] | null, wants: readonly Want[], sums: readonly SumName[]): Seen {
+  if (reply === null)
+    return {
+      now: 0,
+      epoch: 0,
+      rows: wants.map(({ kind, id }) => ({ kind, id, row: null })),
+      figures: sums.map(() => ({ spent: 0, held: 0, rows: 0 })),
+    };
+  const [, now, epoch, , figures, ...rows] = reply;
+  return { now: Number(now), epoch: Number(epoch), rows: rowsOf(rows), figures: figuresOf(numbersOf(figures)) };
 }
 
 function argumentsOf({ list, kind, order, from, to, after, limit, characters }: ListQuery): readonly string[] {

@@ -1,12 +1,13 @@
 -- Rows, with those that their texts name, and figures of one state of the workspace. Replies with the figures as one text, then
--- name and value of each row. As a step: what a fail-over lost, and comes back, is not told to be absent. Rows that are wanted: name, follow; figures: name, group, span.
+-- name and value of each row. As a step, unless `epoch` is empty: what a
+-- fail-over lost, and comes back, is not told to be absent. Rows that are wanted: name, follow; figures: name, group, span.
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock heads
 -- @rest name names name wants figures
--- @replies ok
+-- @replies ok absent
 
-local stop = begin(false)
+local stop = begin(ARGV[1] == '')
 if stop then return stop end
 
 local at, count = load(ARGV, 4)
