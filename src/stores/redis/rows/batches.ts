@@ -43,8 +43,8 @@ export function createBatches(parts: {
   readonly journal: StepJournal;
   readonly topology: Topology;
   readonly observe: (now: number) => void;
-  /** Told of each batch that failed or could not be made durable, and of each that was. */
-  readonly report: (error: StoreUnavailable | null) => void;
+  /** Told of each batch that failed or could not be made durable. */
+  readonly report: (error: StoreUnavailable) => void;
 }): Batches {
   const { calls, journal, topology } = parts;
   const lanes = new Map<string, Lane>();
@@ -119,7 +119,6 @@ export function createBatches(parts: {
       parts.report(error);
       throw error;
     }
-    parts.report(null);
     for (const [index, { done }] of batch.entries())
       done({ answer: answerOf(answers[index], now, Number(epoch)), step: step === '' ? null : Number(step) });
   }

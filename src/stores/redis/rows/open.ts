@@ -163,7 +163,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const reads = createReads({ calls, topology, observe });
   const board = createBoard(calls, fleet, gatewayId);
 
-  /** After a step that failed, whether steps go through again, also where nobody asks for one. */
+  /** After a step that failed, whether steps go through again: a small one that does is no sign that others will. */
   async function probe(): Promise<void> {
     const epoch = await fleet.attach('');
     const primary = topology.primaryOf('');
