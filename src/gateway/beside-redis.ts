@@ -2,33 +2,39 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { StoreInspection } from '../cli/ports.ts';
+import { CommandFailure, type StoreInspection } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import type { KeySeals } from '../effects/model/key.ts';
 import { openStepJournal, rememberedInstall } from '../stores/journal/step-journal.ts';
 import { glanceAtRedis } from '../stores/redis/glance.ts';
+import { UNJUDGED } from './key-seals.ts';
 import { openFit, redisOptions } from './open-store.ts';
 import type { RedisStore } from './redis-store.ts';
 
 /**
  * Opens the store on Redis for a command beside the gateways, under a name of its own that leaves with it. Where a
  * gateway's journal is here, the store has to be the one that it remembers: an emptied one gets nothing.
+ * @param keySeals vouches for records of keys, where the command reads or writes any
  * @throws StoreUnavailable, CommandFailure
  */
 export async function openBeside(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
+  keySeals: KeySeals = UNJUDGED,
 ): Promise<RedisStore> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-command-'));
   // With the colon no gateway is named so: an epoch to come does not wait for a command, which has no journal to keep.
   const gatewayId = `command:${randomBytes(4).toString('hex')}`;
   try {
-    const installId = await rememberedInstall(settings.journal);
+    const installId = await rememberedInstall(settings.journal).catch((error: unknown) => {
+      throw error instanceof Error ? new CommandFailure(error.message) : error;
+    });
     if (installId !== null) {
       const journal = await openStepJournal(folder);
       await journal.remember({ installId, gatewayId, accepted: 0 });
       await journal.close();
     }
-    const store = await openFit(redisOptions(settings, retention, folder, gatewayId));
+    const store = await openFit({ ...redisOptions(settings, retention, folder, gatewayId), keySeals });
     return {
       ...store,
       async close() {

@@ -119,7 +119,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
     case 'embedded':
       return { ...(await openKeyStore(store.path, keySeals, store.maxClockJumpMs)), keySeals };
     case 'redis':
-      return { ...(await openBeside(store, retention)), keySeals };
+      return { ...(await openBeside(store, retention, keySeals)), keySeals };
   }
 }
 

@@ -49,7 +49,7 @@ export async function openStoreAndFleet(
       };
     }
     case 'redis': {
-      const store = await openOnRedis(settings, retention);
+      const store = await openOnRedis(settings, retention, keySeals);
       return { store, fleet: store };
     }
   }
@@ -70,6 +70,7 @@ export async function openStore(
 export async function openOnRedis(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
+  keySeals: KeySeals,
 ): Promise<RedisStore> {
   const { journal } = settings;
   makePrivateFolder(journal);
@@ -81,7 +82,8 @@ export async function openOnRedis(
     );
   });
   try {
-    const options = redisOptions(settings, retention, journal, await gatewayIdIn(journal));
+    const gatewayId = await gatewayIdIn(journal);
+    const options = { ...redisOptions(settings, retention, journal, gatewayId), keySeals };
     const store = await openFit({ ...options, openUnreached: true });
     return withClose(store, async () => {
       await store.close();
@@ -99,7 +101,7 @@ export function redisOptions(
   retention: Configuration['retention'],
   journalFolder: string,
   gatewayId: string,
-): RedisStoreOptions {
+): Omit<RedisStoreOptions, 'keySeals'> {
   const { mode, url, nodes, durability, allowWeakDurability, maxFreezeMs, maxClockJumpMs } = settings;
   return {
     mode,

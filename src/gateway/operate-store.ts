@@ -16,7 +16,7 @@ import { openOnRedis, openStore } from './open-store.ts';
 /** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
 export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   const { store: settings, retention } = await onRedis(options, 'accept-loss');
-  return using(openOnRedis(settings, retention), (store) => store.acceptLoss());
+  return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
 };
 
 /** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways go on from there. */
@@ -59,7 +59,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
   const note = (key: KeyRecord, why: keyof typeof UNFIT): void => void unfit.set(key.id, { key, store: UNFIT[why] });
   const keySeals = createLateKeySeals(note);
   const opening: Promise<EffectStore> =
-    settings.kind === 'redis' ? openBeside(settings, retention) : openStore(configuration, keySeals);
+    settings.kind === 'redis' ? openBeside(settings, retention, keySeals) : openStore(configuration, keySeals);
   return using(opening, async (store) => {
     const { ready, problem } = store.health();
     if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');

@@ -1,3 +1,4 @@
+import type { KeySeals } from '../effects/model/key.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { ONLY, policyRows } from '../records/control-rows.ts';
@@ -10,6 +11,8 @@ import { timeAccepted } from './time-accepted.ts';
 
 export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent'> {
   readonly retention: Retention;
+  /** Vouches for records of keys. */
+  readonly keySeals: KeySeals;
   /** How long a process may be frozen between its last check and the write to the socket, ms. */
   readonly maxFreezeMs: number;
 }
@@ -27,9 +30,14 @@ export interface RedisStore extends EffectStore, Pick<RedisRows, 'recoverLost' |
  * once.
  * @throws Error for settings of the servers that cannot be used, StoreUnavailable where they cannot be reached
  */
-export async function openRedisStore({ retention, maxFreezeMs, ...options }: RedisStoreOptions): Promise<RedisStore> {
+export async function openRedisStore({
+  retention,
+  keySeals,
+  maxFreezeMs,
+  ...options
+}: RedisStoreOptions): Promise<RedisStore> {
   const rows = await openRedisRows({ ...options, operatorEvent });
-  const store = createEffectStore(rows, { retention, maxFreezeMs });
+  const store = createEffectStore(rows, { retention, keySeals, maxFreezeMs });
   const inForce = followPolicies(rows);
   return {
     ...store,

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openRedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import type { OpenStore } from '../contract/fixture.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 import { reopening } from '../contract/reopening.ts';
 import type { RedisServer } from './servers.ts';
 
@@ -15,6 +16,7 @@ export function redisOptions(server: RedisServer, more: Partial<RedisStoreOption
     durability: 'fsync',
     allowWeakDurability: false,
     journalFolder: '',
+    keySeals: KEY_SEALS,
     maxFreezeMs: 0,
     retention: { keysMs: null, effectsMs: 30 * 86_400_000, denialsMs: 7 * 86_400_000 },
     gatewayId: 'gw-1',

@@ -1,10 +1,8 @@
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll } from 'vitest';
-import { createEffectStore } from '../../src/records/effect-store.ts';
-import { openRedisRows } from '../../src/stores/redis/rows/open.ts';
+import { openRedisStore } from '../../src/gateway/redis-store.ts';
 import { describeForgedKeys } from '../records/forged-keys.ts';
-import { journalFolder } from '../redis/contract.ts';
-import { rowsOptions } from '../redis/rows.ts';
+import { journalFolder, redisOptions } from '../redis/contract.ts';
 import { type RedisServer, startRedis } from '../redis/servers.ts';
 
 let server: RedisServer;
@@ -19,11 +17,7 @@ describeForgedKeys('Redis, by a client of its own', async (keySeals) => {
   const { client } = server;
   await client.flushall();
   const folder = journalFolder();
-  const rows = await openRedisRows(rowsOptions(server, { journalFolder: folder }));
-  const store = createEffectStore(
-    { ...rows, installId: rows.installId, ended: { any: () => false, quietAt: () => null, none: () => undefined } },
-    { retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 }, keySeals, maxFreezeMs: 0 },
-  );
+  const store = await openRedisStore(redisOptions(server, { journalFolder: folder, keySeals }));
   return {
     store,
     async text(kind, id) {
