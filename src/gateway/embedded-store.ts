@@ -91,9 +91,7 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
     const { record, counted } = rows.known();
     const before = Math.max(record, Math.floor(counted ?? 0));
     if (time - before < UNREMARKABLE_MS) return null;
-    await createStepRunner(rows).run(INSTALLATION, (draft) =>
-      appendEvents(draft, [timeAccepted({ before, time })]),
-    );
+    await createStepRunner(rows).run(INSTALLATION, (draft) => appendEvents(draft, [timeAccepted({ before, time })]));
     return { before, time };
   } finally {
     await rows.close();

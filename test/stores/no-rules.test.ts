@@ -47,7 +47,7 @@ describe('a store knows no rule', () => {
   it('the test sees scripts and SQL', () => {
     expect(scripts.length).toBeGreaterThan(10);
     expect(sources.flatMap(({ code }) => literals(code).filter(isSql)).length).toBeGreaterThan(20);
-    expect(literals("a('admitted', \"pool_full\", `x`)")).toEqual(['admitted', 'pool_full', 'x']);
+    expect(literals('a(\'admitted\', "pool_full", `x`)')).toEqual(['admitted', 'pool_full', 'x']);
   });
 
   it('none names a decision or a reason', () => {
@@ -64,7 +64,11 @@ describe('a store knows no rule', () => {
   it('no script and no SQL names what rules are about', () => {
     const named = [
       ...scripts.flatMap(({ file, code }) => code.split('\n').map((line) => [file, line] as const)),
-      ...sources.flatMap(({ file, code }) => literals(code).filter(isSql).map((text) => [file, text] as const)),
+      ...sources.flatMap(({ file, code }) =>
+        literals(code)
+          .filter(isSql)
+          .map((text) => [file, text] as const),
+      ),
     ].filter(([, text]) => NOUNS.test(text));
     expect(named).toEqual([]);
   });
@@ -73,7 +77,11 @@ describe('a store knows no rule', () => {
     const limits = new RegExp(`(?<![\\d.])(?:${MAX_BUDGET_ROWS}|10_000|${MAX_ATTEMPTS} attempts)(?![\\d.])`);
     const has = [
       ...scripts.map(({ file, code }) => [file, code] as const),
-      ...sources.flatMap(({ file, code }) => literals(code).filter(isSql).map((text) => [file, text] as const)),
+      ...sources.flatMap(({ file, code }) =>
+        literals(code)
+          .filter(isSql)
+          .map((text) => [file, text] as const),
+      ),
     ].filter(([, text]) => limits.test(text));
     expect(has.map(([file]) => file)).toEqual([]);
     const taken = sources.flatMap(({ file, code }) =>

@@ -251,7 +251,9 @@ describe('a store that is not the one that was left', () => {
   it('was written by a gateway of another format: refused, on both sides', async () => {
     const of = await server();
     await of.client.hset('svc:{_}:w', { install: 'older', epoch: '1', open: '1', sn: '0', seq: '0' });
-    await expect(open(of, WEAK)).rejects.toThrow(/another version .* Redis of its own .* store\.journal.* svc migrate --check/);
+    await expect(open(of, WEAK)).rejects.toThrow(
+      /another version .* Redis of its own .* store\.journal.* svc migrate --check/,
+    );
     const route = await routeTo(of);
     closers.push(() => route.stop());
     route.cut();
