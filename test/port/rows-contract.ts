@@ -221,6 +221,17 @@ export function promisesOfRows(at: () => PortFixture, timed: Timed): void {
     }
   });
 
+  test('a change is told of a time that is not before the one that it was decided at', async () => {
+    const { store } = at();
+    const place = await newPlace(store);
+    const decided = store.now() + 300;
+    expect(done(await place.commit({ at: decided, events: [eventOf('early')] })).now).toBeGreaterThanOrEqual(decided);
+    expect(done(await place.commit({ events: [eventOf('next')] })).now).toBeGreaterThanOrEqual(decided);
+    const { workspace } = place;
+    for (const event of await store.ledger({ workspace, about: null, order: 'up', after: null, limit: 9 }))
+      expect(event.at).toBeGreaterThanOrEqual(decided);
+  });
+
   test('what was answered is there after an orderly end, and the ledger goes on', async () => {
     const { reopen } = at();
     const place = await newPlace(at().store);

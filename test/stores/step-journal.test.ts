@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -101,6 +101,21 @@ it('a step that is written down after a newer one does not set back what is know
     const again = await openStepJournal(folder);
     expect(again.heads().get('w')?.step).toBe(2);
     await again.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('a journal of another format is refused, and says what to do; nothing is written to it', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const text = JSON.stringify({ installId: 'i', gatewayId: 'g', accepted: 0, heads: {}, neighbours: {} });
+    writeFileSync(join(folder, 'install.json'), text);
+    await expect(openStepJournal(folder)).rejects.toThrow(
+      /another version .* another store\.journal: svc migrate --check/,
+    );
+    expect(readdirSync(folder)).toEqual(['install.json']);
+    expect(readFileSync(join(folder, 'install.json'), 'utf8')).toBe(text);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -93,6 +93,28 @@ describe('svc on a store on Redis', () => {
     for (const gateway of [0, 1]) expect((await fleet.run(gateway, refund(), key)).body.decision).toBe('committed');
   });
 
+  it('a store of another format: a gateway does not start on it and says what to do; so does migrate --check', async () => {
+    const redis = await server();
+    const fleet = await fleetOn(redis, 1);
+    expect(await inFleet(fleet, 'migrate', '--check')).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('opens the store on this Redis'),
+    });
+    await fleet.gateways[0]!.stop();
+    await redis.client.hdel('svc:{_}:w', 'rows');
+    await redis.client.hset('svc:{_}:w', 'install', 'older');
+    const before = await redis.client.hgetall('svc:{_}:w');
+    const said = await inFleet(fleet, 'migrate', '--check');
+    expect([said.code, said.out]).toEqual([
+      1,
+      expect.stringMatching(/another format\.\n.*\nTo begin anew: .*store\.journal/),
+    ]);
+    await expect(fleet.restart(0)).rejects.toThrow(
+      /another version of svc-gateway.* Redis of its own.* svc migrate --check/,
+    );
+    expect(await redis.client.hgetall('svc:{_}:w')).toEqual(before);
+  });
+
   it('fsck: the store is as its ledger says; a figure that was changed is found', async () => {
     const redis = await server();
     const fleet = await fleetOn(redis, 1);
