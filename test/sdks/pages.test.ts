@@ -42,6 +42,7 @@ async function startPage(page: string, upstream = api.url): Promise<Page> {
   const files = await filesOf(page);
   const config = (files.get('gateway.yaml') ?? '')
     .replace(/url: "?https?:\/\/[\w.:-]+"?/, `url: "${upstream}"`)
+    .replace('listen: 127.0.0.1:8443', 'listen: "127.0.0.1:0"')
     .replace('[policies]', '["${SVC_TEST_POLICIES}"]')
     .replace(/file: credentials\/\w+/, 'value: "${CREDENTIAL}"');
   const own = 'server: { host: 127.0.0.1, port: 0 }\nstore: { kind: embedded, path: "${SVC_TEST_DATA}" }\n';
@@ -114,15 +115,8 @@ test('openai: a stream that answers a write arrives whole', async () => {
 
 test('stripe', async () => {
   const page = await startPage('stripe');
-  const { hostname, port } = new URL(page.url);
-  const stripe = new Stripe(page.key, {
-    host: hostname,
-    port: Number(port),
-    protocol: 'http',
-    httpClient: Stripe.createFetchHttpClient((url: string | URL | Request, init?: RequestInit) =>
-      fetch((url instanceof Request ? url.url : url.toString()).replace('/v1/', '/stripe/v1/'), init),
-    ),
-  });
+  const listener = new URL(/"127\.0\.0\.1:0":"(http:[^"]+)"/.exec(gateway?.log() ?? '')?.[1] ?? '');
+  const stripe = new Stripe(page.key, { host: listener.hostname, port: Number(listener.port), protocol: 'http' });
   say = ({ method }) =>
     method === 'POST'
       ? { json: { id: 're_1', object: 'refund' } }
