@@ -40,11 +40,11 @@ export const FAULTS = {
   },
   'follow-a-redirect': {
     file: 'src/upstreams/http-upstream.ts',
-    line: 'const result = await attemptOn(upstream, request, options);',
+    line: 'const result = await attemptOn(upstream, sending, options);',
     instead:
-      'const first = await attemptOn(upstream, request, options);' +
+      'const first = await attemptOn(upstream, sending, options);' +
       "const follows = first.kind === 'answer' && first.status === 303;" +
-      'const result = follows ? await attemptOn(upstream, request, options) : first;',
+      'const result = follows ? await attemptOn(upstream, sending, options) : first;',
   },
   'guard-dropped': {
     file: 'src/records/draft.ts',

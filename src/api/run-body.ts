@@ -8,6 +8,7 @@ import { type Json, isJsonObject } from '../json/value.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { MAX_TARGET } from '../effects/model/tool.ts';
+import { takeFiles } from '../upstreams/given-files.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/header-rules.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
@@ -94,6 +95,8 @@ export function runRequest(
   if (body.metadata !== undefined && Buffer.byteLength(JSON.stringify(body.metadata)) > METADATA_BYTES)
     faults.push({ path: '/metadata', message: `must not be longer than ${METADATA_BYTES} bytes` });
   const headers = headersOf(ports, request, body, faults);
+  const given = takeFiles(ports.catalog().tool(body.tool), body.params ?? {});
+  faults.push(...given.faults);
   if (faults.length > 0 && caller.refusal === null) throw refuseFaults(faults);
   const { ws } = request.params as { readonly ws: string };
   return {
@@ -104,7 +107,8 @@ export function runRequest(
     actionType: body.action_type ?? null,
     tool: body.tool,
     target: body.target ?? null,
-    params: body.params ?? {},
+    params: given.params,
+    files: given.files,
     headers,
     idempotencyKey,
     stateCheck: body.state_check === undefined ? null : stateCheckOf(body.state_check),

@@ -233,6 +233,11 @@ interface Pool {
 interface ConfiguredLimits {
   /** Body of a request, bytes. */
   readonly bodyBytes: number;
+  /** Body of a request with files, and one of its files, bytes. */
+  readonly uploadBytes: number;
+  readonly uploadFileBytes: number;
+  /** Files of all requests at once, bytes. */
+  readonly spoolBytes: number;
   readonly paramsDepth: number;
   readonly paramsValues: number;
   /** Part of an upstream's answer that is kept for duplicates, bytes. */

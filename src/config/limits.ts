@@ -21,6 +21,42 @@ export const LIMITS = {
     beyond: '413 `too_large`; nothing ran',
     source: 'configuration',
   },
+  upload: {
+    what: 'Body of a proxied request of a tool with `body_type: multipart` or `opaque`',
+    value: '256MiB',
+    beyond: '413 `too_large`; nothing ran',
+    source: 'configuration',
+  },
+  upload_file: {
+    what: 'One file in it',
+    value: '256MiB',
+    beyond: '413 `too_large`; nothing ran',
+    source: 'configuration',
+  },
+  spool: {
+    what: 'Files of all requests that are under way',
+    value: '2GiB',
+    beyond: '429 `busy`; nothing ran',
+    source: 'configuration',
+  },
+  upload_in_memory: {
+    what: 'Files of one request that are kept in memory; larger ones are in `uploads/` beside the store while the call runs',
+    value: 65_536,
+    beyond: 'they are on disk',
+    source: 'src/upstreams/spool.ts#IN_MEMORY',
+  },
+  part_headers: {
+    what: 'Headers of one part of a multipart body, bytes',
+    value: 8192,
+    beyond: '400 `invalid_request`',
+    source: 'src/upstreams/read-multipart.ts#MAX_HEAD',
+  },
+  filename: {
+    what: 'Length of the name of a file, characters',
+    value: 1024,
+    beyond: '400 `invalid_request`',
+    source: 'src/upstreams/multipart-body.ts#MAX_FILENAME',
+  },
   params_depth: {
     what: 'Nesting of a JSON body',
     value: 64,

@@ -251,13 +251,14 @@ function resolveRequest(
   if (Array.isArray(request.body))
     for (const [index, name] of request.body.entries()) place(name, 'the body', ['body', index]);
   if (request.body_as !== undefined) {
-    if (request.body === '*' || request.body.length > 0 || request.body_type !== 'json')
+    const isWhole = request.body_type === 'json' || request.body_type === 'opaque';
+    if (request.body === '*' || request.body.length > 0 || !isWhole)
       judge.error(
         'body_twice',
         request,
         ['body_as'],
-        'body_as is the whole of a JSON body',
-        'leave out body and body_type',
+        'body_as is the whole of a body of JSON, or of any type',
+        isWhole ? 'leave out body' : 'leave out body and body_type',
       );
     place(request.body_as, 'the body', ['body_as']);
   }
@@ -274,7 +275,23 @@ function resolveRequest(
       `A tool of kind read sends ${request.method}`,
       'reads are repeated and not recorded as effects; is it kind: write?',
     );
-  if (request.form_lists !== 'indices' && request.body_type !== 'form')
+  if (request.body_type === 'opaque' && request.body_as === undefined)
+    judge.error(
+      'opaque_without_param',
+      request,
+      ['body_type'],
+      'A body of any type is one param',
+      'add body_as: body, and leave out body',
+    );
+  if (takesFiles(request.body_type) && (field === 'state' || entry.kind === 'read'))
+    judge.error(
+      'files_of_read',
+      request,
+      ['body_type'],
+      `body_type: ${request.body_type} is for writes: what it sends is spooled and governed`,
+      'declare the tool with kind: write',
+    );
+  if (request.form_lists !== 'indices' && request.body_type !== 'form' && request.body_type !== 'multipart')
     judge.error('unused_field', request, ['form_lists'], 'form_lists is for forms', 'add body_type: form');
   return {
     method: request.method,
@@ -285,6 +302,10 @@ function resolveRequest(
     ...(request.body_as === undefined ? {} : { bodyAs: request.body_as }),
     ...(request.body_type === 'json' ? {} : { bodyType: request.body_type, formLists: request.form_lists }),
   };
+}
+
+function takesFiles(type: RequestEntry['body_type']): boolean {
+  return type === 'multipart' || type === 'opaque';
 }
 
 /** The params of a path template; faults are told. */

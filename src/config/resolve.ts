@@ -217,12 +217,27 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
   const { limits } = file;
   const resolved = {
     bodyBytes: parseSize(limits.body) ?? 0,
+    uploadBytes: parseSize(limits.upload) ?? 0,
+    uploadFileBytes: parseSize(limits.upload_file) ?? 0,
+    spoolBytes: parseSize(limits.spool) ?? 0,
     paramsDepth: limits.params_depth,
     paramsValues: limits.params_values,
     responseKeptBytes: parseSize(limits.response_kept) ?? 0,
     responseBytes: parseSize(limits.response) ?? 0,
     connections: limits.connections,
   };
+  for (const [part, whole] of [
+    ['upload_file', 'upload'],
+    ['upload', 'spool'],
+  ] as const)
+    if ((parseSize(limits[part]) ?? 0) > (parseSize(limits[whole]) ?? 0))
+      judge.error(
+        'limit_order',
+        limits,
+        [part],
+        `limits.${part} is larger than limits.${whole}`,
+        'the one is a part of the other',
+      );
   if (resolved.responseKeptBytes > resolved.responseBytes)
     judge.error(
       'limit_order',

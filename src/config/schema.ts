@@ -320,17 +320,17 @@ const request = (description: string) =>
       text(
         '^[^\\u0000-\\u001f{}]{1,128}$',
         'the name of a param',
-        'The one param that the whole body is: any JSON value, a list too. Instead of body.',
+        'The one param that the whole body is: any JSON value, a list too; of body_type: opaque, what is known of its bytes. Instead of body.',
       ),
     ),
     body_type: oneOf(
-      ['json', 'form'],
-      'How the body is written. form: application/x-www-form-urlencoded, with nested names (a[b], a[0], a[]).',
+      ['json', 'form', 'multipart', 'opaque'],
+      'How the body is written. form: application/x-www-form-urlencoded, with nested names (a[b], a[0], a[]). multipart: multipart/form-data, whose files are params of filename, content_type, bytes and sha256. opaque: bytes of any type, with body_as.',
       'json',
     ),
     form_lists: oneOf(
       ['indices', 'brackets', 'repeat'],
-      'How a form writes lists. indices: a[0]=… (Stripe, PHP); brackets: a[]=… (Rails); repeat: a=…&a=… (Twilio). Callers may write indices or brackets either way; what is sent is written like this.',
+      'How a form or multipart writes lists. indices: a[0]=… (Stripe, PHP); brackets: a[]=… (Rails); repeat: a=…&a=… (Twilio). Callers may write indices or brackets either way; what is sent is written like this.',
       'indices',
     ),
   });
@@ -511,6 +511,9 @@ const pool = record('a pool', 'A resource of which only so many units may be in 
 
 const limits = section('limits', 'Limits that can be set; all others are in limits.md.', {
   body: size(`${LIMITS.body.what}.`, { min: '1KiB', max: '64MiB' }, LIMITS.body.value),
+  upload: size(`${LIMITS.upload.what}.`, { min: '1KiB', max: '16GiB' }, LIMITS.upload.value),
+  upload_file: size(`${LIMITS.upload_file.what}.`, { min: '1KiB', max: '16GiB' }, LIMITS.upload_file.value),
+  spool: size(`${LIMITS.spool.what}.`, { min: '1KiB', max: '1024GiB' }, LIMITS.spool.value),
   params_depth: integer(`${LIMITS.params_depth.what}.`, 1, 64, LIMITS.params_depth.value),
   params_values: integer(`${LIMITS.params_values.what}.`, 100, LIMITS.params_values.value, LIMITS.params_values.value),
   response_kept: size(`${LIMITS.response_kept.what}.`, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),

@@ -65,6 +65,8 @@ export interface SealedParams {
   readonly requestIp?: string | null;
   /** Absent where the call has none. */
   readonly headers?: CallHeaders;
+  /** Of a call that waits for approval: its files, base64 by SHA-256. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 interface SealBinding {
@@ -162,4 +164,6 @@ export interface CoreSettings {
   readonly dispatchWindowMs: number;
   /** Whether a second user may force `not_happened` before an effect is quiet. */
   readonly allowForce: boolean;
+  /** Bytes of files that are kept with a call that waits for approval. */
+  readonly filesKeptBytes: number;
 }

@@ -1,6 +1,18 @@
 import type { Evidence, KeptResult } from './model/effect.ts';
+import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Tool } from './model/tool.ts';
+
+/** A body that is made of bytes and of files, in order; nothing of the files is in memory. */
+export interface ComposedBody {
+  /** `null`: none is sent. */
+  readonly contentType: string | null;
+  /** Bytes of all pieces. */
+  readonly length: number;
+  readonly pieces: readonly (Buffer | { readonly sha256: string; readonly bytes: number })[];
+}
+
+export type RequestBody = Buffer | ComposedBody | null;
 
 /** The request as an agent sent it through the proxy, where the bytes themselves go on. */
 export interface ProxiedRequest {
@@ -9,7 +21,7 @@ export interface ProxiedRequest {
   readonly method: string;
   /** Params that are headers, and credentials of the caller's own; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | null;
+  readonly body: RequestBody;
   /** Whether `Set-Cookie` of the answer is kept in its headers, because the route says so. */
   readonly setCookie: boolean;
 }
@@ -23,6 +35,7 @@ export interface Dispatch {
   /** What else goes on as headers, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly proxied: ProxiedRequest | null;
+  readonly files: CallFiles;
   /**
    * Asked immediately before the first byte is written. `late`: `dispatch_by` is over; `paused`: a pause was heard.
    * Anything but `go`: nothing is sent.

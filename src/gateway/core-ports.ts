@@ -95,7 +95,15 @@ export function corePorts(parts: {
     elapsed: createElapsed(),
     owner: randomUUID(),
     running: createRunning(),
-    settings: () => ({ dispatchWindowMs: DISPATCH_WINDOW_MS, allowForce: current().configuration.resolve.allowForce }),
+    settings: () => {
+      const { limits, resolve } = current().configuration;
+      return {
+        dispatchWindowMs: DISPATCH_WINDOW_MS,
+        allowForce: resolve.allowForce,
+        // What the effects API could carry: base64 takes four bytes for three.
+        filesKeptBytes: Math.floor((limits.bodyBytes / 4) * 3),
+      };
+    },
     alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);
       parts.alert(what, effectId, cause);

@@ -11,6 +11,7 @@ import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';
 import type { Identified, ProxyPorts, ProxySettings } from '../proxy/ports.ts';
 import { receiptView } from '../receipts/view.ts';
+import type { Spool } from '../upstreams/spool.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
@@ -24,6 +25,7 @@ export function proxyPorts(parts: {
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
   readonly upstreams: Upstreams;
+  readonly spool: Spool;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
@@ -72,8 +74,11 @@ export function proxyPorts(parts: {
     shadowed: parts.shadowed,
     settings: () => {
       const { publicUrl, queryKey, jsonLimits } = parts.settings();
-      return { publicUrl, queryKey, jsonLimits, bodyLimit: current().configuration.limits.bodyBytes };
+      const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = current().configuration.limits;
+      const uploads = { file: uploadFileBytes, request: uploadBytes, all: spoolBytes, fields: bodyBytes };
+      return { publicUrl, queryKey, jsonLimits, bodyLimit: bodyBytes, uploads };
     },
+    spool: parts.spool,
     now: () => store.now(),
     newId,
     onAccessChanged(listener) {

@@ -29,6 +29,7 @@ import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
+import { openSpool } from '../upstreams/spool.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { createAgreement } from './agreement.ts';
@@ -120,6 +121,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     }),
   );
   const spill = await openSpillJournal(join(folder, 'spill'));
+  const spool = await openSpool(join(folder, 'uploads'));
   const directory = createDirectory(configuration, store);
   let administrativeKey: RunningGateway['administrativeKey'] = null;
   const agreement = createAgreement(fleet, current);
@@ -297,6 +299,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       limiter,
       pauses,
       upstreams,
+      spool,
       run,
       shadowed: metrics.shadowed,
       observed: (would) => metrics.observed(would, 'proxy'),

@@ -4,6 +4,7 @@ import { isNeverSent } from '../effects/run/header-names.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import type { RequestBody } from '../effects/upstream.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { planOf, renderBody, type RequestPlan } from '../upstreams/request-template.ts';
 import type { ReadContent } from './read-content.ts';
@@ -11,7 +12,7 @@ import type { ReadContent } from './read-content.ts';
 /** The params that a proxied request carries. */
 export type CollectedParams =
   /** `body`: the bytes that go on, made of what was read. */
-  | { readonly ok: true; readonly params: JsonObject; readonly body: Buffer | null }
+  | { readonly ok: true; readonly params: JsonObject; readonly body: RequestBody }
   | { readonly ok: false; readonly code: 'invalid_json' | 'invalid_request'; readonly faults: readonly RequestFault[] };
 
 /**
@@ -32,7 +33,7 @@ export function collectParams(
   const plan = planOf(tool.request);
   const params: Record<string, Json> = {};
   const faults: RequestFault[] = [];
-  let body: Buffer | null = null;
+  let body: RequestBody = null;
   for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
   for (const [name, text] of request.query) {
     const place = plan.places.get(name);
@@ -58,7 +59,7 @@ export function collectParams(
         message: 'must be a JSON object; for other values add body_as: NAME to the request of the tool',
       });
     else {
-      if (plan.bodyType === 'form') faults.push(...overrides(plan, content));
+      if (plan.bodyType !== 'json') faults.push(...overrides(plan, content));
       body = renderBody(plan, content);
       for (const [name, value] of Object.entries(content)) {
         const place = plan.places.get(name);

@@ -14,12 +14,10 @@ const DECODERS: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
 ]);
 
 /** Why a body cannot be decoded by what `Content-Encoding` says; `null` where it can. */
-export function codingFault(coding: string | undefined): Problem | null {
-  if (isPlain(coding) || DECODERS.has(coding.trim().toLowerCase())) return null;
-  return problemOf(
-    'unsupported_media_type',
-    'This route inspects bodies: send them without Content-Encoding, or with gzip, deflate or br.',
-  );
+export function codingFault(coding: string | undefined, isUpload: boolean): Problem | null {
+  if (isPlain(coding) || (!isUpload && DECODERS.has(coding.trim().toLowerCase()))) return null;
+  const plain = 'This route inspects bodies: send them without Content-Encoding';
+  return problemOf('unsupported_media_type', isUpload ? `${plain}.` : `${plain}, or with gzip, deflate or br.`);
 }
 
 /**

@@ -3,9 +3,12 @@ import { setImmediate as others } from 'node:timers/promises';
 import { ulid } from 'ulid';
 import type { RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../json/value.ts';
+import { NO_FILES } from '../effects/model/files.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
+import type { RequestBody } from '../effects/upstream.ts';
 import { LARGE_TEXT } from '../json/strict.ts';
-import { planOf } from '../upstreams/request-template.ts';
+import { planOf, takesFiles } from '../upstreams/request-template.ts';
+import type { Upload } from '../upstreams/spool.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { collectParams } from './collect-params.ts';
 import { decodeBody } from './decode-body.ts';
@@ -14,16 +17,23 @@ import { readIdempotencyKey } from '../effects/model/idempotency-key.ts';
 import type { ProxyPorts } from './ports.ts';
 import { readBody } from './read-body.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
+import { readUpload } from './read-upload.ts';
 import type { RouteMatch } from './route-table.ts';
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
-type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode'>;
+type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
 type ReadArrived = Pick<Arrived, 'key' | 'query'>;
 type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'>;
 
 /** A request that was read whole: what policy sees of it, and the bytes that go on. */
 export type ReadRequest =
-  | { readonly kind: 'read'; readonly params: JsonObject; readonly body: Buffer | null }
+  | {
+      readonly kind: 'read';
+      readonly params: JsonObject;
+      readonly body: RequestBody;
+      /** Whoever gets it discards it; `null` where the body has no files. */
+      readonly upload: Upload | null;
+    }
   | { readonly kind: 'problem'; readonly problem: Problem }
   | { readonly kind: 'gone' };
 
@@ -49,6 +59,7 @@ export async function readRequest(
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
   const type = contentFault(match.tool, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
+  if (takesFiles(planOf(match.tool.request))) return readWithFiles(ports, arrived, match, request);
   const { bodyLimit } = ports.settings();
   const read = await readBody(request, bodyLimit);
   switch (read.kind) {
@@ -66,6 +77,28 @@ export async function readRequest(
       if (decoded.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
       return readParams(ports, arrived, match, request, decoded.bytes);
     }
+  }
+}
+
+/** Whatever is not let through leaves nothing behind. */
+async function readWithFiles(
+  ports: ReadPorts,
+  arrived: ReadArrived,
+  match: ReadMatch,
+  request: IncomingMessage,
+): Promise<ReadRequest> {
+  const { uploads, jsonLimits } = ports.settings();
+  const upload = ports.spool.begin(uploads);
+  let isKept = false;
+  try {
+    const read = await readUpload(request, match.tool, upload, { limits: uploads, jsonLimits, key: arrived.key });
+    if (read.kind !== 'content') return read;
+    if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
+    const collected = paramsOf(ports, arrived, match, request, { bytes: null, content: read.content });
+    isKept = collected.kind === 'read';
+    return collected.kind === 'read' ? { ...collected, upload } : collected;
+  } finally {
+    if (!isKept) await upload.discard();
   }
 }
 
@@ -99,7 +132,7 @@ export function paramsOf(
   arrived: ReadArrived,
   match: ReadMatch,
   request: IncomingMessage,
-  body: { readonly bytes: Buffer; readonly content: ReadContent } | null,
+  body: { readonly bytes: Buffer | null; readonly content: ReadContent } | null,
 ): ReadRequest {
   const collected = collectParams(ports.catalog(), match.tool, {
     pathParams: match.pathParams,
@@ -113,7 +146,12 @@ export function paramsOf(
     const asItCame =
       planOf(match.tool.request).bodyType === 'json' &&
       (match.tool.kind === 'read' || ports.policyMode() === 'observe');
-    return { kind: 'read', params: collected.params, body: asItCame ? (body?.bytes ?? null) : collected.body };
+    return {
+      kind: 'read',
+      params: collected.params,
+      body: asItCame ? (body?.bytes ?? null) : collected.body,
+      upload: null,
+    };
   }
   const [first] = collected.faults;
   const detail =
@@ -151,6 +189,7 @@ export function runRequestOf(
     tool: match.tool.name,
     target: null,
     params: read.params,
+    files: read.upload?.files ?? NO_FILES,
     headers: forwarded.headers,
     idempotencyKey: key,
     stateCheck: null,

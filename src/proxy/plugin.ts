@@ -100,9 +100,13 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       send(reply, problemAnswer(ports, read.problem, answered(request), match.route.errorFormat));
       return;
     }
-    const run = runRequestOf(ports, arrived, match, request.raw, read);
-    if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route.errorFormat));
-    else sendResult(request, reply, arrived, await ports.run(run));
+    try {
+      const run = runRequestOf(ports, arrived, match, request.raw, read);
+      if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route.errorFormat));
+      else sendResult(request, reply, arrived, await ports.run(run));
+    } finally {
+      await read.upload?.discard();
+    }
   };
 
   /** Lets a read stream once there is a place for it; the place is given back when its answer has gone, or its caller. */
@@ -187,7 +191,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       }
       case 'undeclared':
         if (match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles) {
-          return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null });
+          return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null, upload: null });
         }
         return refuse(request, reply, arrival, noRuleOf(match.route, request.raw.method ?? '', arrival.path));
       case 'none':

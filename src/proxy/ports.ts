@@ -11,6 +11,7 @@ import type { JsonLimits } from '../json/strict.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import type { HeaderSettings } from '../upstreams/header-rules.ts';
+import type { Spool, SpoolLimits } from '../upstreams/spool.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
@@ -58,6 +59,8 @@ export interface ProxyPorts {
   /** Told of the rules in shadow mode that would have refused a read that passed. */
   readonly shadowed: (rules: readonly string[]) => void;
   readonly settings: () => ProxySettings;
+  /** Where the files of requests are while their calls run. */
+  readonly spool: Spool;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
   readonly newId: (prefix: 'eff') => string;
@@ -128,6 +131,14 @@ export interface RenderedAnswer {
   readonly body: JsonObject;
 }
 
+/** How much of files is taken, bytes. */
+export interface UploadLimits extends SpoolLimits {
+  /** Of a whole body with files. */
+  readonly request: number;
+  /** Of the fields beside files, and of the headers of parts. */
+  readonly fields: number;
+}
+
 export interface ProxySettings {
   /** Origin of links, no trailing slash. */
   readonly publicUrl: string;
@@ -136,4 +147,5 @@ export interface ProxySettings {
   readonly bodyLimit: number;
   /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
+  readonly uploads: UploadLimits;
 }

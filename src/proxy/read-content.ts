@@ -7,10 +7,10 @@ import {
   parseStrictJsonInSlices,
   type StrictJson,
 } from '../json/strict.ts';
-import type { BodyType, Tool } from '../effects/model/tool.ts';
+import { BODY_TYPES, type BodyType, type Tool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/form.ts';
 import { mediaType } from '../upstreams/header-rules.ts';
-import { planOf } from '../upstreams/request-template.ts';
+import { planOf, takesFiles } from '../upstreams/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';
 
@@ -38,6 +38,9 @@ export function readContent(tool: Tool, bytes: Buffer, limits: JsonLimits): Read
         ? ofForm(readForm(bytes, options))
         : readFormInSlices(bytes, options).then(ofForm);
     }
+    case 'multipart':
+    case 'opaque':
+      throw new TypeError('a body with files is read as it arrives');
   }
 }
 
@@ -60,6 +63,17 @@ interface Kind {
 const KINDS: Readonly<Record<BodyType, Kind>> = {
   json: { form: /^application\/(?:[\w.+-]+\+)?json$/, media: 'application/json' },
   form: { form: /^application\/x-www-form-urlencoded$/, media: 'application/x-www-form-urlencoded' },
+  multipart: { form: /^multipart\/form-data$/, media: 'multipart/form-data' },
+  // The last: every other type.
+  opaque: { form: /^/, media: 'any type' },
+};
+
+/** What makes a tool take a kind of body. */
+const DECLARED: Readonly<Record<BodyType, string>> = {
+  json: 'body_type: json',
+  form: 'body_type: form',
+  multipart: 'body_type: multipart',
+  opaque: 'body_type: opaque and body_as: body',
 };
 
 /** Why a body cannot be read for a tool by what its headers say; `null` where it can. */
@@ -68,19 +82,20 @@ export function contentFault(
   headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },
 ): Problem | null {
   const type = headers['content-type'] ?? '';
-  const { bodyType } = planOf(tool.request);
+  const plan = planOf(tool.request);
+  const { bodyType } = plan;
   const media = mediaType(type);
   if (!KINDS[bodyType].form.test(media)) {
-    const other = Object.entries(KINDS).find(([, { form }]) => form.test(media));
-    const line = other === undefined ? '' : ` To take this one, add body_type: ${other[0]} to its request.`;
+    const other = BODY_TYPES.find((one) => KINDS[one].form.test(media));
+    const line = other === undefined ? '' : ` To take this one, add ${DECLARED[other]} to its request.`;
     const what = media === '' ? 'a body without Content-Type' : media.slice(0, 100);
     return problemOf(
       'unsupported_media_type',
       `The tool ${tool.name} takes ${KINDS[bodyType].media}, not ${what}.${line}`,
     );
   }
-  const coding = codingFault(headers['content-encoding']);
-  if (coding !== null) return coding;
+  const coding = codingFault(headers['content-encoding'], takesFiles(plan));
+  if (coding !== null || takesFiles(plan)) return coding;
   const charsets = type
     .toLowerCase()
     .split(';')

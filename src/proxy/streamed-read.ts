@@ -83,7 +83,8 @@ export function judgeRead(
       upstream,
       pathAndQuery: pathAndQuery(arrived),
       headers,
-      body: read.body,
+      // Tools with files are writes.
+      body: Buffer.isBuffer(read.body) ? read.body : null,
       timeoutMs: isDeclared ? tool.timeoutMs : null,
       prefix: match.route.prefix,
       setCookie: match.route.setCookie,

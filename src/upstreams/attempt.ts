@@ -1,6 +1,7 @@
+import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Connection } from './connections.ts';
-import type { RenderedRequest } from './request-template.ts';
+import type { SentBody } from './sent-body.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -23,6 +24,15 @@ export type Attempt =
       readonly startedAt: number;
     };
 
+/** A request with everything that is sent. */
+export interface AttemptRequest {
+  readonly method: string;
+  readonly pathAndQuery: string;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | SentBody | null;
+}
+
 export interface AttemptOptions {
   readonly gate: () => 'go' | 'late' | 'paused';
   /** From the first byte written to the last one read, ms. */
@@ -41,12 +51,13 @@ class GivenUp extends Error {}
  *
  * undici calls `onRequestStart` in the same turn of the event loop in which it writes, with no step in between, also
  * for a request that waited for its connection: whatever the gate says there holds for the write. A throw there stops
- * the request before a byte of it is written.
+ * the request before a byte of it is written. Of a body that comes in pieces the head is written with the first one: the
+ * gate is asked again then.
  * @param released called once the connection can carry another request
  */
 export function attempt(
   connection: Connection,
-  request: RenderedRequest,
+  request: AttemptRequest,
   options: AttemptOptions,
   released: () => void,
 ): Promise<Attempt> {
@@ -85,19 +96,33 @@ export function attempt(
       else connection.socket?.resetAndDestroy();
     };
 
+    /** Whether anything went out, by the counter of the socket. */
+    let hasWritten = (): boolean => wrote;
+    const ask = (): void => {
+      const gate = options.gate();
+      if (gate === 'go') return;
+      heldBack = gate;
+      throw new HeldBack();
+    };
+    async function* gated(body: SentBody): AsyncGenerator<Buffer> {
+      let asked = false;
+      for await (const piece of body.pieces()) {
+        if (!asked) ask();
+        asked = true;
+        yield piece;
+      }
+    }
+
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart: (controller) => {
         // A request is begun once; should undici ever begin it again, the second time is stopped here.
         if (startedAt !== null) throw new NotAgain();
-        const gate = options.gate();
-        if (gate !== 'go') {
-          heldBack = gate;
-          throw new HeldBack();
-        }
+        ask();
         startedAt = options.now();
         const { socket } = connection;
         const before = socket?.bytesWritten;
         wrote = before === undefined;
+        hasWritten = () => wrote || socket?.bytesWritten !== before;
         // The write follows in this turn; what it wrote stands in the counter when the turn's microtasks run.
         queueMicrotask(() => {
           if (socket?.bytesWritten !== before) wrote = true;
@@ -131,7 +156,7 @@ export function attempt(
         if (heldBack !== null) settle({ kind: 'held_back', by: heldBack });
         else if (startedAt === null) settle({ kind: 'nothing_sent', message: error.message });
         // Judged by bytes, never by the error: the counter of the socket did not move, so nothing went out.
-        else if (!wrote) {
+        else if (!hasWritten()) {
           settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
         } else if (isMalformed(error)) lost('malformed', 'the upstream sent something that is not HTTP');
         else lost('reset', 'the connection broke before the answer came');
@@ -144,7 +169,10 @@ export function attempt(
           path: request.pathAndQuery,
           method: request.method,
           headers: request.headers,
-          body: request.body,
+          body:
+            request.body === null || Buffer.isBuffer(request.body)
+              ? request.body
+              : Readable.from(gated(request.body), { objectMode: false }),
           idempotent: false,
         },
         handler,

@@ -4,6 +4,7 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { formMisfit } from './form.ts';
+import { multipartMisfit, opaqueMisfit } from './multipart-body.ts';
 import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
 
 /** The tools of a configuration, with what follows from their declarations. */
@@ -126,8 +127,18 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
 }
 
 function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, value: Json): string | null {
-  if (place.in !== 'body' || plan.bodyType !== 'form') return null;
-  return formMisfit(name, value, { lists: plan.formLists, schema });
+  if (place.in !== 'body') return null;
+  const { bodyType, formLists: lists } = plan;
+  switch (bodyType) {
+    case 'json':
+      return null;
+    case 'form':
+      return formMisfit(name, value, { lists, schema });
+    case 'multipart':
+      return multipartMisfit(name, value, { lists, schema });
+    case 'opaque':
+      return opaqueMisfit(value);
+  }
 }
 
 /** Characters of a name that a path shows. */

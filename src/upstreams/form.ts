@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { type JsonLimits, MAX_NAME } from '../json/strict.ts';
+import { type FileFacts, isFile } from '../effects/model/files.ts';
 import type { FormLists } from '../effects/model/tool.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from './schema-walk.ts';
 
@@ -18,10 +19,13 @@ export type ReadForm =
   | { readonly ok: true; readonly members: Readonly<Record<string, Json>> }
   | { readonly ok: false; readonly path: string; readonly message: string };
 
+/** The value of a field: a text or, in multipart, a file. */
+export type Leaf = string | FileFacts;
+
 /** What stands under a name: a text, a list of texts (`a[]`, `a` again), or parts by name. */
 type Node =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'list'; readonly texts: string[] }
+  | { readonly kind: 'text'; readonly text: Leaf }
+  | { readonly kind: 'list'; readonly texts: Leaf[] }
   | { readonly kind: 'parts'; readonly parts: Map<string, Node>; readonly folded: Set<string> };
 
 type Parts = Extract<Node, { kind: 'parts' }>;
@@ -67,6 +71,32 @@ export async function readFormInSlices(bytes: Buffer, options: FormOptions): Pro
     await others();
     return caught(() => membersOf(root, options));
   }
+}
+
+/** Fields that come one by one, put together as {@link readForm} does. */
+export interface Fields {
+  /** @returns what is wrong with the field; `null` where nothing is */
+  put(name: string, value: Leaf): Extract<ReadForm, { ok: false }> | null;
+  members(): ReadForm;
+}
+
+/** Fields whose names and values were read otherwise, as those of multipart. */
+export function collectFields(options: FormOptions): Fields {
+  const root: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
+  const levels = Math.min(options.limits.depth, MOST_LEVELS);
+  let count = 0;
+  return {
+    put(name, value) {
+      const fault = caught(() => {
+        if (count >= options.limits.values) throw new FormFault('', `has more than ${options.limits.values} fields`);
+        put(root, segmentsOf(name, count, levels), value, options.lists);
+        count += 1;
+        return {};
+      });
+      return fault.ok ? null : fault;
+    },
+    members: () => caught(() => membersOf(root, options)),
+  };
 }
 
 function caught(read: () => Record<string, Json>): ReadForm {
@@ -171,7 +201,7 @@ function nameFault(name: string): string | null {
   return /[\u0000-\u001f\u007f]/.test(name) ? 'has a control character' : null;
 }
 
-function put(root: Parts, segments: readonly string[], text: string, lists: FormLists): void {
+function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLists): void {
   const isList = segments.length > 1 && segments.at(-1) === '';
   const last = segments.length - (isList ? 2 : 1);
   let node = root;
@@ -233,10 +263,10 @@ function valueOf(node: Node, at: SchemaAt, lists: FormLists): Json {
     case 'text': {
       // One element of a list that would be written as often as it has elements.
       const isList = lists === 'repeat' && isOnly(at, 'array');
-      return isList ? [readTyped(itemSchema(at), node.text)] : readTyped(at, node.text);
+      return isList ? [readLeaf(itemSchema(at), node.text)] : readLeaf(at, node.text);
     }
     case 'list':
-      return node.texts.map((text) => readTyped(itemSchema(at), text));
+      return node.texts.map((text) => readLeaf(itemSchema(at), text));
     case 'parts': {
       const { parts } = node;
       if (isNumbered(parts.keys(), parts.size) && !isOnly(at, 'object')) {
@@ -253,6 +283,10 @@ function valueOf(node: Node, at: SchemaAt, lists: FormLists): Json {
   }
 }
 
+function readLeaf(at: SchemaAt, leaf: Leaf): Json {
+  return typeof leaf === 'string' ? readTyped(at, leaf) : leaf;
+}
+
 function isOnly(at: SchemaAt, type: 'array' | 'object'): boolean {
   const types = typesOf(at);
   return types.size === 1 && types.has(type);
@@ -264,23 +298,30 @@ function isNumbered(names: Iterable<string>, count: number): boolean {
   return count > 0;
 }
 
+/** What form params are written as. */
+interface Written extends Omit<FormOptions, 'limits'> {
+  /** What keeps a file from being a field; absent where the form has none. */
+  readonly fileMisfit?: (file: FileFacts) => string | null;
+}
+
 /** What keeps a param from being written as a field of a form and read back as the same; `null` where nothing does. */
-export function formMisfit(name: string, value: Json, options: Omit<FormOptions, 'limits'>): string | null {
+export function formMisfit(name: string, value: Json, options: Written): string | null {
   const fault = name.includes('[') ? 'has a "["' : rootFault(name);
   if (fault !== null) return `goes into a form: its name ${fault}`;
   const at = memberSchema({ schema: options.schema, root: options.schema }, name);
-  const misfit = valueMisfit(value, at, options.lists);
+  const misfit = valueMisfit(value, at, options);
   return misfit === null ? null : `goes into a form: ${misfit}`;
 }
 
-function valueMisfit(value: Json, at: SchemaAt, lists: FormLists): string | null {
+function valueMisfit(value: Json, at: SchemaAt, written: Written): string | null {
+  if (written.fileMisfit !== undefined && isFile(value)) return written.fileMisfit(value);
   if (value === null) return 'it has no null; leave it out, or send an empty text';
   if (isJsonArray(value)) {
     if (value.length === 0) return 'it has no empty list; leave it out, or send an empty text';
     if (isOnly(at, 'object')) return 'the schema says that this is no list';
     const items = itemSchema(at);
     for (const item of value) {
-      const misfit = valueMisfit(item, items, lists);
+      const misfit = valueMisfit(item, items, written);
       if (misfit !== null) return misfit;
     }
     return null;
@@ -297,7 +338,7 @@ function valueMisfit(value: Json, at: SchemaAt, lists: FormLists): string | null
     if (folded.has(fold(name, false))) return 'two names in it are equal but for case';
     folded.add(fold(name, false));
     const member = value[name];
-    const misfit = member === undefined ? null : valueMisfit(member, memberSchema(at, name), lists);
+    const misfit = member === undefined ? null : valueMisfit(member, memberSchema(at, name), written);
     if (misfit !== null) return misfit;
   }
   return null;
@@ -305,19 +346,30 @@ function valueMisfit(value: Json, at: SchemaAt, lists: FormLists): string | null
 
 /** Writes params as a form: the one spelling that is sent, whoever asks. */
 export function writeForm(members: JsonObject, lists: FormLists): string {
-  const pairs: string[] = [];
-  for (const [name, value] of Object.entries(members)) write(pairs, name, value, lists);
-  return pairs.join('&');
+  return fieldsOf(members, lists, () => false)
+    .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(typeof value === 'string' ? value : '')}`)
+    .join('&');
 }
 
-function write(pairs: string[], name: string, value: Json, lists: FormLists): void {
-  if (isJsonArray(value)) {
-    const isPlain = lists !== 'indices' && value.every((item) => typeof item !== 'object');
-    for (const [index, item] of value.entries())
-      write(pairs, isPlain ? (lists === 'brackets' ? `${name}[]` : name) : `${name}[${index}]`, item, lists);
-  } else if (isJsonObject(value)) {
-    for (const [part, member] of Object.entries(value)) write(pairs, `${name}[${part}]`, member, lists);
-  } else pairs.push(`${encodeURIComponent(name)}=${encodeURIComponent(String(value ?? ''))}`);
+/** The fields that params are written as, in order. @param isWhole of objects: whether one is a value, and has no parts */
+export function fieldsOf(
+  members: JsonObject,
+  lists: FormLists,
+  isWhole: (value: JsonObject) => boolean,
+): readonly (readonly [name: string, value: string | JsonObject])[] {
+  const fields: [string, string | JsonObject][] = [];
+  const isPlain = (value: Json): boolean => typeof value !== 'object' || (isJsonObject(value) && isWhole(value));
+  const write = (name: string, value: Json): void => {
+    if (isJsonArray(value)) {
+      const numbered = lists === 'indices' || !value.every(isPlain);
+      for (const [index, item] of value.entries())
+        write(numbered ? `${name}[${index}]` : lists === 'brackets' ? `${name}[]` : name, item);
+    } else if (isJsonObject(value) && !isWhole(value)) {
+      for (const [part, member] of Object.entries(value)) write(`${name}[${part}]`, member);
+    } else fields.push([name, isJsonObject(value) ? value : String(value ?? '')]);
+  };
+  for (const [name, value] of Object.entries(members)) write(name, value);
+  return fields;
 }
 
 function pointer(names: readonly string[]): string {

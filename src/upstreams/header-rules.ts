@@ -10,7 +10,7 @@ import {
 } from '../effects/run/header-names.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
-import { planOf } from './request-template.ts';
+import { planOf, takesFiles } from './request-template.ts';
 
 /** `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all that begin so. */
 export interface HeaderSettings {
@@ -106,7 +106,10 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
   const own = credential?.toLowerCase() ?? null;
   const known = taken.get(tool);
   if (known?.credential === own) return known.names;
-  const names = planOf(tool.request).headers.map(([, header]) => header);
+  const plan = planOf(tool.request);
+  const names = plan.headers.map(([, header]) => header);
+  // A body with files is written anew, and its type with it.
+  if (takesFiles(plan)) names.push('content-type');
   if (own !== null) names.push(own);
   if (tool.idempotent.kind === 'header') names.push(tool.idempotent.header.toLowerCase());
   taken.set(tool, { credential: own, names });

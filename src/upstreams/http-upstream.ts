@@ -1,14 +1,16 @@
 import { createHash, hash } from 'node:crypto';
 import type { Evidence } from '../effects/model/effect.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
+import { type CallFiles, NO_FILES } from '../effects/model/files.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../effects/upstream.ts';
-import { type Attempt, attempt, type AttemptOptions } from './attempt.ts';
+import { type Attempt, attempt, type AttemptOptions, type AttemptRequest } from './attempt.ts';
 import { type ReadAnswer, readAnswer } from './answer.ts';
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
+import { sentBody } from './sent-body.ts';
 
 /** An upstream as the configuration declares it. */
 export interface UpstreamSettings {
@@ -57,8 +59,9 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
     responseBytes: upstream.limits.responseBytes,
     now: upstream.now,
   };
-  const result = await attemptOn(upstream, request, options);
-  const sent = 'startedAt' in result ? digestOf(request) : null;
+  const { sending, digest } = digested(request, dispatch.files);
+  const result = await attemptOn(upstream, sending, options);
+  const sent = 'startedAt' in result ? digest() : null;
   const endedAt = upstream.now();
   switch (result.kind) {
     case 'held_back':
@@ -111,7 +114,7 @@ export async function readToolState(upstream: HttpUpstream, tool: Tool, params: 
     return unreadable(error instanceof Error ? error.message : 'the request cannot be made');
   }
   const deadline = performance.now() + tool.timeoutMs;
-  const result = await attemptOn(upstream, request, {
+  const result = await attemptOn(upstream, digested(request, NO_FILES).sending, {
     gate: () => (performance.now() < deadline ? 'go' : 'late'),
     timeoutMs: tool.timeoutMs,
     responseBytes: upstream.limits.responseBytes,
@@ -132,7 +135,7 @@ export async function readToolState(upstream: HttpUpstream, tool: Tool, params: 
   }
 }
 
-async function attemptOn(upstream: HttpUpstream, request: RenderedRequest, options: AttemptOptions): Promise<Attempt> {
+async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, options: AttemptOptions): Promise<Attempt> {
   const { connections } = upstream;
   const connection = connections.take() ?? (await connections.wait(() => options.gate() === 'go'));
   if (connection === null) {
@@ -148,7 +151,10 @@ function requestOf(dispatch: Dispatch): RenderedRequest {
   // The bytes themselves go on, so that what was evaluated is what is sent.
   const request = dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
   const { method, pathAndQuery, body } = request;
-  return { method, pathAndQuery, headers: { ...request.headers, ...dispatch.headers }, body };
+  const headers: Record<string, string> = { ...request.headers, ...dispatch.headers };
+  // Of a body that was written anew the caller's type names another boundary.
+  if (body !== null && !Buffer.isBuffer(body) && body.contentType !== null) headers['content-type'] = body.contentType;
+  return { method, pathAndQuery, headers, body };
 }
 
 /** The upstream's own key, where the tool says that the upstream removes duplicates by it. */
@@ -176,7 +182,7 @@ const scratch = Buffer.alloc(SCRATCH_BYTES);
 const MOST_BYTES = 3;
 
 /** What a receipt commits to of the bytes: method, path with query, and body; credentials and transport are left out. */
-function digestOf({ method, pathAndQuery, body }: RenderedRequest): string {
+function digestOf({ method, pathAndQuery }: RenderedRequest, body: Buffer | null): string {
   const line = `${method} ${pathAndQuery}\n`;
   const length = body?.length ?? 0;
   if (line.length * MOST_BYTES + length > SCRATCH_BYTES) {
@@ -187,6 +193,31 @@ function digestOf({ method, pathAndQuery, body }: RenderedRequest): string {
   const at = scratch.write(line, 'utf8');
   body?.copy(scratch, at);
   return hash('sha256', scratch.subarray(0, at + length), 'base64url');
+}
+
+/**
+ * A request as it is sent, and the digest of its bytes. That of a body in pieces is made as they are sent: `null` where not
+ * all of them were.
+ */
+function digested(
+  request: RenderedRequest,
+  files: CallFiles,
+): { readonly sending: AttemptRequest; readonly digest: () => string | null } {
+  const { method, pathAndQuery, body } = request;
+  if (body === null || Buffer.isBuffer(body))
+    return { sending: { ...request, body }, digest: () => digestOf(request, body) };
+  const digest = createHash('sha256').update(`${method} ${pathAndQuery}\n`);
+  let isWhole = false;
+  const sent = sentBody(
+    body,
+    files,
+    (bytes) => digest.update(bytes),
+    () => {
+      isWhole = true;
+    },
+  );
+  const headers = { ...request.headers, 'content-length': String(body.length) };
+  return { sending: { ...request, headers, body: sent }, digest: () => (isWhole ? digest.digest('base64url') : null) };
 }
 
 function resultOf(

@@ -1,6 +1,9 @@
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { isFile } from '../effects/model/files.ts';
 import type { BodyType, FormLists, RequestTemplate } from '../effects/model/tool.ts';
+import type { RequestBody } from '../effects/upstream.ts';
 import { writeForm } from './form.ts';
+import { writeMultipart, writeOpaque } from './multipart-body.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
 
 /** Where a param goes. Each param goes to exactly one place. */
@@ -30,7 +33,7 @@ export interface RenderedRequest {
   readonly pathAndQuery: string;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer | null;
+  readonly body: RequestBody;
 }
 
 /** Longest param that goes into a path, a query or a header, characters: no server takes a longer one. */
@@ -69,6 +72,11 @@ function makePlan(template: RequestTemplate): RequestPlan {
   const { method, query, body, bodyAs = null, bodyType = 'json', formLists = 'indices' } = template;
   if (bodyAs !== null) put(bodyAs, { in: 'body' });
   return { method, path, query, headers, body, bodyAs, bodyType, formLists, places };
+}
+
+/** Whether the body of a request may hold files: it is read as it arrives, and written anew. */
+export function takesFiles({ bodyType }: Pick<RequestPlan, 'bodyType'>): boolean {
+  return bodyType === 'multipart' || bodyType === 'opaque';
 }
 
 /** Where a param goes; `null` where the request has no use for it. */
@@ -123,7 +131,8 @@ export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRe
   }
   const content = plan.bodyAs === null ? bodyMembers(plan, params) : (own(params, plan.bodyAs) ?? null);
   const body = content === null && !hasParam(params, plan.bodyAs) ? null : renderBody(plan, content);
-  if (body !== null) headers['content-type'] = CONTENT_TYPES[plan.bodyType];
+  const contentType = contentTypeOf(plan.bodyType, body);
+  if (contentType !== null) headers['content-type'] = contentType;
   return {
     method: plan.method,
     pathAndQuery: query.length === 0 ? path : `${path}?${query.join('&')}`,
@@ -153,10 +162,12 @@ function renderPath(plan: RequestPlan, params: JsonObject): string {
   return path;
 }
 
-const CONTENT_TYPES: Readonly<Record<BodyType, string>> = {
-  json: 'application/json',
-  form: 'application/x-www-form-urlencoded',
-};
+/** The `Content-Type` that a body is sent with; `null` where there is none, or it is not known. */
+function contentTypeOf(type: BodyType, body: RequestBody): string | null {
+  if (body === null) return null;
+  if (!Buffer.isBuffer(body)) return body.contentType;
+  return type === 'form' ? 'application/x-www-form-urlencoded' : 'application/json';
+}
 
 /** The params that the body is made of, in the order in which they were given; `null` where the request has no body. */
 function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
@@ -170,10 +181,10 @@ function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
 }
 
 /**
- * The bytes of a body, the same for the same content in the same order, whichever door the call came through. Names keep
+ * A body, the same for the same content in the same order, whichever door the call came through. Names keep
  * the order in which the caller gave them: some upstreams give it a meaning (schemas in calls of language models).
  */
-export function renderBody({ bodyType, formLists }: RequestPlan, content: Json): Buffer | null {
+export function renderBody({ bodyType, formLists }: RequestPlan, content: Json): RequestBody {
   switch (bodyType) {
     case 'json':
       return Buffer.from(JSON.stringify(content));
@@ -181,6 +192,10 @@ export function renderBody({ bodyType, formLists }: RequestPlan, content: Json):
       const text = isJsonObject(content) ? writeForm(content, formLists) : '';
       return text === '' ? null : Buffer.from(text);
     }
+    case 'multipart':
+      return isJsonObject(content) ? writeMultipart(content, formLists) : null;
+    case 'opaque':
+      return isFile(content) ? writeOpaque(content) : null;
   }
 }
 

@@ -10,6 +10,7 @@ import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 import type { UpstreamPort, UpstreamResult } from '../../src/effects/upstream.ts';
 import { refund, type Rig, startRig } from './rig.ts';
+import { NO_FILES } from '../../src/effects/model/files.ts';
 
 const WS = 'demo';
 
@@ -35,6 +36,7 @@ async function request(more: Partial<RunRequest> = {}): Promise<RunRequest> {
     tool: 'payments.refund',
     target: null,
     params: { payment_id: 'pay_1', amount: 100 + calls, currency: 'EUR' },
+    files: NO_FILES,
     headers: NO_HEADERS,
     idempotencyKey: `attempt-${calls}`,
     stateCheck: null,

@@ -221,7 +221,7 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     elapsed,
     owner: 'rig',
     running: createRunning(),
-    settings: () => ({ dispatchWindowMs: 2000, allowForce: false }),
+    settings: () => ({ filesKeptBytes: 786_432, dispatchWindowMs: 2000, allowForce: false }),
     alert: () => undefined,
   };
   const people: People = {

@@ -23,6 +23,7 @@ import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.t
 import { storeFolder } from '../contract/embedded-store.ts';
 import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+import { NO_SPOOL } from '../proxy/uploads.ts';
 
 const CONFIG = (folder: string): string => `
 store: { kind: embedded, path: "${folder}/store" }
@@ -84,6 +85,7 @@ beforeEach(async () => {
     limiter: createInvalidKeyLimiter(() => 0),
     pauses,
     upstreams,
+    spool: NO_SPOOL,
     run: (request) => runEffect(core, request),
     shadowed: () => undefined,
     observed: () => undefined,

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { outcomeAnswer } from '../../src/proxy/answer.ts';
 import { BOT } from './principal.ts';
+import { UPLOADS } from './uploads.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
@@ -11,6 +12,7 @@ const PORTS: Parameters<typeof outcomeAnswer>[0] = {
     queryKey: 'allow',
     bodyLimit: 1000,
     jsonLimits: { depth: 10, values: 100 },
+    uploads: UPLOADS,
   }),
   upstream: () => null,
 };

@@ -8,6 +8,7 @@ import { readQuery } from '../../src/proxy/query.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
+import { NO_SPOOL, UPLOADS } from './uploads.ts';
 
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
@@ -22,11 +23,13 @@ function reading(body: string, meanwhile: (change: () => void, bring: () => void
     {
       catalog: () => catalog,
       policyMode: () => 'enforce',
+      spool: NO_SPOOL,
       settings: () => ({
         publicUrl: '',
         queryKey: 'allow',
         bodyLimit: 100_000,
         jsonLimits: { depth: 10, values: 100 },
+        uploads: UPLOADS,
       }),
     },
     { key: 'the key', query: readQuery(null) },

@@ -32,6 +32,7 @@ import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { askAgain } from '../ask-again.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+import { NO_SPOOL, UPLOADS } from './uploads.ts';
 
 export interface ProxiedWorld {
   readonly url: string;
@@ -260,7 +261,8 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     policyMode: () => configuration.policies.mode,
     observed: () => {},
     shadowed: (rules) => void shadowed.push(...rules),
-    settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes }),
+    settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes, uploads: UPLOADS }),
+    spool: NO_SPOOL,
     now: () => store.now(),
     newId: core.newId,
     onAccessChanged: (listener) => {

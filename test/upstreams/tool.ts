@@ -1,3 +1,4 @@
+import { NO_FILES } from '../../src/effects/model/files.ts';
 import type { Dispatch } from '../../src/effects/upstream.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 
@@ -40,6 +41,7 @@ export function makeDispatch(changes: Partial<Dispatch> = {}): Dispatch {
     params: { payment_id: 'p1', amount: 100 },
     headers: {},
     proxied: null,
+    files: NO_FILES,
     gate: () => 'go',
     ...changes,
   };

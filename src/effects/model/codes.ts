@@ -57,6 +57,7 @@ export const CODES = {
   key_ended: { status: null, title: 'The key that asked is no longer valid' },
   params_unreadable: { status: null, title: 'The params kept for the action cannot be read' },
   key_without_user: { status: null, title: 'Nobody answers for the request, so it cannot wait for approval' },
+  files_too_large_to_wait: { status: null, title: 'The files are too large for a call that waits for approval' },
   too_many_pending: { status: null, title: 'Too many actions of this agent wait for approval' },
   attempts_exhausted: { status: null, title: 'The action was attempted too often' },
   key_closed: { status: null, title: 'Evidence about earlier attempts contradicts itself' },

@@ -1,6 +1,7 @@
 import type { CallHeaders, StateCheck, Via } from './action-call.ts';
 import type { Code } from './codes.ts';
 import type { Stage } from './effect.ts';
+import type { CallFiles } from './files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from './principal.ts';
 import type { ProxiedRequest } from '../upstream.ts';
@@ -19,6 +20,8 @@ export interface RunRequest {
   /** `null` takes the computed target, else the tool's name. */
   readonly target: string | null;
   readonly params: JsonObject;
+  /** The bytes of files among the params; there until the run is over. */
+  readonly files: CallFiles;
   readonly headers: CallHeaders;
   /** The key, or the window (ms) in which equal actions are one call where the caller sends none. */
   readonly idempotencyKey: string | { readonly deriveWindowMs: number };

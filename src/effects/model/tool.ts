@@ -3,8 +3,9 @@ import type { JsonObject } from '../../json/value.ts';
 /** Longest target of a call, sent or computed, characters. */
 export const MAX_TARGET = 1_024;
 
-/** How a body is written. */
-export type BodyType = 'json' | 'form';
+/** How a body is written. `opaque`: bytes of any type, as they came. */
+export const BODY_TYPES = ['json', 'form', 'multipart', 'opaque'] as const;
+export type BodyType = (typeof BODY_TYPES)[number];
 
 /**
  * How a form writes the elements of a list: `a[0]=…` (Stripe, PHP, qs), `a[]=…` (Rails, jQuery; elements that have parts
@@ -23,7 +24,7 @@ export interface RequestTemplate {
   readonly headers: Readonly<Record<string, string>>;
   /** Params sent as members of the body; `'*'` sends all that is left; empty sends no body. */
   readonly body: readonly string[] | '*';
-  /** The one param that the whole body is, any JSON value; then `body` is empty. Absent: the body is an object of params. */
+  /** The one param that the whole body is (any JSON value, or a file); then `body` is empty. Absent: an object of params. */
   readonly bodyAs?: string;
   /** Absent: JSON. */
   readonly bodyType?: BodyType;

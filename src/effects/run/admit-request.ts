@@ -14,6 +14,7 @@ import type { Obligation, Permit, Verdict } from '../model/verdict.ts';
 /** The admission of a checked call under a verdict. */
 export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, stages: readonly Stage[]): AdmitRequest {
   const { workspace, tool, actor, fingerprint, proposal } = call;
+  const waits = verdict.kind === 'permit' && verdict.approvals.length > 0;
   const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
   return {
     workspace,
@@ -24,7 +25,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
     nonce: proposal.nonce,
     // The params in the clear and their salts stay here: the store gets them sealed.
     get sealed() {
-      return proposal.sealed();
+      return (waits ? proposal.sealedWithFiles() : null) ?? proposal.sealed();
     },
     idempotencyKey: call.idempotencyKey,
     fingerprint,
@@ -38,10 +39,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
     },
     actor,
     verdict,
-    approvalDigest:
-      verdict.kind === 'permit' && verdict.approvals.length > 0
-        ? approvalDigest(ports.secrets.fingerprintKey(workspace), call, verdict)
-        : '',
+    approvalDigest: waits ? approvalDigest(ports.secrets.fingerprintKey(workspace), call, verdict) : '',
     dispatches: proposal.dispatches,
     pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },

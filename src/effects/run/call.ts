@@ -1,5 +1,6 @@
 import type { CallHeaders, StateCheck } from '../model/action-call.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
+import type { CallFiles } from '../model/files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { SealedParams } from '../ports.ts';
 import type { Agent, KeyKind } from '../model/principal.ts';
@@ -34,6 +35,8 @@ export interface Call {
   };
   readonly proposal: Proposal;
   readonly proxied: ProxiedRequest | null;
+  /** The bytes of files among the params. */
+  readonly files: CallFiles;
   readonly requestIp: string | null;
   /** Faults of the params, where policy only observes and the bytes go on as they came; else none. */
   readonly faults: readonly RequestFault[];
@@ -52,4 +55,8 @@ export interface Proposal {
   approvalId(): string;
   sealedParams(): SealedParams;
   sealed(): string;
+  /** The same with the files of the call, for one that has to wait; `null` where they are not kept. */
+  sealedWithFiles(): string | null;
+  /** Takes the files that are kept should the call have to wait. */
+  keepFiles(files: NonNullable<SealedParams['files']>): void;
 }

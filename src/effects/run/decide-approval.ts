@@ -3,6 +3,7 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
+import { filesKept } from '../model/files.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { Agent, Principal } from '../model/principal.ts';
@@ -187,8 +188,11 @@ export async function dispatchGranted(
       approvalId: () => approvalId,
       sealedParams: () => sealedParams,
       sealed: () => sealed,
+      sealedWithFiles: () => sealed,
+      keepFiles: () => undefined,
     },
     proxied: null,
+    files: filesKept(sealedParams.files),
     requestIp,
     faults: [],
     stages: [

@@ -53,6 +53,7 @@ export async function executeAttempt(
       params: call.params,
       headers: call.headers.sent,
       proxied: call.proxied,
+      files: call.files,
       gate: () => gate(ports, attempt),
     });
     stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);

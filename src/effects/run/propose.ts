@@ -18,6 +18,7 @@ class NewProposal implements Proposal {
   private apr: string | null = null;
   private plain: SealedParams | null = null;
   private seal: string | null = null;
+  private files: NonNullable<SealedParams['files']> | null = null;
   private readonly ports: EffectPorts;
   private readonly workspace: string;
   private readonly fingerprint: string;
@@ -50,6 +51,16 @@ class NewProposal implements Proposal {
     const { workspace, effectId, fingerprint } = this;
     this.seal ??= this.ports.secrets.seal(this.sealedParams(), { workspace, effectId, fingerprint });
     return this.seal;
+  }
+
+  sealedWithFiles(): string | null {
+    const { workspace, effectId, fingerprint, files } = this;
+    if (files === null) return null;
+    return this.ports.secrets.seal({ ...this.sealedParams(), files }, { workspace, effectId, fingerprint });
+  }
+
+  keepFiles(files: NonNullable<SealedParams['files']>): void {
+    this.files = files;
   }
 }
 

@@ -1,0 +1,107 @@
+import type { IncomingMessage } from 'node:http';
+import type { Problem } from '../effects/model/run-request.ts';
+import type { JsonLimits } from '../json/strict.ts';
+import type { Tool } from '../effects/model/tool.ts';
+import { typeFault } from '../upstreams/multipart-body.ts';
+import { readBoundary } from '../upstreams/part-headers.ts';
+import { readMultipart } from '../upstreams/read-multipart.ts';
+import { planOf } from '../upstreams/request-template.ts';
+import { FileTooLarge, SpoolFull, type Upload } from '../upstreams/spool.ts';
+import { keyGoesOn, problemOf } from './arrival.ts';
+import type { UploadLimits } from './ports.ts';
+import type { ReadContent } from './read-content.ts';
+
+/** What is in a body whose files are spooled. */
+export type ReadUpload =
+  | { readonly kind: 'content'; readonly content: ReadContent }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+  | { readonly kind: 'gone' };
+
+class Refused extends Error {
+  readonly problem: Problem;
+  constructor(problem: Problem) {
+    super(problem.detail);
+    this.problem = problem;
+  }
+}
+
+/**
+ * Reads a body with files as it arrives. Memory holds its fields and a piece of a file.
+ * @param key of the caller: it never goes on, in a file neither
+ */
+export async function readUpload(
+  request: IncomingMessage,
+  tool: Tool,
+  upload: Upload,
+  options: { readonly limits: UploadLimits; readonly jsonLimits: JsonLimits; readonly key: string },
+): Promise<ReadUpload> {
+  const { limits, jsonLimits } = options;
+  if (Number(request.headers['content-length'] ?? 0) > limits.request) return tooLarge(limits.request);
+  const type = request.headers['content-type'] ?? null;
+  const source = watched(request, limits.request, options.key);
+  try {
+    if (planOf(tool.request).bodyType === 'opaque') return await readOpaque(source, type, upload);
+    const named = readBoundary(type ?? '');
+    if ('message' in named) return { kind: 'problem', problem: problemOf('invalid_request', `${named.message}.`) };
+    const form = await readMultipart(source, {
+      boundary: named.boundary,
+      lists: planOf(tool.request).formLists,
+      schema: tool.paramsSchema,
+      limits: jsonLimits,
+      fieldBytes: limits.fields,
+      openFile: () => upload.open(),
+    });
+    if (!form.ok) return { kind: 'content', content: { ...form, code: 'invalid_request' } };
+    await upload.kept();
+    return { kind: 'content', content: { ok: true, value: form.members } };
+  } catch (error) {
+    if (error instanceof Refused) return { kind: 'problem', problem: error.problem };
+    if (error instanceof FileTooLarge) return tooLarge(limits.file, 'A file');
+    if (error instanceof SpoolFull) return { kind: 'problem', problem: noRoom(error) };
+    if (request.destroyed || request.readableAborted) return { kind: 'gone' };
+    throw error;
+  }
+}
+
+async function readOpaque(source: AsyncIterable<Buffer>, type: string | null, upload: Upload): Promise<ReadUpload> {
+  const fault = typeFault(type ?? undefined);
+  if (fault !== null) return { kind: 'problem', problem: problemOf('invalid_request', `The body ${fault}.`) };
+  const file = upload.open();
+  for await (const chunk of source) {
+    const written = file.write(chunk);
+    if (written !== null) await written;
+  }
+  await upload.kept();
+  const value = { ...(type === null ? {} : { content_type: type }), ...file.end() };
+  return { kind: 'content', content: { ok: true, value } };
+}
+
+/** The bytes of a body as they arrive. A request that is refused in the middle keeps its connection for the answer. */
+async function* watched(request: IncomingMessage, most: number, key: string): AsyncGenerator<Buffer> {
+  const needle = Buffer.from(key);
+  let tail: Buffer = Buffer.alloc(0);
+  let length = 0;
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    length += chunk.byteLength;
+    if (length > most) throw new Refused(limitProblem(most));
+    // The key may lie across two chunks.
+    const begin = Buffer.concat([tail, chunk.subarray(0, needle.byteLength)]);
+    if (begin.includes(needle) || chunk.includes(needle)) throw new Refused(keyGoesOn());
+    tail = Buffer.concat([tail, chunk.subarray(-needle.byteLength)]).subarray(-(needle.byteLength - 1));
+    yield chunk;
+  }
+  if (!request.complete) throw new Error('the caller went away');
+}
+
+function tooLarge(most: number, what = 'The body'): ReadUpload {
+  return { kind: 'problem', problem: limitProblem(most, what) };
+}
+
+function limitProblem(most: number, what = 'The body'): Problem {
+  return problemOf('too_large', `${what} is larger than the ${most} bytes that are taken.`);
+}
+
+function noRoom(error: SpoolFull): Problem {
+  const detail = `There is no room for the files of the request now: ${error.message}. Nothing was sent; send it again.`;
+  return { code: 'busy', detail, errors: [], retryAfterMs: 1000 };
+}

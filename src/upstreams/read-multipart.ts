@@ -1,0 +1,214 @@
+import { isUtf8 } from 'node:buffer';
+import { type FileFacts, isFile } from '../effects/model/files.ts';
+import type { Json } from '../json/value.ts';
+import { collectFields, type FormOptions, type ReadForm } from './form.ts';
+import { UNKNOWN_TYPE } from './multipart-body.ts';
+import { type PartHead, readPartHead } from './part-headers.ts';
+import type { IncomingFile } from './spool.ts';
+
+/** How a multipart body is read. */
+export interface MultipartOptions extends FormOptions {
+  readonly boundary: string;
+  /** Bytes of all fields together, and of the headers of all parts. */
+  readonly fieldBytes: number;
+  /** Begins a file of the body. */
+  readonly openFile: () => IncomingFile;
+}
+
+/** Bytes of the headers of one part. */
+const MAX_HEAD = 8_192;
+const END_OF_HEAD = Buffer.from('\r\n\r\n');
+const CR = 0x0d;
+const LF = 0x0a;
+const DASH = 0x2d;
+
+class MultipartFault extends Error {
+  readonly path: string;
+  constructor(path: string, message: string) {
+    super(message);
+    this.path = path;
+  }
+}
+
+interface Part {
+  readonly head: Exclude<PartHead, { kind: 'fault' }>;
+  readonly file: IncomingFile | null;
+  readonly chunks: Buffer[];
+  bytes: number;
+}
+
+/**
+ * Reads `multipart/form-data` as it arrives: fields into params, files through {@link MultipartOptions.openFile}. Only
+ * what every server reads in the same way is taken: nothing before the first boundary and after the last, no folded
+ * headers, no padding of boundaries, no name twice (but for lists). What is sent is written anew from what was read.
+ * @throws what the source and the files throw
+ */
+export async function readMultipart(source: AsyncIterable<Buffer>, options: MultipartOptions): Promise<ReadForm> {
+  const reader = createReader(options);
+  try {
+    for await (const chunk of source) {
+      const written = reader.push(chunk);
+      if (written !== null) await written;
+    }
+    return reader.end();
+  } catch (error) {
+    if (error instanceof MultipartFault) return { ok: false, path: error.path, message: error.message };
+    throw error;
+  }
+}
+
+interface Reader {
+  /** @returns a promise where what comes next has to wait for a file */
+  push(chunk: Buffer): Promise<void> | null;
+  end(): ReadForm;
+}
+
+function createReader(options: MultipartOptions): Reader {
+  const needle = Buffer.from(`--${options.boundary}`);
+  const fields = collectFields(options);
+  const files = new Set<FileFacts>();
+  let state: 'start' | 'boundary' | 'head' | 'body' | 'end' = 'start';
+  let rest: Buffer = Buffer.alloc(0);
+  let part: Part | null = null;
+  let parts = 0;
+  let fieldBytes = 0;
+
+  const where = (): string => `part ${parts}`;
+  const charge = (bytes: number): void => {
+    fieldBytes += bytes;
+    if (fieldBytes > options.fieldBytes)
+      throw new MultipartFault(
+        '',
+        `has fields and headers of more than ${options.fieldBytes} bytes; large values are files`,
+      );
+  };
+  const take = (bytes: number): Buffer => {
+    const taken = rest.subarray(0, bytes);
+    rest = rest.subarray(bytes);
+    return taken;
+  };
+
+  const begin = (bytes: Buffer): void => {
+    const head = readPartHead(bytes);
+    if (head.kind === 'fault') throw new MultipartFault(pointer(head.name), `${where()} ${head.message}`);
+    charge(bytes.byteLength);
+    part = { head, file: head.kind === 'file' ? options.openFile() : null, chunks: [], bytes: 0 };
+    state = 'body';
+  };
+
+  const content = (bytes: Buffer): Promise<void> | null => {
+    if (part === null || bytes.byteLength === 0) return null;
+    part.bytes += bytes.byteLength;
+    if (part.file !== null) return part.file.write(bytes);
+    charge(bytes.byteLength);
+    part.chunks.push(bytes);
+    return null;
+  };
+
+  const finish = (): void => {
+    if (part === null) return;
+    const { head, file, chunks, bytes } = part;
+    part = null;
+    if (head.length !== null && head.length !== bytes)
+      throw new MultipartFault(pointer(head.name), `${where()} is not as long as its Content-Length says`);
+    let value: string | FileFacts;
+    if (head.kind === 'file' && file !== null) {
+      const facts: FileFacts = { filename: head.filename, content_type: head.type ?? UNKNOWN_TYPE, ...file.end() };
+      files.add(facts);
+      value = facts;
+    } else {
+      const text = Buffer.concat(chunks, bytes);
+      if (!isUtf8(text)) throw new MultipartFault(pointer(head.name), `${where()} is a field that is not UTF-8`);
+      value = text.toString('utf8');
+    }
+    const fault = fields.put(head.name, value);
+    if (fault !== null) throw new MultipartFault(fault.path, fault.message);
+  };
+
+  /** @returns whether there is more to be done with what is there; a promise where a file has to take it first */
+  const step = (): boolean | Promise<void> => {
+    switch (state) {
+      case 'start':
+        if (rest.byteLength < needle.byteLength) return false;
+        if (!take(needle.byteLength).equals(needle))
+          throw new MultipartFault('', 'does not begin with the boundary that Content-Type names');
+        state = 'boundary';
+        return true;
+      case 'boundary': {
+        if (rest.byteLength < 2) return false;
+        const [first, second] = take(2);
+        if (first === DASH && second === DASH) state = 'end';
+        else if (first === CR && second === LF) {
+          state = 'head';
+          parts += 1;
+        } else throw new MultipartFault('', `has more than a line end after the boundary behind ${where()}`);
+        return true;
+      }
+      case 'head': {
+        const end = rest.indexOf(END_OF_HEAD);
+        if (end > MAX_HEAD || (end === -1 && rest.byteLength > MAX_HEAD))
+          throw new MultipartFault('', `${where()} has headers of more than ${MAX_HEAD} bytes`);
+        if (end === -1) return false;
+        begin(take(end));
+        take(END_OF_HEAD.byteLength);
+        return true;
+      }
+      case 'body': {
+        const at = rest.indexOf(needle);
+        if (at === -1) {
+          // What could be the beginning of a boundary, with the line end before it, stays.
+          const sure = rest.byteLength - needle.byteLength - 1;
+          return sure <= 0 ? false : (content(take(sure)) ?? false);
+        }
+        if (at < 2 || rest[at - 2] !== CR || rest[at - 1] !== LF)
+          throw new MultipartFault(pointer(part?.head.name ?? null), `${where()} has the boundary inside`);
+        const written = content(take(at - 2));
+        if (written !== null) return written;
+        take(2 + needle.byteLength);
+        finish();
+        state = 'boundary';
+        return true;
+      }
+      case 'end':
+        if (rest.byteLength > 2 || !rest.equals(LINE_END.subarray(0, rest.byteLength)))
+          throw new MultipartFault('', 'has something behind its last boundary');
+        return false;
+    }
+  };
+  const goOn = (): Promise<void> | null => {
+    for (;;) {
+      const more = step();
+      if (more === false) return null;
+      if (more !== true) return more.then(() => goOn() ?? undefined);
+    }
+  };
+
+  return {
+    push(chunk) {
+      rest = rest.byteLength === 0 ? chunk : Buffer.concat([rest, chunk]);
+      return goOn();
+    },
+    end() {
+      if (state !== 'end') throw new MultipartFault('', 'ends without its last boundary');
+      if (rest.byteLength === 1) throw new MultipartFault('', 'has something behind its last boundary');
+      const read = fields.members();
+      if (!read.ok) return read;
+      // Fields can be named so that they look like a file that nobody has sent.
+      return looksLikeFile({ ...read.members }, files)
+        ? { ok: false, path: '', message: 'has fields that look like a file: bytes, sha256' }
+        : read;
+    },
+  };
+}
+
+const LINE_END = Buffer.from('\r\n');
+
+function looksLikeFile(value: Json | undefined, files: ReadonlySet<FileFacts>): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (isFile(value)) return !files.has(value);
+  return Object.values(value).some((member: Json) => looksLikeFile(member, files));
+}
+
+function pointer(name: string | null): string {
+  return name === null ? '' : `/${name.slice(0, 300).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+}

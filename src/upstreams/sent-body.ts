@@ -1,0 +1,55 @@
+import { createHash } from 'node:crypto';
+import type { CallFiles } from '../effects/model/files.ts';
+import type { ComposedBody } from '../effects/upstream.ts';
+
+/** A composed body on its way. */
+export interface SentBody {
+  readonly contentType: string | null;
+  readonly length: number;
+  /** Its pieces; asked for once. */
+  pieces(): AsyncIterable<Buffer>;
+}
+
+/**
+ * A composed body with the bytes of its files. The last piece of a file is held back until all of its bytes have been
+ * found to be those that policy saw: a disk that gives back others ends the request before it is whole.
+ * @param digest takes what is sent, as it is sent
+ * @param ended told once all of it was given
+ */
+export function sentBody(
+  body: ComposedBody,
+  files: CallFiles,
+  digest: (bytes: Buffer) => void,
+  ended: () => void,
+): SentBody {
+  async function* pieces(): AsyncGenerator<Buffer> {
+    for (const piece of body.pieces) {
+      // Of an empty file nothing is kept.
+      if (!Buffer.isBuffer(piece) && piece.bytes === 0) continue;
+      for await (const bytes of Buffer.isBuffer(piece) ? [piece] : verified(piece, files)) {
+        if (bytes.byteLength === 0) continue;
+        digest(bytes);
+        yield bytes;
+      }
+    }
+    ended();
+  }
+  return { contentType: body.contentType, length: body.length, pieces };
+}
+
+async function* verified(
+  { sha256, bytes }: { readonly sha256: string; readonly bytes: number },
+  files: CallFiles,
+): AsyncGenerator<Buffer> {
+  const hash = createHash('sha256');
+  let length = 0;
+  let held: Buffer | null = null;
+  for await (const piece of files.read(sha256)) {
+    hash.update(piece);
+    length += piece.byteLength;
+    if (held !== null) yield held;
+    held = piece;
+  }
+  if (length !== bytes || hash.digest('hex') !== sha256) throw new Error('a file of the call is not what it was');
+  if (held !== null) yield held;
+}

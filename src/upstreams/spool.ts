@@ -1,0 +1,197 @@
+import { createHash, type Hash, randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { CallFiles } from '../effects/model/files.ts';
+
+/** How much may be kept of what callers send, bytes. */
+export interface SpoolLimits {
+  readonly file: number;
+  /** Of all requests together. */
+  readonly all: number;
+}
+
+/** A file of a request, as it arrives. */
+export interface IncomingFile {
+  /**
+   * @returns a promise where the sender has to wait
+   * @throws FileTooLarge, SpoolFull
+   */
+  write(chunk: Buffer): Promise<void> | null;
+  /** What stands among the params of it. */
+  end(): { readonly bytes: number; readonly sha256: string };
+}
+
+/** The files of one request. */
+export interface Upload {
+  /** Begins the next file; the one before has ended. */
+  open(): IncomingFile;
+  readonly files: CallFiles;
+  /** Whether what came is kept. @throws SpoolFull where it is not */
+  kept(): Promise<void>;
+  /** Removes all. Does nothing a second time. */
+  discard(): Promise<void>;
+}
+
+/** Where the files of requests are while their calls run. */
+export interface Spool {
+  begin(limits: SpoolLimits): Upload;
+  /** Bytes that are kept now. */
+  used(): number;
+}
+
+export class FileTooLarge extends Error {
+  override readonly name = 'FileTooLarge';
+}
+
+/** There is no room for what a caller sends, or the disk does not take it. */
+export class SpoolFull extends Error {
+  override readonly name = 'SpoolFull';
+}
+
+/** Bytes of the files of one request that stay in memory. */
+export const IN_MEMORY = 65_536;
+/** Bytes that are read from a file at a time. */
+const PIECE = 65_536;
+
+interface Range {
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/**
+ * A spool in a folder. Small files stay in memory. Of larger ones a request has one file on disk, which loses its name
+ * as soon as it is open: whatever ends the process, nothing of it stays. What a crash left between the two is removed.
+ */
+export async function openSpool(folder: string): Promise<Spool> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const name of await readdir(folder)) await unlink(join(folder, name)).catch(ignoreAbsent);
+  let used = 0;
+  return {
+    begin: (limits) =>
+      createUpload(folder, limits, (bytes) => {
+        if (bytes > 0 && used + bytes > limits.all) return false;
+        used += bytes;
+        return true;
+      }),
+    used: () => used,
+  };
+}
+
+function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => boolean): Upload {
+  const ranges = new Map<string, Range>();
+  let memory: Buffer[] = [];
+  let handle: FileHandle | null = null;
+  let length = 0;
+  /** Reads that are under way: the file stays open for them. */
+  let discarded = false;
+  let lastWrite: Promise<void> = Promise.resolve();
+
+  const spill = async (): Promise<FileHandle> => {
+    if (handle === null) {
+      handle = await openNameless(folder);
+      let at = 0;
+      for (const chunk of memory) {
+        await writeWhole(handle, chunk, at);
+        at += chunk.byteLength;
+      }
+      memory = [];
+    }
+    return handle;
+  };
+  const keep = (chunk: Buffer): Promise<void> | null => {
+    if (discarded) throw new SpoolFull('the request is over');
+    if (!take(chunk.byteLength)) throw new SpoolFull('the files of all requests take up the room that there is');
+    const at = length;
+    length += chunk.byteLength;
+    if (handle === null && length <= IN_MEMORY) {
+      // A copy: the chunk is a piece of something larger.
+      memory.push(Buffer.from(chunk));
+      return null;
+    }
+    lastWrite = spill()
+      .then((opened) => writeWhole(opened, chunk, at))
+      .catch((cause: unknown) => {
+        throw new SpoolFull('the disk does not take the files of the request', { cause });
+      });
+    return lastWrite;
+  };
+
+  async function* read(sha256: string): AsyncGenerator<Buffer> {
+    const range = ranges.get(sha256);
+    if (range === undefined || discarded) throw new Error('the bytes of a file of the call are not there');
+    if (handle === null) {
+      yield Buffer.concat(memory).subarray(range.at, range.at + range.bytes);
+      return;
+    }
+    for (let done = 0; done < range.bytes; ) {
+      const piece = Buffer.allocUnsafe(Math.min(PIECE, range.bytes - done));
+      const { bytesRead } = await handle.read(piece, 0, piece.byteLength, range.at + done);
+      if (bytesRead === 0) throw new Error('a file of the call is shorter than it was');
+      done += bytesRead;
+      yield piece.subarray(0, bytesRead);
+    }
+  }
+
+  return {
+    open: () =>
+      incomingFile(limits.file, keep, (sha256, bytes) => {
+        if (!ranges.has(sha256)) ranges.set(sha256, { at: length - bytes, bytes });
+      }),
+    files: {
+      get bytes() {
+        return length;
+      },
+      read,
+    },
+    kept: () => lastWrite,
+    async discard() {
+      if (discarded) return;
+      discarded = true;
+      take(-length);
+      memory = [];
+      await lastWrite.catch(() => undefined);
+      await handle?.close();
+    },
+  };
+}
+
+function incomingFile(
+  most: number,
+  keep: (chunk: Buffer) => Promise<void> | null,
+  ended: (sha256: string, bytes: number) => void,
+): IncomingFile {
+  const hash: Hash = createHash('sha256');
+  let bytes = 0;
+  return {
+    write(chunk) {
+      bytes += chunk.byteLength;
+      if (bytes > most) throw new FileTooLarge(`is a file of more than ${most} bytes`);
+      hash.update(chunk);
+      return keep(chunk);
+    },
+    end() {
+      const sha256 = hash.digest('hex');
+      ended(sha256, bytes);
+      return { bytes, sha256 };
+    },
+  };
+}
+
+async function openNameless(folder: string): Promise<FileHandle> {
+  const path = join(folder, randomUUID());
+  const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600);
+  await unlink(path).catch(ignoreAbsent);
+  return handle;
+}
+
+async function writeWhole(handle: FileHandle, chunk: Buffer, at: number): Promise<void> {
+  for (let done = 0; done < chunk.byteLength; ) {
+    const { bytesWritten } = await handle.write(chunk, done, chunk.byteLength - done, at + done);
+    done += bytesWritten;
+  }
+}
+
+function ignoreAbsent(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+}

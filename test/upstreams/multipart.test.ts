@@ -1,0 +1,351 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Json, JsonObject } from '../../src/json/value.ts';
+import type { FormLists } from '../../src/effects/model/tool.ts';
+import { isFile } from '../../src/effects/model/files.ts';
+import { multipartMisfit, writeMultipart } from '../../src/upstreams/multipart-body.ts';
+import { readBoundary } from '../../src/upstreams/part-headers.ts';
+import { readMultipart } from '../../src/upstreams/read-multipart.ts';
+import { IN_MEMORY, openSpool, type Spool, SpoolFull, type Upload } from '../../src/upstreams/spool.ts';
+import '../property-seed.ts';
+
+let folder: string;
+let spool: Spool;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-spool-'));
+  await writeFile(join(folder, 'left-by-a-crash'), 'x');
+  spool = await openSpool(folder);
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const LIMITS = { file: 10_000_000, all: 20_000_000 };
+
+/** Reads a body that arrives in pieces of a size. */
+async function read(
+  body: Buffer | string,
+  more: { lists?: FormLists; schema?: JsonObject; size?: number; upload?: Upload } = {},
+) {
+  const bytes = Buffer.from(body);
+  const upload = more.upload ?? spool.begin(LIMITS);
+  async function* source(): AsyncGenerator<Buffer> {
+    const size = more.size ?? 65_536;
+    for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  }
+  const form = await readMultipart(source(), {
+    boundary: 'b',
+    lists: more.lists ?? 'indices',
+    schema: more.schema ?? null,
+    limits: { depth: 64, values: 1000 },
+    fieldBytes: 100_000,
+    openFile: () => upload.open(),
+  });
+  return { form, upload };
+}
+
+const lines = (...all: string[]): string => all.join('\r\n');
+const disposition = (rest: string): string => `Content-Disposition: form-data; ${rest}`;
+/** A body of one part. */
+const part = (head: string, content = 'x'): string => lines('--b', head, '', content, '--b--', '');
+const sha = (bytes: Buffer | string): string => createHash('sha256').update(bytes).digest('hex');
+
+describe('multipart is read into params', () => {
+  test('fields, nested names and files, wherever the chunks are cut', async () => {
+    const body = lines(
+      '--b',
+      disposition('name="purpose"'),
+      '',
+      'fine-tune',
+      '--b',
+      disposition('name="expires_after[anchor]"'),
+      'Content-Type: text/plain; charset=utf-8',
+      '',
+      'created\r\n--not a boundary\r\n-',
+      '--b',
+      disposition('name="file"; filename="größe.bin"'),
+      'Content-Type: image/png',
+      'Content-Transfer-Encoding: binary',
+      'Content-Length: 5',
+      '',
+      '\r\n-\r\n',
+      '--b',
+      disposition("name=other; filename=a.txt; filename*=utf-8''a.txt"),
+      '',
+      '',
+      '--b--',
+      '',
+    );
+    for (const size of [1, 2, 3, 7, 1000]) {
+      const { form, upload } = await read(body, { size });
+      expect(form, String(size)).toEqual({
+        ok: true,
+        members: {
+          purpose: 'fine-tune',
+          expires_after: { anchor: 'created\r\n--not a boundary\r\n-' },
+          file: { filename: 'größe.bin', content_type: 'image/png', bytes: 5, sha256: sha('\r\n-\r\n') },
+          other: { filename: 'a.txt', content_type: 'application/octet-stream', bytes: 0, sha256: sha('') },
+        },
+      });
+      await upload.discard();
+    }
+    expect(spool.used()).toBe(0);
+  });
+
+  test('the schema says which texts are numbers; lists of files', async () => {
+    const body = lines(
+      '--b',
+      disposition('name="n"'),
+      '',
+      '7',
+      '--b',
+      disposition('name="image[]"; filename="a"'),
+      '',
+      'A',
+      '--b',
+      disposition('name="image[]"; filename="b"'),
+      '',
+      'B',
+      '--b--',
+    );
+    const { form, upload } = await read(body, { schema: { properties: { n: { type: 'integer' } } } });
+    await upload.discard();
+    expect(form).toMatchObject({ ok: true, members: { n: 7, image: [{ filename: 'a' }, { filename: 'b' }] } });
+  });
+
+  test('undici reads what is written as it was meant', async () => {
+    const name = fc.stringMatching(/^[a-z][a-z0-9 é.]{0,5}[a-z]$/);
+    const file = fc.record({
+      filename: fc.stringMatching(/^[a-z0-9 é€.-]{0,8}[a-z]$/),
+      content_type: fc.constantFrom('image/png', 'text/plain', 'application/json'),
+      bytes: fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes)),
+    });
+    const field = fc.string({ unit: 'grapheme', maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(fc.dictionary(name, fc.oneof(field, file), { minKeys: 1, maxKeys: 5 }), async (members) => {
+        const contents = new Map<string, Buffer>();
+        const params: Record<string, Json> = {};
+        const folded = new Set<string>();
+        for (const [key, value] of Object.entries(members)) {
+          folded.add(key.toLowerCase().replaceAll(/[. ]/g, '_'));
+          if (typeof value === 'string') params[key] = value;
+          else {
+            const sha256 = sha(value.bytes);
+            contents.set(sha256, value.bytes);
+            const { filename, content_type } = value;
+            params[key] = { filename, content_type, bytes: value.bytes.byteLength, sha256 };
+          }
+        }
+        if (folded.size < Object.keys(members).length) return;
+        for (const [key, value] of Object.entries(params))
+          if (multipartMisfit(key, value, { lists: 'indices', schema: null }) !== null) return;
+        const body = writeMultipart(params, 'indices');
+        if (body === null) throw new Error('nothing was written');
+        const bytes = Buffer.concat(
+          body.pieces.map((piece) =>
+            Buffer.isBuffer(piece) ? piece : (contents.get(piece.sha256) ?? Buffer.alloc(0)),
+          ),
+        );
+        expect(bytes.byteLength).toBe(body.length);
+        const type = body.contentType ?? '';
+        const theirs = await new Response(new Uint8Array(bytes), { headers: { 'content-type': type } }).formData();
+        for (const [key, value] of Object.entries(params)) {
+          const got = theirs.get(key);
+          if (isFile(value) && got instanceof File)
+            expect([got.name, got.type, sha(Buffer.from(await got.arrayBuffer()))]).toEqual([
+              value.filename,
+              value.content_type,
+              value.sha256,
+            ]);
+          else expect(got).toBe(value);
+        }
+        expect([...theirs.keys()]).toHaveLength(Object.keys(params).length);
+        // And we read our own writing.
+        const named = readBoundary(type);
+        if ('message' in named) throw new Error(named.message);
+        const upload = spool.begin(LIMITS);
+        const again = await readMultipart(
+          (async function* () {
+            yield bytes;
+          })(),
+          {
+            boundary: named.boundary,
+            lists: 'indices',
+            schema: null,
+            limits: { depth: 64, values: 1000 },
+            fieldBytes: 100_000,
+            openFile: () => upload.open(),
+          },
+        );
+        expect(again).toEqual({ ok: true, members: params });
+        await upload.discard();
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe('what servers read in different ways is refused, with its place', () => {
+  const field = disposition('name="a"');
+  test.each<[string, string, string]>([
+    ['nothing', '', ''],
+    ['text before the first boundary', `preamble\r\n${part(field)}`, ''],
+    ['a line end before it', `\r\n${part(field)}`, ''],
+    ['line ends of one character', part(field).replaceAll('\r\n', '\n'), ''],
+    ['one line end of one character', part(field).replace('\r\n\r\nx', '\n\nx'), ''],
+    ['another boundary', part(field).replaceAll('--b', '--c'), ''],
+    ['a boundary that goes on', part(field).replace('x\r\n--b', 'x\r\n--bb'), ''],
+    ['a boundary with padding', part(field).replace('--b\r\n', '--b \r\n'), ''],
+    ['a boundary inside a line', part(field, 'x--b'), '/a'],
+    ['a boundary behind a bare line end', part(field, 'x\n--b\ny'), '/a'],
+    ['no line end before the boundary', lines('--b', field, '', '--b--', ''), '/a'],
+    ['no last boundary', part(field).replace('--b--', ''), ''],
+    ['half of the last boundary', part(field).replace('--b--\r\n', '--b-'), ''],
+    ['something behind the last boundary', `${part(field)}more`, ''],
+    ['another body behind it', `${part(field)}${part(disposition('name="c"'))}`, ''],
+    ['a name twice', lines('--b', field, '', '1', '--b', field, '', '2', '--b--', ''), '/a'],
+    ['a name in two cases', lines('--b', field, '', '1', '--b', disposition('name="A"'), '', '2', '--b--', ''), '/A'],
+    [
+      'a field and a file of one name',
+      lines('--b', field, '', '1', '--b', disposition('name="a"; filename="f"'), '', '2', '--b--', ''),
+      '/a',
+    ],
+    ['no headers', lines('--b', '', 'x', '--b--', ''), ''],
+    ['no Content-Disposition', part('Content-Type: text/plain'), ''],
+    ['an attachment', part('Content-Disposition: attachment; name="a"'), ''],
+    ['two Content-Dispositions', part(lines(field, disposition('name="c"'))), ''],
+    ['a header twice', part(lines(field, 'Content-Type: text/plain', 'content-type: text/html')), ''],
+    ['a folded header', part(lines('Content-Disposition: form-data;', ' name="a"')), ''],
+    ['a space before the colon', part('Content-Disposition : form-data; name="a"'), ''],
+    ['a header that would not go on', part(lines(field, 'X-Role: admin')), ''],
+    ['a line that is no header', part(lines(field, 'oops')), ''],
+    ['a bare CR in a header', part('Content-Disposition: form-data; name="a\rb"'), ''],
+    ['a NUL in a name', part(disposition('name="a\u0000b"')), ''],
+    ['no name', part(disposition('filename="f"')), ''],
+    ['an empty name', part(disposition('name=""')), ''],
+    ['two names', part(disposition('name="a"; name="b"')), ''],
+    ['two filenames', part(disposition('name="a"; filename="f"; filename="g"')), ''],
+    ['an escaped quote', part(disposition('name="a\\"; filename=\\"x"')), ''],
+    ['an encoded quote', part(disposition('name="a%22"')), ''],
+    ['a name without a quote at its end', part(disposition('name="a')), ''],
+    ['something behind a name', part(disposition('name="a"x')), ''],
+    ['another parameter', part(disposition('name="a"; size=3')), ''],
+    ['an empty filename', part(disposition('name="a"; filename=""')), '/a'],
+    ['a path', part(disposition('name="a"; filename="../f"')), '/a'],
+    ['a path of Windows', part(disposition('name="a"; filename="C:\\f"')), '/a'],
+    ['two different filenames', part(disposition('name="a"; filename="f"; filename*=utf-8\'\'g')), '/a'],
+    ['a filename in another charset', part(disposition('name="a"; filename*=iso-8859-1\'\'f')), '/a'],
+    ['base64', part(lines(field, 'Content-Transfer-Encoding: base64')), '/a'],
+    ['another charset', part(lines(field, 'Content-Type: text/plain; charset=utf-16')), '/a'],
+    ['a field of another type', part(lines(field, 'Content-Type: application/json')), '/a'],
+    ['a field within a field', part(lines(field, 'Content-Type: multipart/mixed; boundary=c')), '/a'],
+    ['a wrong length', part(lines(field, 'Content-Length: 2')), '/a'],
+    ['a length that is none', part(lines(field, 'Content-Length: +1')), '/a'],
+    ['__proto__', part(disposition('name="__proto__"')), '/__proto__'],
+    [
+      'fields that look like a file',
+      lines(
+        '--b',
+        disposition('name="f[bytes]"'),
+        '',
+        '1',
+        '--b',
+        disposition('name="f[sha256]"'),
+        '',
+        'a'.repeat(64),
+        '--b--',
+        '',
+      ),
+      '',
+    ],
+    ['long headers', part(`${field}\r\nContent-Type: text/plain; x=${'y'.repeat(9000)}`), ''],
+    ['large fields', part(field, 'x'.repeat(100_001)), ''],
+  ])('%s', async (_name, body, path) => {
+    const schema: JsonObject = { properties: { f: { properties: { bytes: { type: 'integer' } } } } };
+    for (const size of [1, 65_536]) {
+      const { form, upload } = await read(body, { size, schema });
+      expect(form).toMatchObject({ ok: false, path });
+      await upload.discard();
+    }
+    expect(spool.used()).toBe(0);
+  });
+
+  test('bytes that are not UTF-8, in a field and in a name', async () => {
+    for (const text of [part(field, 'ÿ'), part(disposition('name="ÿ"'))])
+      expect((await read(Buffer.from(text, 'latin1'))).form.ok).toBe(false);
+  });
+
+  test.each<[string]>([
+    ['multipart/form-data'],
+    ['multipart/form-data; boundary='],
+    ['multipart/form-data; boundary=a; boundary=b'],
+    ['multipart/form-data; boundary=a; charset=utf-16'],
+    ['multipart/form-data; boundary=a; x=y'],
+    ['multipart/form-data; boundary="a'],
+    ['multipart/form-data; boundary="a "'],
+    [`multipart/form-data; boundary=${'a'.repeat(71)}`],
+    ['multipart/form-data; boundary=a b'],
+    ['multipart/form-data; boundary="a;b"'],
+  ])('the boundary of %s', (type) => {
+    expect(readBoundary(type)).toHaveProperty('message');
+  });
+});
+
+describe('the spool', () => {
+  test('has removed what a crash left, keeps small files in memory and large ones without a name', async () => {
+    expect(await readdir(folder)).toEqual([]);
+    const upload = spool.begin(LIMITS);
+    const contents = [Buffer.alloc(100, 1), Buffer.alloc(IN_MEMORY, 2), Buffer.alloc(300_000, 3), Buffer.alloc(0)];
+    const digests: string[] = [];
+    for (const content of contents) {
+      const file = upload.open();
+      for (let at = 0; at < content.length; at += 10_000) await file.write(content.subarray(at, at + 10_000));
+      digests.push(file.end().sha256);
+    }
+    await upload.kept();
+    expect(digests).toEqual(contents.map(sha));
+    expect(spool.used()).toBe(100 + IN_MEMORY + 300_000);
+    expect(await readdir(folder)).toEqual([]);
+    expect((await stat(folder)).mode & 0o777).toBe(0o700);
+    for (const [index, content] of contents.entries()) {
+      if (content.length === 0) continue;
+      const pieces: Buffer[] = [];
+      for await (const piece of upload.files.read(digests[index] ?? '')) pieces.push(piece);
+      expect(Buffer.concat(pieces).equals(content)).toBe(true);
+    }
+    await upload.discard();
+    await upload.discard();
+    expect(spool.used()).toBe(0);
+    await expect(
+      upload.files
+        .read(digests[0] ?? '')
+        [Symbol.asyncIterator]()
+        .next(),
+    ).rejects.toThrow('not there');
+  });
+
+  test('takes no more than there is room for, and no file that is too large', async () => {
+    const limits = { file: 100, all: 150 };
+    const first = spool.begin(limits);
+    expect(() => first.open().write(Buffer.alloc(101))).toThrow('more than 100 bytes');
+    await first.open().write(Buffer.alloc(100));
+    const second = spool.begin(limits);
+    expect(() => second.open().write(Buffer.alloc(60))).toThrow(SpoolFull);
+    await first.discard();
+    await second.open().write(Buffer.alloc(60));
+    await second.discard();
+    expect(spool.used()).toBe(0);
+  });
+
+  test('a disk that does not take the files is said as such', async () => {
+    const gone = await mkdtemp(join(tmpdir(), 'svc-spool-'));
+    const broken = await openSpool(gone);
+    await rm(gone, { recursive: true });
+    const upload = broken.begin(LIMITS);
+    await expect(upload.open().write(Buffer.alloc(IN_MEMORY + 1))).rejects.toThrow(SpoolFull);
+    await upload.discard();
+    expect(broken.used()).toBe(0);
+  });
+});
