@@ -29,13 +29,18 @@ export interface WatchedWorld {
   close(): Promise<void>;
 }
 
-/** A world whose gateway says how long its event loop was held, with tools and rules that look into all that they get. */
-export async function startWatchedWorld(): Promise<WatchedWorld> {
+/**
+ * A world whose gateway says how long its event loop was held; unless said otherwise, with tools and rules that look into
+ * all that they get.
+ */
+export async function startWatchedWorld(
+  files: (upstreamUrl: string) => TestFiles = watchedFiles,
+): Promise<WatchedWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-watch-'));
   const socket = join(folder, 'loop');
   const watch = join(import.meta.dirname, 'loop-watch.mjs');
   const world = await startWorld({
-    files: watchedFiles,
+    files,
     env: { SVC_TEST_LOOP: socket, NODE_OPTIONS: `${process.env['NODE_OPTIONS'] ?? ''} --import=${watch}` },
   });
   return {
