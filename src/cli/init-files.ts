@@ -204,18 +204,19 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
   return lines;
 }
 
-const BODIES: Readonly<Record<DraftBody, string>> = {
-  json: 'body: "*"',
-  form: 'body: "*", body_type: form',
-  'form repeat': 'body: "*", body_type: form, form_lists: repeat',
-};
+function bodyParts(body: DraftBody): readonly string[] {
+  const type = body.type === 'json' ? [] : [`body_type: ${body.type}`];
+  return body.as === 'param'
+    ? [`body_as: ${body.name}`, ...type]
+    : ['body: "*"', ...type, ...(body.lists === 'repeat' ? ['form_lists: repeat'] : [])];
+}
 
 function entryOf(tool: DraftTool): readonly string[] {
   const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
   if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
   if (tool.headers.length > 0)
     parts.push(`headers: { ${tool.headers.map(([name, header]) => `${name}: ${quoted(header)}`).join(', ')} }`);
-  if (tool.body !== null) parts.push(BODIES[tool.body]);
+  if (tool.body !== null) parts.push(...bodyParts(tool.body));
   return [
     `  - name: ${tool.name}`,
     `    title: ${quoted(tool.title)}`,

@@ -220,18 +220,73 @@ describe('bodies', () => {
       { 'application/x-www-form-urlencoded': { schema }, 'application/json': { schema } },
       { body: '*' },
     ],
+    ['files', { 'multipart/form-data': { schema } }, { body: '*', bodyType: 'multipart', formLists: 'repeat' }],
+    ['bytes', { 'application/octet-stream': {} }, { body: [], bodyAs: 'body', bodyType: 'opaque' }],
     [
-      'a file',
-      { 'multipart/form-data': { schema } },
-      'multipart/form-data; once the gateway takes it, add to its request',
+      'an image',
+      { 'image/png': { schema: { type: 'string', format: 'binary' } } },
+      { bodyAs: 'body', bodyType: 'opaque' },
     ],
-    ['a list', { 'application/json': { schema: { type: 'array', items: {} } } }, 'application/json, and no object'],
+    ['a list', { 'application/json': { schema: { type: 'array', items: {} } } }, { body: [], bodyAs: 'body' }],
+    ['parts with an order', { 'multipart/related': { schema } }, 'multipart/related'],
   ];
   test.each(bodies)('%s', async (_what, content, expected) => {
     const document = documentOf({ '/x': { post: { requestBody: { content }, responses: DONE } } });
     const [tool] = await toolsOf(document);
     if (typeof expected === 'object') expect(tool?.request).toMatchObject(expected);
     else expect(readFileSync('gateway.yaml', 'utf8')).toContain(`#   POST /v1/x: its body is ${expected}`);
+  });
+});
+
+test('files among the fields are params that hold what is known of them', async () => {
+  const properties = {
+    file: { type: 'string', format: 'binary' },
+    newer: { contentMediaType: 'image/png' },
+    images: { type: 'array', items: { type: 'string', format: 'binary' } },
+    either: { anyOf: [{ type: 'string' }, { type: 'string', format: 'binary' }] },
+    purpose: { type: 'string', enum: ['a', 'b'] },
+    n: { type: 'integer' },
+    about: { type: 'object', properties: { a: { type: 'string' } } },
+  };
+  const content = { 'multipart/form-data': { schema: { type: 'object', required: ['file'], properties } } };
+  const paths = { '/x': { post: { requestBody: { required: true, content }, responses: DONE } } };
+  const [tool] = await toolsOf(documentOf(paths, {}, { openapi: '3.1.0' }));
+  expect(tool?.paramsSchema).toMatchObject({
+    required: ['file'],
+    properties: {
+      file: { type: 'object' },
+      newer: { type: 'object' },
+      images: { type: 'array', items: { type: 'object' } },
+      either: {},
+      purpose: { enum: ['a', 'b'] },
+      n: { type: 'integer' },
+      about: {},
+    },
+  });
+});
+
+test('the files of version 2 are fields of formData', async () => {
+  const document = {
+    swagger: '2.0',
+    info: { title: 'x', version: '1' },
+    host: 'h.example',
+    consumes: ['multipart/form-data'],
+    paths: {
+      '/x': {
+        post: {
+          parameters: [
+            { name: 'file', in: 'formData', type: 'file', required: true },
+            { name: 'n', in: 'formData', type: 'integer' },
+          ],
+          responses: DONE,
+        },
+      },
+    },
+  };
+  const [tool] = await toolsOf(document);
+  expect(tool).toMatchObject({
+    request: { body: '*', bodyType: 'multipart' },
+    paramsSchema: { required: ['file'], properties: { file: { type: 'object' }, n: { type: 'integer' } } },
   });
 });
 

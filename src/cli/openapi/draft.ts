@@ -11,7 +11,7 @@ import {
 import type { Json } from '../../json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
-import { isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';
+import { fileFieldSchema, isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';
 import { type PathTemplate, readTemplate } from './path-template.ts';
 import { type Risk, riskOf } from './risk.ts';
 import { plainText, snakeWord, word } from './words.ts';
@@ -38,11 +38,11 @@ export interface DraftTool {
   readonly notes: readonly string[];
 }
 
-/** A body, of which all params are members that have no other place. `repeat`: lists write their name for each element. */
-export type DraftBody = 'json' | 'form' | 'form repeat';
-
-/** Kinds of bodies that the configuration takes. */
-const SENT: ReadonlySet<ApiBody['kind']> = new Set(['json', 'form']);
+/** A body, of which all params are members that have no other place, or which is one param. */
+export type DraftBody =
+  /** `repeat`: lists write their name for each element. */
+  | { readonly as: 'members'; readonly type: 'json' | 'form' | 'multipart'; readonly lists: 'indices' | 'repeat' }
+  | { readonly as: 'param'; readonly type: 'json' | 'opaque'; readonly name: string };
 
 /** An operation that cannot be declared. */
 export interface LeftOut {
@@ -169,7 +169,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   if (method === 'GET' && body?.required === true) return 'a GET with a body, which many servers drop';
   const unsent = sends ? unsentBody(document, operation) : null;
   if (unsent !== null) return unsent;
-  const members = sends ? membersOf(document, body.schema) : null;
+  const members = sends && body.kind !== 'opaque' ? membersOf(document, body.schema) : null;
   const properties = [...(members?.properties ?? [])].filter(([name]) => isPropertyName(name)).slice(0, MOST_MEMBERS);
   const writer = schemaWriter(document, room);
   const schemas: { [name: string]: Tree } = {};
@@ -208,7 +208,15 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     schemas[name] = writer.text(param.schema);
     if (param.required) required.push(name);
   }
-  for (const [name, schema] of properties) schemas[name] = writer.whole(schema);
+  for (const [name, schema] of properties)
+    schemas[name] = (body?.kind === 'multipart' ? fileFieldSchema(document, schema) : null) ?? writer.whole(schema);
+  let whole: string | null = null;
+  if (sends && members === null) {
+    whole = ['body', 'request_body', 'whole_body'].find((name) => !taken.has(name)) ?? null;
+    if (whole === null) return 'its body has no name that is free';
+    schemas[whole] = body.kind === 'opaque' ? { type: 'object' } : writer.whole(body.schema);
+    if (body.required) required.push(whole);
+  }
   if (body?.required === true) for (const name of members?.required ?? []) if (inBody.has(name)) required.push(name);
   if (!writer.finish()) notes.push('the schema goes deeper in the document; what lies deeper is not checked');
   const alternatives = body?.required === true ? (members?.alternatives ?? []) : [];
@@ -227,7 +235,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     path: path.text,
     query: [...query.keys()],
     headers: sent,
-    body: sends ? bodyAs(document, body) : null,
+    body: sends ? bodyAs(document, body, whole) : null,
     schema: {
       type: 'object',
       ...(required.length > 0 && { required: [...new Set(required)] }),
@@ -246,21 +254,26 @@ function requiring(names: readonly string[]): Tree {
   return { required: known, properties: Object.fromEntries(known.map((name): [string, Tree] => [name, {}])) };
 }
 
-/** Why the gateway cannot send a body as it is; `null` where it can. Says the line to add once it can. */
-function unsentBody(document: ApiDocument, { body }: ApiOperation): string | null {
+/** Why the gateway cannot send a body as it is; `null` where it can. */
+function unsentBody(document: ApiDocument, { body, method }: ApiOperation): string | null {
   if (body === null) return null;
   const media = plainText(body.media, 80);
-  if (!SENT.has(body.kind))
-    return `its body is ${media}; once the gateway takes it, add to its request: body: "*", body_type: ${body.kind}`;
+  const hasFiles = body.kind === 'multipart' || body.kind === 'opaque';
+  if (hasFiles && method === 'OPTIONS') return `its body is ${media}, and it is a read`;
+  // Parts of `related` and `mixed` have an order and no names.
+  if (body.kind === 'multipart' && !/^multipart\/(?:form-data|\*)/i.test(body.media)) return `its body is ${media}`;
+  if (body.kind === 'json' || body.kind === 'opaque') return null;
   return membersOf(document, body.schema) === null ? `its body is ${media}, and no object` : null;
 }
 
-function bodyAs(document: ApiDocument, { kind, schema, isDeep }: ApiBody): DraftBody {
-  if (kind !== 'form') return 'json';
+/** @param whole the param that the body is; `null` where params are its members */
+function bodyAs(document: ApiDocument, { kind, schema, isDeep }: ApiBody, whole: string | null): DraftBody {
+  if (kind === 'opaque' || whole !== null)
+    return { as: 'param', type: kind === 'opaque' ? 'opaque' : 'json', name: whole ?? 'body' };
   const lists = [...(membersOf(document, schema)?.properties.values() ?? [])].some(
     (member) => resolveObject(document, member)['type'] === 'array',
   );
-  return lists && !isDeep ? 'form repeat' : 'form';
+  return { as: 'members', type: kind, lists: kind !== 'json' && lists && !isDeep ? 'repeat' : 'indices' };
 }
 
 /** A tag as tools have it: `Pull requests` becomes `pull-requests`. */

@@ -413,6 +413,29 @@ export function membersOf(document: ApiDocument, source: Json, level = 0): Membe
   };
 }
 
+/** Of a field of multipart: what a file, or a list of files, is as a param; `null` of any other field. */
+export function fileFieldSchema(document: ApiDocument, source: Json): Tree | null {
+  const schema = resolveObject(document, source);
+  if (isBinary(schema)) return { type: 'object' };
+  const type = schema['type'];
+  if (type === 'array' && isBinary(resolveObject(document, schema['items'] ?? {})))
+    return { type: 'array', items: { type: 'object' } };
+  const any = [...list(schema['anyOf']), ...list(schema['oneOf'])];
+  // What a field that is a file or a text may be is not said; objects are written as JSON by some clients, by name by others.
+  return any.some((one) => fileFieldSchema(document, one) !== null) || membersAt(schema) ? {} : null;
+}
+
+function membersAt(schema: JsonObject): boolean {
+  return schema['type'] === 'object' || schema['properties'] !== undefined || schema['allOf'] !== undefined;
+}
+
+/** How the versions of OpenAPI say that a value is bytes. */
+function isBinary(schema: JsonObject): boolean {
+  const { type, format, contentMediaType, contentEncoding } = schema;
+  if (type === 'file' || (type === 'string' && format === 'binary')) return true;
+  return (type === 'string' || type === undefined) && contentMediaType !== undefined && contentEncoding === undefined;
+}
+
 function either(one: Json, other: Json): Json {
   const known = isJsonObject(one) && isJsonArray(one['anyOf']) && Object.keys(one).length === 1 ? one['anyOf'] : [one];
   return { anyOf: [...known, other] };
