@@ -182,8 +182,8 @@ function segmentsOf(name: string, index: number, depth: number): readonly string
     if (segments.length > depth) throw new FormFault(pointer([first]), `is nested deeper than ${depth} levels`);
     at = close + 1;
   }
-  if (name.includes('[__proto__]'))
-    throw new FormFault(pointer(segments), `${where()}: a part of the name is __proto__`);
+  const inherited = segments.find(isInherited);
+  if (inherited !== undefined) throw new FormFault(pointer(segments), `${where()}: a part of the name is ${inherited}`);
   return segments;
 }
 
@@ -196,9 +196,14 @@ function rootFault(name: string): string | null {
 }
 
 function nameFault(name: string): string | null {
-  if (name === '__proto__') return 'is __proto__';
+  if (isInherited(name)) return `is ${name}, which some servers drop`;
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
   return /[\u0000-\u001f\u007f]/.test(name) ? 'has a control character' : null;
+}
+
+/** Names that every object of JavaScript has: `__proto__`, `constructor`, `toString`, … */
+function isInherited(name: string): boolean {
+  return name in Object.prototype;
 }
 
 function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLists): void {
@@ -254,11 +259,12 @@ function fold(name: string, isRoot: boolean): string {
 function membersOf(root: Parts, { lists, schema }: FormOptions): Record<string, Json> {
   const at: SchemaAt = { schema, root: schema };
   const members: Record<string, Json> = {};
-  for (const [name, node] of root.parts) members[name] = valueOf(node, memberSchema(at, name), lists);
+  for (const [name, node] of root.parts) members[name] = valueOf(node, memberSchema(at, name), lists, name);
   return members;
 }
 
-function valueOf(node: Node, at: SchemaAt, lists: FormLists): Json {
+/** @param field the first name, for faults */
+function valueOf(node: Node, at: SchemaAt, lists: FormLists, field: string): Json {
   switch (node.kind) {
     case 'text': {
       // One element of a list that would be written as often as it has elements.
@@ -273,11 +279,12 @@ function valueOf(node: Node, at: SchemaAt, lists: FormLists): Json {
         const items = itemSchema(at);
         return Array.from({ length: parts.size }, (_, index) => {
           const item = parts.get(String(index));
-          return item === undefined ? null : valueOf(item, items, lists);
+          return item === undefined ? null : valueOf(item, items, lists, field);
         });
       }
+      if (hasGaps(parts.keys(), parts.size) && !isOnly(at, 'object')) throw new FormFault(pointer([field]), GAPS);
       const members: Record<string, Json> = {};
-      for (const [name, part] of parts) members[name] = valueOf(part, memberSchema(at, name), lists);
+      for (const [name, part] of parts) members[name] = valueOf(part, memberSchema(at, name), lists, field);
       return members;
     }
   }
@@ -296,6 +303,26 @@ function isOnly(at: SchemaAt, type: 'array' | 'object'): boolean {
 function isNumbered(names: Iterable<string>, count: number): boolean {
   for (const name of names) if (!/^(?:0|[1-9][0-9]{0,5})$/.test(name) || Number(name) >= count) return false;
   return count > 0;
+}
+
+/** Numbers up to which servers make lists of names: they close gaps. */
+const MOST_LISTED = 1_000;
+const NINE = 0x39;
+
+const GAPS =
+  'has numbers with gaps, which some servers read as a list without them; number from 0 on, or say type: object in its schema';
+
+/** Whether all names are small numbers, and not exactly 0, 1, … */
+function hasGaps(names: Iterable<string>, count: number): boolean {
+  let highest = -1;
+  for (const name of names) {
+    // Most names are words: seen at their first character.
+    const isNumber = name.charCodeAt(0) <= NINE && /^(?:0|[1-9][0-9]{0,2})$/.test(name);
+    const number = isNumber ? Number(name) : MOST_LISTED;
+    if (number >= MOST_LISTED) return false;
+    highest = Math.max(highest, number);
+  }
+  return highest >= count;
 }
 
 /** What form params are written as. */
@@ -331,6 +358,7 @@ function valueMisfit(value: Json, at: SchemaAt, written: Written): string | null
   if (names.length === 0) return 'it has no empty object; leave it out';
   if (isNumbered(names, names.length) && !isOnly(at, 'object'))
     return 'an object whose names are 0, 1, … would be read as a list; say type: object in its schema';
+  if (hasGaps(names, names.length) && !isOnly(at, 'object')) return `it ${GAPS}`;
   const folded = new Set<string>();
   for (const name of names) {
     const fault = name === '' || /[[\]]/.test(name) ? 'is empty or has a bracket' : nameFault(name);

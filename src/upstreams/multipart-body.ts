@@ -86,6 +86,7 @@ export function quotedFault(text: string): string | null {
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
   if (/[\u0000-\u001f\u007f]/.test(text)) return 'has a control character';
   if (/["\\]/.test(text)) return 'has a quote or a backslash, which servers read in different ways';
+  if (/;.*=/.test(text)) return 'has a ";" and a "=", which some servers take for a parameter';
   return /%(?:22|0a|0d)/i.test(text) ? 'has %22, %0A or %0D, which some servers decode and others do not' : null;
 }
 

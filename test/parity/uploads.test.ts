@@ -78,6 +78,8 @@ async function pass(
     headers: { 'x-api-key': key, 'idempotency-key': freshKey(), ...headers },
     body,
   });
+  // A busy machine makes the gateway say so; nothing was looked at then.
+  if (response.status === 503) return pass(method, path, body, headers);
   return {
     status: response.status,
     decision: response.headers.get('svc-decision'),
