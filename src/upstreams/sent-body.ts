@@ -47,6 +47,7 @@ async function* verified(
   for await (const piece of files.read(sha256)) {
     hash.update(piece);
     length += piece.byteLength;
+    if (length > bytes) break;
     if (held !== null) yield held;
     held = piece;
   }
