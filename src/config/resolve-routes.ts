@@ -49,14 +49,14 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       const key = `${pattern.method} ${pattern.segments.length}`;
       const alike = patterns.get(key) ?? [];
       patterns.set(key, alike);
-      const other = alike.find((earlier) => overlap(earlier.pattern.segments, pattern.segments));
+      const other = alike.find((earlier) => isAmbiguous(earlier.pattern.segments, pattern.segments));
       if (other !== undefined)
         judge.error(
           'overlapping_rules',
           rule,
           ['match'],
           `'${rule.match}' and '${other.rule.match}' match the same requests`,
-          'a request must have one meaning: make them differ in method, length or a fixed segment',
+          'where two match, one has to have all the fixed segments of the other: make them differ in method, length or a fixed segment',
         );
       alike.push({ pattern, rule });
       const tool = toolsByName.get(rule.tool);
@@ -220,11 +220,19 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
   return { method, path, segments, params };
 }
 
-/** Whether some path fits both. */
-export function overlap(a: Segments, b: Segments): boolean {
-  return (
-    a.length === b.length && a.every((segment, index) => segment === null || b[index] === null || segment === b[index])
-  );
+/**
+ * Whether some path fits both, and none of the two comes before the other: `/users/me` comes before `/users/:id`, but of
+ * `/a/:b` and `/:a/b` neither does.
+ */
+export function isAmbiguous(a: Segments, b: Segments): boolean {
+  const overlap =
+    a.length === b.length && a.every((segment, index) => segment === null || b[index] === null || segment === b[index]);
+  return overlap && isWithin(a, b) === isWithin(b, a);
+}
+
+/** Whether all that fits the one fits the other. */
+export function isWithin(one: Segments, other: Segments): boolean {
+  return one.length === other.length && other.every((segment, index) => segment === null || segment === one[index]);
 }
 
 /** A call must mean the same through the route and through the effects API, where the tool's own request is sent. */

@@ -501,7 +501,10 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     'problem',
   ),
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
-  rules: list('Rules; no two may match one request.', routeRule),
+  rules: list(
+    'Rules. A fixed segment comes before a param: /users/me before /users/:id. Two of which neither comes before the other may not match one request.',
+    routeRule,
+  ),
 });
 
 const pool = record('a pool', 'A resource of which only so many units may be in use at once.', {

@@ -49,6 +49,8 @@ interface CompiledRule {
   readonly rule: RouteRule;
   readonly tool: Tool;
   readonly pattern: readonly PatternSegment[];
+  /** Patterns of rules that come before this one where both fit: `/users/me` before `/users/:id`. */
+  readonly before: readonly (readonly PatternSegment[])[];
 }
 
 /**
@@ -104,12 +106,40 @@ function placeOf({ listen, host }: { readonly listen: string | null; readonly ho
 }
 
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
-  // Rules of one method and length. The configuration makes sure that at most one of them matches.
-  for (const { rule, tool, pattern } of rules.get(`${method} ${segments.length}`) ?? []) {
+  // Rules of one method and length, those with more fixed segments first. The configuration makes sure that, of
+  // two that match, one has all the fixed segments of the other.
+  for (const { rule, tool, pattern, before } of rules.get(`${method} ${segments.length}`) ?? []) {
     const pathParams = matchPattern(pattern, segments);
-    if (pathParams !== null) return { kind: 'rule', route, rule, tool, pathParams };
+    if (pathParams === null) continue;
+    // `/users/ME` is no rule's: it fits `/users/:id`, and some servers take it for `/users/me`.
+    if (before.some((each) => isTakenFor(each, segments))) return null;
+    return { kind: 'rule', route, rule, tool, pathParams };
   }
   return null;
+}
+
+/** Whether some server may take segments for those of a pattern: in other case or form, with an end that it cuts off. */
+function isTakenFor(pattern: readonly PatternSegment[], segments: readonly string[]): boolean {
+  return pattern.every((part, index) => part.kind === 'param' || fold(part.text) === asCut(segments[index] ?? ''));
+}
+
+function asCut(segment: string): string {
+  let text = segment;
+  // Each turn takes one encoding off; a text that is none ends it.
+  while (/%[0-9a-f]{2}/i.test(text)) {
+    const decoded = decodedOnce(text);
+    if (decoded === text) break;
+    text = decoded;
+  }
+  return fold(text.trim().replace(/[\s.]+$/, ''));
+}
+
+function decodedOnce(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Many servers take such a path for the declared one: it must not pass by the rule. */
@@ -132,7 +162,7 @@ function withoutLastSlash<T>(segments: readonly T[], lastIsEmpty: boolean): read
 }
 
 function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
-  const rules = new Map<string, CompiledRule[]>();
+  const found = new Map<string, CompiledRule[]>();
   const reads: (readonly PatternSegment[])[] = [];
   for (const rule of route.rules) {
     const pattern = readPattern(rule.path);
@@ -144,9 +174,32 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
     if (rule.method === 'GET' || rule.method === 'HEAD')
       reads.push(withoutLastSlash(pattern, last?.kind === 'literal' && last.text === ''));
     const key = `${rule.method} ${pattern.length}`;
-    const same = rules.get(key);
-    if (same === undefined) rules.set(key, [{ rule, tool, pattern }]);
-    else same.push({ rule, tool, pattern });
+    const same = found.get(key);
+    if (same === undefined) found.set(key, [{ rule, tool, pattern, before: [] }]);
+    else same.push({ rule, tool, pattern, before: [] });
   }
+  const rules = new Map([...found].map(([key, same]) => [key, inOrder(same)] as const));
   return { route, undeclared: undeclaredRead(route.upstream), rules, reads };
+}
+
+function inOrder(rules: readonly CompiledRule[]): readonly CompiledRule[] {
+  const fixed = rules.toSorted((a, b) => paramsOf(a) - paramsOf(b));
+  return fixed.map((rule) =>
+    paramsOf(rule) === 0
+      ? rule
+      : { ...rule, before: fixed.filter((other) => isWithin(other, rule)).map(({ pattern }) => pattern) },
+  );
+}
+
+function paramsOf({ pattern }: CompiledRule): number {
+  return pattern.filter(({ kind }) => kind === 'param').length;
+}
+
+/** Whether all that fits the one fits the other, and not the other way round. */
+function isWithin(one: CompiledRule, other: CompiledRule): boolean {
+  if (paramsOf(one) >= paramsOf(other)) return false;
+  return other.pattern.every((part, index) => {
+    const own = one.pattern[index];
+    return part.kind === 'param' || (own?.kind === 'literal' && own.text === part.text);
+  });
 }

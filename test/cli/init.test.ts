@@ -128,11 +128,12 @@ describe('in front of an API that documents itself', () => {
     expect(configuration.tools[0]?.request.query).toEqual(['limit', 'page']);
   });
 
-  test('of paths that fit one request the more general is declared, and the other named', async () => {
+  test('of two paths of which neither comes before the other one is declared, and the other named', async () => {
     const document = {
       paths: {
         '/users/me': { get: {}, put: {}, delete: {} },
         '/users/{id}': { get: {}, put: {} },
+        '/{kind}/all': { get: {} },
         '/teams/{id}/users/{id}': { get: {} },
       },
     };
@@ -141,12 +142,17 @@ describe('in front of an API that documents itself', () => {
     expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.tools.map(({ request }) => `${request.method} ${request.path}`)).toEqual([
+      'GET /users/me',
       'GET /users/{id}',
+      'PUT /users/me',
       'PUT /users/{id}',
       'DELETE /users/me',
     ]);
+    // Through the effects API that would be the other operation.
+    const byId = configuration.tools.find(({ request }) => request.path === '/users/{id}')?.paramsSchema;
+    expect(byId?.['properties']).toMatchObject({ id: { not: { enum: ['me'] } } });
     const text = readFileSync('gateway.yaml', 'utf8');
-    expect(text).toContain('#   GET /users/me: the same requests as /users/{id}');
+    expect(text).toContain('#   GET /{kind}/all: the same requests as /users/{id}');
     expect(text).toContain('#   GET /teams/{id}/users/{id}: the param id stands in two places');
   });
 

@@ -34,7 +34,18 @@ test.each(NAMES)('%s becomes a configuration that loads, in under 20 s and 1 GB'
   const tools = text.match(/^ {2}- name: /gm)?.length ?? 0;
   const leftOut = text.split('# In the OpenAPI document and not declared:\n')[1]?.trim().split('\n').length ?? 0;
   expect(tools + leftOut).toBe(operations(document));
+  // Of two paths of which one comes before the other both are declared.
+  const alike = [...text.matchAll(/^# {3}\w+ (\S+): the same requests as (\S+)$/gm)];
+  for (const [, path = '', other = ''] of alike) expect([path, other]).toSatisfy(isCrossed);
 });
+
+/** Whether each of two paths has a fixed segment where the other has a param, or both have the same shape. */
+function isCrossed([path = '', other = '']: readonly string[]): boolean {
+  const [one, two] = [path, other].map((each) => each.split('/').map((part) => part.startsWith('{')));
+  const onlyOne = one?.some((isParam, index) => isParam && two?.[index] === false);
+  const onlyTwo = two?.some((isParam, index) => isParam && one?.[index] === false);
+  return onlyOne === onlyTwo;
+}
 
 /** Counted without a parser: methods under paths. */
 function operations(document: string): number {

@@ -1,4 +1,4 @@
-import { overlap } from '../../config/resolve-routes.ts';
+import { isAmbiguous, isWithin } from '../../config/resolve-routes.ts';
 import type { Tree } from '../../config/expand.ts';
 import {
   CREDENTIAL_HEADERS,
@@ -133,28 +133,67 @@ function freeName({ name, path }: DraftTool, tools: ReadonlyMap<string, DraftToo
   return free;
 }
 
+type Shape = readonly (string | null)[];
+
 /**
- * A request must have one meaning, so that of `/users/me` and `/users/{id}` only one can be routed: the one with more
- * params, under which the requests of the other pass as well.
+ * A request must have one meaning. `/users/me` comes before `/users/{id}`; of two operations neither of which comes
+ * before the other only one can be routed: the one with more params, under which requests of the other pass as well.
  */
 function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[]): Draft {
-  const kept = new Map<string, { readonly tool: DraftTool; readonly shape: readonly (string | null)[] }[]>();
+  const kept = new Map<string, { readonly tool: DraftTool; readonly shape: Shape }[]>();
   const dropped = new Map<DraftTool, LeftOut>();
+  const excluded = new Map<DraftTool, Map<string, Set<string>>>();
   const params = ({ path }: DraftTool): number => path.split('{').length;
   for (const tool of tools.toSorted((a, b) => params(b) - params(a))) {
     const shape = tool.path.split('/').map((segment) => (segment.startsWith('{') ? null : segment));
     const key = `${tool.upstream} ${tool.method} ${shape.length}`;
     const alike = kept.get(key) ?? [];
     kept.set(key, alike);
-    const other = alike.find((one) => overlap(one.shape, shape));
-    if (other === undefined) alike.push({ tool, shape });
-    else
+    const other = alike.find((one) => isAmbiguous(one.shape, shape));
+    if (other === undefined) {
+      for (const one of alike) if (isWithin(shape, one.shape)) exclude(excluded, one.tool, shape);
+      alike.push({ tool, shape });
+    } else
       dropped.set(tool, {
         operation: `${tool.method} ${tool.path}`,
         why: `the same requests as ${other.tool.path}`,
       });
   }
-  return { tools: tools.filter((tool) => !dropped.has(tool)), leftOut: [...leftOut, ...dropped.values()] };
+  const left = tools.filter((tool) => !dropped.has(tool));
+  return {
+    tools: left.map((tool) => withoutValues(tool, excluded.get(tool))),
+    leftOut: [...leftOut, ...dropped.values()],
+  };
+}
+
+/** Where one segment tells an operation from one that comes before it, no param of its own may say that segment. */
+function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: DraftTool, before: Shape): void {
+  const differing = tool.path
+    .split('/')
+    .flatMap((segment, index) => (segment.startsWith('{') && before[index] !== null ? [{ segment, index }] : []));
+  const [only] = differing;
+  if (only === undefined || differing.length > 1) return;
+  const param = only.segment.slice(1, -1);
+  const byParam = excluded.get(tool) ?? new Map<string, Set<string>>();
+  excluded.set(tool, byParam);
+  byParam.set(param, (byParam.get(param) ?? new Set()).add(before[only.index] ?? ''));
+}
+
+/** The same request through the effects API would be the other operation, judged as this one. */
+function withoutValues(tool: DraftTool, excluded: ReadonlyMap<string, ReadonlySet<string>> | undefined): DraftTool {
+  const properties = tool.schema['properties'];
+  if (excluded === undefined || !isTree(properties)) return tool;
+  const narrowed = Object.fromEntries(
+    Object.entries(properties).map(([name, schema]) => {
+      const values = excluded.get(name);
+      return [name, values === undefined || !isTree(schema) ? schema : { ...schema, not: { enum: [...values] } }];
+    }),
+  );
+  return { ...tool, schema: { ...tool.schema, properties: narrowed } };
+}
+
+function isTree(value: Tree | undefined): value is { readonly [name: string]: Tree } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function draftTool(document: ApiDocument, operation: ApiOperation, upstream: string, room: number): DraftTool | string {
