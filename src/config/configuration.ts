@@ -250,4 +250,6 @@ interface ConfiguredLimits {
 
 interface TelemetrySettings {
   readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
+  /** Whether each request through the proxy is a line of the log. */
+  readonly accessLog: boolean;
 }

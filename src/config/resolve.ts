@@ -55,7 +55,7 @@ export async function resolveConfiguration(
     routes: resolveRoutes(file, tools, names, judge),
     pools: file.pools,
     limits: resolveLimits(file, judge),
-    telemetry: { logLevel: file.telemetry.log_level },
+    telemetry: { logLevel: file.telemetry.log_level, accessLog: file.telemetry.access_log },
   };
 }
 

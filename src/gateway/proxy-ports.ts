@@ -29,6 +29,7 @@ export function proxyPorts(parts: {
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
+  readonly access: ProxyPorts['access'];
   readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'> & {
     readonly allowedHosts: readonly string[];
   };
@@ -71,6 +72,7 @@ export function proxyPorts(parts: {
     },
     policyMode: core.policyMode,
     observed: parts.observed,
+    access: parts.access,
     shadowed: parts.shadowed,
     settings: () => {
       const { publicUrl, queryKey, jsonLimits } = parts.settings();

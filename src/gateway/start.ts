@@ -27,7 +27,8 @@ import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
-import { createLogger } from '../telemetry/logger.ts';
+import { createAccessLog } from '../telemetry/access-log.ts';
+import { createLogger, logSink } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
 import { openSpool } from '../upstreams/spool.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
@@ -94,7 +95,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   let inForce = await readFiles(options.configFile, options.environment);
   const { configuration } = inForce;
   const current = (): InForce => inForce;
-  const logger = createLogger({ level: LEVELS[options.log] ?? configuration.telemetry.logLevel });
+  const sink = logSink();
+  const logger = createLogger({ level: LEVELS[options.log] ?? configuration.telemetry.logLevel, sink });
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
@@ -291,6 +293,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     VERSION,
     adminPort !== null,
   );
+  const access = createAccessLog((lines) => sink.write(lines));
+  opened.push(async () => access.flush());
+  const isAccessTold = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
   await server.register(proxyPlugin, {
     ports: proxyPorts({
       core: ports,
@@ -303,6 +308,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       run,
       shadowed: metrics.shadowed,
       observed: (would) => metrics.observed(would, 'proxy'),
+      access: (line) => {
+        metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
+        if (isAccessTold) access.tell(line);
+      },
       settings,
     }),
   });

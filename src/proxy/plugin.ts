@@ -2,6 +2,7 @@ import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
+import { tellOf } from './access.ts';
 import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
@@ -19,6 +20,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** A read that was let through and streams. */
     streamed: StreamedRead | null;
+    /** A request whose sender and path are known. */
+    arrived: Arrived | null;
   }
 }
 
@@ -44,6 +47,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   // Bodies are read here, strictly, or stream; no parser of the server touches them.
   app.removeAllContentTypeParsers();
   app.decorateRequest('streamed', null);
+  app.decorateRequest('arrived', null);
   // Nothing is logged of a request here, so none needs a logger of its own.
   app.setChildLoggerFactory((logger) => logger);
   app.setErrorHandler((error, request, reply) => {
@@ -173,6 +177,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       send(reply, problemAnswer(ports, arrival.problem, answered(request)));
       return null;
     }
+    request.arrived = arrival;
     const { match } = arrival;
     const isRead = request.method === 'GET' || request.method === 'HEAD';
     switch (match.kind) {
@@ -210,6 +215,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     preHandler: (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => {
       // Everything is answered from here: `done` is called with errors only.
       const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
+      if (ports.access !== null) tellOf(request, reply, arrivedOf, ports.access);
       try {
         const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
         if (arrival instanceof Promise) {
@@ -229,6 +235,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   await app.register(httpProxy, whole);
   // Under a host name or at a listener of routes' own nothing is but them.
   await app.register(httpProxy, { ...whole, constraints: { entrance: 'routes' } });
+}
+
+function arrivedOf({ arrived }: FastifyRequest): Arrived | null {
+  return arrived;
 }
 
 function answered({ id, method, headers }: FastifyRequest): AnsweredRequest {

@@ -11,6 +11,7 @@ import type { JsonLimits } from '../json/strict.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import type { HeaderSettings } from '../upstreams/header-rules.ts';
+import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Spool, SpoolLimits } from '../upstreams/spool.ts';
 
 /**
@@ -58,6 +59,8 @@ export interface ProxyPorts {
   readonly observed: (would: string) => void;
   /** Told of the rules in shadow mode that would have refused a read that passed. */
   readonly shadowed: (rules: readonly string[]) => void;
+  /** Told of each request when its answer is over; `null`: nobody wants to know. */
+  readonly access: ((line: AccessLine) => void) | null;
   readonly settings: () => ProxySettings;
   /** Where the files of requests are while their calls run. */
   readonly spool: Spool;

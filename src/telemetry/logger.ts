@@ -49,6 +49,14 @@ export function createLogger({ level, sink }: LoggerOptions): Logger {
       formatters: { level: (label) => ({ level: label }) },
       hooks: { streamWrite: redactSecrets },
     },
-    sink ?? destination({ dest: 2, sync: false }),
+    sink ?? logSink(),
   );
+}
+
+/** Bytes that wait for whoever reads standard error; what comes beyond is lost. */
+const WAITING_BYTES = 16 * 1024 * 1024;
+
+/** Standard error, written without waiting. There is one for all that writes lines to it: two could mix theirs. */
+export function logSink(): DestinationStream {
+  return destination({ dest: 2, sync: false, maxLength: WAITING_BYTES });
 }

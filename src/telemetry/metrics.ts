@@ -9,6 +9,8 @@ const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as cons
 /** Most effects that are counted for one gauge, so that a scrape reads a bounded amount. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
+/** Combinations of upstream, tool and decision that are measured apart; those that come later are one: `other`. */
+const MAX_CALL_SERIES = 1_000;
 
 export interface Metrics {
   /** A decision was answered. `code` is `reason.code`. */
@@ -23,6 +25,8 @@ export interface Metrics {
   step(step: (typeof MEASURED_STEPS)[number], result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
+  /** A request through the proxy was answered. `decision` is `null` where none was made. */
+  called(upstream: string | null, tool: string | null, decision: string | null, durationMs: number): void;
   /** Something that a person has to look at. */
   alerted(what: string): void;
   /** Prometheus text of everything. */
@@ -77,6 +81,20 @@ export function createMetrics(watched: {
     labelNames: ['route', 'method', 'status'],
     bounds: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
   });
+  const calls = createDurations({
+    name: 'svc_proxy_call_seconds',
+    help: 'Time from request to the end of the answer, of calls through the proxy',
+    labelNames: ['upstream', 'tool', 'decision'],
+    bounds: [0.005, 0.025, 0.1, 0.5, 2.5, 10],
+  });
+  const known = new Set<string>();
+  /** A configuration may have thousands of tools; each combination of labels is a series of its own. */
+  const bounded = (labels: string, decision: string): string => {
+    if (known.has(labels)) return labels;
+    if (known.size >= MAX_CALL_SERIES) return `other\nother\n${decision}`;
+    known.add(labels);
+    return labels;
+  };
   const alerts = new Counter({
     name: 'svc_alerts_total',
     help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
@@ -126,9 +144,13 @@ export function createMetrics(watched: {
     stage: (stage, durationMs) => stages.observe(stage, durationMs),
     step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
     answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),
+    called: (upstream, tool, decision, durationMs) => {
+      const made = decision ?? 'none';
+      calls.observe(bounded(`${upstream ?? 'none'}\n${tool ?? 'none'}\n${made}`, made), durationMs);
+    },
     alerted: (what) => alerts.inc({ what }),
     async render() {
-      const durations = [stages, steps, requests].map((each) => each.render()).join('\n\n');
+      const durations = [stages, steps, requests, calls].map((each) => each.render()).join('\n\n');
       return { contentType: registry.contentType, text: `${await registry.metrics()}\n${durations}\n` };
     },
   };

@@ -89,6 +89,7 @@ beforeEach(async () => {
     run: (request) => runEffect(core, request),
     shadowed: () => undefined,
     observed: () => undefined,
+    access: null,
     settings: () => ({
       publicUrl: 'http://127.0.0.1',
       allowedHosts: [],

@@ -260,6 +260,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
       renderProblem(problem, {}, { publicUrl: origin, requestId: id, run: true, changes: true }),
     policyMode: () => configuration.policies.mode,
     observed: () => {},
+    access: null,
     shadowed: (rules) => void shadowed.push(...rules),
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes, uploads: UPLOADS }),
     spool: NO_SPOOL,

@@ -1,0 +1,70 @@
+import { expect, test, vi } from 'vitest';
+import { type AccessLine, createAccessLog } from '../../src/telemetry/access-log.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+
+const LINE: AccessLine = {
+  requestId: 'req_1',
+  method: 'GET',
+  workspace: 'demo',
+  agentId: 'bot',
+  tool: 'api.see',
+  upstream: 'api',
+  decision: 'committed',
+  status: 200,
+  bytesIn: 1,
+  bytesOut: 2,
+  durationMs: 1.23456,
+  authenticatedInMs: null,
+  effectId: null,
+  traceId: null,
+  cut: true,
+};
+
+test('a name that a caller gives cannot break a line, nor put a key into it', () => {
+  const written: string[] = [];
+  const log = createAccessLog(
+    (lines) => written.push(lines),
+    () => 0,
+  );
+  log.tell({ ...LINE, agentId: 'a"\n{"level":"fatal' });
+  log.tell({ ...LINE, agentId: 'svc_agent_7hQ2mZx0PbKdAAAABBBBCCCCDDDD' });
+  log.tell({ ...LINE, agentId: 'a'.repeat(100_000) });
+  log.flush();
+  const lines = written
+    .join('')
+    .trimEnd()
+    .split('\n')
+    .map((line): Record<string, unknown> => JSON.parse(line));
+  expect(lines.map(({ agent }) => agent)).toEqual([
+    'a"\n{"level":"fatal',
+    'svc_agent_7hQ2mZx0PbKd[redacted]',
+    'a'.repeat(128),
+  ]);
+  expect(lines[0]).toMatchObject({ time: '1970-01-01T00:00:00.000Z', duration_ms: 1.235, cut: true });
+});
+
+test('lines are gathered, and never many of them', () => {
+  vi.useFakeTimers();
+  const written: string[] = [];
+  const log = createAccessLog((lines) => written.push(lines));
+  for (let count = 0; count < 600; count += 1) log.tell(LINE);
+  expect(written.map((lines) => lines.split('\n').length - 1)).toEqual([256, 256]);
+  vi.advanceTimersByTime(100);
+  expect(written.length).toBe(3);
+  vi.useRealTimers();
+});
+
+test('tools beyond a thousand series are one', async () => {
+  const metrics = createMetrics({
+    store: {
+      health: () => ({ ready: true, durability: 'sync', problem: null, epoch: 1 }),
+      effects: () => Promise.resolve({ items: [], next: null }),
+      approvals: () => Promise.resolve({ items: [], next: null }),
+    },
+    workspaces: () => [],
+  });
+  for (let count = 0; count < 5_000; count += 1) metrics.called('api', `api.t${count}`, 'committed', 1);
+  const { text } = await metrics.render();
+  expect(text.match(/^svc_proxy_call_seconds_count/gm)?.length).toBe(1_001);
+  expect(text).toContain('svc_proxy_call_seconds_count{upstream="other",tool="other",decision="committed"} 4000');
+});
