@@ -28,7 +28,7 @@ const cpu = cpuOfThread();
 function cpuOfThread(): () => number {
   try {
     if (Number(readFileSync(STAT, 'utf8').split(' ')[0]) > 0) {
-      const file = openSync(STAT);
+      const file = openSync(STAT, 'r');
       const bytes = Buffer.alloc(64);
       return () => Number.parseInt(bytes.toString('latin1', 0, readSync(file, bytes, 0, 64, 0)), 10) / 1e6;
     }
