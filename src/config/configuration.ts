@@ -187,6 +187,8 @@ export interface Route {
   readonly undeclared: 'deny' | 'passthrough_reads';
   /** Whether `Set-Cookie` of the upstream's answers is passed on. */
   readonly setCookie: boolean;
+  /** What becomes of addresses of other origins in `Location`, `Content-Location` and `Link`. */
+  readonly foreignLinks: 'hide' | 'pass';
   readonly headers: HeaderSettings;
   readonly keys: RouteKeys;
   /** Status of the answer that a call waits for approval. */

@@ -77,6 +77,7 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       listen: route.listen ?? null,
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
+      foreignLinks: route.foreign_links,
       headers: resolveHeaders(route.headers, judge),
       keys: resolveKeys(route, judge),
       pendingStatus: route.pending_status,

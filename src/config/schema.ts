@@ -501,6 +501,11 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     'problem',
   ),
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
+  foreign_links: oneOf(
+    ['hide', 'pass'],
+    "Addresses of other origins in Location, Content-Location and Link. hide: they stand in svc-foreign-location and so on, which no client follows; many send the gateway's key along where they follow one.",
+    'hide',
+  ),
   rules: list(
     'Rules. A fixed segment comes before a param: /users/me before /users/:id. Two of which neither comes before the other may not match one request.',
     routeRule,

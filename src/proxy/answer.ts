@@ -29,6 +29,9 @@ export interface AnswerContext {
   readonly request: AnsweredRequest;
   readonly principal: Principal;
   readonly prefix: string;
+  /** Origin under which the caller knows the gateway. */
+  readonly origin: () => string;
+  readonly foreignLinks: Route['foreignLinks'];
   readonly upstream: string;
   readonly setCookie: boolean;
   readonly onDuplicate: 'conflict' | 'replay';
@@ -79,7 +82,9 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     return { status: answer.status, headers: Object.assign(headers, withRetryHints(own)), body: answer.body };
   }
   if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
-    const replayed = replay(outcome.result);
+    const replayed = replay(outcome.result, (headers) =>
+      returnedHeaders(headers, { ...context, upstreamUrl: ports.upstream(context.upstream)?.url ?? '' }),
+    );
     if (replayed !== null) {
       const { 'x-should-retry': _, ...kept } = own;
       return { ...replayed, headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' } };
@@ -125,27 +130,27 @@ function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome:
 
 function upstreamHeaders(ports: Ports, answer: HttpAnswer, context: AnswerContext): Record<string, string | string[]> {
   const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
-  const headers = returnedHeaders(answer.headers, {
-    setCookie: context.setCookie,
-    prefix: context.prefix,
-    upstreamUrl,
-  });
+  const headers = returnedHeaders(answer.headers, { ...context, upstreamUrl });
   // The body is as long as it was read; it may have been cut.
   delete headers['content-length'];
   return headers;
 }
 
 /** A stored answer, as it was given; `null` where only a part of it is kept. */
-function replay(result: KeptResult): ProxyAnswer | null {
+function replay(
+  result: KeptResult,
+  returned: (headers: KeptResult['headers']) => ProxyAnswer['headers'],
+): ProxyAnswer | null {
   if (result.truncated) return null;
+  const headers = returned(result.headers);
   const { body } = result;
   switch (body.kind) {
     case 'json':
-      return { status: result.status, headers: result.headers, body: JSON.stringify(body.value) };
+      return { status: result.status, headers, body: JSON.stringify(body.value) };
     case 'text':
-      return { status: result.status, headers: result.headers, body: body.value };
+      return { status: result.status, headers, body: body.value };
     case 'base64':
-      return { status: result.status, headers: result.headers, body: Buffer.from(body.value, 'base64') };
+      return { status: result.status, headers, body: Buffer.from(body.value, 'base64') };
     case 'sealed':
       return null;
   }

@@ -8,6 +8,7 @@ import { connectionNames, passesBack } from '../upstreams/answer.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/header-rules.ts';
 import { planOf } from '../upstreams/request-template.ts';
 import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
+import { isLinkHeader, type LinkContext, ownLinks } from './links.ts';
 import type { ProxiedUpstream } from './ports.ts';
 
 /** The headers of a request, as they go on. */
@@ -98,20 +99,22 @@ function repeated(rawHeaders: readonly string[]): readonly RequestFault[] {
 }
 
 /**
- * The headers of an upstream's answer that go back to the caller, with `Location` turned into the gateway's own space:
- * the caller knows the upstream by the route's prefix only.
+ * The headers of an upstream's answer that go back to the caller, with the addresses in them turned into the gateway's
+ * own space (see links.ts).
  */
 export function returnedHeaders(
   headers: Readonly<Record<string, string | readonly string[] | number | undefined>>,
-  options: { readonly setCookie: boolean; readonly prefix: string; readonly upstreamUrl: string },
+  options: LinkContext & { readonly setCookie: boolean },
 ): Record<string, string | string[]> {
   const { connection } = headers;
   const named = connectionNames(typeof connection === 'number' ? undefined : connection);
   const returned: Record<string, string | string[]> = {};
   for (const [name, value] of Object.entries(headers)) {
     if (value === undefined || !passesBack(name, options.setCookie, named)) continue;
-    if (name === 'location' && typeof value === 'string') returned[name] = asBytes(ownLocation(value, options));
-    else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
+    if (isLinkHeader(name)) {
+      const links = ownLinks(name, typeof value === 'object' ? value.join(', ') : String(value), options);
+      for (const [own, text] of Object.entries(links)) returned[own] = asBytes(text);
+    } else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
   }
   return returned;
 }
@@ -119,9 +122,4 @@ export function returnedHeaders(
 /** Header bytes come decoded as UTF-8 and are written as Latin-1: what is not ASCII goes on as the bytes it came as. */
 function asBytes(value: string): string {
   return !/[^ -~\t]/.test(value) ? value : Buffer.from(value, 'utf8').toString('latin1');
-}
-
-function ownLocation(location: string, options: { readonly prefix: string; readonly upstreamUrl: string }): string {
-  const path = location.startsWith(`${options.upstreamUrl}/`) ? location.slice(options.upstreamUrl.length) : location;
-  return path.startsWith('/') && !path.startsWith('//') ? `${options.prefix}${path}` : location;
 }

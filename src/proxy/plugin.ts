@@ -7,6 +7,7 @@ import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer,
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { createIdentities } from './identities.ts';
+import { originOfRequest } from './links.ts';
 import { createLive } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
@@ -75,6 +76,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       request: answered(request),
       principal: arrived.principal,
       prefix: match.kind === 'none' ? '' : match.route.prefix,
+      origin: () => originOfRequest(request.raw, ports.settings().publicUrl),
+      foreignLinks: match.kind === 'none' ? 'hide' : match.route.foreignLinks,
       upstream: match.kind === 'none' ? '' : match.route.upstream,
       setCookie: match.kind !== 'none' && match.route.setCookie,
       onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',

@@ -5,6 +5,7 @@ import type { Problem } from '../effects/model/run-request.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
+import { originOfRequest } from './links.ts';
 import type { LiveConnection } from './live.ts';
 import type { ProxiedUpstream, ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 import type { PassedRead } from './read-ledger.ts';
@@ -22,6 +23,9 @@ export interface StreamedRead {
   readonly timeoutMs: number | null;
   readonly prefix: string;
   readonly setCookie: boolean;
+  /** Origin under which the caller knows the gateway. */
+  readonly origin: () => string;
+  readonly foreignLinks: Route['foreignLinks'];
   readonly errorFormat: Route['errorFormat'];
   readonly passed: PassedRead;
   readonly live: LiveConnection;
@@ -88,6 +92,8 @@ export function judgeRead(
       timeoutMs: isDeclared ? tool.timeoutMs : null,
       prefix: match.route.prefix,
       setCookie: match.route.setCookie,
+      origin: () => originOfRequest(request, ports.settings().publicUrl),
+      foreignLinks: match.route.foreignLinks,
       errorFormat: match.route.errorFormat,
       passed: {
         workspace,

@@ -28,8 +28,7 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
     rewriteHeaders: (headers, request) => {
       const streamed = request?.streamed;
       if (!streamed) return {};
-      const { prefix, setCookie, upstream } = streamed;
-      return returnedHeaders(headers, { prefix, setCookie, upstreamUrl: upstream.url });
+      return returnedHeaders(headers, { ...streamed, upstreamUrl: streamed.upstream.url });
     },
     onResponse: (request, reply, response) => {
       const { streamed } = request;

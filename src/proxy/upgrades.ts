@@ -127,6 +127,8 @@ function answerContext(arrived: Arrived, request: AnswerContext['request']): Ans
     request,
     principal: arrived.principal,
     prefix: match.kind === 'none' ? '' : match.route.prefix,
+    origin: () => '',
+    foreignLinks: 'hide',
     upstream: match.kind === 'none' ? '' : match.route.upstream,
     setCookie: false,
     onDuplicate: 'conflict',
@@ -165,6 +167,8 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       const kept = returnedHeaders(response.headers, {
         setCookie: read?.setCookie ?? false,
         prefix: read?.prefix ?? '',
+        origin: read?.origin ?? (() => ''),
+        foreignLinks: read?.foreignLinks ?? 'hide',
         upstreamUrl: read?.upstream.url ?? '',
       });
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;

@@ -46,6 +46,8 @@ function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
       prefix: '/shop',
       upstream: 'shop',
       setCookie: false,
+      origin: () => 'https://gateway.test',
+      foreignLinks: 'hide',
       onDuplicate: 'replay',
       pendingStatus: 202,
       errorFormat: 'problem',

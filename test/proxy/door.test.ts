@@ -200,6 +200,7 @@ describe('headers', () => {
           listen: null,
           undeclared: 'deny',
           setCookie: false,
+          foreignLinks: 'hide',
           rules: [],
           headers: { ...none, ...changes.rules },
           keys: { headers: [], schemes: [], query: [] },
@@ -304,13 +305,80 @@ describe('headers', () => {
       location: 'http://upstream:9/v1/x?a=1',
       etag: '"1"',
     };
-    const options = { setCookie: false, prefix: '/shop', upstreamUrl: 'http://upstream:9' };
+    const options = {
+      setCookie: false,
+      prefix: '/shop',
+      upstreamUrl: 'http://upstream:9',
+      origin: () => 'https://gateway.test',
+      foreignLinks: 'hide',
+    } as const;
     expect(returnedHeaders(answer, options)).toEqual({ location: '/shop/v1/x?a=1', etag: '"1"' });
     expect(returnedHeaders(answer, { ...options, setCookie: true })['set-cookie']).toEqual(['a=1', 'b=2']);
-    expect(returnedHeaders({ location: '/v1/x' }, options)).toEqual({ location: '/shop/v1/x' });
-    expect(returnedHeaders({ location: '//elsewhere/x' }, options)).toEqual({ location: '//elsewhere/x' });
-    expect(returnedHeaders({ location: 'http://upstream:99/x' }, options)).toEqual({
-      location: 'http://upstream:99/x',
-    });
+  });
+
+  test.each([
+    ['/v1/x', { location: '/shop/v1/x' }],
+    ['v1/x', { location: 'v1/x' }],
+    ['?page=2', { location: '?page=2' }],
+    ['HTTP://UPSTREAM:9/v1/x#a', { location: '/shop/v1/x#a' }],
+    ['//upstream:9/v1/x', { location: '/shop/v1/x' }],
+    ['http://key@upstream:9/v1/x', { location: '/shop/v1/x' }],
+    ['//elsewhere/x', { 'svc-foreign-location': '//elsewhere/x' }],
+    ['/\\elsewhere/x', { 'svc-foreign-location': '/\\elsewhere/x' }],
+    ['\\\\elsewhere/x', { 'svc-foreign-location': '\\\\elsewhere/x' }],
+    ['/\t/elsewhere/x', { 'svc-foreign-location': '/\t/elsewhere/x' }],
+    ['http://upstream:99/x', { 'svc-foreign-location': 'http://upstream:99/x' }],
+    ['https://upstream:9/x', { 'svc-foreign-location': 'https://upstream:9/x' }],
+    ['http://upstream:9@elsewhere/x', { 'svc-foreign-location': 'http://upstream:9@elsewhere/x' }],
+    ['http://upstream:9.elsewhere/x', { 'svc-foreign-location': 'http://upstream:9.elsewhere/x' }],
+    ['http://[', { 'svc-foreign-location': 'http://[' }],
+    ['app://done', { location: 'app://done' }],
+  ])('a redirect to %s', (location, expected) => {
+    const options = {
+      setCookie: false,
+      prefix: '/shop',
+      upstreamUrl: 'http://upstream:9',
+      origin: () => 'https://gateway.test',
+      foreignLinks: 'hide',
+    } as const;
+    expect(returnedHeaders({ location }, options)).toEqual(expected);
+    expect(returnedHeaders({ 'content-location': location }, options)).toEqual(
+      Object.fromEntries(
+        Object.entries(expected).map(([name, value]) => [name.replace('location', 'content-location'), value]),
+      ),
+    );
+    const passed = returnedHeaders({ location }, { ...options, foreignLinks: 'pass' });
+    expect(passed).toEqual('location' in expected ? expected : { location });
+  });
+
+  test.each([
+    [
+      '<http://upstream:9/i?page=2>; rel="next", </i?page=9>; rel=last',
+      { link: '<https://gateway.test/shop/i?page=2>; rel="next", </shop/i?page=9>; rel=last' },
+    ],
+    ['<http://elsewhere/i>; rel="next"', { 'svc-foreign-link': '<http://elsewhere/i>; rel="next"' }],
+    [
+      '<http://upstream:9/i>; title="a, <http://elsewhere/>; b"; rel="next", <http://elsewhere/d>; rel="help"',
+      {
+        link: '<https://gateway.test/shop/i>; title="a, <http://elsewhere/>; b"; rel="next"',
+        'svc-foreign-link': '<http://elsewhere/d>; rel="help"',
+      },
+    ],
+    [
+      '<http://upstream:9/i>; rel="next", http://elsewhere',
+      { 'svc-foreign-link': '<http://upstream:9/i>; rel="next", http://elsewhere' },
+    ],
+    [
+      '<http://upstream:9/i>; rel="next" <http://elsewhere/>; rel="next"',
+      { 'svc-foreign-link': '<http://upstream:9/i>; rel="next" <http://elsewhere/>; rel="next"' },
+    ],
+  ])('links %s', (link, expected) => {
+    const options = {
+      setCookie: false,
+      prefix: '/shop',
+      upstreamUrl: 'http://upstream:9',
+      origin: () => 'https://gateway.test',
+    };
+    expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
   });
 });

@@ -14,6 +14,7 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
     listen: null,
     undeclared: 'passthrough_reads',
     setCookie: false,
+    foreignLinks: 'hide',
     headers: none,
     keys: { headers: [], schemes: [], query: [] },
     pendingStatus: 202,

@@ -7,6 +7,8 @@ import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts
 import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
+/** Another origin, which keys must never come to. */
+let elsewhere: FakeApi;
 let gateway: TestGateway;
 let key: string;
 /** What the fake answers next instead. */
@@ -32,6 +34,14 @@ function answer({ method, url }: Seen): { status?: number; headers?: Record<stri
         choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'hello' } }],
       },
     };
+  if (method === 'GET' && url.startsWith('/repos/acme/shop/issues')) {
+    const page = Number(new URL(url, api.url).searchParams.get('page') ?? '1');
+    // As GitHub writes it: whole addresses of its own origin.
+    const next = `<${api.url}/repos/acme/shop/issues?page=${page + 1}>; rel="next"`;
+    return { ...(page < 3 ? { headers: { link: next } } : {}), json: [{ number: page }] };
+  }
+  if (method === 'GET' && url.startsWith('/repos/acme/leaky/'))
+    return { status: 302, headers: { location: elsewhere.url, link: `<${elsewhere.url}/i>; rel="next"` }, json: [] };
   if (method === 'POST' && url === '/repos/acme/shop/issues')
     return { status: 201, json: { number: 7, title: 'Broken' } };
   if (url === '/api/chat.postMessage') return { json: { ok: true, channel: 'C1', ts: '1.2' } };
@@ -56,11 +66,12 @@ tools:
   - { name: stripe.customers, upstream: api, kind: read, request: { method: GET, path: /v1/customers, query: [limit, starting_after] } }
   - { name: openai.chat, upstream: api, kind: write, request: { method: POST, path: /v1/chat/completions, body: "*" } }
   - { name: github.issue, upstream: api, kind: write, request: { method: POST, path: "/repos/{owner}/{repo}/issues", body: "*" } }
+  - { name: github.issues, upstream: api, kind: read, request: { method: GET, path: "/repos/{owner}/{repo}/issues", query: [page] } }
   - { name: slack.post, upstream: api, kind: write, request: { method: POST, path: /api/chat.postMessage, body: "*", body_type: form } }
 routes:
   - { upstream: api, prefix: /, listen: "127.0.0.1:0", error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
   - { upstream: api, prefix: /openai, error_format: openai, pending_status: 409, rules: [ { match: "POST /v1/chat/completions", tool: openai.chat, idempotency: derive } ] }
-  - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive } ] }
+  - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive }, { match: "GET /repos/:owner/:repo/issues", tool: github.issues } ] }
   - { upstream: api, prefix: /slack, pending_status: 409, rules: [ { match: "POST /api/chat.postMessage", tool: slack.post, idempotency: none } ] }
 `;
 const POLICY = `
@@ -72,7 +83,7 @@ budgets: { refunds: { unit: cent, by: [agent.id], per: year, limit: 5000 } }
 rules:
   - { id: refund, effect: allow, match: { tools: [stripe.refund] }, obligations: [ { budget: { use: refunds, amount: params.amount } } ] }
   - { id: large, effect: require_approval, match: { tools: [stripe.refund] }, when: { params.amount: { gt: 4000 } }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "Refund" } }
-  - { id: rest, effect: allow, match: { tools: [stripe.customers, openai.chat, github.issue, slack.post] } }
+  - { id: rest, effect: allow, match: { tools: [stripe.customers, openai.chat, github.issue, github.issues, slack.post] } }
   - { id: no-chat, effect: deny, match: { tools: [openai.chat] }, when: { params.model: gpt-forbidden }, reason: "Not this model" }
   - { id: no-repo, effect: deny, match: { tools: [github.issue] }, when: { params.repo: secret }, reason: "Not this repository" }
   - { id: no-channel, effect: deny, match: { tools: [slack.post] }, when: { params.channel: C_SECRET }, reason: "Not this channel" }
@@ -81,6 +92,7 @@ rules:
 
 beforeAll(async () => {
   api = await startFakeApi(answer);
+  elsewhere = await startFakeApi(() => ({ json: [] }));
   gateway = await startGateway(
     { config: config(api.url), policies: { 'sdks.yaml': POLICY } },
     { env: { UPSTREAM_KEY: 'sk_upstream' } },
@@ -90,6 +102,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway.dispose();
   await api.close();
+  await elsewhere.close();
 });
 beforeEach(() => {
   api.seen.length = 0;
@@ -264,6 +277,24 @@ describe('octokit', () => {
     const { octokit, count } = client();
     const { data } = await octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' });
     expect([data.number, count(), api.seen[0]?.headers.authorization]).toEqual([7, 1, 'Bearer sk_upstream']);
+  });
+  it('pages by the links of the answers, which lead to the gateway', async () => {
+    const { octokit, count } = client();
+    const issues = await octokit.paginate(octokit.issues.listForRepo, { owner: 'acme', repo: 'shop' });
+    expect(issues.map(({ number }) => number)).toEqual([1, 2, 3]);
+    expect([count(), api.seen.length]).toEqual([3, 3]);
+    // The upstream got its own key with each page, and never the gateway's.
+    for (const { headers } of api.seen) expect(headers.authorization).toBe('Bearer sk_upstream');
+  });
+  it('neither a page nor a redirect takes the key to another origin', async () => {
+    const { octokit } = client();
+    await octokit.paginate(octokit.issues.listForRepo, { owner: 'acme', repo: 'leaky' }).catch(() => undefined);
+    const path = `${gateway.url}/github/repos/acme/leaky/issues`;
+    const answered = await fetch(path, { headers: { authorization: `token ${key}`, 'x-api-key': key } });
+    expect([answered.status, answered.headers.get('location')]).toEqual([302, null]);
+    expect(answered.headers.get('svc-foreign-location')).toBe(elsewhere.url);
+    expect(api.seen.length).toBe(2);
+    expect(elsewhere.seen).toEqual([]);
   });
   it('a denial is a RequestError with our message', async () => {
     const { octokit, count } = client();
