@@ -44,13 +44,13 @@ export async function startMock(text: string): Promise<Mock> {
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => void chunks.push(chunk));
-    request.on('end', () => {
+    request.on('end', async () => {
       const [path = '', query = ''] = (request.url ?? '').split('?');
       const operation = find(operations, request.method ?? '', path);
       const fault =
         operation === null
           ? 'no such operation'
-          : faultOf(operation, checks, query, request.headers, Buffer.concat(chunks).toString('utf8'));
+          : await faultOf(operation, checks, query, request.headers, Buffer.concat(chunks));
       came.push({ operation: operation === null ? `${request.method} ${path}` : nameOf(operation), fault });
       response.writeHead(fault === null ? 200 : 400, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ fault }));
@@ -190,11 +190,16 @@ function operationsOf(document: JsonObject): readonly MockOperation[] {
         path: base + path,
         params: [...params.values()],
         media,
-        bodySchema: media === null ? null : object(object(content[media])['schema']),
+        bodySchema: media === null ? null : schemaOf(document, media, object(object(content[media])['schema'])),
         bodyRequired: body['required'] === true,
       });
     }
   return found;
+}
+
+/** A form's fields are looked up in its schema. */
+function schemaOf(document: JsonObject, media: string, schema: JsonObject): JsonObject {
+  return media.includes('json') ? schema : deref(document, schema);
 }
 
 /** Where something is served; operations of other hosts are not this server's. */
@@ -227,13 +232,13 @@ function patternOf(segment: string): RegExp {
   return new RegExp(`^${pieces.join('')}$`);
 }
 
-function faultOf(
+async function faultOf(
   operation: MockOperation,
   check: Check,
   query: string,
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
-  text: string,
-): string | null {
+  body: Buffer,
+): Promise<string | null> {
   const given = parseForm(query);
   for (const param of operation.params) {
     const name = said(param['name']);
@@ -257,20 +262,27 @@ function faultOf(
     if (![value, Number(value), value === 'true', [value]].some((one) => check(schema, one) === null))
       return `${said(param['in'])} ${name}: ${said(value)} is not allowed`;
   }
-  if (operation.bodySchema === null) return text === '' ? null : 'a body where none belongs';
-  if (text === '') return operation.bodyRequired ? 'the body is missing' : null;
+  if (operation.bodySchema === null) return body.length === 0 ? null : 'a body where none belongs';
+  if (body.length === 0) return operation.bodyRequired ? 'the body is missing' : null;
   const type = said(headers['content-type'] ?? '');
-  const isForm = type.startsWith('application/x-www-form-urlencoded');
-  if (isForm !== (operation.media?.startsWith('application/x-www-form-urlencoded') ?? false))
-    return `a body of ${type}`;
-  const value = isForm ? unflattened(text, object(operation.bodySchema)) : JSON.parse(text);
-  return isForm ? formFault(operation.bodySchema, value, check) : check(operation.bodySchema, value);
+  const form = formOf(operation);
+  if (form === null && !/[/+]json\b/.test(type)) return `a body of ${type}`;
+  if (form === null) return check(operation.bodySchema, JSON.parse(body.toString('utf8')));
+  if (!type.startsWith(form)) return `a body of ${type}`;
+  const sent = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData();
+  return formFault(operation.bodySchema, await firstFields(sent), check);
 }
 
-/** Fields of a form by their first name; nested ones are not read further. */
-function unflattened(text: string, _schema: JsonObject): Record<string, string> {
+/** The kind of form that an operation takes; `null`: JSON. */
+export function formOf({ media }: MockOperation): string | null {
+  return ['application/x-www-form-urlencoded', 'multipart/form-data'].find((form) => media?.startsWith(form)) ?? null;
+}
+
+/** Fields of a form by their first name, files by their content; nested ones are not read further. */
+async function firstFields(form: FormData): Promise<Record<string, string>> {
   const fields: Record<string, string> = {};
-  for (const [name, value] of new URLSearchParams(text)) fields[name.split('[')[0] ?? name] = value;
+  for (const [name, value] of form)
+    fields[name.split('[')[0] ?? name] = typeof value === 'string' ? value : await value.text();
   return fields;
 }
 
