@@ -4,11 +4,11 @@ import { join } from 'node:path';
 
 /** Reads each file once and remembers it, so that all readers see the same version. */
 export interface FileReading {
-  /** @throws what `readFile` throws, each time the same */
+  /** @throws what `readFile` throws, the same on each call */
   bytes(path: string): Promise<Buffer>;
   /** Size in bytes. @throws what `stat` throws */
   size(path: string): Promise<number>;
-  /** Names in a folder, sorted; `null` where the path is none. @throws what `stat` throws */
+  /** Names in a folder, sorted; `null` where the path is not a folder. @throws what `stat` throws */
   names(path: string): Promise<readonly string[] | null>;
   /** Whether all files and folders that were read are still unchanged. */
   isStill(): Promise<boolean>;
@@ -81,8 +81,8 @@ function remembered<Value>(
 const MAX_DEPTH = 8;
 
 /**
- * One digest over the names and contents of files, and of YAML files in folders. An unreadable file has its own mark.
- * Files in folders whose names begin with a dot are skipped, as everywhere.
+ * One digest of the names and contents of files, and of the YAML files in folders. An unreadable file changes the
+ * digest too. In folders, names that begin with a dot are skipped.
  */
 export async function digestOf(paths: readonly string[], reading: FileReading): Promise<string> {
   const hash = createHash('sha256');

@@ -1,20 +1,20 @@
-/** A place in a file. Lines and columns begin with 1; columns count UTF-16 units, as editors do. */
+/** A place in a file. Lines and columns begin with 1; columns count UTF-16 code units, as editors do. */
 export interface Position {
   readonly file: string;
   readonly line: number;
   readonly column: number;
 }
 
-/** A problem in a file that a person wrote. With an `error` the file is not used; a `warning` leaves it usable. */
+/** A problem in a file that a person wrote. An `error` makes the file unusable; a `warning` does not. */
 export interface Finding {
-  /** Stable, snake_case. */
+  /** Stable, in snake_case. */
   readonly code: string;
   readonly severity: 'error' | 'warning';
   /** What is wrong, in one sentence without a full stop. */
   readonly message: string;
-  /** What to do about it, where that can be said. */
+  /** What to do about it; `null` where there is no advice. */
   readonly hint: string | null;
-  /** `null` where the problem has no line: the file does not exist, or a setting is missing altogether. */
+  /** `null` where the problem has no line: the file does not exist, or a setting is missing. */
   readonly at: Position | null;
 }
 

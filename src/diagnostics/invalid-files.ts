@@ -1,10 +1,10 @@
 import type { Finding } from './finding.ts';
 import { renderFindings } from './render.ts';
 
-/** Files that cannot be used. The message is the text of all findings, and quotes nothing but the files. */
+/** Files that cannot be used. The message is the text of all findings, and quotes only the files. */
 export class InvalidFiles extends Error {
   readonly findings: readonly Finding[];
-  /** Text of each file by its name, for carets. */
+  /** Text of each file by its name, to show the lines. */
   readonly sources: ReadonlyMap<string, string>;
 
   constructor(findings: readonly Finding[], sources: ReadonlyMap<string, string>) {

@@ -1,6 +1,6 @@
 /**
- * The candidate that a misspelt word most probably means, or `null` where none is near: at most a third of the word
- * may differ (insertions, deletions, replacements, neighbours swapped; case and `-`/`_` do not count).
+ * The candidate that a misspelt word most probably means; `null` where none is close. At most a third of the word may
+ * differ (insertions, deletions, replacements, swapped neighbours). Case and `-` or `_` do not count.
  */
 export function nearest(word: string, candidates: Iterable<string>): string | null {
   const wanted = folded(word);
@@ -18,7 +18,7 @@ export function nearest(word: string, candidates: Iterable<string>): string | nu
   return best;
 }
 
-/** The hint made of {@link nearest}, or `null`. */
+/** A hint with the result of {@link nearest}, or `null`. */
 export function didYouMean(word: string, candidates: Iterable<string>): string | null {
   const best = nearest(word, candidates);
   return best === null ? null : `did you mean '${best}'?`;
@@ -28,7 +28,7 @@ function folded(text: string): string {
   return text.toLowerCase().replaceAll('-', '_');
 }
 
-/** Optimal string alignment: edits with swaps of neighbours, no part edited twice. Three rows are enough. */
+/** Optimal string alignment distance: edits and swaps of neighbours, no part edited twice. Three rows are enough. */
 function editDistance(a: string, b: string): number {
   let beforePrevious: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, index) => index);

@@ -1,19 +1,19 @@
 import type { Finding } from './finding.ts';
 
-/** How much of a long line is shown around the caret, in characters. */
+/** Characters of a long line that are shown around the caret. */
 const SHOWN = 140;
 
 /** Control characters, line separators, and invisible characters that could mislead a reader. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
-/** Escapes characters that a terminal would interpret, so that text of a file can be shown safely. */
+/** Escapes characters that a terminal would interpret, so that text from a file can be shown safely. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (found) => `\\u{${(found.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
 /**
- * Findings as text for people: position, message, the line with a caret under the word, a hint, and a count at the end.
- * @param sources text of each file by its name, as `Position.file` spells it; a file that is not in it shows no line
+ * Findings as text for people: position, message, the line with carets under the word, a hint, and a count at the end.
+ * @param sources text of each file by its name, spelt as in `Position.file`; for other files no line is shown
  */
 export function renderFindings(
   findings: readonly Finding[],
@@ -64,7 +64,7 @@ const painted: Paint = {
   dim: (text) => `\u001b[2m${text}\u001b[22m`,
 };
 
-/** The line, and below it carets under the word that begins at the column. */
+/** The line, and under it carets below the word that begins at the column. */
 function excerpt(line: string, number: number, column: number, paint: Paint): string {
   const from = Math.max(0, column - 1 - SHOWN / 2);
   const to = Math.min(line.length, from + SHOWN);

@@ -1,14 +1,16 @@
 /** Most faults that a validator reports for one value. */
 export const MOST_FAULTS = 100;
 
-/** A text in quotes, or one of the two ways in which a validator of Ajv counts what it found. */
+/** A text in quotes, or one of the two ways in which the code of an Ajv validator counts faults. */
 const COUNTS = /"(?:[^"\\]|\\.)*"|errors\+\+;|errors = vErrors\.length;/g;
 
 /**
- * For Ajv's option `code.process`: makes validators that collect all errors stop at the `most`th. A body can hold ten
- * thousand faults, and each of them costs more than the value it is about. That a value has a fault stays certain; but
- * a branch of `anyOf`, `oneOf`, `not`, `if` or `contains` that is given up early counts as one that does not hold, so
- * where a schema has these, another validator has to say first that there are faults at all.
+ * For Ajv's option `code.process`: makes a validator that collects all errors stop at number `most`. A body can hold
+ * ten thousand faults, and each fault costs more than the value it is about.
+ *
+ * A value with a fault still fails. But a branch of `anyOf`, `oneOf`, `not`, `if` or `contains` that stops early counts
+ * as one that does not match. So for a schema with these keywords, another validator must first find out whether there
+ * are faults at all.
  */
 export function stopAt(most: number): (code: string) => string {
   return (code) => {

@@ -14,7 +14,7 @@ import {
 } from 'yaml';
 import type { Finding, Position } from './finding.ts';
 
-/** The data that a YAML file can hold: that of JSON. Objects have own, enumerable keys only, never `__proto__`. */
+/** The data that a YAML file can hold: the same as JSON. Objects have own, enumerable keys only, never `__proto__`. */
 export type PlainValue =
   | null
   | boolean
@@ -26,30 +26,32 @@ export type PlainValue =
 /** Steps from the top of a file to a value: names of keys, indices of lists. */
 export type DataPath = readonly (string | number)[];
 
-/** A YAML file that was read: its data, its faults as YAML, and the position of every value. */
+/** A YAML file after reading: its data, its faults as YAML, and the position of every value. */
 export interface YamlSource {
   readonly file: string;
   readonly text: string;
-  /** The data; `undefined` if there is no usable structure. If `findings` has an error: only for finding more errors. */
+  /**
+   * The data; `undefined` if there is no usable structure. If `findings` has an error, use it only to find more errors.
+   */
   readonly value: PlainValue | undefined;
   readonly findings: readonly Finding[];
   /**
-   * Where a value stands, or its key. A path that the file does not have (something is missing) gives the nearest place
-   * above: the key of the parent, else the first line.
+   * The position of a value, or of its key. For a path that the file does not have, it is the nearest place above: the
+   * key of the parent, or else the first line.
    */
   at(path: DataPath, part?: 'key' | 'value'): Position;
 }
 
-/** Nesting beyond this is refused. */
+/** Deeper nesting is refused. */
 const MAX_DEPTH = 64;
-/** Characters. A policy set of 10,000 rules has about 3 million. */
+/** In characters. A policy set of 10,000 rules has about 3 million. */
 const MAX_TEXT = 16 * 1024 * 1024;
 
 const PRIMITIVE_TAGS = /^[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?$/;
 
 /**
- * Reads one YAML 1.2 file (core schema) as plain data, strictly. Where YAML would silently read something other than
- * the writer meant, there is a finding. Never throws.
+ * Reads one YAML 1.2 file (core schema) as plain data, strictly. Reports a finding wherever YAML would silently read
+ * something that the writer did not mean. Never throws.
  * @param file its name for positions
  */
 export function readYamlSource(file: string, text: string): YamlSource {
@@ -70,7 +72,7 @@ export function readYamlSource(file: string, text: string): YamlSource {
   };
 }
 
-/** Turns offsets into positions. Lines end with LF or CRLF, as the parser has it. */
+/** Turns offsets into positions. Lines end with LF or CRLF, as in the parser. */
 function positionsIn(file: string, text: string): (offset: number) => Position {
   let starts: readonly number[] | null = null;
   return (offset) => {
@@ -110,8 +112,8 @@ function compose(text: string, position: (offset: number) => Position, report: R
     return null;
   }
   const tokens = [...new Parser().parse(text)];
-  // The parser recurses. Near the end of the stack even compiling a regular expression ends the process, so it is not
-  // possible to rely on a RangeError.
+  // The parser is recursive. It must not reach the end of the stack: there, even compiling a regular expression can end
+  // the process, so catching a RangeError is no protection.
   if (tokens.some((token) => nestsDeeper(token, 4 * MAX_DEPTH))) {
     report('too_deep', 0, `The file nests deeper than ${MAX_DEPTH} levels`);
     return null;
@@ -150,7 +152,7 @@ function compose(text: string, position: (offset: number) => Position, report: R
   let told = false;
   let lastLine = Number.NEGATIVE_INFINITY;
   for (const { code, pos, message } of document.errors) {
-    // An empty alias is reported with its own words below.
+    // An empty alias is reported below, with a better message.
     if (code === 'BAD_ALIAS') continue;
     structure = false;
     // Errors in the lines right below an error are mostly consequences of it.
@@ -158,7 +160,7 @@ function compose(text: string, position: (offset: number) => Position, report: R
     const isEcho = line <= lastLine + 1;
     lastLine = Math.max(lastLine, line);
     if (isEcho) continue;
-    // The parser regards the document as ended here and would report everything that follows.
+    // For the parser the document ends here, so it would report everything that follows.
     const isOver = message.endsWith('in YAML stream') || message.includes(' in YAML stream:');
     if (isOver && told) break;
     told ||= isOver;
@@ -311,7 +313,7 @@ function scalarData(node: Scalar, report: Report): PlainValue {
         `${source} is read as ${value}`,
         'quote it where it is an identifier, else drop the leading zero',
       );
-    // JSON writes -0 as 0, so that a value has one form.
+    // JSON writes -0 as 0, so -0 would have two forms.
     return value === 0 ? 0 : value;
   }
   if (typeof value === 'string') {
@@ -348,7 +350,7 @@ function step(node: unknown, name: string | number): unknown {
   return pairAt(node, String(name))?.value;
 }
 
-/** Offset of a value or key. If the path does not exist: of its nearest existing parent. */
+/** Offset of a value or key, or of its nearest existing parent if the path does not exist. */
 function offsetOf(contents: unknown, path: DataPath, part: 'key' | 'value'): number {
   let node = contents;
   let offset = start(contents);
@@ -358,14 +360,14 @@ function offsetOf(contents: unknown, path: DataPath, part: 'key' | 'value'): num
     const next = step(node, name);
     if (pair === undefined && (next === undefined || next === null)) return offset;
     const keyOffset = pair === undefined ? start(next) : start(pair.key);
-    // For a parent its key is the better position: its value begins at the first child.
+    // For a parent, the position of its key is better: its value begins at the first child.
     offset = pair !== undefined && (!last || part === 'key' || !hasText(next)) ? keyOffset : start(next);
     node = next;
   }
   return offset;
 }
 
-/** Whether a value has a place of its own to point at; an empty value (`key:`) has none. */
+/** Whether a value has text to point at. An empty value (`key:`) has none. */
 function hasText(node: unknown): boolean {
   return isAlias(node) || isCollection(node) || (isScalar(node) && node.source !== '' && node.range != null);
 }

@@ -39,10 +39,10 @@ function canonicalObject(object: JsonObject): string {
   return `${text}}`;
 }
 
-/** Up to this many names are sorted by insertion: `sort` takes memory and several times as long for so few. */
+/** Up to this many names are sorted by insertion. For so few, `sort` takes several times as long, and allocates. */
 const FEW_NAMES = 12;
 
-/** Sorts in place by UTF-16 code units, as RFC 8785 asks for: the order of `<`, and what `sort` does by itself. */
+/** Sorts in place by UTF-16 code units, as RFC 8785 requires. `<` and `sort` compare in this order by default. */
 function inOrder(names: string[]): readonly string[] {
   if (names.length > FEW_NAMES) return names.sort();
   for (let to = 1; to < names.length; to += 1) {

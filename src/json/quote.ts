@@ -1,17 +1,17 @@
-/** What JSON writes as it stands: ASCII that can be printed, but for the quotation mark and the backslash. */
+/** Printable ASCII without the quotation mark and the backslash: JSON writes these characters without an escape. */
 const PLAIN = /^[ !#-[\]-~]*$/;
 
-/** Whether a text is in JSON as it is, between quotation marks. */
+/** Whether JSON writes a text between quotation marks without any escape. */
 export function isPlain(text: string): boolean {
   return PLAIN.test(text);
 }
 
-/** A text as `JSON.stringify` writes it; of most texts in a third of the time. */
+/** Writes a text as `JSON.stringify` does; for most texts it takes a third of the time. */
 export function quote(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
-/** The same of a text that may be absent. */
+/** Like {@link quote}, for a text that may be absent. */
 export function quoteOr(text: string | null): string {
   return text === null ? 'null' : quote(text);
 }

@@ -4,7 +4,7 @@ import type { Json } from './value.ts';
 
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }
-  /** `at` counts from 1, columns in UTF-16 code units; `null` where the fault has no place in the text. */
+  /** `at` counts from 1, columns in UTF-16 code units; `null` where the fault belongs to no single place. */
   | { readonly ok: false; readonly message: string; readonly at: TextPlace | null };
 
 type Refused = Extract<StrictJson, { ok: false }>;
@@ -30,7 +30,7 @@ const CLOSE_OBJECT = 0x7d;
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const ONLY_ASCII = /^[\0-\x7f]*$/;
-/** Up to this many names an object's names are compared one by one; a set is slower for so few. */
+/** Up to this many names are compared one by one. A set is slower for so few. */
 const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
 const SHORT_NUMBER = 15;
@@ -40,28 +40,28 @@ export interface JsonLimits {
   /** Levels of nesting. */
   readonly depth: number;
   /**
-   * Values, members and elements included. What is done with a text takes time with their number far more than with
-   * its bytes: 1 MiB of nothing but `[]` would keep everybody else waiting for seconds.
+   * The number of values, with members and elements. Processing time depends on this number much more than on the
+   * bytes: 1 MiB of nothing but `[]` would block all other requests for seconds.
    */
   readonly values: number;
   /** Characters of a name; {@link MAX_NAME} where it is left out. */
   readonly name?: number;
 }
 
-/** Longest name of a member, UTF-16 code units: what is said of a value names all that it is in. */
+/** Longest name of a member, UTF-16 code units. A message about a value repeats the names of everything around it. */
 export const MAX_NAME = 1_024;
-/** Characters of a name that are shown in a message. */
+/** Characters of a name that a message shows. */
 const SHOWN_NAME = 100;
 
 /** A list or an object that is not closed yet. */
 interface Open {
-  /** Names of an object so far, folded; `null` in a list. */
+  /** Names of the object so far, case-folded; `null` in a list. */
   readonly names: string[] | null;
-  /** The same once they are many. */
+  /** The same names as a set, once there are many. */
   many: Set<string> | null;
 }
 
-/** What the scan has come to. A fault ends it. */
+/** The state of a scan. A fault ends it. */
 interface Scan {
   readonly text: string;
   readonly maxDepth: number;
@@ -70,7 +70,7 @@ interface Scan {
   readonly open: Open[];
   at: number;
   values: number;
-  /** A value was read whole; otherwise one is expected. */
+  /** Whether a whole value was just read. Otherwise the scan expects one. */
   isAfter: boolean;
 }
 
@@ -83,13 +83,18 @@ class Fault extends Error {
 }
 
 /**
- * Reads strict I-JSON (RFC 7493, and narrower): UTF-8 without a byte order mark; no name twice in one object, nor two
- * that are equal but for case; no `__proto__`; numbers that a double holds: finite, integers within ±(2^53−1), none
- * whose fraction or whole value would be rounded away; no lone surrogates; nesting up to `limits.depth`, at most
- * `limits.values` values and names of at most `limits.name` characters ({@link MAX_NAME} where it is left out). What
- * passes is read alike by every parser, so that what policy sees is what the upstream sees.
+ * Reads strict I-JSON (RFC 7493, with more limits):
  *
- * `JSON.parse` makes the value; one scan beside it judges the text.
+ * - UTF-8 without a byte order mark, and no lone surrogates;
+ * - no name twice in one object, and no two names that differ only in case; no `__proto__`;
+ * - only numbers that a double holds: finite, integers within ±(2^53−1), none that rounding would turn into a whole
+ *   number;
+ * - nesting up to `limits.depth`, at most `limits.values` values, names of at most `limits.name` characters ({@link
+ *   MAX_NAME} by default).
+ *
+ * Every parser reads such a text in the same way, so policy sees exactly what the upstream sees.
+ *
+ * `JSON.parse` makes the value. A separate scan of the text checks the rules.
  */
 export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): StrictJson {
   const scan = beginScan(bytes, limits);
@@ -98,12 +103,14 @@ export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): Str
   return typeof judged === 'string' ? parsed(scan.text) : judged;
 }
 
-/** Characters that are scanned at a time. */
+/** Characters scanned in one go. */
 const SLICE = 32_768;
-/** A text of so many bytes is read in slices where others wait. */
+/** A text of this many bytes is read in slices where other requests wait. */
 export const LARGE_TEXT = 32_768;
 
-/** The same of a large text, a part at a time: others have their turn in between. */
+/**
+ * Like {@link parseStrictJson}, for a large text: reads it in parts, so that other requests get their turn in between.
+ */
 export async function parseStrictJsonInSlices(bytes: Buffer, limits: JsonLimits): Promise<StrictJson> {
   const scan = beginScan(bytes, limits);
   if ('ok' in scan) return scan;
@@ -127,7 +134,7 @@ function parsed(text: string): StrictJson {
   }
 }
 
-/** A scan at the beginning of the text, or what is wrong with the text as a whole. */
+/** A scan at the start of the text, or the fault of the text as a whole. */
 function beginScan(bytes: Buffer | string, limits: JsonLimits): Scan | Refused {
   let text: string;
   if (typeof bytes === 'string') {
@@ -162,8 +169,8 @@ function refuse(text: string, message: string, offset: number): Refused {
 }
 
 /**
- * Scans on, up to a place or a little beyond it.
- * @returns what is wrong; `end` of a sound text, `more` before it
+ * Continues the scan until a place in the text, or a little beyond it.
+ * @returns the fault; `end` when the text is complete and sound, `more` before that
  */
 function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
   const { text, open } = scan;
@@ -198,7 +205,7 @@ function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
   }
 }
 
-/** Scans a scalar, or the beginning of a list or an object: up to its first element, or the value of its first member. */
+/** Scans a scalar or the start of a list or object (up to its first element, or the value of its first member). */
 function scanValue(scan: Scan): void {
   scan.values += 1;
   if (scan.values > scan.maxValues) throw new Fault(`more than ${scan.maxValues} values`, scan.at);
@@ -260,7 +267,7 @@ function shownName(name: string): string {
   return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
 }
 
-/** Scans a name and gives it decoded. */
+/** Scans a name and returns it decoded. */
 function scanName(scan: Scan): string {
   const start = scan.at;
   const escaped = scanString(scan);
@@ -268,7 +275,7 @@ function scanName(scan: Scan): string {
   return JSON.parse(scan.text.slice(start, scan.at)) as string;
 }
 
-/** Scans a string; says whether it has escapes. */
+/** Scans a string. Returns whether it has escapes. */
 function scanString(scan: Scan): boolean {
   const { text } = scan;
   const start = scan.at;
@@ -294,7 +301,7 @@ function scanString(scan: Scan): boolean {
       }
       continue;
     }
-    // NaN (the end of the text) is not >= 0x20 either.
+    // The comparison is negated because `code` is NaN at the end of the text.
     if (!(code >= 0x20)) {
       throw new Fault(Number.isNaN(code) ? 'a string without an end' : 'a control character in a string', at);
     }
@@ -309,7 +316,7 @@ function scanString(scan: Scan): boolean {
 
 function isHex(text: string, at: number): boolean {
   const code = text.charCodeAt(at);
-  // Letters differ in one bit from their capitals.
+  // Upper and lower case of a letter differ in one bit.
   return (code >= ZERO && code <= NINE) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x66);
 }
 
@@ -350,7 +357,7 @@ function skipDigits(text: string, from: number, start: number): number {
   return at;
 }
 
-/** Judges a number by what a double makes of it. */
+/** Checks a number by comparing it with the double that it becomes. */
 function checkNumber(token: string, offset: number): void {
   const value = Number(token);
   if (!Number.isFinite(value)) throw new Fault('a number too large for a double', offset);
@@ -359,7 +366,7 @@ function checkNumber(token: string, offset: number): void {
   if (!isWhole(token)) throw new Fault('a number with more digits than a double holds', offset);
 }
 
-/** Whether the decimal text itself, unrounded, is a whole number. */
+/** Whether the decimal text is a whole number, without any rounding. */
 function isWhole(token: string): boolean {
   const [mantissa = '', exponent = '0'] = token.toLowerCase().split('e');
   const [whole = '', fraction = ''] = mantissa.replace('-', '').split('.');
@@ -369,7 +376,7 @@ function isWhole(token: string): boolean {
   return whole.length + Number(exponent) >= significant.length;
 }
 
-/** By hand: `/0+$/` takes time with the square of the zeros that something follows. */
+/** A loop instead of `/0+$/`, which takes quadratic time on long runs of zeros that are not at the end. */
 function withoutLastZeros(digits: string): string {
   let end = digits.length;
   while (end > 0 && digits.charCodeAt(end - 1) === ZERO) end -= 1;
@@ -393,10 +400,10 @@ function skipSpace(scan: Scan): void {
   scan.at = at;
 }
 
-/** The form in which names are compared: two that some parser takes for one have the same. */
+/** The form in which names are compared. Two names have the same form if any parser could take one for the other. */
 function fold(name: string): string {
   if (ONLY_ASCII.test(name)) return name.toLowerCase();
-  // Down, up and down again, so that the long s, the Kelvin sign and their like meet the letters they fold to.
+  // Lower, upper and lower case again. This maps the long s, the Kelvin sign and similar letters to their plain forms.
   return name.toLowerCase().toUpperCase().toLowerCase();
 }
 

@@ -1,12 +1,12 @@
-/** Values that JSON can carry. Params, answers and states are this and nothing else. */
+/** Values that JSON can carry. Params, answers and states consist only of these. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 
-/** A JSON object. Values read by an unknown name are `Json | undefined`. */
+/** A JSON object. Reading a member by name gives `Json | undefined`. */
 export interface JsonObject {
   readonly [name: string]: Json;
 }
 
-/** Whether a value that came out of a JSON parser is an object (and not an array or null). */
+/** Whether a parsed JSON value is an object (not an array, not null). */
 export function isJsonObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
-/** Where each committed field stands in the payload. */
+/** The path of each committed field in the payload. */
 const PLACES: Readonly<Record<string, readonly [string, ...string[]]>> = {
   target: ['action', 'target'],
   params: ['action', 'params'],
@@ -14,7 +14,7 @@ const PLACES: Readonly<Record<string, readonly [string, ...string[]]>> = {
 /** The fields that a receipt commits to. */
 export const COMMITTED_FIELDS: readonly string[] = Object.keys(PLACES);
 
-/** The commitment to a field, where the payload has one. */
+/** The commitment to a field; `null` where the payload has none. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
   const path = Object.hasOwn(PLACES, field) ? PLACES[field] : undefined;
   const found = path === undefined ? undefined : memberAt(payload, path);

@@ -7,7 +7,8 @@ import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
 
 /**
  * What was sent: the params, the headers that are part of the action, the digest of the bytes (method, path and query,
- * body), the pin of the tool and the key that the upstream got. The digest is absent where nobody saw them sent.
+ * body), the pin of the tool, and the key that the upstream got. The digest is absent where no gateway saw the request
+ * being sent.
  */
 export function requestContent(effect: EffectRecord, sealed: Sent, sent: string | undefined): JsonObject {
   const headers = boundHeaders(sealed);
@@ -16,10 +17,13 @@ export function requestContent(effect: EffectRecord, sealed: Sent, sent: string 
 
 type Sent = Pick<SealedParams, 'params' | 'headers'>;
 
-/** The canonical form of the same, out of that of the params: large params are written once for all commitments. */
+/**
+ * The canonical form of {@link requestContent}. It reuses the text of the params, so that large params are serialised
+ * once.
+ */
 export function requestText(effect: EffectRecord, sealed: Sent, params: string, sent: string | undefined): string {
   const headers = boundHeaders(sealed);
-  // `headers` and then `params` come first in the order of RFC 8785.
+  // In the order of RFC 8785, `headers` and `params` come first.
   const first = headers === null ? '' : `"headers":${canonicalJson(headers)},`;
   const digest = sent === undefined ? '' : `"sent_sha256":${quote(sent)},`;
   const pin = quote(effect.action.toolDigest);
@@ -44,9 +48,9 @@ export function responseContent(response: KeptResult): JsonObject {
 }
 
 /**
- * What opens the commitments of a receipt: the salts and the values, as `svc verify --disclosure` takes them. A field
- * whose value is not on record any more stays closed.
- * @param payload the receipt's
+ * Opens the commitments of a receipt: gives the salts and values in the form that `svc verify --disclosure` takes. A
+ * field stays closed when its value is no longer on record.
+ * @param payload the payload of the receipt
  */
 export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): JsonObject {
   const { life } = effect;

@@ -4,7 +4,7 @@ import { decodeBase64url } from './base64url.ts';
 
 /** The one algorithm of receipts (RFC 9864). */
 export const RECEIPT_ALG = 'Ed25519';
-/** The `typ` of receipts. It keeps another JWS that was signed with the same key from being taken for a receipt. */
+/** The `typ` of receipts. Without it, another JWS signed with the same key could pass for a receipt. */
 export const RECEIPT_TYP = 'svc-receipt+jws';
 
 /**
@@ -19,7 +19,8 @@ export function publicJwk(key: KeyObject): { readonly kid: string; readonly jwk:
 }
 
 /**
- * A key of a JWKS that may have signed receipts, with the thumbprint computed from the key: the set's `kid` is ignored.
+ * A key of a JWKS that may have signed receipts. The thumbprint is computed from the key; the `kid` in the set is
+ * ignored.
  * @returns `null` for keys of another kind
  */
 export function receiptKeyOf(jwk: JsonObject): { readonly kid: string; readonly key: KeyObject } | null {
@@ -35,7 +36,7 @@ export function receiptKeyOf(jwk: JsonObject): { readonly kid: string; readonly 
   }
 }
 
-/** RFC 7638: SHA-256 over the required members, names in order. */
+/** RFC 7638: SHA-256 of the required members, sorted by name. */
 function thumbprint(x: string): string {
   return hash('sha256', `{"crv":"Ed25519","kty":"OKP","x":"${x}"}`, 'base64url');
 }

@@ -19,13 +19,13 @@ export interface Issuer {
   readonly version: string;
   /** Version of Node it runs on. */
   readonly node: string;
-  /** What the store guarantees when it says that something is written: `fsync` on the embedded store. */
+  /** What the store guarantees once a write is confirmed: `fsync` on the embedded store. */
   readonly durability: () => string;
 }
 
 /**
- * The payload of a receipt as the text that is signed: the canonical form (RFC 8785) of its JSON. What could be private
- * is a salted commitment. `log` is reserved for the head of a transparency log.
+ * The payload of a receipt, as the text to sign: its JSON in canonical form (RFC 8785). Everything that could be
+ * private is a salted commitment. `log` is reserved for the head of a transparency log.
  */
 export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const { effect, approval, evidence, result, sealed } = input;
@@ -47,12 +47,12 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
       ? null
       : committedText('request', requestText(effect, sealed, paramsText, evidence.sent));
   const answer = result === null ? null : responseCommitment(result, committed);
-  // Members are written in the order of RFC 8785, here and in the functions below: so the text is the canonical form,
-  // in a fraction of the time that sorting takes. A test compares the two.
+  // Here and in the functions below, members are written in the order of RFC 8785. The text is then already canonical,
+  // in a fraction of the time that sorting takes. A test compares it with the sorted form.
   const did = `"action":{"idem":${quoteOr(idem)},"params":${quoteOr(params)},"target":${quoteOr(target)},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
   const approved = approval === null ? '[]' : JSON.stringify(approvalToWire(approval, params, committed));
-  // Under the salt of the target: a claim on the target itself is seen to be one, and no other target is shown.
+  // With the salt of the target: a reader can see that a claim is on the target itself, and learns no other target.
   const claims = effect.claims.map((claim) => (claim === action.target ? target : committed('target', claim)));
   const run = `"effect":{"attempt":${effect.attempt},"decision":"committed","id":${quote(effect.id)},"settled_by":${settledByText(input.settledBy, committed)}}`;
   const issued = `"iat":${timeText(input.issuedAt)},"id":${quote(input.id)},"iss":${quote(issuer.iss)},"ledger":{"epoch":${input.ledger.epoch},"seq":${input.ledger.seq}},"log":null`;
@@ -83,8 +83,9 @@ function policyText({ matched, observed, policyVersion }: VerdictTrace): string 
 }
 
 /**
- * Covers the members `upstream_status` and `result` that answers show. An answer that has no canonical form (half a
- * surrogate pair) is left out: the action happened, and the receipt must not fail because of how the answer is written.
+ * Covers the members `upstream_status` and `result` that answers show. An answer without a canonical form (half a
+ * surrogate pair) is left out: the action happened, so its receipt must not fail because of the characters of the
+ * answer.
  */
 function responseCommitment(response: KeptResult, committed: Committed): string | null {
   try {
@@ -115,7 +116,7 @@ function settledByText(settledBy: SettledBy, committed: Committed): string {
   }
 }
 
-/** One item per approving vote; `params` is the commitment of what was approved, the same as the action's. */
+/** One item per approving vote. `params` commits to the approved params, which are those of the action. */
 function approvalToWire(approval: ApprovalRecord, params: string | null, committed: Committed): Json[] {
   return approval.votes
     .filter((vote) => vote.verdict === 'approve')

@@ -1,13 +1,15 @@
 import { type KeyObject, sign } from 'node:crypto';
 import type { Sodium } from 'sodium-native';
 
-/** Signs bytes with one Ed25519 key. The same bytes have the same signature (RFC 8032), whoever computes it. */
+/** Signs bytes with one Ed25519 key. Every implementation gives the same signature for the same bytes (RFC 8032). */
 export type SignBytes = (bytes: Buffer) => Buffer;
 
-/** Bytes of an Ed25519 private key; PKCS #8 ends with them (RFC 8410). */
+/** Bytes of an Ed25519 private key. They are the end of its PKCS #8 form (RFC 8410). */
 const SEED_BYTES = 32;
 
-/** @returns the native library, which is optional; `null` where it is absent or has no build for this platform */
+/**
+ * @returns the native library, which is optional; `null` where it is not installed or has no build for this platform
+ */
 export async function loadSodium(): Promise<Sodium | null> {
   try {
     return (await import('sodium-native')).default;
@@ -17,8 +19,8 @@ export async function loadSodium(): Promise<Sodium | null> {
 }
 
 /**
- * Signs by the native library, which takes two thirds of the time, or by `node:crypto` where there is none. A library
- * that does not sign as `node:crypto` does is not used.
+ * Signs with the native library where there is one (it takes two thirds of the time), otherwise with `node:crypto`. A
+ * library whose signature differs from that of `node:crypto` is not used.
  */
 export function signBytesWith(key: KeyObject, sodium: Sodium | null): SignBytes {
   const plain: SignBytes = (bytes) => sign(null, bytes, key);

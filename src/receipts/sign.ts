@@ -9,15 +9,15 @@ import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
 import { loadSodium, type SignBytes, signBytesWith } from './sign-bytes.ts';
 
-/** Signs receipts with the newest key of a folder, and publishes the public keys of all. */
+/** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
 export interface ReceiptSigner {
   /** RFC 7638 thumbprint of the key in use. */
   kid(): string;
   /** Builds and signs a receipt; synchronous, about 40 µs. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
-  /** All receipt keys, the one in use first, retired ones too (RFC 7517). */
+  /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
   jwks(): JsonObject;
-  /** Makes a new key and signs with it from now on. Only the public key of the old one is kept. */
+  /** Makes a new key and signs with it from now on. Of the old key, only the public half is kept. */
   rotate(): Promise<void>;
 }
 
@@ -26,7 +26,10 @@ export class ReceiptKeyFault extends Error {
   override readonly name = 'ReceiptKeyFault';
 }
 
-/** Where the key files are kept, and how one is read and made (`secrets/key-file.ts`: mode 0600, atomic, never replaced). */
+/**
+ * The folder of the key files, and functions to read and make one (`secrets/key-file.ts`: mode 0600, atomic, never
+ * replaced).
+ */
 export interface KeyFolder {
   readonly path: string;
   readonly read: (file: string) => Promise<string | null>;
@@ -46,7 +49,9 @@ interface SigningKey {
   readonly head: string;
 }
 
-/** The newest private key, the public keys of all others (newest first), and when the newest key was made, ms. */
+/**
+ * The newest private key, the public keys of all others (newest first), and the time when the newest key was made, ms.
+ */
 interface Ring<Current> {
   readonly current: Current;
   readonly others: readonly JsonObject[];
@@ -56,15 +61,15 @@ interface Ring<Current> {
 /**
  * Opens the folder of receipt keys, which all gateways of a fleet share. Makes the first key.
  * @param options.issuer `null` takes `urn:svc-gateway:<install id>`
- * @throws ReceiptKeyFault when a key file is not an Ed25519 key; or as the folder's functions throw
+ * @throws ReceiptKeyFault when a key file is not an Ed25519 key; also what the functions of the folder throw
  */
 export async function openSigner(options: {
   readonly keys: KeyFolder;
   readonly issuer: string | null;
-  /** Read for each receipt, because a store that is unreachable at the start has its id only later. */
+  /** Read for each receipt: a store that is unreachable at the start gets its id only later. */
   readonly installId: string;
   readonly version: string;
-  /** Durability that the store has in force. */
+  /** The durability that the store provides at present. */
   readonly durability: () => string;
 }): Promise<ReceiptSigner> {
   const { keys } = options;
@@ -95,7 +100,7 @@ export async function openSigner(options: {
   };
 }
 
-/** Makes a key that counts as newer than all others, even if the clock was set back, and reads the folder again. */
+/** Makes a key that counts as newer than all others, even after the clock was set back. Then reads the folder again. */
 async function renew(keys: KeyFolder, before: Ring<SigningKey | null>): Promise<Ring<SigningKey>> {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
   const madeAt = Math.max(Date.now(), before.newestAt + 1);
@@ -107,8 +112,8 @@ async function renew(keys: KeyFolder, before: Ring<SigningKey | null>): Promise<
 }
 
 /**
- * Deletes a private key, so that a stolen folder has no retired ones. The public key is written first: a crash in
- * between leaves both.
+ * Deletes a retired private key, so that a thief of the folder gets none. The public key is written first: after a
+ * crash in between, both are there.
  */
 async function retire(keys: KeyFolder, retired: SigningKey): Promise<void> {
   const pem = createPublicKey(retired.key).export({ type: 'spki', format: 'pem' }).toString();

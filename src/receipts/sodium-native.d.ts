@@ -1,10 +1,10 @@
-/** What is used of the package, which has no types of its own. */
+/** The part of the package that is used here. The package has no types. */
 declare module 'sodium-native' {
   export interface Sodium {
     readonly crypto_sign_PUBLICKEYBYTES: number;
     readonly crypto_sign_SECRETKEYBYTES: number;
     readonly crypto_sign_BYTES: number;
-    /** Memory that is locked, between guard pages, in no core dump, and wiped when it is given back. */
+    /** Locked memory between guard pages, left out of core dumps, and wiped when it is freed. */
     sodium_malloc(bytes: number): Buffer;
     sodium_mprotect_readonly(memory: Buffer): void;
     crypto_sign_seed_keypair(publicKey: Buffer, secretKey: Buffer, seed: Buffer): void;

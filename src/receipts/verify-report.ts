@@ -20,7 +20,7 @@ const LIMITS_OF_PROOF = [
 
 /**
  * Verifies a receipt from the texts of files.
- * @param files.receipt what `svc verify` was given
+ * @param files.receipt the file given to `svc verify`
  * @param files.trust a JWKS
  * @param files.disclosure salts and values that open commitments; `null` when none was given
  */

@@ -24,11 +24,11 @@ export interface Check {
   readonly detail: string;
 }
 
-/** Any failed check makes it INVALID; else any undecided one UNDECIDABLE. */
+/** INVALID if any check failed; otherwise UNDECIDABLE if any is undecided; otherwise VALID. */
 export interface Verification {
   readonly verdict: 'VALID' | 'INVALID' | 'UNDECIDABLE';
   readonly checks: readonly Check[];
-  /** The payload; only when the signature holds. */
+  /** The payload; `null` unless the signature is valid. */
   readonly payload: JsonObject | null;
 }
 
@@ -36,8 +36,8 @@ const HEADER_NAMES = ['alg', 'kid', 'typ'];
 const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
 
 /**
- * Verifies a receipt offline. The algorithm and the type come from here, the keys from `trust`; the receipt's own
- * header is used only to choose which of the trusted keys to try.
+ * Verifies a receipt offline. The algorithm and the type are fixed here, and the keys come from `trust`. The header of
+ * the receipt only chooses which of the trusted keys to try.
  * @param input.content a bare JWS, the JSON view of a receipt, or an answer with such a view in `receipt`
  * @param input.trust a JWKS
  * @param input.disclosure `{salts, values}` by field name, to open commitments; `null` leaves them closed
@@ -90,9 +90,9 @@ export function verifyReceipt(input: {
 interface Found {
   readonly form: string;
   readonly jws: string;
-  /** The members beside `jws`; `null` for a bare JWS. */
+  /** The view without `jws`; `null` for a bare JWS. */
   readonly view: JsonObject | null;
-  /** The members of the answer around it; `null` where there is none. */
+  /** The members of the answer around it; `null` where there is no answer. */
   readonly around: JsonObject | null;
 }
 
@@ -111,7 +111,7 @@ function findReceipt(content: string): Found | null {
   return { form: 'An answer with a receipt; nothing else in it is signed.', jws, view, around };
 }
 
-/** Members of an answer that its receipt has as well. */
+/** Members of an answer that its receipt repeats, with their path in the payload. */
 const TOLD_TWICE: Readonly<Record<string, readonly string[]>> = {
   effect_id: ['effect', 'id'],
   tool: ['action', 'tool'],
@@ -160,7 +160,7 @@ function decodeParts(jws: string): Parts | null {
   return { header, payload, signature, signed: `${first}.${second}` };
 }
 
-/** @returns the object, if the bytes are the canonical form of one and so can be read in one way only */
+/** @returns the object if the bytes are its canonical form, which can be read in only one way */
 function canonicalObject(bytes: Buffer): JsonObject | null {
   const parsed = parseStrictJson(bytes, LIMITS);
   if (!parsed.ok || !isJsonObject(parsed.value)) return null;
@@ -211,7 +211,7 @@ function trustedKey(trust: JsonObject, kid: string) {
   return null;
 }
 
-/** People and programs read the view, so it must say exactly what was signed. */
+/** People and programs read the view, so it must equal what was signed. */
 function checkView(view: JsonObject | null, payload: JsonObject): Check {
   if (view === null) return { name: 'view', status: 'skipped', detail: 'The file has no view.' };
   const { jws: _, ...said } = view;
@@ -228,7 +228,7 @@ function textOf(object: JsonObject, name: string): string | null {
 
 function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (disclosure === null) return [];
-  // The answer of `?disclosure=1` is accepted as a disclosure file as well.
+  // The answer of `?disclosure=1` is accepted as a disclosure file too.
   const { salts, values } = isJsonObject(disclosure['disclosure']) ? disclosure['disclosure'] : disclosure;
   if (!isJsonObject(salts) || !isJsonObject(values) || Object.keys(values).length === 0)
     return [{ name: 'disclosure', status: 'undecided', detail: 'It has not the form {"salts": {…}, "values": {…}}.' }];
@@ -258,7 +258,7 @@ function failed(name: Check['name'], detail: string): Check {
   return { name, status: 'failed', detail };
 }
 
-/** Untrusted text for a terminal: quoted, shortened, ASCII only. */
+/** Makes untrusted text safe for a terminal: quoted, shortened, ASCII only. */
 function shown(text: string): string {
   const quoted = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
   return quoted.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 
-/** A file with a secret in it cannot be used. The message names the file and the remedy, never the content. */
+/** A file with a secret in it cannot be used. The message names the file and the remedy, never the secret. */
 export class KeyFileFault extends Error {
   override readonly name = 'KeyFileFault';
 }
@@ -32,8 +32,8 @@ export async function readKeyFile(file: string): Promise<string | null> {
 }
 
 /**
- * Makes a file with mode 0600 that appears whole or not at all, also across a power cut, and never replaces one.
- * @returns whether this call made it; `false`: another process was first
+ * Makes a file with mode 0600. It appears whole or not at all, also after a power cut, and never replaces another.
+ * @returns `true` when this call made it, `false` when another process was first
  * @throws KeyFileFault when the folder or the file cannot be written
  */
 export async function makeKeyFile(file: string, text: string): Promise<boolean> {
@@ -49,7 +49,7 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
       await handle.close();
     }
     try {
-      // A link fails where the name is taken; a rename would replace the secret of whoever was first.
+      // `link` fails when the name is taken. A rename would replace the secret of the process that was first.
       await link(temporary, file);
     } catch (error) {
       if (errorCode(error) === 'EEXIST') return false;
@@ -64,7 +64,7 @@ export async function makeKeyFile(file: string, text: string): Promise<boolean> 
   }
 }
 
-/** Makes a folder whose name survives a power cut; one that is there is left as it is. */
+/** Makes a folder that survives a power cut. Leaves an existing one unchanged. */
 async function makeFolder(folder: string): Promise<void> {
   const first = await mkdir(folder, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
@@ -74,7 +74,7 @@ async function makeFolder(folder: string): Promise<void> {
   }
 }
 
-/** Makes what happened to the names in a folder survive a power cut. */
+/** Makes changes to the names in a folder survive a power cut. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

@@ -1,26 +1,26 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto';
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 
-/** What a seal of another form would begin with something else than. */
+/** Part of what is sealed. A later form must use another text, so that no seal is valid in both. */
 const FORM = 'key/1';
 
-/** The key of one master secret's seals, and how they name it. */
+/** The key for the seals of one master secret, and the id that these seals carry. */
 export interface SealingKey {
   readonly id: string;
   readonly key: KeyObject;
 }
 
-/** `unknown_secret`: whoever sealed it had another master secret, or says so. */
+/** `unknown_secret`: the seal names a master secret that this gateway does not have. That name can be a lie. */
 export type SealJudgement = 'sound' | 'forged' | 'unknown_secret';
 
 export interface JudgingSeals extends KeySeals {
-  /** What {@link KeySeals.fits} says, with the reason. */
+  /** Like {@link KeySeals.fits}, with the reason. */
   judge(key: KeyRecord, seal: string | undefined): SealJudgement;
 }
 
 /**
- * Seals of records of keys: HMAC-SHA-256 under a key that the store never sees.
- * @param keys the one to seal with, then those whose seals still hold
+ * Seals records of keys: HMAC-SHA-256 under a key that the store never sees.
+ * @param keys the one to seal with, then those whose seals are still accepted
  */
 export function createKeySeals(keys: readonly [SealingKey, ...SealingKey[]]): JudgingSeals {
   const [current] = keys;
@@ -42,8 +42,8 @@ export function createKeySeals(keys: readonly [SealingKey, ...SealingKey[]]): Ju
 }
 
 /**
- * Covers everything that a key may do, and whether it still may; by name, so that a field that a record has too much is
- * seen as well. When it was last used is written often, and decides nothing.
+ * Covers what a key may do, and whether it is still valid. It covers all fields by name, so an added field breaks the
+ * seal too. The time of last use is left out: it changes often and decides nothing.
  */
 function macOf({ key }: SealingKey, record: KeyRecord): Buffer {
   const fields = Object.entries(record)

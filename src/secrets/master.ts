@@ -3,7 +3,7 @@ import { KeyFileFault, makeKeyFile, readKeyFile } from './key-file.ts';
 
 const MASTER_BYTES = 32;
 
-/** What keys are derived for. A purpose's name is part of the derivation: renaming one changes its keys. */
+/** What keys are derived for. The name of a purpose is an input of the derivation: a rename changes its keys. */
 type Purpose =
   | 'key-pepper'
   | 'key-record'
@@ -18,9 +18,9 @@ type Purpose =
 /**
  * The master secret of an installation, made on first start.
  * @param file path; its text is 32 bytes as base64url or base64, its mode 0600
- * @param mayMake asked where the file is absent: whether there is nothing yet that was made under another secret
- * @throws KeyFileFault when the file is empty, of another length, guessable, or open to others; or absent, and may not
- * be made
+ * @param mayMake called when the file is absent; `true` when nothing exists yet that was made under another secret
+ * @throws KeyFileFault when the file is empty, of another length, guessable, or open to others; or when it is absent
+ * and must not be made
  */
 export async function openMaster(file: string, mayMake: () => Promise<boolean>): Promise<Buffer> {
   const found = await readKeyFile(file);
@@ -57,8 +57,9 @@ function parseMaster(file: string, text: string): Buffer {
 }
 
 /**
- * A key for one purpose (HKDF-SHA-256, 32 bytes). Keys of different purposes or contexts tell nothing of each other.
- * A key object and no bytes: it shows nothing when it is printed, and Node 24 uses it five times as fast.
+ * Derives a key for one purpose (HKDF-SHA-256, 32 bytes). Keys of different purposes or contexts reveal nothing about
+ * each other. The result is a key object instead of bytes: printing it shows nothing, and Node 24 uses it five times as
+ * fast.
  * @param context what the key belongs to within its purpose, such as a workspace; empty for none
  */
 export function deriveKey(master: Buffer, purpose: Purpose, context: string): KeyObject {

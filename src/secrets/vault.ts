@@ -7,8 +7,8 @@ import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.
 import { deriveKey, openMaster, readMaster } from './master.ts';
 
 /**
- * What a seal belongs to; it opens for nothing else. The fingerprint covers the params, so that a seal needs no
- * generation: all attempts of an effect share the params and the salts of the first one.
+ * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
+ * params, and all attempts of an effect share the params and the salts of the first one.
  */
 interface SealBinding {
   readonly workspace: string;
@@ -16,39 +16,39 @@ interface SealBinding {
   readonly fingerprint: string;
 }
 
-/** What a sealed text belongs to; it opens for nothing else. */
+/** What a sealed text is bound to; it does not open for anything else. */
 interface TextBinding {
   readonly what: 'summary' | 'result';
   readonly workspace: string;
-  /** Id of the record that the text is of, and which of its texts it is. */
+  /** Id of the record that has the text, and which of its texts it is. */
   readonly of: string;
   readonly part: number;
 }
 
-/** The secrets of an installation. Printing or serialising it shows nothing. */
+/** The secrets of an installation. Printing or serialising the object shows nothing. */
 export interface Secrets {
   /** Key of the HMAC under which API keys are stored. */
   readonly keyPepper: KeyObject;
-  /** Peppers of masters that are being rotated out: keys made under them stay valid. */
+  /** Peppers of master secrets that are being rotated out: keys made under them stay valid. */
   readonly previousPeppers: readonly KeyObject[];
-  /** Vouches for records of keys; those that a master made which is being rotated out stay sound. */
+  /** Seals records of keys. Seals made under a master secret that is being rotated out are still accepted. */
   readonly keySeals: JudgingSeals;
-  /** A store remembers which master secret it is used with. */
+  /** Marks that a store keeps, to remember which master secret it is used with. */
   readonly marks: SecretMarks;
   /** Key for signed, expiring links. */
   readonly linkKey: KeyObject;
   /**
-   * Key of a workspace's fingerprints. While a master is being rotated out this is still the oldest one's: a repeat
-   * must find the fingerprint that its first call left, or it would be a conflict.
+   * The key for the fingerprints of a workspace. During a rotation it is still derived from the oldest master secret: a
+   * repeated call must get the same fingerprint as the first one, or it would be a conflict.
    */
   fingerprintKey(workspace: string): KeyObject;
-  /** Encrypts (AES-256-GCM; a key of its own for each process, changed before its nonces run out). */
+  /** Encrypts with AES-256-GCM. Each process has its own key, and changes it before its nonces run out. */
   seal(plain: SealedParams, bound: SealBinding): string;
-  /** @returns `null` when the seal is broken, belongs to something else, or its master is gone */
+  /** @returns `null` when the seal is broken, is bound to something else, or its master secret is gone */
   open(sealed: string, bound: SealBinding): SealedParams | null;
   /** Encrypts a text in the same way. */
   sealText(text: string, bound: TextBinding): string;
-  /** @returns `null` as for {@link open} */
+  /** @returns `null` in the same cases as {@link open} */
   openText(sealed: string, bound: TextBinding): string | null;
   /** One salt for each field that a receipt commits to: 16 random bytes, base64url. */
   newSalts(): Readonly<Record<string, string>>;
@@ -71,15 +71,18 @@ interface SealKey {
 
 /** Where the secrets of an installation are. */
 export interface SecretFiles {
-  /** Made with mode 0600 where it is absent. */
+  /** Made with mode 0600 when it is absent. */
   readonly masterFile: string;
-  /** Masters that are being rotated out, newest first: they open seals and verify keys, and make none. */
+  /**
+   * Master secrets that are being rotated out, newest first. They open old seals and verify old keys, and make no new
+   * ones.
+   */
   readonly previous: readonly string[];
 }
 
 /**
- * Opens the secrets of an installation; makes the master on first start.
- * @param mayMake asked where the master is absent: whether one may be made
+ * Opens the secrets of an installation; makes the master secret on first start.
+ * @param mayMake called when the master secret is absent: whether one may be made
  * @throws KeyFileFault (see `master.ts`)
  */
 export async function openSecrets(files: SecretFiles, mayMake = () => Promise.resolve(true)): Promise<Secrets> {
@@ -112,7 +115,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
     seal: (plain, bound) => seal(JSON.stringify(plain), associated(bound)),
     open(sealed, bound) {
       const text = open(sealKeys, sealed, associated(bound));
-      // What the tag has authenticated was written by `seal`.
+      // The tag proves that `seal` wrote this text.
       return text === null ? null : (JSON.parse(text) as SealedParams);
     },
     sealText: (text, bound) => seal(text, associatedText(bound)),
@@ -134,7 +137,7 @@ function markOf(master: Buffer): string {
   return deriveKey(master, 'store-mark-sealed', '').export().toString('base64url');
 }
 
-/** As stores have it whose keys were put before there were seals. */
+/** The mark in stores whose keys were written before there were seals. */
 function oldMarkOf(master: Buffer): string {
   return deriveKey(master, 'store-mark', '').export().toString('base64url');
 }
@@ -146,10 +149,13 @@ function sealKeyOf(master: Buffer): SealKey {
   };
 }
 
-/** Seals made under one subkey. Their nonces are counted, so that none comes twice, and 32 bits of them are enough. */
+/** Seals made under one subkey. Their nonces are counted: none repeats, and 32 bits are enough. */
 const SEALS_PER_SUBKEY = 2 ** 31;
 
-/** A key for the seals of one process, or of a part of its time: made under a nonce that each of them carries. */
+/**
+ * A key for the seals of one process, or of a part of its run time. Each seal carries the nonce that it is derived
+ * from.
+ */
 function subkey(key: KeyObject, nonce: Buffer): KeyObject {
   return createSecretKey(createHmac('sha256', key).update(nonce).digest());
 }
@@ -158,14 +164,14 @@ function associated(bound: SealBinding): Buffer {
   return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
 }
 
-/** Has other members than what params are bound to: neither opens as the other. */
+/** Has other members than {@link associated}, so that a sealed text never opens as params, nor params as a text. */
 function associatedText({ what, workspace, of, part }: TextBinding): Buffer {
   return Buffer.from(JSON.stringify([FORMAT, 'text', what, workspace, of, part]));
 }
 
 /**
- * Random 96-bit nonces allow 2^32 messages under one key, which a busy gateway reaches within weeks. So each process
- * takes a key of its own, derived from a random nonce, and counts the seals under it.
+ * Random 96-bit nonces allow 2^32 messages under one key, and a busy gateway reaches that within weeks. So each process
+ * derives its own key from a random nonce, and counts the seals under it.
  */
 function createSealer(current: SealKey): (plain: string, bound: Buffer) => string {
   const head = Buffer.alloc(HEAD_BYTES);
