@@ -5,7 +5,7 @@ import type { EffectStore } from '../effects/store.ts';
 import { hashKey, parseKey } from './key-format.ts';
 import { keyState } from './key-record.ts';
 
-/** A key that is not valid. Callers learn no more than that; `why` is for logs and metrics. */
+/** A key that is not valid. Callers learn nothing more; `why` is for logs and metrics. */
 interface InvalidKey {
   readonly failure: 'invalid_key';
   readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked';
@@ -13,21 +13,23 @@ interface InvalidKey {
 
 export interface Authenticator {
   /**
-   * Who a key in the clear belongs to. A promise only when the key is not in the cache; it rejects with
-   * `StoreUnavailable` when the store cannot be asked.
+   * Finds out who a key (in clear text) belongs to. Returns a promise only when the key is not in the cache. The
+   * promise rejects with `StoreUnavailable` when the store cannot be reached.
    */
   authenticate(key: string): Principal | InvalidKey | Promise<Principal | InvalidKey>;
   close(): Promise<void>;
 }
 
-/** How long a record is believed without asking the store: what bounds a revocation whose notice got lost. */
+/**
+ * How long a record is used without asking the store. If the notice of a revocation is lost, the key works this long.
+ */
 const FRESH_MS = 1_000;
-/** From here on a key in use is read again beside the request, so that busy keys never wait. */
+/** From this age, the record of a key in use is read again in the background, so that busy keys never wait. */
 const REFRESH_MS = 500;
 const MAX_ENTRIES = 50_000;
-/** Of HMAC-SHA-256. */
+/** Length of HMAC-SHA-256. */
 const HASH_BYTES = 32;
-/** `last_used_at` is coarse: written at most this often. */
+/** `last_used_at` is coarse: it is written at most this often. */
 const TOUCH_MS = 60_000;
 const TOUCH_BATCH_MS = 1_000;
 
@@ -42,8 +44,8 @@ interface Entry {
 type KeyStore = Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>;
 
 /**
- * Makes the authenticator: looks keys up through a cache that forgets what the store says has changed.
- * @param options.peppers the pepper in force, then those that are being rotated out
+ * Makes the authenticator. It finds keys through a cache, and drops what the store reports as changed.
+ * @param options.peppers the pepper in use, then those that are being rotated out
  */
 export function createAuthenticator(options: {
   readonly store: KeyStore;
@@ -55,7 +57,7 @@ export function createAuthenticator(options: {
   const entries = new Map<string, Entry>();
   const reading = new Map<string, Promise<Entry | null>>();
   const touches = touchBook(store);
-  /** Counts invalidations: what was read before one must not be kept after it. */
+  /** Counts invalidations. A record whose read began before one must not enter the cache after it. */
   let invalidations = 0;
 
   store.onKeysChanged((handles) => {
@@ -104,7 +106,7 @@ export function createAuthenticator(options: {
 
   function judge(entry: Entry | null, key: string): Principal | InvalidKey {
     if (entry === null) return invalid('unknown');
-    // Every pepper is tried alike: how long it takes says nothing about the secret.
+    // All peppers are tried, also after a match, so that the time taken reveals nothing about the secret.
     let matches = false;
     for (const pepper of peppers) if (timingSafeEqual(hashKey(pepper, key), entry.hash)) matches = true;
     if (!matches) return invalid('wrong_secret');
@@ -125,7 +127,7 @@ export function createAuthenticator(options: {
       if (entry !== undefined) {
         const age = elapsed() - entry.readAt;
         if (age < FRESH_MS) {
-          // A failure here is nobody's: the entry grows old, and the next request asks the store itself.
+          // A failure here is ignored: the entry grows old, and the next request asks the store itself.
           if (age >= REFRESH_MS && !reading.has(handle)) read(handle).catch(() => undefined);
           return judge(entry, key);
         }
@@ -140,7 +142,7 @@ function invalid(why: InvalidKey['why']): InvalidKey {
   return { failure: 'invalid_key', why };
 }
 
-/** Why a key's record lets nobody in, whatever secret is sent with its handle; `null` where it is sound. */
+/** Why the record of a key can never be valid, whatever secret comes with its handle; `null` where it is sound. */
 export function faultOfKey(record: KeyRecord): string | null {
   if (record.id !== `key_${record.handle}`) return 'its id is not that of its handle';
   if (Buffer.from(record.hash, 'base64url').length !== HASH_BYTES) return 'its hash is none';
@@ -149,7 +151,7 @@ export function faultOfKey(record: KeyRecord): string | null {
 
 function entryOf(record: KeyRecord, readAt: number): Entry {
   const hash = Buffer.from(record.hash, 'base64url');
-  // `timingSafeEqual` wants equal lengths; a record whose hash is none of ours matches nothing.
+  // `timingSafeEqual` needs equal lengths. A record with a malformed hash matches nothing.
   return {
     record,
     hash: hash.length === HASH_BYTES ? hash : Buffer.alloc(HASH_BYTES),
@@ -158,7 +160,7 @@ function entryOf(record: KeyRecord, readAt: number): Entry {
   };
 }
 
-/** @returns `null` for a record that lacks what its kind needs: such a key is not valid */
+/** @returns `null` for a record without the fields that its kind needs; such a key is not valid */
 function principalOf(record: KeyRecord): Principal | null {
   const { workspace, agentId, profile } = record;
   const base = {
@@ -181,7 +183,7 @@ function principalOf(record: KeyRecord): Principal | null {
   }
 }
 
-/** Collects which keys were used, and writes it in batches. */
+/** Collects which keys were used, and writes that in batches. */
 function touchBook(store: Pick<EffectStore, 'touchKeys' | 'now'>): {
   note(record: KeyRecord, now: number): void;
   close(): Promise<void>;
@@ -199,7 +201,7 @@ function touchBook(store: Pick<EffectStore, 'touchKeys' | 'now'>): {
     try {
       await store.touchKeys(ids, store.now());
     } catch {
-      // A coarse time for people: not worth a request, nor a retry.
+      // Only a coarse time for people: not worth failing a request or a retry.
     }
   }
 

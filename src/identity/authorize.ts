@@ -4,7 +4,7 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Directory } from './directory.ts';
 import { permit } from './permissions.ts';
 
-/** Whether a key may have an agent act: the agent, a denial with its decision, or a request that names none. */
+/** Whether a key may let an agent act: the agent, a denial with its decision, or a request that names no agent. */
 export type Authorization =
   | { readonly kind: 'agent'; readonly agent: Agent }
   | {
@@ -15,8 +15,8 @@ export type Authorization =
   | { readonly kind: 'invalid'; readonly fault: RequestFault };
 
 /**
- * Judges a run or preview request by its key, before policy: what the key may do (`denied_permission`), then who acts
- * (`denied_identity`). Nothing here says whether a workspace or a tool exists.
+ * Checks a run or preview request by its key, before policy: first what the key may do (`denied_permission`), then who
+ * acts (`denied_identity`). Nothing here reveals whether a workspace or a tool exists.
  * @param request.agentId the agent that the request names, `null` when it names none
  */
 export function authorize(
@@ -53,7 +53,7 @@ export function authorize(
   return { kind: 'agent', agent };
 }
 
-/** The agent that a key is bound to, if it is to one. */
+/** The agent that a key is bound to; `null` where it is bound to none. */
 function agentOf(principal: Principal): string | null {
   switch (principal.kind) {
     case 'agent':

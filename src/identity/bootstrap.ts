@@ -3,17 +3,17 @@ import type { EffectStore } from '../effects/store.ts';
 import { makeKey, parseKey } from './key-format.ts';
 import { recordOf } from './key-record.ts';
 
-/** What became of the first administrative key. The key itself is there only if it was made here. */
+/** The result for the first administrative key. The key itself is included only if it was made here. */
 export type Bootstrap =
-  /** The store has keys, or is not fit to get any (an "empty" store beside existing data). */
+  /** The store has keys already, or must not get any (an "empty" store beside existing data). */
   | { readonly made: false; readonly key: null }
-  /** `key`: to be shown once; `null` where the operator provided it. */
+  /** `key`: to be shown once; `null` where the operator provided the key. */
   | { readonly made: true; readonly key: string | null };
 
 /**
  * Puts the first administrative key into an empty store. There is no default key.
  * @param options.provided text of the file that `SVC_BOOTSTRAP_ADMIN_KEY_FILE` names; `null` makes a key
- * @throws Error when the text is not an administrative key; the message does not hold it
+ * @throws Error when the text is not an administrative key; the message does not contain the text
  */
 export async function bootstrapAdministrativeKey(options: {
   readonly store: Pick<EffectStore, 'keys' | 'putFirstKey' | 'now' | 'health'>;
@@ -41,7 +41,7 @@ export async function bootstrapAdministrativeKey(options: {
     null,
     { pepper, now: store.now() },
   );
-  // Gateways that start at once each see an empty store; the step itself lets one of them put its key.
+  // Gateways that start at the same time all see an empty store. `putFirstKey` lets only one of them put its key.
   if (!(await store.putFirstKey(record, { type: 'gateway', id: 'bootstrap' }))) return { made: false, key: null };
   return { made: true, key: provided === null ? key.key : null };
 }

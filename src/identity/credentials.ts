@@ -4,20 +4,23 @@ export type Credentials =
       readonly kind: 'key';
       readonly key: string;
       readonly viaQuery: boolean;
-      /** Headers that hold it, beside `Authorization`. */
+      /** Headers that hold the key, apart from `Authorization`. */
       readonly carriedIn: readonly string[];
-      /** An `Authorization` header that is meant for the upstream: the key came elsewhere, and this holds none of ours. */
+      /**
+       * An `Authorization` header that is meant for the upstream: the key came elsewhere, and this header holds no
+       * gateway key.
+       */
       readonly foreignAuthorization: string | null;
     }
   | { readonly kind: 'missing' }
-  /** Two keys that differ, or a key where none may be. `detail` is for people, and never holds a key. */
+  /** Two keys that differ, or a key in a place that is refused. `detail` is for people, and never contains a key. */
   | { readonly kind: 'invalid'; readonly detail: string };
 
 type Values = string | readonly string[] | undefined;
 
 /** Where callers carry their key. */
 export interface KeyCarriers {
-  /** Headers that hold it alone, in lower case. */
+  /** Headers whose whole value is the key, in lower case. */
   readonly headers: readonly string[];
   /** Schemes of `Authorization`. */
   readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
@@ -25,19 +28,19 @@ export interface KeyCarriers {
   readonly query: readonly string[];
 }
 
-/** Where nothing else is said. */
+/** The carriers when nothing is configured. */
 export const USUAL_CARRIERS: KeyCarriers = { headers: ['x-api-key'], schemes: ['bearer'], query: ['api_key'] };
 
 const BASIC = /^basic +/i;
-/** What a key of ours begins with, whatever became of the rest of it. */
+/** How every gateway key begins. The rest may be cut or damaged. */
 const OWN = /svc_(?:acct|agent|admin|mcp)_/i;
 
 /**
  * Finds the key of a request in its carriers: headers, the query, `Authorization`. Other schemes of `Authorization` are
- * not ours, and a token beside a key is the upstream's unless it looks like a key of ours. The same key twice is one key;
- * two that differ are none.
+ * ignored. A token beside a key belongs to the upstream, unless it looks like a gateway key. The same key twice counts
+ * as one key. Two different keys are invalid.
  * @param request.headers with lower-case names, as Node gives them
- * @param request.query decoded; only `api_key` is looked at
+ * @param request.query decoded; only `api_key` is read
  */
 export function keyFromRequest(
   request: { readonly headers: Readonly<Record<string, Values>>; readonly query: Readonly<Record<string, Values>> },
@@ -53,7 +56,7 @@ export function keyFromRequest(
   const sure = carriers.headers.includes('x-api-key') ? textsOf(headers['x-api-key']) : [];
   const others = carriers.headers.flatMap((name) => (name === 'x-api-key' ? [] : textsOf(headers[name])));
   const schemed = authorization.flatMap((value) => keysIn(value, carriers));
-  // What may as well be the upstream's counts where it looks like ours, or there is nothing else.
+  // A value that could also belong to the upstream counts only if it looks like a gateway key, or if there is no other.
   const isSure = sure.length + inQuery.length > 0;
   const own = [...others, ...schemed].filter((key) => OWN.test(key));
   const found = isSure || own.length > 0 ? [...sure, ...own, ...inQuery] : [...others, ...schemed];
@@ -72,12 +75,12 @@ export function keyFromRequest(
   };
 }
 
-/** Whether an `Authorization` header holds what looks like a key of ours. */
+/** Whether an `Authorization` header contains something that looks like a gateway key. */
 export function holdsOwnForm(authorization: string): boolean {
   return OWN.test(authorization) || OWN.test(basicText(authorization) ?? '');
 }
 
-/** What an `Authorization` header may hold as a key. */
+/** The possible keys in an `Authorization` header. */
 function keysIn(authorization: string, { schemes }: KeyCarriers): readonly string[] {
   const [, word = '', rest = ''] = /^([A-Za-z]+) +(.*)$/.exec(authorization) ?? [];
   const scheme = schemes.find((one) => one === word.toLowerCase());
@@ -93,7 +96,7 @@ function keysIn(authorization: string, { schemes }: KeyCarriers): readonly strin
       const colon = text.indexOf(':');
       const parts = [colon === -1 ? text : text.slice(0, colon), colon === -1 ? '' : text.slice(colon + 1)];
       const given = parts.filter((part) => part !== '');
-      // Some APIs take the key for the user, some for the password.
+      // Some APIs expect the key as the user, some as the password.
       return given.filter((part) => OWN.test(part)).length > 0
         ? given.filter((part) => OWN.test(part))
         : given.slice(0, 1);

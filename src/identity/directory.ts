@@ -1,27 +1,29 @@
 import type { Agent } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 
-/** The part of the configuration that says who is there. */
+/** The part of the configuration that names workspaces, agents and users. */
 export interface DirectoryConfiguration {
   readonly workspaces: readonly { readonly id: string; readonly env: string; readonly agents: readonly Agent[] }[];
-  /** All roles of a user, those that others include as well. */
+  /** All roles of a user, with those that other roles include. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
-/** Who is there: by the configuration, and what was registered through the store. Reads are synchronous. */
+/**
+ * Workspaces, agents and users: those in the configuration, and those registered in the store. Reads are synchronous.
+ */
 export interface Directory {
   agent(workspace: string, id: string): Agent | null;
   agents(workspace: string): readonly Agent[];
   workspaceExists(id: string): boolean;
   workspaces(): readonly string[];
-  /** The fact `env` of a workspace; `prod` where nothing says otherwise. */
+  /** The fact `env` of a workspace; `prod` by default. */
   envOf(workspace: string): string;
   /** Whether the configuration names the user. */
   isUser(user: string): boolean;
   rolesOf(user: string): readonly string[];
-  /** Takes in what is in the store now. */
+  /** Reads what is in the store now. */
   refresh(): Promise<void>;
-  /** Takes in another configuration; what was registered stays. */
+  /** Replaces the configuration. What was registered stays. */
   update(configuration: DirectoryConfiguration): void;
 }
 
@@ -34,8 +36,8 @@ interface Tables {
 }
 
 /**
- * Makes the directory; call `refresh` once before it is used. An agent that the configuration declares is the one that
- * counts, whatever was registered under its id.
+ * Makes the directory; call `refresh` once before using it. If an agent is both declared in the configuration and
+ * registered under the same id, the declared one counts.
  */
 export function createDirectory(initial: DirectoryConfiguration, store: Registry): Directory {
   let configuration = initial;

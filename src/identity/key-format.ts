@@ -18,21 +18,21 @@ const KIND_OF_WORD: Readonly<Record<string, KeyKind>> = {
   mcp: 'profile',
 };
 
-/** What a key says in the clear. */
+/** What can be read from a key without the store. */
 export interface ParsedKey {
   readonly kind: KeyKind;
-  /** The look-up handle; what logs show. */
+  /** The handle to look the key up by. Logs show it. */
   readonly handle: string;
 }
 
-/** A new key, about 190 random bits, with its handle. */
+/** A new key, with about 190 random bits, and its handle. */
 export function makeKey(kind: KeyKind): { readonly key: string; readonly handle: string } {
   const handle = randomBase62(HANDLE_LENGTH);
   const body = `svc_${WORD_OF_KIND[kind]}_${handle}${randomBase62(SECRET_LENGTH)}`;
   return { key: body + checksum(body), handle };
 }
 
-/** @returns `null` unless the text is a well-formed key with a right checksum */
+/** @returns `null` unless the text is a well-formed key with the right checksum */
 export function parseKey(text: string): ParsedKey | null {
   const match = SHAPE.exec(text);
   if (match === null) return null;
@@ -44,14 +44,14 @@ export function parseKey(text: string): ParsedKey | null {
 
 const WITHIN = /svc_(?:acct|agent|admin|mcp)_[0-9A-Za-z]{50}/g;
 
-/** Whether a key, whoever's it is, stands somewhere in a text: in its form, with a right checksum. */
+/** Whether a text contains a key of anybody: well-formed, with the right checksum. */
 export function holdsKey(text: string): boolean {
   if (!text.includes('svc_')) return false;
   for (const [found] of text.matchAll(WITHIN)) if (parseKey(found) !== null) return true;
   return false;
 }
 
-/** What is stored of a key: HMAC-SHA-256 of the whole key under the pepper. */
+/** The stored form of a key: HMAC-SHA-256 of the whole key under the pepper. */
 export function hashKey(pepper: KeyObject, key: string): Buffer {
   return createHmac('sha256', pepper).update(key).digest();
 }
@@ -70,7 +70,7 @@ function randomBase62(length: number): string {
   let text = '';
   while (text.length < length) {
     for (const byte of randomBytes(length)) {
-      // 248 is the largest multiple of 62 in a byte: beyond it the first letters would come up more often.
+      // 248 is the largest multiple of 62 in a byte. With larger bytes the first letters would be more frequent.
       if (byte < 248 && text.length < length) text += ALPHABET.charAt(byte % 62);
     }
   }

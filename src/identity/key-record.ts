@@ -6,10 +6,10 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
 import type { KeyProfile } from './profiles.ts';
 
-/** A request for a key, as it came; `null` stands for what it does not name. */
+/** A request for a key, as it came; `null` where it leaves something out. */
 export interface KeyRequest {
   readonly user: string | null;
-  /** User of the key that asks; `null` where it has none. */
+  /** User of the key that makes the request; `null` where it has none. */
   readonly madeBy: string | null;
   readonly name: string;
   readonly kind: KeyKind | null;
@@ -22,14 +22,14 @@ export interface KeyRequest {
   readonly expiresInMs: number | null;
 }
 
-/** What a request for a key is judged by. */
+/** What is needed to check a request for a key. */
 export interface KeyContext {
   readonly pepper: KeyObject;
-  /** ms since the epoch, the store's time. */
+  /** ms since the epoch, by the store's clock. */
   readonly now: number;
   readonly profiles: readonly KeyProfile[];
   readonly workspaces: readonly string[];
-  /** How long keys of a kind last, ms; `null` without end. */
+  /** How long keys of a kind last, ms; `null` for no end. */
   readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
 }
 
@@ -46,8 +46,8 @@ const TEN_YEARS_MS = 10 * 365 * 86_400_000;
 type Rights = Pick<KeyRecord, 'kind' | 'profile' | 'workspace' | 'agentId' | 'scopes' | 'allowedTools' | 'readOnly'>;
 
 /**
- * Makes a key. Nothing is stored; the key itself is in the answer and nowhere else.
- * @returns every fault of the request at once, with JSON Pointers into the request body, when it cannot be
+ * Makes a key. Nothing is stored; the key itself is only in the answer.
+ * @returns when it cannot be made: all faults of the request, with JSON Pointers into the request body
  */
 export function createKeyRecord(request: KeyRequest, context: KeyContext): MadeKey {
   const faults: RequestFault[] = [];
@@ -68,7 +68,7 @@ export function createKeyRecord(request: KeyRequest, context: KeyContext): MadeK
   return { kind: 'made', ...mint({ ...rights, name, user, madeBy }, lifeMs, context) };
 }
 
-/** A successor of a key, with the same rights and the same length of life. */
+/** A successor of a key, with the same rights and the same lifetime. */
 export function successorOf(
   record: KeyRecord,
   context: Pick<KeyContext, 'pepper' | 'now'>,
@@ -76,7 +76,7 @@ export function successorOf(
   return mint(record, record.expiresAt === null ? null : record.expiresAt - record.createdAt, context);
 }
 
-/** A record for a key that exists already (the one an operator provides for an empty store). */
+/** A record for a key that already exists (the one that an operator provides for an empty store). */
 export function recordOf(
   key: { readonly key: string; readonly handle: string },
   rights: Rights & Pick<KeyRecord, 'name' | 'user' | 'madeBy'>,
@@ -128,7 +128,7 @@ export function keyToWire(record: KeyRecord): JsonObject {
   };
 }
 
-/** Whether a key may be used at a time (ms, the store's). */
+/** Whether a key is valid at a time (ms, by the store's clock). */
 export function keyState(record: KeyRecord, now: number): 'active' | 'expired' | 'revoked' {
   if (record.revokedAt !== null) return 'revoked';
   return record.expiresAt !== null && record.expiresAt <= now ? 'expired' : 'active';
@@ -143,7 +143,7 @@ function mint(
   return { key: made.key, record: recordOf(made, rights, lifeMs, context) };
 }
 
-/** The combinations of kind, profile, workspace, agent and scopes that make sense. */
+/** Checks that kind, profile, workspace, agent and scopes make sense together. */
 function rightsOf(
   request: KeyRequest,
   context: KeyContext,
@@ -212,7 +212,7 @@ function profileOf(
   return null;
 }
 
-/** The workspace of a key: the one it names, else the only one there is. */
+/** The workspace of a key: the one that the request names, or else the only one that exists. */
 function workspaceOf(
   kind: KeyKind,
   request: KeyRequest,

@@ -1,17 +1,17 @@
 import type { KeyKind, Principal, Scope } from '../effects/model/principal.ts';
 
 /**
- * What a kind of key may do at an endpoint. `workspace`: all of its workspace; `own`: what is its agent's; `any`: in
- * every workspace; a list: with one of these scopes.
+ * What a kind of key may do at an endpoint. `workspace`: everything in its workspace. `own`: what belongs to its agent.
+ * `any`: in every workspace. A list: it needs one of these scopes.
  */
 type Grant = 'no' | 'workspace' | 'own' | 'any' | readonly [Scope, ...Scope[]];
 
 interface Endpoint {
   /** What the row is about, for people. */
   readonly does: string;
-  /** Methods and paths it stands for. */
+  /** The methods and paths that the row is for. */
   readonly routes: readonly string[];
-  /** A read-only key is refused. */
+  /** Whether a read-only key is refused. */
   readonly changes: boolean;
   readonly account: 'no' | 'workspace';
   readonly agent: 'no' | 'own';
@@ -21,7 +21,7 @@ interface Endpoint {
 
 const WS = '/v1/workspaces/{ws}';
 
-/** The permission table: every route that wants a key names its row, and nothing else decides what a key may do. */
+/** The permission table. Every route that needs a key names its row, and only this table decides what a key may do. */
 export const ENDPOINTS = {
   'effects.run': {
     does: 'Run an action; with an account key the request names the agent',
@@ -275,12 +275,12 @@ export const ENDPOINTS = {
 
 export type EndpointId = keyof typeof ENDPOINTS;
 
-/** How much a permitted key sees: one agent's things, its workspace's, or those of any workspace. */
+/** What a permitted key sees: things of one agent, of its workspace, or of any workspace. */
 export type View =
   | { readonly kind: 'own'; readonly workspace: string; readonly agentId: string }
   | { readonly kind: 'workspace'; readonly workspace: string }
   | { readonly kind: 'any' }
-  /** A profile key without workspace: what belongs to none, such as the checks. */
+  /** For a profile key without a workspace: only what belongs to no workspace, such as the checks. */
   | { readonly kind: 'none' };
 
 export type Permission =
@@ -294,7 +294,7 @@ export type Permission =
 
 /**
  * Whether a key may use an endpoint, by the table above.
- * @param workspace the one in the path; `null` for endpoints without one. It need not exist.
+ * @param workspace the one in the path; `null` for endpoints without one. It does not need to exist.
  */
 export function permit(principal: Principal, endpoint: EndpointId, workspace: string | null = null): Permission {
   const row: Endpoint = ENDPOINTS[endpoint];
@@ -312,7 +312,7 @@ export function permit(principal: Principal, endpoint: EndpointId, workspace: st
   return { ok: true, view };
 }
 
-/** How much a key sees of what it may see at all. */
+/** What a key sees at the endpoints that it may use. */
 function viewOf(principal: Principal): View {
   switch (principal.kind) {
     case 'account':

@@ -5,7 +5,7 @@ export interface KeyProfile {
   readonly name: string;
   readonly description: string;
   readonly scopes: readonly Scope[];
-  /** Tools that the key may call or see; `null` is no limit. */
+  /** Tools that the key may call or see; `null` for no limit. */
   readonly allowedTools: readonly string[] | null;
   readonly readOnly: boolean;
 }
@@ -47,7 +47,7 @@ const SHIPPED: readonly KeyProfile[] = [
 
 /**
  * The shipped profiles, then the configured ones.
- * @throws Error when a configured profile takes the name of a shipped one, or of another
+ * @throws Error when two profiles have the same name
  */
 export function allProfiles(configured: readonly KeyProfile[]): readonly KeyProfile[] {
   const all = [...SHIPPED];

@@ -4,14 +4,16 @@ import type { EffectStore } from '../effects/store.ts';
 
 type Answer<T> = T | Promise<T>;
 
-/** The part of a store that rotation needs: of the gateway's store, or of a file that is opened beside it. */
+/**
+ * The part of a store that rotation needs. It can be the gateway's store, or a store file that was opened beside it.
+ */
 interface KeyShelf {
   putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;
   endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): Answer<KeyRecord | null>;
 }
 
 /**
- * Lets a successor take over from a key, which stays valid for the overlap.
+ * Replaces a key by a successor. The old key stays valid for the overlap.
  * @returns whether it did: a key has one successor, and a revoked one has none
  */
 export async function rotateKey(
@@ -26,7 +28,7 @@ export async function rotateKey(
   await store.putKey(successor, actor);
   const old = await store.endKey(key.id, { kind: 'replaced', by: successor.id, overlapMs }, actor);
   if (old?.replacedBy === successor.id) return true;
-  // Somebody else was first.
+  // Another request was first.
   await store.endKey(successor.id, { kind: 'revoked' }, actor);
   return false;
 }

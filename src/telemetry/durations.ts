@@ -1,6 +1,6 @@
 /** A Prometheus histogram of durations. */
 export interface Durations {
-  /** @param labels a value for each label name, with a line end between */
+  /** @param labels the value of each label, separated by line ends */
   observe(labels: string, durationMs: number): void;
   /** What was counted, in the Prometheus text format. */
   render(): string;
@@ -13,8 +13,8 @@ interface Series {
 }
 
 /**
- * A histogram that costs little on the path of a call: prom-client's checks and hashes an object of labels for each
- * observation, of which a call makes eight.
+ * A histogram for the path of a call, where cost matters: prom-client checks and hashes an object of labels for each
+ * observation, and a call makes eight.
  * @param options.bounds seconds, rising
  */
 export function createDurations(options: {

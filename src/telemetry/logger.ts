@@ -1,6 +1,6 @@
 import { type DestinationStream, type Logger, destination, pino, stdTimeFunctions } from 'pino';
 
-/** Each letter of a key as it is, or percent-encoded, also more than once over. */
+/** Matches each letter of a key, plain or percent-encoded, also when it was encoded several times. */
 const letter = (found: string): string =>
   `(?:${found}|%(?:25){0,3}${found.charCodeAt(0).toString(16).replace('f', '[fF]')})`;
 const word = (letters: string): string => Array.from(letters, letter).join('');
@@ -12,13 +12,13 @@ const BEARER = /\b(bearer\s+)[0-9A-Za-z._~+/=-]{8,}/gi;
 const JWT = /\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*/g;
 const PEM = /-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/gs;
 
-/** Names of members whose value is never written, wherever they stand. */
+/** Names of members whose value is never written, at any depth. */
 const SECRET_MEMBERS =
   /("(?:x-api-key|api_key|apikey|authorization|proxy-authorization|cookie|set-cookie|password|secret|token)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\])/gi;
 
 /**
- * A text without what must not be in logs: gateway keys keep the handle that says which key it was, keys in queries,
- * bearer tokens, JWTs and private keys go.
+ * Removes from a text what must not be in logs. Gateway keys keep the handle that says which key it was. Keys in
+ * queries, bearer tokens, JWTs and private keys are removed.
  */
 export function redactSecrets(text: string): string {
   return text
@@ -37,8 +37,8 @@ export interface LoggerOptions {
 }
 
 /**
- * A logger of JSON lines. Every line goes through {@link redactSecrets} as the last thing before it is written, so that
- * no call and no serialiser can forget it.
+ * A logger of JSON lines. Every line goes through {@link redactSecrets} just before it is written, so that no call and
+ * no serialiser can forget it.
  */
 export function createLogger({ level, sink }: LoggerOptions): Logger {
   return pino(

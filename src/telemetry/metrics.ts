@@ -6,7 +6,7 @@ import { createDurations } from './durations.ts';
 /** Steps of the store that are measured. */
 const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as const;
 
-/** Most effects that are counted for one gauge, so that a scrape reads a bounded amount. */
+/** Most effects that are counted for one gauge. It bounds what a scrape reads. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
 /** Combinations of upstream, tool and decision that are measured apart; those that come later are one: `other`. */
@@ -17,11 +17,11 @@ export interface Metrics {
   decided(decision: Decision, code: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
   /** Rules in shadow mode would have refused a call. */
   shadowed(rules: readonly string[]): void;
-  /** In observe mode: a call ran that policy would have stopped. */
+  /** In observe mode, a call ran that policy would have stopped. */
   observed(would: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
-  /** A stage of a run took so long, ms. */
+  /** A stage of a run took this long, ms. */
   stage(stage: string, durationMs: number): void;
-  /** A step of the store took so long, ms; `failed` where it rejected. */
+  /** A step of the store took this long, ms; `failed` where it rejected. */
   step(step: (typeof MEASURED_STEPS)[number], result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
@@ -35,7 +35,7 @@ export interface Metrics {
 
 /**
  * The metrics of one gateway.
- * @param watched what is read when metrics are asked for: the store, and the workspaces to look into
+ * @param watched read on each scrape: the store, and the workspaces to count in
  */
 export function createMetrics(watched: {
   readonly store: Pick<EffectStore, 'health' | 'effects' | 'approvals'>;
@@ -158,7 +158,7 @@ export function createMetrics(watched: {
 
 /**
  * The same store, with its steps measured. It also counts the stages of each settled attempt, and what rules in shadow
- * mode say of each call that is decided: not of one that is known already, or has to be judged again.
+ * mode say about each decided call. Calls that are known already or must be judged again do not count.
  * @param elapsed monotonic ms
  */
 export function measured(
@@ -218,7 +218,7 @@ function isDecided(admission: Admission): boolean {
 const UNKNOWN = { state: 'unknown', decision: null, tool: null, agentId: null, since: null, until: null } as const;
 const PENDING = { status: 'pending', agentId: null } as const;
 
-/** How many there are on all pages, up to {@link MAX_COUNTED}. */
+/** Counts the items on all pages, up to {@link MAX_COUNTED}. */
 async function countPages(
   read: (page: { readonly limit: number; readonly cursor: string | null }) => Promise<{
     readonly items: readonly unknown[];
