@@ -12,7 +12,7 @@ import type { Tool } from './model/tool.ts';
 import type { UpstreamPort } from './upstream.ts';
 import type { Verdict } from './model/verdict.ts';
 
-/** What a decision by policy rests on. */
+/** The input of a decision by policy. */
 export interface JudgeInput {
   readonly agent: Agent;
   readonly key: {
@@ -25,7 +25,7 @@ export interface JudgeInput {
   readonly workspace: string;
   readonly target: string;
   readonly params: JsonObject;
-  /** Headers that go on with the call, by name in lower case. */
+  /** Headers that are sent on with the call, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly requestIp: string | null;
   readonly now: number;
@@ -34,13 +34,16 @@ export interface JudgeInput {
 /** The declared tools, with their checks compiled. */
 export interface ToolCatalog {
   tool(name: string): Tool | null;
-  /** Faults of params by the tool's schema and request template; empty when they hold. Paths are JSON Pointers below `/params`. */
+  /**
+   * Faults of params by the tool's schema and request template; empty when there are none. Paths are JSON Pointers
+   * below `/params`.
+   */
   check(tool: Tool, params: JsonObject): readonly RequestFault[];
   /** The target that the params name; `null` where the tool has no template. */
   target(tool: Tool, params: JsonObject): string | null;
 }
 
-/** Whether a key may have an agent act. */
+/** Whether a key may let an agent act. */
 export type Authorized =
   | { readonly kind: 'agent'; readonly agent: Agent }
   | { readonly kind: 'denied'; readonly decision: 'denied_permission' | 'denied_identity'; readonly reason: Reason }
@@ -53,19 +56,19 @@ export interface AuthorizeRequest {
   readonly agentId: string | null;
 }
 
-/** Params at rest and the salts of the receipt's commitments. */
+/** The content of a seal: the params, the salts of the receipt's commitments, and what a later dispatch needs. */
 export interface SealedParams {
   readonly params: JsonObject;
   readonly salts: Readonly<Record<string, string>>;
-  /** What else an approved call needs when it is dispatched later. */
+  /** From here on: what an approved call also needs when it is sent later. */
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
   readonly reservationId: string | null;
-  /** Where the call came from: policy is asked again with it. Absent in seals of before. */
+  /** Where the call came from. Policy is asked again before the call is sent. Absent in old seals. */
   readonly requestIp?: string | null;
-  /** Absent where the call has none. */
+  /** Absent where the call has no headers. */
   readonly headers?: CallHeaders;
-  /** Of a call that waits for approval: its files, base64 by SHA-256. */
+  /** Only for a call that waits for approval: its files, base64 by SHA-256. */
   readonly files?: Readonly<Record<string, string>>;
 }
 
@@ -75,20 +78,20 @@ interface SealBinding {
   readonly fingerprint: string;
 }
 
-/** Everything a receipt is made from. Nothing in it is assigned by settlement. */
+/** Everything that a receipt is made from. It must not contain anything that settlement assigns. */
 export interface ReceiptFacts {
   readonly id: string;
   readonly effect: EffectRecord;
-  /** `null` where the seal no longer opens: the receipt then commits to nothing that it does not have. */
+  /** `null` where the seal no longer opens. The receipt then has no commitments to that content. */
   readonly sealed: SealedParams | null;
   readonly settledBy: SettledBy;
   readonly evidence: Evidence;
-  /** What is kept of the answer; `null` where none came. */
+  /** The kept part of the answer; `null` where there was no answer. */
   readonly result: KeptResult | null;
   readonly approval: ApprovalRecord | null;
-  /** Place of `effect.admitted`. */
+  /** Place of the event `effect.admitted`. */
   readonly ledger: { readonly epoch: number; readonly seq: number };
-  /** Admission's store time plus monotonic time elapsed, ms. */
+  /** Store time of the admission plus the monotonic time since then, ms. */
   readonly issuedAt: number;
 }
 
@@ -112,24 +115,24 @@ export interface PauseView {
   match(workspace: string, subject: PauseSubject, now: number): PauseMatch | null;
 }
 
-/** What the core needs of the rest of the gateway. Built by hand in `main.ts`. */
+/** Everything that the core needs from the rest of the gateway. `main.ts` builds it by hand. */
 export interface EffectPorts {
   readonly store: EffectStore;
   readonly upstream: UpstreamPort;
   /**
-   * Takes a place for a call on an upstream; what it gives, gives the place back. No more calls are admitted than can be
-   * sent in time, and no agent takes all places. `null` where none came in time.
+   * Takes a place for a call to an upstream. The result is a function that gives the place back, or `null` where none
+   * came free in time. Places limit admissions to what can be sent in time, and no agent gets all of them.
    */
   readonly place: (upstream: string, workspace: string, agentId: string) => (() => void) | Promise<(() => void) | null>;
   readonly catalog: () => ToolCatalog;
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
-  /** The active policy set's word; its version is `trace.policyVersion`. */
+  /** The verdict of the active policy set; its version is `trace.policyVersion`. */
   readonly judge: (input: JudgeInput) => Verdict;
   readonly policyVersion: () => string;
   /** Whether policy is in force or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
   readonly pauses: PauseView;
-  /** Brings policy and pauses up to what the store has in force. */
+  /** Loads the policy and the pauses that the store has in force. */
   readonly refresh: (workspace: string) => Promise<void>;
   readonly secrets: {
     fingerprintKey(workspace: string): KeyObject;
@@ -138,32 +141,32 @@ export interface EffectPorts {
     open(sealed: string, bound: SealBinding): SealedParams | null;
   };
   readonly issueReceipt: (facts: ReceiptFacts) => SignedReceipt;
-  /** Makes a settlement that the store did not take durable beside it; it is driven in later. */
+  /** Keeps a settlement that the store did not take in a durable place beside it. It is applied to the store later. */
   readonly spill: (request: SettleRequest) => Promise<void>;
-  /** The tools' action types and the two of the specification. */
   readonly newId: (prefix: 'eff' | 'apr' | 'rcp') => string;
   readonly newNonce: () => string;
-  /** ms that never stand still while the process is frozen or the machine sleeps. */
+  /** Monotonic ms that keep counting while the process is frozen or the machine sleeps. */
   readonly elapsed: () => number;
   /** Boot id of this process. */
   readonly owner: string;
-  /** What this process runs now. */
+  /** The attempts that this process runs now. */
   readonly running: Running;
   readonly settings: () => CoreSettings;
-  /** Told of what people have to look at. */
+  /** Reports something that people must look at. */
   readonly alert: (what: Alert, effectId: string, cause?: unknown) => void;
 }
 
 /**
- * What people have to look at. `attempt_fault`: a fault of ours in the middle of an attempt; `settlement_spilled`: the
- * store did not take a settlement, the journal did; `settlement_lost`: neither did, the effect will be unknown.
+ * Things that people must look at. `attempt_fault`: the gateway failed in the middle of an attempt.
+ * `settlement_spilled`: the journal took a settlement, because the store did not. `settlement_lost`: neither took it,
+ * so the effect will become unknown.
  */
 export type Alert = 'contradiction' | 'foreign_key_reuse' | 'attempt_fault' | 'settlement_spilled' | 'settlement_lost';
 
 export interface CoreSettings {
   readonly dispatchWindowMs: number;
-  /** Whether a second user may force `not_happened` before an effect is quiet. */
+  /** Whether a second user may force `not_happened` before the quiet time of an effect is over. */
   readonly allowForce: boolean;
-  /** Bytes of files that are kept with a call that waits for approval. */
+  /** Most bytes of files that are kept with a call that waits for approval. */
   readonly filesKeptBytes: number;
 }

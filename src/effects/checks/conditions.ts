@@ -22,15 +22,15 @@ export const CONDITION_OPERATORS = [
 type Operator = (typeof CONDITION_OPERATORS)[number];
 
 /**
- * Bounds on `$regex`, for all of one request together but for the text: matching is linear in the text, and these keep
- * the factor small. `steps` is the size of each program times the length of its text.
+ * Bounds on `$regex`. All but `subjectLength` are for one request in total. Matching takes time linear in the text, and
+ * these bounds keep the factor small. `steps` is the sum, over all matches, of program size times text length.
  */
 export const REGEX_LIMITS = { perRequest: 16, programSize: 500, subjectLength: 4096, steps: 100_000 } as const;
 
-/** Faults that are looked for; a request with more is refused all the same. */
+/** The search for faults stops at this number. A request with more is refused in any case. */
 const MOST_FAULTS = 100;
 
-/** What judging the conditions of one request may still take, and what was made for it. */
+/** What the conditions of one request may still cost, and caches for it. */
 export interface ConditionJudge {
   readonly effort: Effort;
   regexSteps: number;
@@ -38,20 +38,19 @@ export interface ConditionJudge {
   readonly canonical: Map<Json, string>;
 }
 
-/** A judge of the conditions of one request. */
 export function newConditionJudge(effort: Effort): ConditionJudge {
   return { effort, regexSteps: REGEX_LIMITS.steps, compiled: new Map(), canonical: new Map() };
 }
 
 /**
- * How a condition stands in a state. `absent`: the field is not there (and the condition is not about that);
- * `undecidable`: the text is too long to be matched, or the condition itself is faulty.
+ * The result of a condition on a state. `absent`: the field is missing (and the condition does not ask for that).
+ * `undecidable`: the text is too long to match, or the condition itself is faulty.
  */
 export type Standing = 'holds' | 'refuted' | 'absent' | 'undecidable';
 
 /**
- * Faults of conditions, together: too many, names that are too long, unknown operators, operators mixed with plain
- * names, operands of the wrong type, expressions that do not compile or are too large.
+ * All faults of the conditions: too many, names that are too long, unknown operators, operators mixed with plain names,
+ * operands of the wrong type, expressions that do not compile or are too large.
  * @param pointer JSON Pointer of the conditions within the body
  */
 export function conditionFaults(conditions: JsonObject, pointer: string): readonly RequestFault[] {
@@ -72,7 +71,7 @@ export function conditionFaults(conditions: JsonObject, pointer: string): readon
   return faults;
 }
 
-/** Paths among the required fields that have too many segments; their lengths and number are the schema's. */
+/** Required fields whose path has too many segments. The schema checks their lengths and their number. */
 export function requiredFieldFaults(fields: readonly Json[], pointer: string): readonly RequestFault[] {
   const faults: RequestFault[] = [];
   for (const [index, field] of fields.slice(0, CHECK_LIMITS.fields).entries()) {
@@ -104,7 +103,7 @@ function operatorFaults(condition: JsonObject, pointer: string, expressions: Exp
     }
     if (name === '$regex') {
       expressions.count += 1;
-      // Compiling takes ms: of too many, none beyond the limit is looked at.
+      // Compiling takes ms, so expressions beyond the limit are not compiled.
       if (expressions.count > REGEX_LIMITS.perRequest) continue;
     }
     const message = operandFault(name, operand, expressions);
@@ -114,8 +113,8 @@ function operatorFaults(condition: JsonObject, pointer: string, expressions: Exp
 }
 
 /**
- * How one condition stands. A field that is absent makes every condition `absent`, except those that `$exists: false`
- * settles; a value of another type than the operator compares does not hold.
+ * Judges one condition. An absent field makes every condition `absent`, except those that `$exists: false` decides. A
+ * value of another type than the operator compares does not hold.
  * @throws EffortSpent
  */
 export function judgeCondition(state: JsonObject, field: string, condition: Json, judge: ConditionJudge): Standing {
@@ -133,7 +132,9 @@ export function judgeCondition(state: JsonObject, field: string, condition: Json
   return result;
 }
 
-/** An object with at least one name that begins with `$` is operators; every other value is compared as it is. */
+/**
+ * An object with at least one name that begins with `$` holds operators. Every other value is compared for equality.
+ */
 function isOperators(condition: Json): condition is JsonObject {
   return isJsonObject(condition) && Object.keys(condition).some((name) => name.startsWith('$'));
 }
@@ -195,7 +196,7 @@ function judgeOperator(operator: Operator, operand: Json, value: Json | undefine
   }
 }
 
-/** Numbers compare with numbers, strings with strings by code unit (so RFC 3339 times of one zone compare in time). */
+/** Numbers compare with numbers, strings with strings by code unit (so RFC 3339 times in one zone compare by time). */
 function judgeOrder(operator: '$gt' | '$gte' | '$lt' | '$lte', operand: Json, value: Json): Standing {
   if (typeof operand === 'number') {
     return standing(typeof value === 'number' && inOrder(operator, Math.sign(value - operand)));
@@ -237,7 +238,7 @@ function judgeExpression(operand: Json, value: Json, judge: ConditionJudge): Sta
 function compile(pattern: string): RE2JS | string {
   if (pattern.length > REGEX_LIMITS.programSize)
     return `must not be longer than ${REGEX_LIMITS.programSize} characters`;
-  // Compiling a program that is far too large, to count its steps, would take seconds.
+  // Compiling a far too large program only to count its steps would take seconds.
   const size = expressionSize(pattern);
   if (size > 2 * REGEX_LIMITS.programSize)
     return `is too large an expression (about ${size} steps, at most ${REGEX_LIMITS.programSize})`;
@@ -254,7 +255,7 @@ function compile(pattern: string): RE2JS | string {
 function contains(list: readonly Json[], value: Json, judge: ConditionJudge): boolean {
   spend(judge.effort, list.length);
   if (typeof value !== 'object' || value === null) return list.includes(value);
-  // Compared in canonical form: going through a large value once for each item would take time with their product.
+  // Canonical texts are compared. A deep comparison with each item would take time with the product of both sizes.
   const canonical = canonicalOf(value, judge);
   return list.some((item) => typeof item === 'object' && item !== null && canonicalOf(item, judge) === canonical);
 }

@@ -1,20 +1,23 @@
-/** What is open while an expression is counted: the size of what is complete, and of the last part, which may be repeated. */
+/**
+ * An open group while an expression is counted: the size of its complete parts, and of the last part, which may be
+ * repeated.
+ */
 interface Level {
   complete: number;
   last: number;
 }
 
-/** What opens a group, with its name or flags. */
+/** The start of a group, with its name or flags. */
 const GROUP = /\((?:\?(?:P?<[^>]*>|[A-Za-z-]*:?))?/y;
 /** A counted repetition. */
 const COUNTED = /\{(\d+)(,(\d*))?\}/y;
-/** One thing to match: a class, an escape, any other character. */
+/** One unit to match: a class, an escape, any other character. */
 const ONE = /\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|\\[pPx]\{[^}]*\}|\\[pP]?.|./suy;
 
 /**
- * About how many steps an expression in RE2 syntax compiles to, from its text alone: what it has to match, times the
- * counted repetitions around it. A short text can stand for a program that takes seconds to compile, so that it has to
- * be judged before. What is no expression gets some number; compiling it says what is wrong.
+ * Estimates how many steps an expression in RE2 syntax compiles to, from its text alone: the units to match, times the
+ * counted repetitions around them. A short text can stand for a program that takes seconds to compile, so the size must
+ * be checked first. For a text that is not an expression the number means nothing; compiling it reports the fault.
  */
 export function expressionSize(pattern: string): number {
   const outer: Level[] = [];

@@ -1,13 +1,13 @@
 import type { Mismatch } from '../model/action-call.ts';
 import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
 
-/** What is shown of mismatches: of one value, and of the values of all of them together, characters of JSON. */
+/** Limits on what is shown of mismatches, in characters of JSON: for one value, and for all values together. */
 export const SHOWN_VALUES = { one: 1_024, all: 32_768 } as const;
 
 /**
- * Mismatches as they are answered and kept: each names its field; a value that is long is a text with its beginning,
- * and `null` once all values together are long, both with `truncated`. What differs may be as large as a body, and the
- * same part of a state may differ under many names.
+ * Mismatches in the form in which they are answered and kept. Each names its field. A long value is replaced by a text
+ * with its beginning; once all values together are long, by `null`. Both are marked `truncated`. A value can be as
+ * large as a body, and the same part of a state can differ under many names.
  */
 export function shownMismatches(mismatches: readonly Mismatch[]): readonly Mismatch[] {
   let left: number = SHOWN_VALUES.all;
@@ -30,7 +30,7 @@ export function shownMismatches(mismatches: readonly Mismatch[]): readonly Misma
   });
 }
 
-/** Names of fields for a sentence: at most ten, each cut, so that the sentence stays short. */
+/** Field names for a sentence: at most ten, each cut, so that the sentence stays short. */
 export function fieldList(fields: readonly string[], show: (field: string) => string = (field) => field): string {
   const shown = fields.slice(0, MOST_NAMES).map((field) => show(cut(field, MOST_NAME)));
   return fields.length > shown.length
@@ -42,11 +42,11 @@ const MOST_NAMES = 10;
 const MOST_NAME = 100;
 
 function cut(text: string, most: number): string {
-  // Not in the middle of a character.
+  // Never cuts a character in half.
   return text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
 
-/** About the length of a value's JSON, or something above `most` as soon as it is longer. */
+/** About the length of a value as JSON; stops counting once it is above `most`. */
 function sizeUpTo(value: Json, most: number): number {
   if (typeof value === 'string') return value.length > most ? value.length : JSON.stringify(value).length;
   if (isJsonArray(value)) {
@@ -69,7 +69,7 @@ function sizeUpTo(value: Json, most: number): number {
   return String(value).length;
 }
 
-/** The beginning of a value: of a text as it is, of anything else as JSON, which is written no further than it is shown. */
+/** The beginning of a value: a text unchanged, anything else as JSON. No more JSON is written than is shown. */
 function beginning(value: Json, most: number): string {
   let text = '';
   const write = (part: Json): void => {

@@ -3,14 +3,14 @@ import { type JsonObject, isJsonObject } from '../../json/value.ts';
 import { fieldList } from './mismatches.ts';
 import { CHECK_LIMITS, type Effort, EffortSpent, jsonEquals, newEffort } from './state-fields.ts';
 
-/** A reconciliation as asked for (interface specification, 2.7); `outcome` is always `UNKNOWN` and left out. */
+/** A request to reconcile (interface specification, 2.7). `outcome` is always `UNKNOWN`, so it is left out. */
 export interface ReconcileRequest {
   readonly action: { readonly intent: string; readonly tool: string; readonly params: JsonObject };
   readonly currentState: JsonObject;
   readonly conditions: JsonObject;
 }
 
-/** Its answer (interface specification, 2.8). */
+/** The answer to it (interface specification, 2.8). */
 export interface ReconcileResult {
   readonly decision: 'do_not_retry' | 'retry_allowed' | 'replan';
   readonly reason: string;
@@ -18,9 +18,9 @@ export interface ReconcileResult {
 }
 
 /**
- * Says from the live state whether an action of unknown outcome may be tried again. All conditions hold: it happened.
- * Every one is refuted by a field that is there, and nothing else contradicts the action: it did not. Everything else
- * is neither what success nor what the untouched start would look like. Pure.
+ * Decides from the live state whether an action of unknown outcome may be tried again. If all conditions hold, it
+ * happened. If each one is refuted by a field that exists, and nothing else contradicts the action, it did not happen.
+ * Every other state fits neither success nor an untouched start. Pure.
  * @returns `null` where it would take more steps than one request may take
  */
 export function reconcile(request: ReconcileRequest): ReconcileResult | null {
@@ -68,7 +68,7 @@ function reconcileWithin(request: ReconcileRequest, effort: Effort): ReconcileRe
   );
 }
 
-/** Fields that the params and the live state both carry, with different values; objects are compared member by member. */
+/** Fields that params and live state both have, with different values. Objects are compared member by member. */
 function contradictions(
   params: JsonObject,
   state: JsonObject,
@@ -78,7 +78,7 @@ function contradictions(
   const found: string[] = [];
   const visit = (part: JsonObject, live: JsonObject, prefix: string) => {
     for (const [name, sent] of Object.entries(part)) {
-      // A path longer than a condition's field may be is not made: it would be made anew for each member below it.
+      // The path is cut to just above the longest field of a condition: it is copied for each member below it.
       const path = cutPath(prefix === '' ? name : `${prefix}.${name}`);
       const current = Object.hasOwn(live, name) ? live[name] : undefined;
       if (current === undefined || judged.has(path)) continue;
@@ -90,7 +90,7 @@ function contradictions(
   return found;
 }
 
-/** One character more than a field may have, so that it is no condition's field. */
+/** Keeps one character more than a field may have, so that a cut path never equals the field of a condition. */
 function cutPath(path: string): string {
   return path.length <= CHECK_LIMITS.field ? path : path.slice(0, CHECK_LIMITS.field + 1);
 }
@@ -103,7 +103,6 @@ function hold(fields: readonly string[]): string {
   return fields.length === 1 ? 'holds' : 'hold';
 }
 
-/** Names of fields in quotes. */
 function list(fields: readonly string[]): string {
   return fieldList(fields, (field) => `"${field}"`);
 }

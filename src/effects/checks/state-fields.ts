@@ -1,6 +1,6 @@
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
 
-/** Bounds on what a state is asked, so that no request can take long. */
+/** Limits on the check of a state, so that no request takes long. */
 export const CHECK_LIMITS = {
   /** Fields that one request may require, and conditions that it may set. */
   fields: 1_000,
@@ -9,16 +9,16 @@ export const CHECK_LIMITS = {
   field: 1_000,
   /** Segments of a path (`a.b.c` has three). */
   segments: 100,
-  /** Steps of all look-ups and comparisons of one request. */
+  /** Steps of all look-ups and comparisons in one request. */
   effort: 100_000,
 } as const;
 
-/** What is left of the steps that one request may take. */
+/** The steps that one request has left. */
 export interface Effort {
   left: number;
 }
 
-/** Thrown when a request has taken all its steps. */
+/** Thrown when a request has used all its steps. */
 export class EffortSpent extends Error {
   override readonly name = 'EffortSpent';
   constructor() {
@@ -26,18 +26,17 @@ export class EffortSpent extends Error {
   }
 }
 
-/** The steps of one request. */
 export function newEffort(): Effort {
   return { left: CHECK_LIMITS.effort };
 }
 
-/** Takes steps. @throws EffortSpent */
+/** Uses up steps. @throws EffortSpent */
 export function spend(effort: Effort, steps: number): void {
   effort.left -= steps;
   if (effort.left < 0) throw new EffortSpent();
 }
 
-/** What is wrong with the name of a field, as far as its size goes; `null` where it may be looked up. */
+/** What is wrong with the size of a field name; `null` where the field may be looked up. */
 export function fieldFault(field: string): string | null {
   if (field.length > CHECK_LIMITS.field) return `the name of a field has at most ${CHECK_LIMITS.field} characters`;
   return dotsIn(field) < CHECK_LIMITS.segments ? null : `a path has at most ${CHECK_LIMITS.segments} segments`;
@@ -46,8 +45,8 @@ export function fieldFault(field: string): string | null {
 const ARRAY_INDEX = /^(?:0|[1-9][0-9]{0,8})$/;
 
 /**
- * Value of a field of a state. A field may be a path (`order.lines.0.sku`); a name that holds the dots literally wins
- * over a path, at every level, the longest name first.
+ * The value of a field in a state. A field can be a path (`order.lines.0.sku`). At every level, a name that contains
+ * the dots literally is preferred to a path, the longest name first.
  * @returns `undefined` where the state has no such field (`null` is a value)
  * @throws EffortSpent
  */
@@ -65,7 +64,7 @@ function readSegments(value: Json, segments: readonly string[], from: number, ef
     return element === undefined ? undefined : readSegments(element, segments, from + 1, effort);
   }
   if (!isJsonObject(value)) return undefined;
-  // Names with and without dots can give one path many readings: their number is what the effort bounds.
+  // Where names contain dots, one path can be read in many ways. The effort limits how many are tried.
   for (const length of from + 1 === segments.length ? ONE : nameLengths(value)) {
     const to = from + length;
     if (to > segments.length) continue;
@@ -82,7 +81,7 @@ function readSegments(value: Json, segments: readonly string[], from: number, ef
 const ONE: readonly number[] = [1];
 const lengthsOf = new WeakMap<JsonObject, readonly number[]>();
 
-/** How many segments the names of an object have, longest first, as far as a field can have them. Only these are tried. */
+/** The numbers of segments that the names of an object have, longest first. Only these are tried. */
 function nameLengths(value: JsonObject): readonly number[] {
   let lengths = lengthsOf.get(value);
   if (lengths === undefined) {
@@ -97,7 +96,7 @@ function nameLengths(value: JsonObject): readonly number[] {
   return lengths;
 }
 
-/** Dots of a text, counted up to one more than a field may have. */
+/** The dots in a text. Counting stops at the number that is too many for a field. */
 function dotsIn(text: string): number {
   let dots = 0;
   for (let at = text.indexOf('.'); at !== -1 && dots < CHECK_LIMITS.segments; at = text.indexOf('.', at + 1)) dots += 1;
@@ -106,7 +105,7 @@ function dotsIn(text: string): number {
 
 /**
  * Equality of JSON values: `1` equals `1.0`; order matters in arrays, not in objects.
- * @param effort what it may take; without one, the sizes of both sides are the caller's business
+ * @param effort steps that it may use; without it, the caller must make sure that both sides are small
  * @throws EffortSpent
  */
 export function jsonEquals(left: Json, right: Json, effort: Effort | null = null): boolean {

@@ -4,7 +4,7 @@ import type { Json, JsonObject } from '../../json/value.ts';
 import { shownMismatches } from './mismatches.ts';
 import { type Effort, EffortSpent, jsonEquals, newEffort, readField } from './state-fields.ts';
 
-/** A state verification as asked for (interface specification, 2.5). */
+/** A request to verify a state (interface specification, 2.5). */
 export interface VerifyStateRequest {
   readonly intent: string;
   readonly requiredFields: readonly string[];
@@ -14,7 +14,7 @@ export interface VerifyStateRequest {
   readonly onMismatch: 'replan' | 'block';
 }
 
-/** Its answer (interface specification, 2.6). */
+/** The answer to it (interface specification, 2.6). */
 export type VerifyStateResult =
   | { readonly status: 'verified'; readonly decision: 'proceed'; readonly mismatches: readonly [] }
   | {
@@ -41,9 +41,9 @@ export function verifyState(request: VerifyStateRequest): VerifyStateResult | nu
 }
 
 /**
- * Every required field that differs or is absent on either side (`null` stands for the absent side), then every
- * condition that does not hold in the live state, with what was expected as `assumed`. Empty: nothing has drifted.
- * A condition that cannot be judged does not hold. Values are cut to what is shown. Pure, never throws.
+ * Lists first every required field that differs or is absent on one side (shown as `null`), then every condition that
+ * does not hold in the live state, with the condition as `assumed`. An empty list means that nothing has drifted. A
+ * condition that cannot be judged does not hold. Values are cut to what is shown. Pure, never throws.
  * @returns `null` where it would take more steps than one request may take
  */
 export function compareState(input: ComparedStates): readonly Mismatch[] | null {

@@ -1,7 +1,7 @@
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Obligation, windowId } from './verdict.ts';
 
-/** One person's vote. `requirements` are the indices of the requirements that the voter's roles or name qualify for. */
+/** One person's vote. `requirements`: indices of the requirements for which the voter's roles or name qualify. */
 export interface Vote {
   readonly user: string;
   readonly keyId: string;
@@ -11,14 +11,14 @@ export interface Vote {
   readonly requirements: readonly number[];
 }
 
-/** Why a call whose approval is granted was not sent when it was last tried. */
+/** Why a call with a granted approval was not sent when the gateway last tried. */
 export interface Stopped {
   readonly at: number;
   readonly decision: DeniedDecision;
   readonly reason: Reason;
 }
 
-/** What the call takes of a budget, as it was when approval was asked for. */
+/** What the call takes from a budget, as computed when approval was asked for. */
 export interface ApprovalCost {
   readonly budget: string;
   readonly unit: string;
@@ -28,12 +28,14 @@ export interface ApprovalCost {
   readonly limit: number;
 }
 
-/** A request for approval. Bound to a digest over the action and the rules that ask. */
+/** A request for approval. It is bound to a digest of the action and of the rules that ask for approval. */
 export interface ApprovalRecord {
   readonly id: string;
   readonly workspace: string;
   readonly effectId: string;
-  /** What a vote is for: the action, and the rules that ask with all that the approver is shown of them. */
+  /**
+   * What a vote approves: the action, and the rules that ask for approval, with everything that the approver is shown.
+   */
   readonly digest: string;
   readonly tool: string;
   readonly target: string;
@@ -51,7 +53,7 @@ export interface ApprovalRecord {
   readonly createdAt: number;
   readonly expiresAt: number;
   readonly decidedAt: number | null;
-  /** What stops the call although it is granted: it is tried again until `expiresAt`. Also why it was given up. */
+  /** Why the call is not sent although approval is granted (it is tried until `expiresAt`), or why it was given up. */
   readonly stopped: Stopped | null;
 }
 
@@ -65,7 +67,7 @@ export function isQuorate(requirements: readonly ApprovalRequirement[], votes: r
   });
 }
 
-/** What a call takes of budgets, for those who are asked about it. */
+/** What a call takes from budgets, to show it to approvers. */
 export function costsOf(obligations: readonly Obligation[]): readonly ApprovalCost[] {
   return obligations.flatMap((obligation) => {
     if (obligation.kind !== 'budget') return [];

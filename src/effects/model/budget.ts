@@ -1,4 +1,4 @@
-/** A budget row as it stands. */
+/** The present state of a budget row. */
 export interface BudgetRow {
   readonly budget: string;
   readonly unit: string;

@@ -1,16 +1,18 @@
-/** An exclusive right of an agent on a target. Active while its time runs, or while an effect extends it. */
+/**
+ * The exclusive right of an agent on a target. It is active until its time ends, and as long as an effect extends it.
+ */
 export interface ClaimRecord {
   readonly id: string;
   readonly workspace: string;
   readonly target: string;
   readonly agentId: string;
   readonly createdAt: number;
-  /** End of the time asked for; `createdAt` for a claim that lives only as long as its call. */
+  /** End of the requested time; equal to `createdAt` for a claim that lasts only as long as its call. */
   readonly expiresAt: number;
   /** Effects that run under this claim. */
   readonly runningEffects: readonly string[];
-  /** An unknown effect extends the claim to here. */
+  /** Time until which an unknown effect extends the claim. */
   readonly extendedUntil: number;
-  /** The key that took it last; absent of a claim that a call took for itself, and of records of before. */
+  /** The key that took it last. Absent when a call took the claim for itself, and in old records. */
   readonly keyId?: string;
 }

@@ -1,10 +1,10 @@
 /**
- * Every stable code the gateway answers with. `title` is the short sentence people read; the long form of each code
- * is its page `docs/errors/<code>.md` (a test holds the two together). `status` is that of a problem document;
- * `null` marks reasons of a decision, whose status is the decision's.
+ * Every stable code that the gateway answers with. `title` is a short sentence for people. The long explanation is the
+ * page `docs/errors/<code>.md`; a test checks that each code has one. `status` is the status of a problem document. It
+ * is `null` for the reasons of a decision, which use the status of the decision.
  */
 export const CODES = {
-  // Problems: the request was not accepted, or is about something other than a run.
+  // Problems: the request was not accepted, or it is not about a run.
   missing_key: { status: 401, title: 'No API key was sent' },
   invalid_key: { status: 401, title: 'The API key is not valid' },
   insufficient_scope: { status: 403, title: 'The key lacks the scope for this' },

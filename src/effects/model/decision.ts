@@ -1,6 +1,6 @@
 import type { Code } from './codes.ts';
 
-/** The 14 decisions, in the spelling of the wire (interface specification, section 7). */
+/** The 14 decisions, spelt as on the wire (interface specification, section 7). */
 export const DECISIONS = [
   'committed',
   'duplicate_blocked',
@@ -35,8 +35,8 @@ interface DecisionRow {
 }
 
 /**
- * Section 7 as one table: the status of each decision, whether the action happened, and what comes next.
- * `unknown_effect` is 504 for the call that lost its answer; a repeat of it is 409 (see {@link statusOf}).
+ * Section 7 as a table: the status of each decision, whether the action happened, and what to do next. `unknown_effect`
+ * is 504 for the call that lost its answer, and 409 for a repeat of it (see {@link statusOf}).
  */
 export const DECISION_TABLE: Readonly<Record<Decision, DecisionRow>> = {
   committed: { status: 200, happened: 'yes', next: 'proceed' },
@@ -55,7 +55,7 @@ export const DECISION_TABLE: Readonly<Record<Decision, DecisionRow>> = {
   unknown_effect: { status: 504, happened: 'maybe', next: 'resolve' },
 };
 
-/** Reasons that leave another step than most of their decision do: what is missing can be got, what is used up comes back. */
+/** Reasons with another next step than their decision: the caller can get what is missing, or wait for the limit. */
 const NEXT_OF_REASON: Readonly<Partial<Record<Code, NextStep>>> = {
   claim_required: 'replan',
   reservation_invalid: 'replan',
@@ -63,27 +63,30 @@ const NEXT_OF_REASON: Readonly<Partial<Record<Code, NextStep>>> = {
   too_many_pending: 'wait',
 };
 
-/** What the caller should do after a decision that came out so for a reason. */
+/** What the caller should do after a decision with this reason. */
 export function nextOf(decision: Decision, code: Code): NextStep {
   return NEXT_OF_REASON[code] ?? DECISION_TABLE[decision].next;
 }
 
 /**
  * HTTP status of a decision.
- * @param repeat whether this request found the effect already there instead of making the attempt
+ * @param repeat whether the effect existed before this request
  */
 export function statusOf(decision: Decision, repeat: boolean): number {
   return decision === 'unknown_effect' && repeat ? 409 : DECISION_TABLE[decision].status;
 }
 
-/** Why a decision came out as it did. `code` is stable and has a page in `docs/errors/`. */
+/** Why a decision was made. `code` is stable and has a page in `docs/errors/`. */
 export interface Reason {
   readonly code: Code;
   readonly message: string;
-  /** Full id of the policy set that decided, where one did. */
+  /** Full id of the policy set that decided; absent where none did. */
   readonly policy?: string;
-  /** Full id of the rule that decided (`set/rule`), where one did. */
+  /** Full id of the rule that decided (`set/rule`); absent where none did. */
   readonly rule?: string;
-  /** What to do next, where the caller said it (`on_mismatch`). Not shown with the reason, but as the answer's `next`. */
+  /**
+   * What to do next, where the caller chose it (`on_mismatch`). It is not part of the shown reason; it becomes `next`
+   * of the answer.
+   */
   readonly next?: NextStep;
 }

@@ -1,7 +1,7 @@
 import type { Decision } from './decision.ts';
 import type { EffectRecord } from './effect.ts';
 
-/** The decision that a caller who asks again would be told, for the first time. */
+/** The decision for an effect in its present state, as the first request would have got it. */
 export function decisionOf(effect: EffectRecord): Decision {
   switch (effect.life.state) {
     case 'pending_approval':

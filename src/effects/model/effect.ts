@@ -4,13 +4,13 @@ import type { Json, JsonObject } from '../../json/value.ts';
 import type { KeyKind } from './principal.ts';
 import type { VerdictTrace } from './verdict.ts';
 
-/** Fencing token of one attempt: compared on every settlement, so that only the owner of the attempt can settle it. */
+/** Names one attempt. Every settlement is compared with it, so that only the owner of the attempt can settle it. */
 export interface Fence {
-  /** Epoch of the store; grows when the store may have lost acknowledged writes. */
+  /** Epoch of the store. It grows when the store may have lost acknowledged writes. */
   readonly epoch: number;
-  /** Number of the attempt within the effect, beginning with 1. */
+  /** Number of the attempt within the effect, starting at 1. */
   readonly n: number;
-  /** Made by the owner for this one admission. */
+  /** Random value that the owner made for this one admission. */
   readonly nonce: string;
 }
 
@@ -20,15 +20,15 @@ export interface Lease {
   /** Boot id of the gateway process that owns the attempt. */
   readonly owner: string;
   readonly admittedAt: number;
-  /** Past this the owner sends nothing. */
+  /** After this time the owner must not send. */
   readonly dispatchBy: number;
-  /** Past this anyone may declare the outcome unknown, nobody may send. */
+  /** After this time others may declare the outcome unknown, and nobody may send. */
   readonly leaseEnd: number;
-  /** Before this `not_happened` is refused: something may still be under way. */
+  /** Until this time `not_happened` is refused, because something may still be on its way. */
   readonly quiesceUntil: number;
 }
 
-/** Units set aside in one budget row, and the window they were set aside in. */
+/** Units set aside in one budget row, and the window that they count in. */
 export interface Hold {
   readonly budget: string;
   readonly unit: string;
@@ -58,22 +58,26 @@ export type SettledBy =
       readonly evidence: Json;
     };
 
-/** What was seen of the upstream: the evidence on which an outcome rests. */
+/** What was observed of the upstream: the evidence for an outcome. */
 export interface Evidence {
   /** Stable code: `http_status`, `not_dispatched`, `connect_failed`, `timeout`, `reset`, `malformed`, `lease_over`, `declared`, … */
   readonly code: string;
   readonly message: string;
-  /** The number that the upstream's protocol gives its answer (the status of HTTP); `null` where none came, or it gives none. */
+  /** The status number in the upstream's protocol (HTTP status); `null` without an answer or without such a number. */
   readonly status: number | null;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
-  /** SHA-256 (base64url) of method, path with query, and body as they were sent; absent where nothing was, or nobody saw it. */
+  /**
+   * SHA-256 (base64url) of method, path with query, and body as sent. Absent where nothing was sent, or no gateway saw
+   * it.
+   */
   readonly sent?: string;
 }
 
 /**
- * The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`), by the kind of the
- * upstream. It is stored as it stands here: what names no kind is HTTP's, and every other kind names itself.
+ * The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`). Each kind of upstream
+ * has its own form. It is stored in this form: a result without `kind` is from HTTP, and every other kind must name
+ * itself.
  */
 export type KeptResult = KeptHttpResult;
 
@@ -85,20 +89,20 @@ export interface KeptHttpResult {
     | { readonly kind: 'json'; readonly value: Json }
     | { readonly kind: 'text'; readonly value: string }
     | { readonly kind: 'base64'; readonly value: string }
-    /** At rest: headers and body, sealed. Where it is seen elsewhere it was not opened. */
+    /** The form in the store: headers and body, encrypted. Elsewhere it means that the result was not decrypted. */
     | { readonly kind: 'sealed'; readonly value: string };
-  /** The body was longer than what is kept. */
+  /** The body was longer than the part that is kept. */
   readonly truncated: boolean;
 }
 
-/** A signed receipt: the bytes that were signed, never derived again. */
+/** A signed receipt: the signed bytes, which are never made a second time. */
 export interface SignedReceipt {
   readonly id: string;
   /** Compact JWS. */
   readonly jws: string;
 }
 
-/** The state of an effect, with all that only this state has. The transitions are in `lifecycle.ts`. */
+/** The state of an effect, with the data that belongs to this state. The transitions are in `lifecycle.ts`. */
 export type Life =
   | { readonly state: 'pending_approval'; readonly approvalId: string }
   | { readonly state: 'executing'; readonly lease: Lease }
@@ -108,11 +112,11 @@ export type Life =
       readonly settledBy: SettledBy;
       readonly evidence: Evidence;
       readonly receipt: SignedReceipt;
-      /** `null` when nothing was kept, or it has expired. */
+      /** `null` when nothing was kept, or the kept answer was removed by age. */
       readonly result: KeptResult | null;
-      /** The upstream answered 202: taken on, not finished. */
+      /** The upstream answered 202: it accepted the request, but has not finished it. */
       readonly accepted: boolean;
-      /** The answer was cut on the way. */
+      /** The answer broke off before its end. */
       readonly responseTruncated: boolean;
     }
   | {
@@ -123,7 +127,7 @@ export type Life =
       readonly result: KeptResult | null;
     }
   | { readonly state: 'unknown'; readonly at: number; readonly lease: Lease; readonly evidence: Evidence }
-  /** `until`: the fingerprint is refused as well until then. */
+  /** `until`: until this time, the same fingerprint is refused under other keys too. */
   | { readonly state: 'rejected'; readonly at: number; readonly approvalId: string; readonly until: number }
   | {
       readonly state: 'denied';
@@ -135,7 +139,7 @@ export type Life =
 
 export type EffectState = Life['state'];
 
-/** What the effect does, as it was admitted. */
+/** The action of an effect, as it was admitted. */
 export interface EffectAction {
   readonly type: string;
   readonly tool: string;
@@ -145,7 +149,7 @@ export interface EffectAction {
   readonly target: string;
 }
 
-/** Who asked for it. */
+/** Who requested it. */
 export interface EffectActor {
   readonly agentId: string;
   readonly agentOwner: string | null;
@@ -156,7 +160,7 @@ export interface EffectActor {
   readonly via: Via;
 }
 
-/** One step of the run, for people: what the time went into. */
+/** One stage of a run. It shows people where the time went. */
 export interface Stage {
   readonly stage:
     | 'authenticate'
@@ -171,7 +175,7 @@ export interface Stage {
     | 'receipt'
     | 'settle';
   readonly status: 'passed' | 'refused' | 'failed' | 'unknown' | 'waiting' | 'skipped';
-  /** ms since the epoch, store time. */
+  /** ms since the epoch, by the store's clock. */
   readonly startedAt: number;
   readonly durationMs: number | null;
   readonly detail: string | null;
@@ -187,21 +191,26 @@ export interface EffectRecord {
   readonly actor: EffectActor;
   readonly createdAt: number;
   readonly life: Life;
-  /** Attempts admitted so far; 0 while none was. The number of the latest one, also to callers. */
+  /** Attempts admitted so far, 0 for none. It is also the number of the latest attempt, and callers see it. */
   readonly attempt: number;
-  /** How many of them are known to have sent nothing: these do not count towards the limit. */
+  /** How many of them are known to have sent nothing. These do not count towards the limit. */
   readonly unsent: number;
-  /** The upstream's key is `<effect id>.<generation>`; grows only after an attempt that is known not to have happened. */
+  /**
+   * Part of the key that the upstream gets: `<effect id>.<generation>`. It grows only after an attempt that is known
+   * not to have happened.
+   */
   readonly generation: number;
   /** When the first attempt of this generation was admitted. */
   readonly firstDispatchAt: number | null;
-  /** An earlier attempt of this generation may have happened: a later `failed` is `unknown` all the same. */
+  /**
+   * Whether an earlier attempt of this generation may have happened. Then a later `failed` is recorded as `unknown`.
+   */
   readonly mayHaveHappened: boolean;
-  /** A contradiction was seen: no further attempts under this key. */
+  /** Evidence contradicted the record. The key takes no more attempts. */
   readonly closed: boolean;
   readonly holds: readonly Hold[];
   readonly holdState: 'none' | 'held' | 'posted' | 'voided';
-  /** Targets whose claims this effect extends, and pool units it uses, while it runs. */
+  /** While the effect runs: targets whose claims it extends, and pool units that it uses. */
   readonly claims: readonly string[];
   readonly uses: readonly PoolUse[];
   readonly trace: VerdictTrace;
@@ -211,7 +220,7 @@ export interface EffectRecord {
   readonly sealed: string | null;
 }
 
-/** What remains of a settled effect when its record's retention is over. */
+/** What stays of a settled effect after its record was removed by age. */
 export interface Tombstone {
   readonly id: string;
   readonly workspace: string;

@@ -1,23 +1,23 @@
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
-/** A file of a call as it stands among the params: what policy, fingerprint and receipt see of it. */
+/** A file of a call as it appears in the params. Policy, fingerprint and receipt see only this. */
 export type FileFacts = JsonObject & {
-  /** Of parts of a form; the whole of a body has none. */
+  /** Only for parts of a form. A file that is the whole body has no name. */
   readonly filename?: string;
-  /** Absent where a body has none. */
+  /** Absent where the body has no content type. */
   readonly content_type?: string;
   readonly bytes: number;
-  /** Of its bytes, in hex. */
+  /** SHA-256 of the bytes, in hex. */
   readonly sha256: string;
 };
 
-/** The bytes of the files of a call: params hold their digests only. */
+/** The bytes of a call's files. The params hold only their digests. */
 export interface CallFiles {
-  /** Of all of them. */
+  /** Total size. */
   readonly bytes: number;
   /**
-   * A file in pieces.
-   * @throws Error where it is not there
+   * Reads a file in pieces.
+   * @throws Error when the call has no such file
    */
   read(sha256: string): AsyncIterable<Buffer>;
 }
@@ -31,7 +31,7 @@ async function* absent(): AsyncGenerator<Buffer> {
 
 const MEMBERS: readonly string[] = ['filename', 'content_type', 'bytes', 'sha256'];
 
-/** Whether a value of a param stands for a file. */
+/** Whether the value of a param is a file. */
 export function isFile(value: Json | undefined): value is FileFacts {
   if (!isJsonObject(value)) return false;
   const { filename, content_type: type, bytes, sha256 } = value;
@@ -59,7 +59,7 @@ export function filesOf(contents: ReadonlyMap<string, Buffer>): CallFiles {
   };
 }
 
-/** Files as they are sealed with the params of a call that waits: base64 by SHA-256. */
+/** Base64 of files by SHA-256. In this form they are sealed with the params of a call that waits. */
 export async function keptFiles(files: CallFiles, params: Json): Promise<Readonly<Record<string, string>>> {
   const kept: Record<string, string> = {};
   for (const { sha256 } of filesIn(params)) {
@@ -71,13 +71,13 @@ export async function keptFiles(files: CallFiles, params: Json): Promise<Readonl
   return kept;
 }
 
-/** What {@link keptFiles} made, as files again. */
+/** The reverse of {@link keptFiles}. */
 export function filesKept(kept: Readonly<Record<string, string>> | undefined): CallFiles {
   if (kept === undefined) return NO_FILES;
   return filesOf(new Map(Object.entries(kept).map(([sha256, text]) => [sha256, Buffer.from(text, 'base64')])));
 }
 
-/** All files among params. */
+/** All files in the params. */
 export function filesIn(value: Json | undefined): readonly FileFacts[] {
   if (typeof value !== 'object' || value === null) return [];
   if (isFile(value)) return [value];

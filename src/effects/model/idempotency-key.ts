@@ -1,12 +1,13 @@
-/** What a request says in `Idempotency-Key`. */
+/** The content of `Idempotency-Key` in a request. */
 export type ReadKey =
   | { readonly kind: 'key'; readonly key: string }
   | { readonly kind: 'absent' }
   | { readonly kind: 'invalid'; readonly message: string };
 
 /**
- * Reads `Idempotency-Key`. The quoted form of the IETF draft and the bare one that is in use name the same key.
- * @param header as Node gives it; several headers arrive joined, and are refused as one that has a space
+ * Reads `Idempotency-Key`. A key in quotes (as in the IETF draft) and the same key without quotes (as in common use)
+ * are equal.
+ * @param header as Node gives it. Node joins repeated headers with a comma and a space, and the space is refused
  */
 export function readIdempotencyKey(header: string | readonly string[] | undefined): ReadKey {
   if (header === undefined) return { kind: 'absent' };

@@ -2,8 +2,8 @@ let second = Number.NaN;
 let secondText = '';
 
 /**
- * A time as `Date.prototype.toISOString` writes it, at a fraction of the price: the times of calls that run at once lie
- * within a second or two, whose text is made once.
+ * Writes a time as `Date.prototype.toISOString` does, much cheaper. Calls that run together have times within a second
+ * or two, so the text of the last second is kept.
  * @param at ms since the epoch
  */
 export function isoTime(at: number): string {

@@ -1,10 +1,10 @@
 import type { KeyKind, Scope } from './principal.ts';
 
-/** A key as it is stored: everything but the secret. */
+/** The stored form of a key: everything but the secret. */
 export interface KeyRecord {
   /** `key_` and the handle. */
   readonly id: string;
-  /** The 12 characters of the key that stand in the clear. */
+  /** The 12 characters of the key that are not secret. */
   readonly handle: string;
   /** HMAC-SHA-256 of the whole key under the pepper, base64url. */
   readonly hash: string;
@@ -25,12 +25,14 @@ export interface KeyRecord {
   readonly replacedBy: string | null;
 }
 
-/** Vouches for records of keys: who can only write to the store can neither make one nor change it. */
+/**
+ * Seals for records of keys. Somebody who can only write to the store can neither make such a record nor change one.
+ */
 export interface KeySeals {
-  /** A text that fits this record, whenever it was last used, and no other. */
+  /** A seal that is valid for this record only. `lastUsedAt` may change. */
   seal(key: KeyRecord): string;
   /**
-   * Whether a record is as it was sealed. One that is not counts as absent.
+   * Whether a record is unchanged since it was sealed. A changed record counts as absent.
    * @param seal `undefined` where the record has none
    */
   fits(key: KeyRecord, seal: string | undefined): boolean;

@@ -47,7 +47,10 @@ export const LEDGER_KINDS = [
 
 export type LedgerKind = (typeof LEDGER_KINDS)[number];
 
-/** The ledger of what belongs to no workspace: administrative keys, the files in force, refusals of keys without one. */
+/**
+ * The ledger for everything outside workspaces: administrative keys, the files in force, refusals of keys without a
+ * workspace.
+ */
 export const INSTALLATION = '';
 
 /** Who caused an event. */
@@ -56,7 +59,7 @@ export interface LedgerActor {
   readonly id: string;
 }
 
-/** An event before the store gives it its place. */
+/** An event before the store gives it a number, an id and a time. */
 export interface LedgerDraft {
   readonly kind: LedgerKind;
   readonly effectId: string | null;
@@ -76,7 +79,7 @@ export interface LedgerEvent extends LedgerDraft {
 export function ledgerEventToWire(event: LedgerEvent): JsonObject {
   const actor: Json = { type: event.actor.type, id: event.actor.id };
   const recordedAt = new Date(event.at).toISOString();
-  // That it began is put on record when it has ended.
+  // The start is put on record only when the attempt has ended.
   const began = event.kind === 'execution.started' ? event.data['at'] : undefined;
   return {
     seq: event.seq,

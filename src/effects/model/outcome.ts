@@ -7,11 +7,11 @@ import type { Problem } from './run-request.ts';
 import type { Observed } from './verdict.ts';
 import type { UpstreamAnswer } from '../upstream.ts';
 
-/** A budget as an answer shows it; agents see only a level of a budget that they share with others. */
+/** A budget in an answer. Of a budget that it shares with others, an agent sees only the level. */
 export interface ShownBudget {
   readonly row: BudgetRow;
   readonly sharing: 'own' | 'shared';
-  /** Percent of use from which its level is `low`. */
+  /** Percent of use at which the level becomes `low`. */
   readonly warnAt: number;
 }
 
@@ -26,21 +26,24 @@ interface OutcomeBase {
   readonly reason: Reason;
   readonly budgets: readonly ShownBudget[];
   readonly observed: Observed | null;
-  /** The effect was there before this request. */
+  /** The effect existed before this request. */
   readonly repeat: boolean;
   readonly retryAfterMs: number | null;
-  /** Overrides the `next` of the decision table (drift: `on_mismatch`). */
+  /** Replaces the `next` of the decision table (drift: `on_mismatch`). */
   readonly next: NextStep | null;
 }
 
-/** What became of a run request, as data. `settlement: pending`: true, durable here, not in the store yet. */
+/**
+ * The result of a run request, as data. `settlement: pending`: the result is true and durable here, but not yet in the
+ * store.
+ */
 export type RunOutcome = OutcomeBase &
   (
     | {
         readonly decision: 'committed';
         readonly receipt: SignedReceipt;
         readonly result: KeptResult | null;
-        /** The upstream's whole answer, for the proxy; `null` on a committed effect that another request ran. */
+        /** The upstream's whole answer, for the proxy; `null` if another request ran the effect. */
         readonly answer: UpstreamAnswer | null;
         readonly accepted: boolean;
         readonly responseTruncated: boolean;
@@ -65,7 +68,7 @@ export type RunOutcome = OutcomeBase &
     | { readonly decision: DeniedDecision; readonly mismatches: readonly Mismatch[] }
   );
 
-/** What `runEffect` gives a front door. */
+/** What `runEffect` returns to a door. */
 export type RunResult =
   | { readonly kind: 'outcome'; readonly outcome: RunOutcome }
   | { readonly kind: 'problem'; readonly problem: Problem };

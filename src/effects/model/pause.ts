@@ -7,13 +7,15 @@ export type PauseScope =
   | { readonly kind: 'upstream'; readonly id: string }
   | { readonly kind: 'key'; readonly id: string };
 
-/** A stop switch. */
+/** A stop switch for calls. */
 export interface PauseRecord {
   readonly id: string;
   readonly workspace: string;
   readonly scope: PauseScope;
   readonly reason: string;
-  /** Key that set it, its kind and user. A pause set by an administrative key is lifted only by one. */
+  /**
+   * The key that set the pause, its kind and its user. Only an administrative key lifts a pause that such a key set.
+   */
   readonly by: { readonly keyId: string; readonly keyKind: KeyKind; readonly user: string | null };
   readonly createdAt: number;
   readonly until: number | null;

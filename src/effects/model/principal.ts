@@ -1,4 +1,3 @@
-/** What a key may be used for. */
 export const SCOPES = [
   'tools:read',
   'brain:read',
@@ -22,18 +21,20 @@ export type KeyKind = (typeof KEY_KINDS)[number];
 
 interface PrincipalBase {
   readonly keyId: string;
-  /** The user the key belongs to; `null` for keys without one (they cannot decide approvals). */
+  /** The user that the key belongs to; `null` for keys without one (they cannot decide approvals). */
   readonly user: string | null;
   /** Who made the key: a user id, or `null` (bootstrap, command line). */
   readonly madeBy: string | null;
-  /** When the key was made, ms since the epoch. A key made after a request cannot decide its approval. */
+  /**
+   * When the key was made, ms since the epoch. A key cannot decide a request for approval that is older than the key.
+   */
   readonly keyCreatedAt: number;
   readonly readOnly: boolean;
-  /** Tools that the key may call or see; `null` is no limit. */
+  /** Tools that the key may call or see; `null` for no limit. */
   readonly allowedTools: readonly string[] | null;
 }
 
-/** Who acts: an authenticated key, by kind. */
+/** The authenticated key behind a request, by kind. */
 export type Principal =
   | (PrincipalBase & { readonly kind: 'account'; readonly workspace: string })
   | (PrincipalBase & { readonly kind: 'agent'; readonly workspace: string; readonly agentId: string })
@@ -43,19 +44,19 @@ export type Principal =
       readonly profile: string;
       /** `null`: the key sees no workspace data. */
       readonly workspace: string | null;
-      /** Present where the key was made for one agent. */
+      /** The agent that the key was made for; `null` for a key of no single agent. */
       readonly agentId: string | null;
       readonly scopes: readonly Scope[];
     });
 
-/** An agent as it is registered: who is it, and whose. */
+/** A registered agent, with its owner. */
 export interface Agent {
   readonly id: string;
   readonly workspace: string;
   readonly disabled: boolean;
   readonly team: string | null;
   readonly owner: string | null;
-  /** The user whose key registered it; absent for agents of the configuration, and those that were registered before this was kept. */
+  /** The user whose key registered it. Absent for agents in the configuration and in old records. */
   readonly registeredBy?: string | null;
   readonly roles: readonly string[];
   readonly attributes: Readonly<Record<string, string | number | boolean>>;

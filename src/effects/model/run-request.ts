@@ -6,33 +6,33 @@ import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from './principal.ts';
 import type { ProxiedRequest } from '../upstream.ts';
 
-/** A run or preview request as a front door parsed it: the shape is right, nothing else is checked yet. */
+/** A run or preview request after a door has parsed it. Its shape is right; nothing else is checked yet. */
 export interface RunRequest {
   readonly principal: Principal;
   readonly via: Via;
-  /** The workspace in the path, or, at doors without one, the key's. */
+  /** The workspace in the path. At doors without one in the path: the workspace of the key. */
   readonly workspace: string;
   /** The agent that the request names; `null` when it names none. */
   readonly agentId: string | null;
-  /** `null` takes the tool's own action type. */
+  /** `null` means the action type of the tool. */
   readonly actionType: string | null;
   readonly tool: string;
-  /** `null` takes the computed target, else the tool's name. */
+  /** `null` means the computed target, or else the tool's name. */
   readonly target: string | null;
   readonly params: JsonObject;
-  /** The bytes of files among the params; there until the run is over. */
+  /** The bytes of the files in the params. They are available until the run ends. */
   readonly files: CallFiles;
   readonly headers: CallHeaders;
-  /** The key, or the window (ms) in which equal actions are one call where the caller sends none. */
+  /** The idempotency key. If the caller sends none: the window (ms) in which equal actions count as one call. */
   readonly idempotencyKey: string | { readonly deriveWindowMs: number };
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
   readonly reservationId: string | null;
   readonly metadata: JsonObject | null;
-  /** Present on proxied calls: the bytes that go on. */
+  /** Only for proxied calls: the bytes to send on. */
   readonly proxied: ProxiedRequest | null;
   readonly requestIp: string | null;
-  /** Stages that the door has behind it (`authenticate`). */
+  /** Stages that the door has completed (`authenticate`). */
   readonly stages: readonly Stage[];
 }
 

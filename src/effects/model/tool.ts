@@ -1,19 +1,19 @@
 import type { JsonObject } from '../../json/value.ts';
 
-/** Longest target of a call, sent or computed, characters. */
+/** Longest target of a call, whether sent or computed, in characters. */
 export const MAX_TARGET = 1_024;
 
-/** How a body is written. `opaque`: bytes of any type, as they came. */
+/** The encoding of a body. `opaque`: bytes of any type, unchanged. */
 export const BODY_TYPES = ['json', 'form', 'multipart', 'opaque'] as const;
 export type BodyType = (typeof BODY_TYPES)[number];
 
 /**
- * How a form writes the elements of a list: `a[0]=…` (Stripe, PHP, qs), `a[]=…` (Rails, jQuery; elements that have parts
- * are written `a[0][x]=…` all the same), or the name again for each (`a=…&a=…`).
+ * How a form writes the elements of a list: `a[0]=…` (Stripe, PHP, qs), `a[]=…` (Rails, jQuery; elements with parts are
+ * still written `a[0][x]=…`), or the same name for each (`a=…&a=…`).
  */
 export type FormLists = 'indices' | 'brackets' | 'repeat';
 
-/** How params become a request to the upstream. Each name stands for one param. */
+/** How params become a request to the upstream. Each name is the name of a param. */
 export interface RequestTemplate {
   readonly method: string;
   /** Path with `{param}` placeholders, beginning with `/`. */
@@ -22,22 +22,25 @@ export interface RequestTemplate {
   readonly query: readonly string[];
   /** Header name (lower case) by param name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Params sent as members of the body; `'*'` sends all that is left; empty sends no body. */
+  /** Params sent as members of the body. `'*'` sends all that are left; an empty list sends no body. */
   readonly body: readonly string[] | '*';
-  /** The one param that the whole body is (any JSON value, or a file); then `body` is empty. Absent: an object of params. */
+  /**
+   * The one param that is the whole body (any JSON value, or a file); then `body` is empty. Absent: the body is an
+   * object of params.
+   */
   readonly bodyAs?: string;
   /** Absent: JSON. */
   readonly bodyType?: BodyType;
-  /** Absent: by indices. */
+  /** Absent: `indices`. */
   readonly formLists?: FormLists;
 }
 
-/** What an answer of the upstream is declared to mean, beyond the default table. */
+/** What the tool declares about answers of its upstream, beyond the default table. */
 export interface OutcomeMap {
   readonly committed: readonly number[];
   readonly failed: readonly number[];
   readonly unknown: readonly number[];
-  /** Maps on paths of a JSON body, tried in order; the first whose value is equal decides. */
+  /** Rules about paths in a JSON body, tried in order. The first one with an equal value decides. */
   readonly body: readonly {
     readonly path: string;
     readonly equals: JsonObject[string];
@@ -50,23 +53,23 @@ export type UpstreamIdempotency =
   | { readonly kind: 'none' }
   | { readonly kind: 'header'; readonly header: string; readonly forMs: number };
 
-/** A tool as the configuration declares it: frozen, and the same object for the life of a configuration. */
+/** A tool of the configuration. It is frozen, and the same object as long as the configuration is in force. */
 export interface Tool {
-  /** Canonical name, `<upstream>.<tool>` by convention, whatever door a call comes through. */
+  /** Canonical name, by convention `<upstream>.<tool>`. It is the same at every door. */
   readonly name: string;
   readonly title: string;
-  /** `false` of what stands for the reads of a route that no rule names; absent of every declared tool. */
+  /** `false` for the tool that stands for the undeclared reads of a route. Absent for every declared tool. */
   readonly declared?: false;
   readonly upstream: string;
   readonly kind: 'read' | 'write';
   readonly actionType: string;
   readonly tags: readonly string[];
   readonly risk: 'low' | 'medium' | 'high' | 'critical' | null;
-  /** The fact `env`: the upstream's, else the workspace's. `null` takes the workspace's. */
+  /** The fact `env` of the upstream; `null` means the `env` of the workspace. */
   readonly env: string | null;
   readonly request: RequestTemplate;
   readonly paramsSchema: JsonObject | null;
-  /** Template of the target over params (`payment:{payment_id}`); `null` where the target is the caller's word. */
+  /** Template of the target, filled from params (`payment:{payment_id}`); `null` where the caller names the target. */
   readonly target: string | null;
   readonly timeoutMs: number;
   readonly maxProcessingMs: number;
@@ -74,6 +77,9 @@ export interface Tool {
   readonly outcomes: OutcomeMap;
   /** Reads the live state for `state_check`; always a read request. */
   readonly state: RequestTemplate | null;
-  /** SHA-256 over upstream, reference of its credentials and the request template: what a repeat must find unchanged. */
+  /**
+   * SHA-256 over the upstream, the reference to its credentials, and the request template. A repeat must find the same
+   * digest.
+   */
   readonly digest: string;
 }

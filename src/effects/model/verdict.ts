@@ -1,6 +1,6 @@
 import type { Decision, Reason } from './decision.ts';
 
-/** A rule that matched a call. `unknown` lists the leaves (paths) whose value could not be judged. */
+/** A rule that matched a call. `unknown`: paths of the conditions whose value could not be judged. */
 export interface MatchedRule {
   /** Full id, `set/rule`. */
   readonly rule: string;
@@ -13,7 +13,9 @@ export type BudgetWindow =
   | { readonly kind: 'calendar'; readonly start: number; readonly end: number }
   | { readonly kind: 'rolling'; readonly ms: number };
 
-/** What a permitted call must satisfy in the one atomic admission. `rule` is the full id of the rule that asks. */
+/**
+ * A requirement on a permitted call, which admission checks atomically. `rule` is the full id of the rule that sets it.
+ */
 export type Obligation =
   | {
       readonly kind: 'budget';
@@ -21,15 +23,15 @@ export type Obligation =
       /** Stable id, `set/budget`. */
       readonly budget: string;
       readonly unit: string;
-      /** The row within the budget: the values of `by`, encoded injectively. */
+      /** The row within the budget: the values of `by`, encoded so that different values never give the same text. */
       readonly bucket: string;
-      /** `own` where `by` holds the agent's id; figures of `shared` budgets are shown to agents as a level only. */
+      /** `own` where `by` contains the agent's id. Of a `shared` budget, agents see only a level, no figures. */
       readonly sharing: 'own' | 'shared';
       readonly window: BudgetWindow;
       readonly limit: number;
-      /** Percent of use from which its level is `low`, where policy says so. */
+      /** Percent of use at which the level becomes `low`; absent where policy does not set it. */
       readonly warnAt?: number;
-      /** Units to hold; `null` when the amount is absent, negative, fractional or out of range (`amount_invalid`). */
+      /** Units to hold; `null` when the amount is missing, negative, fractional or out of range (`amount_invalid`). */
       readonly amount: number | null;
     }
   | {
@@ -49,40 +51,40 @@ export type Obligation =
       readonly capacity: number;
     };
 
-/** Who has to agree before the call may run. */
+/** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
-  /** Digest of when the rule asks and whom: what it compares with included. */
+  /** Digest of when the rule asks and whom, with the values that its conditions compare with. */
   readonly ruleDigest: string;
   readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
   readonly quorum: number;
   readonly expiresMs: number;
-  /** What will happen, in plain words: interpolated, capped, control characters removed. */
+  /** What will happen, in plain words: filled in, limited in length, without control characters. */
   readonly summary: string;
-  /** At rest the summary stands here, sealed. */
+  /** The summary as it is stored: sealed. */
   readonly sealedSummary?: string;
   /** Which budgets a waiting effect holds: the agent's own, or all. */
   readonly hold: 'own' | 'all';
 }
 
-/** What policy would have said where it does not enforce. */
+/** What policy would have decided, in a mode that does not enforce it. */
 export interface Observed {
-  /** `invalid_request`: the params do not fit the tool, and the call would not have been accepted. */
+  /** `invalid_request`: the params do not fit the tool, so the call would not have been accepted. */
   readonly would: Decision | 'invalid_request';
   readonly rule: string | null;
 }
 
-/** How a verdict came about; stands in ledger and receipt. */
+/** How a verdict was reached; kept in the ledger and the receipt. */
 export interface VerdictTrace {
   /** Digest of the active policy set. */
   readonly policyVersion: string;
   readonly matched: readonly MatchedRule[];
-  /** Shadow rules that would have refused. */
+  /** Rules in shadow mode that would have refused. */
   readonly shadow: readonly string[];
   readonly observed: Observed | null;
 }
 
-/** A call that policy refuses. Refusals by permission and identity come before policy and have an empty trace. */
+/** A refusal by policy. Refusals by permission and identity come before policy and have an empty trace. */
 export interface Deny {
   readonly kind: 'deny';
   readonly decision: 'denied_permission' | 'denied_identity' | 'denied_policy' | 'denied_paused';
@@ -90,17 +92,16 @@ export interface Deny {
   readonly trace: VerdictTrace;
 }
 
-/** A call that may run if its obligations hold and its approvals are given. */
+/** Permission for a call to run if its obligations hold and its approvals are given. */
 export interface Permit {
   readonly kind: 'permit';
-  /** `observe`: obligations are judged and recorded, and do not refuse. */
+  /** `observe`: obligations are checked and recorded, but do not refuse. */
   readonly mode: 'enforce' | 'observe';
   readonly obligations: readonly Obligation[];
   readonly approvals: readonly ApprovalRequirement[];
   readonly trace: VerdictTrace;
 }
 
-/** What policy says. */
 export type Verdict = Permit | Deny;
 
 /** Id of a budget row's window. */
