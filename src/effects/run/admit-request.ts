@@ -11,7 +11,7 @@ import type { AdmitRequest } from '../store.ts';
 import type { Tool } from '../model/tool.ts';
 import type { Obligation, Permit, Verdict } from '../model/verdict.ts';
 
-/** The admission of a checked call under a verdict. */
+/** The admission request for a checked call and its verdict. */
 export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, stages: readonly Stage[]): AdmitRequest {
   const { workspace, tool, actor, fingerprint, proposal } = call;
   const waits = verdict.kind === 'permit' && verdict.approvals.length > 0;
@@ -23,7 +23,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
       return proposal.approvalId();
     },
     nonce: proposal.nonce,
-    // The params in the clear and their salts stay here: the store gets them sealed.
+    // Plain params and salts stay in this process. The store gets them sealed.
     get sealed() {
       return (waits ? proposal.sealedWithFiles() : null) ?? proposal.sealed();
     },
@@ -57,7 +57,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
   };
 }
 
-/** The admission that records a refusal made before policy. */
+/** The admission request that records a refusal before policy. */
 export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
   const { workspace, fingerprint } = denied;
   const proposal = propose(ports, workspace, fingerprint, request);
@@ -97,9 +97,10 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
 }
 
 /**
- * What an approver's vote is bound to: the action (the fingerprint covers agent, tool, target and params), the tool, the
- * rules that ask with their conditions, and what the approver is shown of them. Windows and snapshots are left out: time
- * alone must not void a vote. Under a key, because a summary can be guessed.
+ * The digest that an approver's vote is bound to. It covers the action (the fingerprint covers agent, tool, target and
+ * params), the tool, the rules that ask for approval with their conditions, and what the approver is shown. It leaves
+ * out windows and snapshots, because the passing of time alone must not void a vote. It is keyed, because a summary
+ * could be guessed.
  */
 export function approvalDigest(
   key: KeyObject,

@@ -9,9 +9,9 @@ import type { Tool } from '../model/tool.ts';
 import type { ProxiedRequest } from '../upstream.ts';
 
 /**
- * What an agent wants done: its tool known, its params valid against the tool's schema, its target computed; with all
- * that its admission and its attempt need. Made once, and handed on as it is. Nothing is filled in or coerced: what is
- * evaluated is what is sent.
+ * A checked call: its tool is known, its params are valid against the tool's schema, its target is computed. It has
+ * everything that admission and attempt need. It is made once and never changed. No value is filled in or coerced: what
+ * is evaluated is what is sent.
  */
 export interface Call {
   readonly workspace: string;
@@ -35,28 +35,30 @@ export interface Call {
   };
   readonly proposal: Proposal;
   readonly proxied: ProxiedRequest | null;
-  /** The bytes of files among the params. */
+  /** The bytes of the files in the params. */
   readonly files: CallFiles;
   readonly requestIp: string | null;
-  /** Faults of the params, where policy only observes and the bytes go on as they came; else none. */
+  /** Faults of the params, where policy only observes and the bytes are sent on unchanged. Otherwise empty. */
   readonly faults: readonly RequestFault[];
   readonly stages: readonly Stage[];
 }
 
 /**
- * The parts of an admission that stay the same when policy or pauses have moved on and it is asked again. What an
- * admission may not need is made when it is first asked for: nothing is sealed of a duplicate.
+ * The parts of an admission that stay the same when it is asked for again, after policy or pauses have changed. Parts
+ * that an admission may not need are made on first use: for a duplicate, nothing is sealed.
  */
 export interface Proposal {
   readonly effectId: string;
   readonly nonce: string;
-  /** The granted request for approval whose call this is, where the gateway sends it by itself. */
+  /** Where the gateway itself sends an approved call: the id of the granted request for approval. */
   readonly dispatches: string | null;
   approvalId(): string;
   sealedParams(): SealedParams;
   sealed(): string;
-  /** The same with the files of the call, for one that has to wait; `null` where they are not kept. */
+  /**
+   * Like {@link sealed}, with the files of the call, for a call that must wait; `null` where the files are not kept.
+   */
   sealedWithFiles(): string | null;
-  /** Takes the files that are kept should the call have to wait. */
+  /** Sets the files to keep if the call must wait. */
   keepFiles(files: NonNullable<SealedParams['files']>): void;
 }

@@ -17,24 +17,24 @@ export type Checked =
   /** Refused by permission, identity, or because the tool is not declared; still recorded. */
   | { readonly kind: 'denied'; readonly denied: DeniedCall };
 
-/** A refusal before policy, with what is known of the call. */
+/** A refusal before policy, with what is known about the call. */
 export interface DeniedCall {
   readonly deny: Deny;
-  /** The workspace whose ledger records it: the key's own. */
+  /** The workspace whose ledger records it: that of the key. */
   readonly workspace: string;
   readonly agentId: string;
   readonly target: string;
   readonly idempotencyKey: string;
   readonly fingerprint: string;
-  /** What was judged before it was refused, the refusal included. */
+  /** The stages before the refusal, and the refusal itself. */
   readonly stages: readonly Stage[];
 }
 
 const COMMON_ACTION_TYPES = ['mcp.tool_call', 'http.request'];
 
 /**
- * Checks a request: who may act, whether the tool is declared, whether params and target hold. Fills in nothing and
- * coerces nothing: what is evaluated is what is sent.
+ * Checks a request: who may act, whether the tool is declared, whether params and target are valid. It neither fills in
+ * nor coerces values: what is evaluated is what is sent.
  */
 export function checkCall(
   ports: EffectPorts,
@@ -67,7 +67,8 @@ export function checkCall(
     return denied(ports, request, authorized.agent.id, deny, [...stages, refused]);
   }
   const misfits = catalog.check(tool, request.params);
-  // What is made from params has to fit. What goes on as it came is only reported while policy observes.
+  // A request that is built from params needs valid params. A proxied request in observe mode is sent on unchanged, so
+  // faults are only reported.
   const isReported = request.proxied !== null && ports.policyMode() === 'observe';
   const faults = [...(isReported ? [] : misfits), ...otherFaults(tool, request)];
   if (faults.length > 0) return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, faults);
@@ -82,7 +83,7 @@ export function checkCall(
   const action: FingerprintedAction = {
     workspace,
     agentId: authorized.agent.id,
-    // The same key through another door is the same action.
+    // The action type of the tool, so that the same key at another door means the same action.
     actionType: tool.actionType,
     tool: tool.name,
     target,
@@ -135,7 +136,7 @@ function validated([fault]: readonly RequestFault[], startedAt: number, duration
   };
 }
 
-/** Faults beside those of the params' shape. */
+/** Faults other than those in the shape of the params. */
 function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
   const faults: RequestFault[] = [];
   const { keyId } = request.principal;
@@ -173,7 +174,7 @@ function problem(code: Problem['code'], detail: string, errors: readonly Request
   return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
 }
 
-/** Permission and identity are judged together: the time of both stands with the first. */
+/** Permission and identity are checked together. The first of the two stages carries the time of both. */
 function authorizationStages(
   authorized: Exclude<Authorized, { kind: 'invalid' }>,
   { keyId }: Principal,
@@ -192,7 +193,7 @@ function authorizationStages(
   ];
 }
 
-/** @param authorized the agent that the key may have act; `null` where it may not */
+/** @param authorized the agent that the key may act for; `null` where it may act for none */
 function denied(
   ports: EffectPorts,
   request: RunRequest,
@@ -201,8 +202,8 @@ function denied(
   stages: readonly Stage[],
 ): Checked {
   const workspace = workspaceOf(request.principal) ?? INSTALLATION;
-  // Whoever the request names: a key that is an agent's does what it does as that one, this refusal too. Any other key
-  // acts for an agent only where it may; without one it is the key itself that was refused.
+  // The request can name any agent. A key that is bound to an agent is refused as that agent, whatever the request
+  // names. Another key counts for the named agent only where it may act for it; otherwise the key itself was refused.
   const agentId = agentOf(request.principal) ?? authorized ?? '';
   const target = request.target ?? request.tool;
   const key = ports.secrets.fingerprintKey(workspace);

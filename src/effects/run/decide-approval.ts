@@ -14,7 +14,7 @@ import type { Tool } from '../model/tool.ts';
 
 /** A vote on a request for approval. */
 export interface ApprovalCall {
-  /** A key that may decide in the workspace: the door has checked that. */
+  /** A key that may decide in the workspace. The door has checked that. */
   readonly principal: Principal;
   readonly workspace: string;
   readonly approvalId: string;
@@ -22,39 +22,39 @@ export interface ApprovalCall {
   readonly comment: string | null;
 }
 
-/** What became of the call by a vote. */
+/** What happened to the call after a vote. */
 export type Became =
-  /** More people have to agree. */
+  /** More people must agree. */
   | { readonly kind: 'waiting' }
   | { readonly kind: 'rejected' }
-  /** The last approval that was needed: it was tried, and this is how it ended. */
+  /** This was the last approval that was needed. The call was tried, and this is the outcome. */
   | { readonly kind: 'dispatched'; readonly outcome: RunOutcome }
-  /** It is granted and cannot be sent now; it is tried again until the request expires. */
+  /** The approval is granted, but the call cannot be sent now. It is tried again until the request expires. */
   | { readonly kind: 'stopped'; readonly decision: DeniedDecision; readonly reason: Reason }
-  /** What was approved is not what would run now: people are asked again, by another request. */
+  /** What would run now is not what was approved. A new request asks people again. */
   | { readonly kind: 'asked_anew'; readonly approvalId: string }
-  /** It cannot be sent any more. */
+  /** The call can no longer be sent. */
   | { readonly kind: 'ended'; readonly reason: Reason };
 
 export type ApprovalResult =
   | {
       readonly kind: 'decided';
-      /** As it stands after the vote, and after what came of it. */
+      /** The request after the vote and everything that followed from it. */
       readonly approval: ApprovalRecord;
       readonly effect: EffectRecord;
       readonly became: Became;
-      /** The same person had approved before: this vote changed nothing. */
+      /** The same person had approved before, so this vote changed nothing. */
       readonly votedAlready: boolean;
     }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Who is who, for votes and for calls that are dispatched after approval. */
+/** Looks up users, agents and keys, for votes and for calls that are sent after approval. */
 export interface People {
   rolesOf(user: string): readonly string[];
-  /** Since when there has been such a user; `null` where that is not on record yet. */
+  /** Since when the user exists; `null` where that is not on record yet. */
   since(user: string): Promise<number | null>;
   agent(workspace: string, id: string): Agent | null;
-  /** What policy may know of the key that asked; `null` when it is not valid any more. */
+  /** What policy may know about the key that made the request; `null` when the key is no longer valid. */
   key(keyId: string): Promise<{ readonly profile: string | null } | null>;
 }
 
@@ -69,7 +69,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
   try {
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
-    // Who registers an agent is behind it, whoever owns it.
+    // The person who registered an agent counts as a requester too, whoever owns the agent.
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
     const roles = people.rolesOf(user);
@@ -119,7 +119,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
   }
 }
 
-/** The answer to the last vote that was needed. The vote counts whatever comes after it. */
+/** The answer to the last vote that was needed. The vote counts, whatever happens to the call. */
 async function dispatched(
   ports: EffectPorts,
   people: People,
@@ -141,8 +141,8 @@ async function dispatched(
 }
 
 /**
- * Dispatches an effect whose approval is granted, from its stored request. Policy, pauses, obligations and state check
- * apply as they are now. A call that cannot be made any more is ended.
+ * Sends an effect whose approval is granted, from its stored request. Policy, pauses, obligations and state check apply
+ * as they are now. A call that can no longer be made is ended.
  * @throws StoreUnavailable before admission
  */
 export async function dispatchGranted(
@@ -206,7 +206,7 @@ export async function dispatchGranted(
       },
     ],
   });
-  // The configuration changed in between: what is in force now decides.
+  // The configuration changed meanwhile. The one in force now decides.
   return outcome === null ? dispatchGranted(ports, people, approval, effect) : becameOf(outcome, effect.attempt);
 }
 
@@ -225,7 +225,7 @@ function becameOf(outcome: RunOutcome, attempts: number): Became {
     case 'denied_paused': {
       const { decision, reason, attempt } = outcome;
       if (reason.code === 'approval_expired') return { kind: 'ended', reason };
-      // What was admitted and refused before the first byte has used the approval up.
+      // An attempt that was admitted and then refused before its first byte has used the approval.
       return attempt > attempts ? { kind: 'dispatched', outcome } : { kind: 'stopped', decision, reason };
     }
     case 'committed':
@@ -249,7 +249,7 @@ type Recalled =
     }
   | { readonly kind: 'gone'; readonly decision: DeniedDecision; readonly reason: Reason };
 
-/** All that a call needs that was asked for earlier, or what of it is not there any more. */
+/** Everything needed to send a call that was requested earlier, or what of it is missing now. */
 async function recall(ports: EffectPorts, people: People, effect: EffectRecord): Promise<Recalled> {
   const { workspace, actor, sealed } = effect;
   const gone = (decision: DeniedDecision, code: Code, message: string): Recalled => ({
@@ -273,7 +273,7 @@ async function recall(ports: EffectPorts, people: People, effect: EffectRecord):
   return { kind: 'there', agent, tool, key, sealed, sealedParams };
 }
 
-/** Which of the rules of who never decides it is. */
+/** Which rule keeps this person from deciding. */
 function whyNot({ createdAt }: ApprovalRecord, userSince: number, keyCreatedAt: number): string {
   if (userSince > createdAt) return 'You became a user after the request was made: somebody who was there decides it.';
   if (keyCreatedAt > createdAt) return 'This key was made after the request. Use one that is older than it.';
@@ -289,7 +289,7 @@ function decidedAlready({ status, stopped }: ApprovalRecord): string {
     : `${was} ${why}`;
 }
 
-/** What became of a request, for people. */
+/** What happened to a request, as a word for people. */
 const PAST: Readonly<Record<ApprovalRecord['status'], string>> = {
   pending: 'voted on',
   granted: 'approved',

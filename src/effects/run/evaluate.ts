@@ -7,12 +7,12 @@ import type { AdmitRequest } from '../store.ts';
 import type { Verdict } from '../model/verdict.ts';
 import { turnOfOthers } from './turns.ts';
 
-/** How often configuration, policy, pauses or a budget window may move on while one call is admitted. */
+/** How often configuration, policy, pauses or a budget window may change during one admission. */
 export const MAX_EVALUATIONS = 5;
 
 /**
- * Lets others have their turn where the checks of a call took long. Then its seal takes long too, and is made in a turn
- * of its own. Files that would be kept are read here.
+ * Gives other calls their turn if the checks of this call took long. Its seal will then take long too, so it is made in
+ * a separate turn. Also reads the files that would be kept.
  * @param begun `ports.elapsed()` when the checks began
  */
 export async function sealInTurn(ports: EffectPorts, call: Call, begun: number): Promise<void> {
@@ -27,7 +27,7 @@ export async function sealInTurn(ports: EffectPorts, call: Call, begun: number):
   await turnOfOthers(ports.elapsed, sealing);
 }
 
-/** The admission of a call under the verdict of now. */
+/** The admission request of a call, with the verdict at this moment. */
 export function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
   const { agent, key, tool, requestIp } = call;
   const now = ports.store.now();
@@ -44,7 +44,7 @@ export function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
     now,
   });
   const judged = keepable(answeredFor(asked, call.actor), call);
-  // Faulty params are refused before policy is asked, were it in force.
+  // In enforce mode, faulty params are refused before policy is asked.
   const verdict: Verdict =
     call.faults.length === 0
       ? judged
@@ -60,8 +60,9 @@ export function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
 }
 
 /**
- * Nobody decides on a request of their own: a request of nobody could be decided by the very person who made it, with
- * another key. Behind an agent's own key stands the agent's owner, where the key names no user.
+ * People must not decide on their own requests. If nobody stood behind a request, its maker could approve it with
+ * another key. So such a request is refused. For an agent's key without a user, the agent's owner counts as the person
+ * behind it.
  */
 function answeredFor(verdict: Verdict, actor: EffectActor): Verdict {
   if (verdict.kind !== 'permit' || verdict.mode !== 'enforce') return verdict;
@@ -81,7 +82,7 @@ function answeredFor(verdict: Verdict, actor: EffectActor): Verdict {
   };
 }
 
-/** A call that waits has its files kept, sealed with its params: those that are too large for that cannot wait. */
+/** Files of a waiting call are kept, sealed with its params. A call whose files are too large for that cannot wait. */
 function keepable(verdict: Verdict, { files, proposal }: Call): Verdict {
   if (files.bytes === 0 || verdict.kind !== 'permit' || verdict.mode !== 'enforce') return verdict;
   const [asking] = verdict.approvals;

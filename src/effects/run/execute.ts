@@ -20,14 +20,14 @@ interface Attempt {
   readonly effect: EffectRecord;
   readonly lease: Lease;
   readonly running: RunningAttempt;
-  /** ms elapsed when the admission was asked for; everything is counted from before it. */
+  /** `elapsed` just before the admission was asked for. All times of the attempt count from here. */
   readonly sentAt: number;
-  /** The gate was open: from then on something may have reached the upstream. */
+  /** The gate has opened: from now on something may have reached the upstream. */
   maySend: boolean;
 }
 
 /**
- * Sends one admitted attempt and records what it came to. Never throws: after admission every end is a decision.
+ * Sends one admitted attempt and records its outcome. Never throws: after admission the answer is always a decision.
  * @param sentAt `ports.elapsed()` from before the admission was asked for
  */
 export async function executeAttempt(
@@ -59,7 +59,7 @@ export async function executeAttempt(
     stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);
     return await recordResult(ports, attempt, result);
   } catch (error) {
-    // A fault of ours in the middle of an attempt: what reached the upstream is not known.
+    // The gateway itself failed during an attempt. What reached the upstream is not known.
     ports.alert('attempt_fault', effect.id, error);
     if (!attempt.maySend) return await recordUnsent(ports, attempt, FAULT_BEFORE, FAULT_BEFORE.message);
     const evidence: Evidence = {
@@ -80,12 +80,12 @@ const FAULT_BEFORE: Reason = {
   message: 'The gateway failed before anything was sent. Send the same call with the same key again.',
 };
 
-/** Whether the time to send an attempt is over. @param elapsedMs since before its admission was asked for */
+/** Whether it is too late to send an attempt. @param elapsedMs ms since before its admission was asked for */
 export function isLate(elapsedMs: number, lease: Pick<Lease, 'admittedAt' | 'dispatchBy'>): boolean {
   return elapsedMs >= lease.dispatchBy - lease.admittedAt;
 }
 
-/** Asked immediately before the first byte: the time since before the admission, and pauses heard since. */
+/** Called just before the first byte. Checks the time since before the admission, and pauses that came in since. */
 function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
   const { lease, sentAt, call } = attempt;
   if (isLate(ports.elapsed() - sentAt, lease)) return 'late';
@@ -168,7 +168,8 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
       return recordCommitted(ports, attempt, result);
     case 'failed': {
       const recorded = await record(ports, attempt, { kind: 'failed', result: result.result }, result.evidence);
-      // A later attempt may have happened meanwhile: what is on record is the answer, not what this one came to.
+      // A later attempt may have happened meanwhile. Then the record is the answer, and the result of this attempt is
+      // not.
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
       const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
@@ -197,7 +198,7 @@ const LATE: Reason = {
   message: 'The time to send had passed, so nothing was sent. Send the same call with the same key again.',
 };
 
-/** Nothing was sent, and no rule refused it. */
+/** Records an attempt that sent nothing although no rule refused it. */
 async function recordUnsent(
   ports: EffectPorts,
   attempt: Attempt,
@@ -239,10 +240,12 @@ async function recordCommitted(
     { kind: 'committed', receipt, result, accepted, responseTruncated },
     evidence,
   );
-  // A receipt leaves only when it is durable somewhere; where the effect was settled otherwise, that is the answer.
+  // A receipt is handed out only when it is durable somewhere. If the effect was settled in another way, that is the
+  // answer.
   if (recorded.kind === 'lost') return unknownOutcome(attempt, recorded);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-  // On the path of every call: members spread into a literal are put in one by one, each at the price of a small call.
+  // Every call comes here. Each member is written out, because spreading an object into a literal copies members one by
+  // one at the cost of a small call each.
   return {
     workspace: effect.workspace,
     effectId: effect.id,
@@ -305,7 +308,7 @@ type Recorded =
   | { readonly kind: 'done' }
   | { readonly kind: 'pending' }
   | { readonly kind: 'refused'; readonly effect: EffectRecord }
-  /** Durable nowhere: the lease will run out and the effect will be unknown. */
+  /** Durable nowhere. The lease will run out, and the effect will become unknown. */
   | { readonly kind: 'lost' };
 
 async function record(
@@ -358,8 +361,8 @@ async function record(
 }
 
 /**
- * Whether the key's action may have happened though this attempt came to nothing: by an earlier attempt, or by a later
- * one that another gateway was free to make when the lease was over, where the store could not be asked.
+ * Whether the action may have happened although this attempt did nothing. An earlier attempt may have done it. Or the
+ * store could not be reached, the lease is over, and another gateway may have made a later attempt.
  */
 function mayBeOtherwise(ports: EffectPorts, { effect, lease, sentAt }: Attempt, recorded: Recorded): boolean {
   if (effect.mayHaveHappened) return true;

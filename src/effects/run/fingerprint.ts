@@ -2,7 +2,7 @@ import { hash, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { JsonObject } from '../../json/value.ts';
 
-/** What makes two calls the same action. Nothing else does: not the door, not the key that asks, not the time. */
+/** What makes two calls the same action. Door, key and time do not count. */
 export interface FingerprintedAction {
   readonly workspace: string;
   readonly agentId: string;
@@ -15,8 +15,8 @@ export interface FingerprintedAction {
 }
 
 /**
- * The fingerprint of an action: HMAC-SHA-256 over its canonical form, under a key of the workspace (a bare hash of
- * params falls to a dictionary). `fp1:` names the version of the form.
+ * The fingerprint of an action: HMAC-SHA-256 of its canonical form, under a key of the workspace. (A plain hash of
+ * params could be guessed with a dictionary.) `fp1:` is the version of the form.
  */
 export function fingerprint(key: KeyObject, action: FingerprintedAction): string {
   const canonical = canonicalJson({
@@ -27,26 +27,26 @@ export function fingerprint(key: KeyObject, action: FingerprintedAction): string
     tool: action.tool,
     target: action.target,
     params: action.params,
-    // Absent where there are none: most calls have none, and fingerprints of before stay what they are.
+    // Left out where there are none. Most calls have none, and older fingerprints stay valid.
     ...(Object.keys(action.headers).length === 0 ? null : { headers: action.headers }),
   });
   return `fp1:${hmacSha256(key, canonical)}`;
 }
 
 /**
- * The idempotency key of a call that brought none, on a route with `idempotency: derive`: the same action within the
- * same window is the same call. Windows begin at whole multiples of `windowMs`; a repeat in the next one is a new call.
- * @param now ms since the epoch, store time
+ * The idempotency key of a call that brought none, on a route with `idempotency: derive`. The same action within the
+ * same window is the same call. Windows begin at multiples of `windowMs`; a repeat in the next window is a new call.
+ * @param now ms since the epoch, by the store's clock
  */
 export function deriveKey(key: KeyObject, action: FingerprintedAction, windowMs: number, now: number): string {
   return `derived:${windowMs}:${Math.floor(now / windowMs)}:${fingerprint(key, action)}`;
 }
 
-/** Block and digest of SHA-256, bytes. */
+/** Sizes of a block and a digest of SHA-256, in bytes. */
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
 
-/** The first block of the inner and of the outer hash, with room for the digest behind the latter. */
+/** The first blocks of the inner and the outer hash. The outer one has room for the digest behind it. */
 interface Pads {
   readonly inner: Buffer;
   readonly outer: Buffer;
@@ -54,16 +54,16 @@ interface Pads {
 
 const padsOf = new WeakMap<KeyObject, Pads>();
 
-/** Most actions fit; taking memory for each would be much of what a fingerprint costs. */
+/** Most actions fit. A new buffer for each would be a large part of the cost of a fingerprint. */
 const SCRATCH_BYTES = 4096;
 const scratch = Buffer.alloc(SCRATCH_BYTES);
 
-/** A character of UTF-16 takes at most this many bytes of UTF-8. */
+/** A UTF-16 code unit takes at most this many bytes in UTF-8. */
 const MOST_BYTES = 3;
 
 /**
- * HMAC-SHA-256 (RFC 2104), base64url, out of two one-shot hashes: making an `Hmac` costs several times what it
- * computes. A test compares the two.
+ * HMAC-SHA-256 (RFC 2104), base64url, from two one-shot hashes: making an `Hmac` object costs several times as much as
+ * the hashing. A test compares both.
  */
 export function hmacSha256(key: KeyObject, text: string): string {
   const { inner, outer } = padsFor(key);

@@ -1,8 +1,11 @@
-/** What becomes of the headers of a request. A name that ends with `*` stands for all that begin so; lower case. */
+/**
+ * Lists of headers by what the gateway does with them. All names are in lower case. A name that ends with `*` means
+ * every name that begins so.
+ */
 
 /**
- * Never sent on, whatever a rule says: they belong to one connection, frame the body, carry the gateway's own keys, or
- * change what a request is.
+ * Never sent on, whatever a rule says. They belong to one connection, describe the framing of the body, carry gateway
+ * keys, or change the meaning of a request.
  */
 export const NEVER_HEADERS: readonly string[] = [
   'connection',
@@ -29,7 +32,9 @@ export const NEVER_HEADERS: readonly string[] = [
   'x-rewrite-url',
 ];
 
-/** Credentials of the caller's own: they go on to upstreams that the gateway holds no credentials of, and no rule sees them. */
+/**
+ * The caller's own credentials. They are sent on to upstreams for which the gateway holds none, and no rule sees them.
+ */
 export const CREDENTIAL_HEADERS: readonly string[] = [
   'api-key',
   'authorization',
@@ -40,8 +45,8 @@ export const CREDENTIAL_HEADERS: readonly string[] = [
 ];
 
 /**
- * Stay here unless `headers.forward` names them: what a caller may claim of its address, cookies, addresses of the
- * gateway, digests of bodies that are written anew.
+ * Not sent on unless `headers.forward` names them: claims of a caller about its address, cookies, addresses of the
+ * gateway, digests of bodies that the gateway writes anew.
  */
 export const DROPPED_HEADERS: readonly string[] = [
   'cf-connecting-ip',
@@ -61,10 +66,10 @@ export const DROPPED_HEADERS: readonly string[] = [
   'x-real-ip',
 ];
 
-/** Not sent with calls that are governed: the gateway looks into their answers. */
+/** Not sent with governed calls, because the gateway reads their answers. */
 export const NOT_GOVERNED_HEADERS: readonly string[] = ['accept-encoding', 'if-range', 'range'];
 
-/** Differ from one try to the next, or say nothing of the action: they are no part of the fingerprint. */
+/** Not part of the fingerprint, because they differ between tries or say nothing about the action. */
 export const VOLATILE_HEADERS: readonly string[] = [
   'accept',
   'accept-*',
@@ -112,15 +117,15 @@ export const VOLATILE_HEADERS: readonly string[] = [
   'x-trace-id',
 ];
 
-/** What `headers.set` may be made of, in braces. */
+/** The placeholders that values of `headers.set` may use, in braces. */
 export const HEADER_PLACEHOLDERS = ['agent_id', 'client_ip', 'host', 'proto', 'request_id'] as const;
 
-/** Whether one of the patterns covers a name. */
+/** Whether one of the patterns matches a name. */
 export function namesHeader(patterns: readonly string[], name: string): boolean {
   return patterns.some((pattern) => (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : pattern === name));
 }
 
-/** Whether a header may never be sent on. Many servers read `_` as `-`. */
+/** Whether a header must never be sent on. Many servers read `_` as `-`. */
 export function isNeverSent(name: string): boolean {
   return namesHeader(NEVER_HEADERS, name.replaceAll('_', '-'));
 }

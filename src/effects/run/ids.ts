@@ -1,12 +1,12 @@
 import { randomFillSync } from 'node:crypto';
 
-/** One system call fills this many bytes; asking for a few at a time would be most of what an id costs. */
+/** One system call fills this many bytes. Asking for a few bytes each time would be most of the cost of an id. */
 const POOL_BYTES = 16_384;
 
 const pool = Buffer.alloc(POOL_BYTES);
 let used = POOL_BYTES;
 
-/** Cryptographically random bytes, at most 1024, each given out once and wiped from the pool. */
+/** Cryptographically random bytes, at most 1024. Each is given out once and wiped from the pool. */
 export function randomPooled(length: number): Buffer {
   if (length > 1024) throw new RangeError('at most 1024 bytes come from the pool at a time');
   if (used + length > POOL_BYTES) {
@@ -19,11 +19,11 @@ export function randomPooled(length: number): Buffer {
   return taken;
 }
 
-/** Crockford's base 32 in lower case, two digits at a time. */
+/** Crockford's base 32 in lower case, precomputed for two digits at a time. */
 const DIGITS = '0123456789abcdefghjkmnpqrstvwxyz';
 const PAIRS = Array.from({ length: 1024 }, (_, pair) => `${DIGITS[pair >> 5]}${DIGITS[pair & 31]}`);
 
-/** Half of the 80 random bits of a ULID: as large as arithmetic on numbers stays exact and quick. */
+/** Half of the 80 random bits of a ULID. Arithmetic on numbers of this size is exact and fast. */
 const HALF = 2 ** 40;
 
 let idTime = 0;
@@ -32,8 +32,8 @@ let high = 0;
 let low = 0;
 
 /**
- * A fresh id: the prefix, `_` and a ULID in lower case. Ids of one process grow: within a millisecond, or while the
- * clock stands or goes back, the next is one more than the last.
+ * A new id: the prefix, `_` and a ULID in lower case. Ids of one process always grow: within a millisecond, or when the
+ * clock stops or goes back, the next id is the last one plus one.
  */
 export function newId(prefix: string): string {
   const now = Date.now();
@@ -54,7 +54,7 @@ export function newId(prefix: string): string {
   return `${prefix}_${idTimeText}${base32(high, 8)}${base32(low, 8)}`;
 }
 
-/** A number below 2^40 in so many digits of base 32, an even count. */
+/** Writes a number below 2^40 with this many digits of base 32. The count must be even. */
 function base32(value: number, digits: number): string {
   let text = '';
   let rest = value;

@@ -1,8 +1,9 @@
 import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
 
 /**
- * Whether some text in a value holds the key that a call was made with. It must not go on to an upstream, nor be kept.
- * @param keyId `key_` and the key's id, which the key itself holds in the clear before its secret
+ * Whether a text in a value contains the key that the call was made with. The key must not be sent to an upstream, and
+ * must not be kept.
+ * @param keyId `key_` and the key's handle, which the key itself contains before its secret
  */
 export function holdsOwnKey(value: Json, keyId: string): boolean {
   const id = keyId.slice('key_'.length);
@@ -25,7 +26,7 @@ function holds(value: Json, mark: string): boolean {
 
 function textHolds(text: string, mark: string): boolean {
   for (let at = text.indexOf(mark); at !== -1; at = text.indexOf(mark, at + 1)) {
-    // The id alone (`key_…`) is no secret: what follows it in a key is.
+    // The id alone (`key_…`) is not secret. In a key, the secret follows it.
     if (/svc_[a-z]+$/.test(text.slice(Math.max(0, at - 12), at)) && /^[0-9A-Za-z]/.test(text.slice(at + mark.length)))
       return true;
   }

@@ -4,7 +4,7 @@ import type { EffectPorts } from '../ports.ts';
 
 type Place = ReturnType<EffectPorts['place']>;
 
-/** A call that policy refuses is sent in no case, and waits for no place. */
+/** Lets a call wait for a place, unless policy refuses it. A refused call is never sent, so it needs no place. */
 export async function waitForPlace(
   ports: EffectPorts,
   call: Call,
@@ -16,8 +16,8 @@ export async function waitForPlace(
 }
 
 /**
- * Whether a call would be sent now; writes nothing. Where it would not (a duplicate, a refusal, a question to
- * approvers), it is answered without a place. Where that changes before it is admitted, it is sent in time or not at all.
+ * Whether a call would be sent now. Writes nothing. A call that would not be sent (a duplicate, a refusal, a request
+ * for approval) is answered without a place. If that changes before admission, the call is sent in time or not at all.
  */
 export async function wouldDispatch(ports: EffectPorts, call: Call): Promise<boolean> {
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {

@@ -13,7 +13,7 @@ import type { ApprovalRequirement, MatchedRule, Obligation, Observed } from '../
 export interface Preview {
   readonly kind: 'preview';
   readonly would: Decision;
-  /** Status that the run request would get. */
+  /** The HTTP status that the run request would get. */
   readonly httpStatus: number;
   readonly reason: Reason;
   readonly tool: string;
@@ -29,7 +29,7 @@ export interface Preview {
 
 export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Judges a call as a run would, with a read-only admission. Writes nothing, sends nothing. */
+/** Judges a call like a run, with a read-only admission. Writes nothing, sends nothing. */
 export async function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
   const begun = ports.elapsed();
   const checked = checkCall(ports, request, 'effects.preview');
@@ -37,7 +37,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
   try {
     if (checked.kind === 'denied') {
       const { deny } = checked.denied;
-      // A key that may not preview is no decision about the call.
+      // If the key may not preview, that says nothing about the call, so the answer is a problem.
       if (
         deny.reason.code === 'insufficient_scope' ||
         deny.reason.code === 'wrong_key_kind' ||
@@ -55,7 +55,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
       checked.kind === 'denied' ? denialRequest(ports, request, checked.denied) : evaluate(ports, checked.call);
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
-    // Policy, pauses or a window moved on: all of it is looked at again.
+    // Policy, pauses or a budget window changed, so everything is checked again.
     await ports.refresh(admit.workspace);
     return previewEffect(ports, request);
   } catch (error) {

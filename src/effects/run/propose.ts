@@ -6,7 +6,7 @@ import type { RunRequest } from '../model/run-request.ts';
 
 type Proposed = Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>;
 
-/** Ids, nonce and sealed params of what this request may become. */
+/** Ids, nonce and sealed params for the effect that this request may become. */
 export function propose(ports: EffectPorts, workspace: string, fingerprint: string, call: Proposed): Proposal {
   return new NewProposal(ports, workspace, fingerprint, call);
 }
@@ -69,7 +69,7 @@ function hasAny(headers: Readonly<Record<string, string>>): boolean {
   return false;
 }
 
-/** Who asks, as the effect's record keeps it. */
+/** Who makes the request, as the effect's record keeps it. */
 export function actorOf(
   principal: Principal,
   agentId: string,

@@ -5,13 +5,13 @@ import type { KeptResult } from '../model/effect.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 
-/** What rendering needs from outside: this module knows no signatures and no addresses. */
+/** What rendering needs from outside. This module does not handle signatures or addresses. */
 export interface RenderContext {
   /** Origin of links, without a trailing slash. */
   readonly publicUrl: string;
   /** The JSON view of a signed receipt. */
   readonly receiptView: (jws: string) => JsonObject;
-  /** Whether the reader is an agent: of shared budgets it sees a level only. */
+  /** Whether the reader is an agent. Of shared budgets, an agent sees only a level. */
   readonly forAgent: boolean;
 }
 
@@ -53,7 +53,7 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
   return { status, headers: outcomeHeaders(outcome), body };
 }
 
-/** The headers that say which decision it is, for an answer whose status is the decision's. */
+/** The headers that name the decision, for an answer with the status of the decision. */
 export function outcomeHeaders(outcome: RunOutcome): Record<string, string> {
   const headers: Record<string, string> = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
   if (statusOf(outcome.decision, outcome.repeat) >= 300)
@@ -63,7 +63,10 @@ export function outcomeHeaders(outcome: RunOutcome): Record<string, string> {
   return headers;
 }
 
-/** Generated SDKs repeat 409 and 5xx by themselves unless told not to: only waiting for a running call is worth it. */
+/**
+ * Generated SDKs repeat 409 and 5xx by themselves unless told not to. A repeat helps only while a call runs, or where
+ * it is safe.
+ */
 function shouldRetry(outcome: RunOutcome): boolean {
   return outcome.decision === 'in_progress' || (outcome.decision === 'unknown_effect' && outcome.safeToRetry);
 }
@@ -115,12 +118,12 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
 }
 
 /**
- * An upstream's kept answer: `result` is its body as JSON (text as a string, bytes in base64 with `result_encoding`),
- * `upstream_status` its status.
+ * The kept answer of an upstream. `result` is its body: JSON, a string for text, or base64 with `result_encoding`.
+ * `upstream_status` is its status.
  */
 export function resultMembers(result: KeptResult | null): JsonObject {
   if (result === null) return {};
-  // Too much for a list, or sealed by a secret that is gone.
+  // Either too large for a list, or sealed with a secret that is gone.
   if (result.body.kind === 'sealed') return { upstream_status: result.status, result_omitted: true };
   return {
     result: result.body.value,
@@ -142,7 +145,7 @@ export function approvalToWire(approval: ApprovalRecord, publicUrl: string): Jso
   };
 }
 
-/** A budget as an answer shows it: figures and a level, or for an agent's shared budgets the level alone. */
+/** A budget in an answer: figures and a level. For the shared budgets of an agent, only the level. */
 export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: boolean): JsonObject {
   const remaining = Math.max(0, row.limit - row.spent - row.held);
   const resets = row.resetsAt === null ? null : new Date(row.resetsAt).toISOString();
@@ -165,7 +168,7 @@ export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: bo
 
 function links(outcome: RunOutcome, self: string, publicUrl: string): JsonObject {
   const all: Record<string, string> = { docs: `${publicUrl}/docs/errors/${outcome.reason.code}` };
-  // What was refused at a door, or of a key without workspace, is an event of the ledger and no effect to be read.
+  // A refusal at a door, or of a key without a workspace, is an event of the ledger. There is no effect to link to.
   if (outcome.idempotencyKey !== '' && outcome.workspace !== '') all['effect'] = self;
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') all['receipt'] = `${self}/receipt`;
   if (outcome.decision === 'unknown_effect') all['resolve'] = `${self}/resolve`;

@@ -6,16 +6,19 @@ import type { Principal } from '../model/principal.ts';
 import type { Problem } from '../model/run-request.ts';
 import { type ResolveRequest, StoreUnavailable } from '../store.ts';
 
-/** A person's word on an unknown outcome. */
+/** What a person says about an unknown outcome. */
 export interface ResolveCall {
-  /** An account key of the workspace: the door has checked that. */
+  /** An account key of the workspace. The door has checked that. */
   readonly principal: Principal;
   readonly workspace: string;
   readonly effectId: string;
   readonly outcome: 'happened' | 'not_happened';
   readonly evidence: Json;
   readonly comment: string | null;
-  /** Refuse to wait until the effect is quiet; needs the setting, and a user other than the one that asked. */
+  /**
+   * Does not wait for the quiet time of the effect. It needs the setting, and a user other than the one who ran the
+   * effect.
+   */
   readonly force: boolean;
 }
 
@@ -23,7 +26,7 @@ export type ResolveResult =
   | { readonly kind: 'resolved'; readonly effect: EffectRecord }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Settles an unknown outcome. `happened` issues the receipt, which says who settled it. */
+/** Settles an unknown outcome. `happened` issues a receipt, which names who settled it. */
 export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Promise<ResolveResult> {
   const { principal, workspace, effectId } = call;
   if (call.force) {
@@ -98,12 +101,12 @@ function fenceOf(effect: EffectRecord): Fence {
     : { epoch: 0, n: effect.attempt, nonce: '' };
 }
 
-/** The receipt of an outcome that a person settled: signed before it is stored, like every other. */
+/** Signs the receipt of an outcome that a person settled: before it is stored, like every other receipt. */
 async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: Fence, settledBy: SettledBy) {
   const { life } = effect;
   const events = await ports.store.effectLedger(effect.workspace, effect.id);
   const admitted = events.findLast((event) => event.kind === 'effect.admitted');
-  // The attempt may have been sent with the approval of people: that stands in every receipt of it.
+  // If people approved the attempt, each of its receipts says so.
   const approvalId = admitted?.data['approval_id'];
   const approval = typeof approvalId === 'string' ? await ports.store.approval(effect.workspace, approvalId) : null;
   const bound = { workspace: effect.workspace, effectId: effect.id, fingerprint: effect.fingerprint };
@@ -115,7 +118,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
     settledBy,
     evidence:
       life.state === 'unknown'
-        ? // The record of what a person settled does not keep the digest of the bytes, so that nobody could open it.
+        ? // The record of a resolved effect does not keep the digest of the bytes. With it, nobody could open the commitment.
           withoutDigest(life.evidence)
         : {
             code: 'declared',

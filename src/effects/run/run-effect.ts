@@ -12,11 +12,11 @@ import type { RunRequest } from '../model/run-request.ts';
 import { type Admission, type AdmitRequest, NoPlace, StoreUnavailable } from '../store.ts';
 
 /**
- * Runs one governed call: checks, verdict, one atomic admission, dispatch, receipt, one atomic settlement. This is the
- * only place with the order of things; every front door comes through here.
+ * Runs one governed call: checks, verdict, one atomic admission, dispatch, receipt, one atomic settlement. Only this
+ * function fixes the order, and every door uses it.
  *
- * Before admission a store that cannot be reached is a problem (`store_unavailable`): nothing was sent. After it there
- * is always a decision.
+ * If the store cannot be reached before admission, the answer is a problem (`store_unavailable`), and nothing was sent.
+ * After admission the answer is always a decision.
  */
 export async function runEffect(ports: EffectPorts, request: RunRequest): Promise<RunResult> {
   try {
@@ -30,7 +30,8 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
           ? await recordRefusal(ports, request, checked.denied)
           : await admitAndExecute(ports, checked.call);
       if (outcome !== null) return { kind: 'outcome', outcome };
-      // What the routes of before made of a proxied request is not what those of now would.
+      // A proxied request was mapped with the old routes. The new ones might map it differently, so it is not tried
+      // again.
       if (request.proxied !== null) break;
     }
     return problem('not_ready', 'The configuration changed in between, so nothing was sent. Send the same call again.');
@@ -42,7 +43,7 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
   }
 }
 
-/** @returns `null` when policy or pauses moved on in between: the call has to be checked anew */
+/** @returns `null` when policy or pauses changed meanwhile and the call must be checked again */
 async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: DeniedCall): Promise<RunOutcome | null> {
   const refusal = denialRequest(ports, request, denied);
   const admission = await ports.store.admit(refusal);
@@ -53,8 +54,8 @@ async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: De
 }
 
 /**
- * Verdict, admission and, where it is admitted, the attempt.
- * @returns `null` when the configuration that the call was checked under is not the one in force any more
+ * Gets the verdict and the admission, and makes the attempt where it is admitted.
+ * @returns `null` when the configuration that the call was checked with is no longer in force
  * @throws StoreUnavailable, NoPlace only before admission
  */
 export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
@@ -83,14 +84,14 @@ async function admitInPlace(ports: EffectPorts, call: Call): Promise<RunOutcome 
 
 type Settled = Exclude<Admission, { kind: 'stale' }>;
 
-/** Evaluates and admits under the policy and the pauses that are in force when the admission is made. */
+/** Evaluates and admits a call under the policy and pauses that are in force at the time of the admission. */
 async function admitInForce(
   ports: EffectPorts,
   call: Call,
 ): Promise<{ readonly request: AdmitRequest; readonly admission: Settled } | null> {
   const { tool } = call;
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
-    // A tool of before is not judged by the policy of now.
+    // A tool of an old configuration must not be judged by the new policy.
     if (ports.catalog().tool(tool.name) !== tool) return null;
     const request = evaluate(ports, call);
     const admission = await ports.store.admit(request);

@@ -1,26 +1,26 @@
 import type { Stage } from '../model/effect.ts';
 
-/** A stage that has begun and is not over. */
+/** A stage that has begun and has not ended. */
 export interface RunningStage {
   readonly stage: Stage['stage'];
   readonly startedAt: number;
 }
 
-/** Attempts that this process runs now, with the stages that are not on record before they are settled. */
+/** The attempts that this process runs now, with their stages. Stages are put on record only at settlement. */
 export interface Running {
   begin(effectId: string): RunningAttempt;
-  /** `null` where another gateway runs it, or nobody does. */
+  /** `null` where another gateway runs it, or none does. */
   stagesOf(effectId: string): { readonly over: readonly Stage[]; readonly now: RunningStage | null } | null;
 }
 
 export interface RunningAttempt {
-  /** Stages that are over, in order. */
+  /** Stages that have ended, in order. */
   readonly over: Stage[];
   now: RunningStage | null;
   end(): void;
 }
 
-/** Notes what runs. Costs an attempt one entry of a map. */
+/** Keeps track of running attempts. It costs one map entry per attempt. */
 export function createRunning(): Running {
   const attempts = new Map<string, RunningAttempt>();
   return {
@@ -29,7 +29,7 @@ export function createRunning(): Running {
         over: [],
         now: null,
         end: () => {
-          // A later attempt of the same effect stays.
+          // A later attempt of the same effect must stay.
           if (attempts.get(effectId) === attempt) attempts.delete(effectId);
         },
       };

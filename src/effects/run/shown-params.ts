@@ -1,13 +1,13 @@
 import type { Json, JsonObject } from '../../json/value.ts';
 
-/** Params as people are shown them. */
+/** Params in the form that people see. */
 export interface ShownParams {
   readonly params: JsonObject;
-  /** Something was cut. */
+  /** Whether something was cut. */
   readonly truncated: boolean;
 }
 
-/** Characters in all, of one text, and members of one list or object. */
+/** Limits: characters in total, characters of one text, and members of one list or object. */
 const MAX_TOTAL = 32_768;
 const MAX_TEXT = 2_000;
 const MAX_MEMBERS = 200;
@@ -16,7 +16,7 @@ const CUT = '…';
 const REDACTED = '(redacted)';
 
 /**
- * Every param by its name, those that policy redacts masked, in a size that can be read. What is cut says so in its
+ * Shows every param by its name, in a readable size, and masks those that policy redacts. Every cut is marked in its
  * place: an approver must not take a part for the whole.
  */
 export function shownParams(params: JsonObject, redacted: ReadonlySet<string>): ShownParams {
@@ -28,7 +28,7 @@ export function shownParams(params: JsonObject, redacted: ReadonlySet<string>): 
     left -= Math.min(whole.length, length) + 1;
     if (whole.length <= length) return whole;
     truncated = true;
-    // Not in the middle of a character.
+    // Never cuts a character in half.
     const part = whole.slice(0, length).replace(/[\uD800-\uDBFF]$/, '');
     return `${part}${CUT} (${whole.length - part.length} more characters)`;
   }

@@ -5,7 +5,7 @@ import type { EffectRecord, Hold, Tombstone } from '../model/effect.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 import type { Verdict } from '../model/verdict.ts';
 
-/** The members that every outcome has, from an effect's record. */
+/** The members that every outcome has, taken from an effect's record. */
 export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
   return {
     workspace: effect.workspace,
@@ -24,10 +24,10 @@ export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
   };
 }
 
-/** Percent of use from which a budget's level is `low` where policy does not say. */
+/** Percent of use at which the level of a budget becomes `low`, where policy does not set it. */
 export const WARN_AT = 80;
 
-/** Budgets with how much of them the caller may see, by the verdict's obligations. */
+/** Budgets with what the caller may see of them, by the obligations of the verdict. */
 export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): readonly ShownBudget[] {
   const obligations = verdict.kind === 'permit' ? verdict.obligations : [];
   return rows.map((row) => {
@@ -42,13 +42,13 @@ export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): read
   });
 }
 
-/** Budgets as they stand once an attempt's holds are posted or given back: what admission saw, moved on by them. */
+/** Budgets after the holds of an attempt were posted or given back, computed from what admission saw. */
 export function settledBudgets(
   rows: readonly BudgetRow[],
   holds: readonly Hold[],
   decision: RunOutcome['decision'],
 ): readonly BudgetRow[] {
-  // An outcome that nobody knows keeps its holds.
+  // While the outcome is unknown, the holds stay.
   if (decision === 'unknown_effect') return rows;
   return rows.map((row) => {
     const amount = holds.reduce(
@@ -62,7 +62,7 @@ export function settledBudgets(
   });
 }
 
-/** The outcome of a request whose effect was there before it: the effect's present decision. */
+/** The outcome of a request whose effect existed before it: the effect's present decision. */
 export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retryAfterMs: number | null): RunOutcome {
   const { life } = effect;
   switch (life.state) {
@@ -138,7 +138,7 @@ export function unknownReason(safeToRetry: boolean): Reason {
   };
 }
 
-/** The outcome of an admission that dispatches nothing. */
+/** The outcome of an admission that sends nothing. */
 export function outcomeOfAdmission(
   request: AdmitRequest,
   admission: Exclude<Admission, { kind: 'dispatch' | 'stale' }>,
@@ -159,7 +159,7 @@ export function outcomeOfAdmission(
         retryAfterMs: 5000,
       };
     case 'existing':
-      // The receipt is the caller's in any case; the stored answer only while the caller may still call the tool.
+      // The caller always gets the receipt, but the stored answer only while it may still call the tool.
       return request.verdict.kind === 'deny'
         ? withoutResult(outcomeOfRecord(admission.effect, admission.safeToRetry, admission.retryAfterMs))
         : outcomeOfRecord(admission.effect, admission.safeToRetry, admission.retryAfterMs);

@@ -1,12 +1,12 @@
 import { setImmediate as others } from 'node:timers/promises';
 
-/** A call that was judged for so long without a break lets others have their turn, ms. */
+/** After this long without a break, a call gives others their turn, ms. */
 const LONG_MS = 3;
 
 /**
- * Lets others have their turn where a call has taken long: large params are gone through several times before they are
- * sent. Most calls take a fraction of this, and go on at once.
- * @param begun `elapsed` when others had their last turn
+ * Gives other calls their turn if this one has taken long. Large params are read several times before they are sent.
+ * Most calls take a fraction of the limit and continue at once.
+ * @param begun `elapsed` at the last turn of others
  */
 export function turnOfOthers(elapsed: () => number, begun: number): Promise<void> | null {
   return elapsed() - begun < LONG_MS ? null : others();
