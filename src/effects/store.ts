@@ -25,49 +25,49 @@ import type { Agent, KeyKind } from './model/principal.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 
 /**
- * The store cannot be reached, or cannot make a step durable. Nothing of the step may be assumed to have happened,
- * nor not to have happened.
+ * The store cannot be reached, or cannot make a step durable. The step may or may not have happened; callers must not
+ * assume either.
  */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
 }
 
-/** There is no place for the call now: it was not admitted, and nothing of it stays. */
+/** There is no place for the call now. It was not admitted, and left no trace. */
 export class NoPlace extends StoreUnavailable {}
 
-/** What the gateway had seen of the store's settings when it evaluated; admission compares. */
+/** The versions that the gateway evaluated with. Admission compares them with those in force. */
 export interface SeenVersions {
   readonly policy: string;
-  /** Grows with each pause set or lifted in the workspace. */
+  /** Grows with each pause that is set or lifted in the workspace. */
   readonly pauses: number;
 }
 
 export interface AdmitRequest {
   readonly workspace: string;
-  /** Id for the effect if this call makes one (a refusal has one of its own too). */
+  /** Id of the effect, if this call makes one. (A refusal makes a separate effect too.) */
   readonly effectId: string;
-  /** Id for the request for approval if this call makes one. */
+  /** Id of the request for approval, if this call makes one. */
   readonly approvalId: string;
   readonly idempotencyKey: string;
   readonly fingerprint: string;
   readonly action: EffectAction;
   readonly actor: EffectActor;
   readonly verdict: Verdict;
-  /** Digest that a vote is bound to; see `ApprovalRecord.digest`. */
+  /** The digest that votes are bound to; see `ApprovalRecord.digest`. */
   readonly approvalDigest: string;
   /**
-   * The granted request for approval whose call this sends, where the gateway sends it by itself: nothing else is
-   * admitted then, and what stops it is said once. `null` where a caller asks.
+   * Where the gateway itself sends an approved call: the id of the granted request for approval. Then nothing else is
+   * admitted, and the reason that stops the call is recorded once. `null` for the request of a caller.
    */
   readonly dispatches: string | null;
-  /** The pause that stops this call, by the gateway's view of pauses (`seen.pauses`). */
+  /** The pause that stops this call, as the gateway sees pauses (`seen.pauses`). */
   readonly pausedBy: { readonly id: string; readonly reason: string; readonly until: number | null } | null;
   readonly seen: SeenVersions;
   readonly times: {
     readonly dispatchWindowMs: number;
     readonly timeoutMs: number;
     readonly maxProcessingMs: number;
-    /** How long the upstream removes duplicates after the first dispatch; `null` where it does not. */
+    /** How long after the first dispatch the upstream removes duplicates; `null` where it does not. */
     readonly idempotentForMs: number | null;
   };
   readonly owner: string;
@@ -76,11 +76,11 @@ export interface AdmitRequest {
   readonly reservationId: string | null;
   readonly metadata: JsonObject | null;
   readonly sealed: string;
-  /** Stages so far; kept with the effect. */
+  /** Stages so far. They are kept with the effect. */
   readonly stages: readonly Stage[];
 }
 
-/** A refusal: what the caller is told. `effectId` is the refusal's own unless the key was bound before. */
+/** A refusal, as the caller gets it. `effectId` names the refusal, or the effect that the key was already bound to. */
 export interface Refusal {
   readonly kind: 'refused';
   readonly effectId: string;
@@ -89,22 +89,22 @@ export interface Refusal {
   readonly attempt: number;
   readonly budgets: readonly BudgetRow[];
   readonly retryAfterMs: number | null;
-  /** A conflict with another agent's action: two agents use one key, and somebody has to look at that. */
+  /** The key belongs to another agent's action. Two agents use one key, so somebody must look at it. */
   readonly foreign: boolean;
 }
 
 /** The answer of the one atomic admission. */
 export type Admission =
-  /** The call may be sent: admitted, held and durable. */
+  /** The call may be sent: it is admitted and durable, and has its holds. */
   | {
       readonly kind: 'dispatch';
       readonly effect: EffectRecord;
       readonly budgets: readonly BudgetRow[];
-      /** Where the mode is `observe`: what an obligation would have said. */
+      /** In mode `observe`: what an obligation would have decided. */
       readonly observed: Observed | null;
-      /** Place of `effect.admitted` in the ledger. */
+      /** Place of the event `effect.admitted` in the ledger. */
       readonly ledger: { readonly epoch: number; readonly seq: number };
-      /** The approval that this attempt uses up. */
+      /** The approval that this attempt uses. */
       readonly approval: ApprovalRecord | null;
     }
   | {
@@ -113,20 +113,23 @@ export type Admission =
       readonly approval: ApprovalRecord;
       readonly created: boolean;
     }
-  /** The key is bound to an effect that is committed, executing or unknown. `safeToRetry` only matters for the last. */
+  /**
+   * The key belongs to an effect that exists: committed, executing or unknown. `safeToRetry` matters only for unknown
+   * ones.
+   */
   | {
       readonly kind: 'existing';
       readonly effect: EffectRecord;
       readonly safeToRetry: boolean;
       readonly retryAfterMs: number | null;
     }
-  /** The record's retention is over, its receipt is not. */
+  /** The record was removed by age, but its receipt was kept. */
   | { readonly kind: 'expired'; readonly tombstone: Tombstone }
   | Refusal
-  /** Policy or pauses have changed since the gateway looked, or a budget's window has: evaluate again. */
+  /** Policy, pauses or the window of a budget have changed since the gateway evaluated. It must evaluate again. */
   | { readonly kind: 'stale'; readonly versions: SeenVersions; readonly now: number };
 
-/** What an owner, a probe or a person says of the outcome. The receipt of `committed` is signed before. */
+/** An outcome as an owner, a probe or a person reports it. The receipt of `committed` is already signed. */
 export type SettleOutcome =
   | {
       readonly kind: 'committed';
@@ -137,7 +140,7 @@ export type SettleOutcome =
     }
   | { readonly kind: 'failed'; readonly result: KeptResult | null }
   | { readonly kind: 'unknown' }
-  /** Before the first byte: drift found, or a pause heard. */
+  /** Refused before the first byte, because of drift or a pause. */
   | {
       readonly kind: 'denied';
       readonly decision: 'denied_claim' | 'denied_paused';
@@ -158,7 +161,10 @@ export interface SettleRequest {
 
 export type Settlement =
   | { readonly kind: 'settled'; readonly effect: EffectRecord }
-  /** The effect is settled otherwise, or owned by a newer attempt: nothing was changed (a contradiction is on record). */
+  /**
+   * The effect was settled in another way, or a newer attempt owns it. Nothing changed, except that a contradiction is
+   * recorded.
+   */
   | { readonly kind: 'refused'; readonly effect: EffectRecord; readonly contradiction: boolean }
   | { readonly kind: 'absent' };
 
@@ -169,20 +175,20 @@ export interface ResolveRequest {
   readonly outcome: { readonly kind: 'happened'; readonly receipt: SignedReceipt } | { readonly kind: 'not_happened' };
   readonly settledBy: Extract<SettledBy, { by: 'resolve' | 'probe' }>;
   readonly actor: LedgerActor;
-  /** Fence of the attempt that was looked at when the receipt was made. */
+  /** Fence of the attempt that was current when the receipt was made. */
   readonly fence: Fence;
   readonly force: boolean;
 }
 
 export type Resolution =
   | { readonly kind: 'resolved'; readonly effect: EffectRecord }
-  /** The same resolution was made before. */
+  /** The same resolution was made earlier. */
   | { readonly kind: 'unchanged'; readonly effect: EffectRecord }
   | { readonly kind: 'too_early'; readonly retryAfterMs: number; readonly effect: EffectRecord }
-  /** Settled the other way before. */
+  /** It was settled the other way earlier. */
   | { readonly kind: 'already_resolved'; readonly effect: EffectRecord }
   | { readonly kind: 'not_unknown'; readonly effect: EffectRecord }
-  /** Another attempt has begun since the effect was looked at. */
+  /** Another attempt has begun since the effect was read. */
   | { readonly kind: 'moved'; readonly effect: EffectRecord }
   | { readonly kind: 'absent' };
 
@@ -192,26 +198,26 @@ export interface VoteRequest {
   readonly verdict: 'approve' | 'reject';
   readonly user: string;
   readonly keyId: string;
-  /** Since when there have been both the key and the user; later than the request: refused. */
+  /** Since when both the key and the user exist. If that is after the request, the vote is refused. */
   readonly voterSince: number;
   readonly comment: string | null;
-  /** Requirements that the voter's roles or name qualify for. */
+  /** Indices of the requirements for which the voter's roles or name qualify. */
   readonly requirements: readonly number[];
   readonly actor: LedgerActor;
 }
 
 export type VoteResult =
-  /** `granted`: the quorum is complete; the caller dispatches through `admit`. */
+  /** If the status is `granted`, the quorum is complete, and the caller sends the call through `admit`. */
   | { readonly kind: 'counted'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** The same person has approved before: one vote. */
+  /** The same person has approved before. The vote counts once. */
   | { readonly kind: 'voted_already'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
-  /** Key or user is younger than the request, or the voter asked for it. */
+  /** The key or the user is younger than the request, or the voter belongs to those who made it. */
   | { readonly kind: 'own_request'; readonly approval: ApprovalRecord }
   | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }
   | { readonly kind: 'absent' };
 
-/** Ends a granted request for approval whose call cannot be made any more. */
+/** Ends a granted request for approval whose call can no longer be made. */
 export interface GiveUpRequest {
   readonly workspace: string;
   readonly approvalId: string;
@@ -222,11 +228,11 @@ export interface GiveUpRequest {
 
 export type GiveUpResult =
   | { readonly kind: 'given_up'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** It is not granted, or not any more. */
+  /** It is not granted, or no longer. */
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   | { readonly kind: 'absent' };
 
-/** The definition of a budget that its rows depend on. */
+/** The part of a budget's definition that its rows depend on. */
 export interface BudgetDefinition {
   readonly budget: string;
   readonly unit: string;
@@ -237,7 +243,7 @@ export interface BudgetDefinition {
 
 export type PolicyActivation =
   | { readonly kind: 'active'; readonly version: string }
-  /** Unit or window of a budget with rows would change without `reset: true`. */
+  /** Unit or window of a budget with rows would change, and `reset: true` is missing. */
   | {
       readonly kind: 'budget_redefined';
       readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
@@ -245,13 +251,14 @@ export type PolicyActivation =
 
 export interface Page<T> {
   readonly items: readonly T[];
-  /** Pass as `cursor` for the next page; `null` at the end. */
+  /** The `cursor` for the next page; `null` at the end. */
   readonly next: string | null;
 }
 
 /**
- * Bytes of records on one page of effects; a page has one item at least. Records hold sealed params and answers, of up
- * to 1.5 MB each: a page of 200 took hundreds of MB in both threads, and held the event loop while it was read.
+ * Bytes of records on one page of effects; a page has at least one item. Records contain sealed params and answers, up
+ * to 1.5 MB each. Without this limit, a page of 200 took hundreds of MB in both threads and blocked the event loop
+ * while it was read.
  */
 export const PAGE_BYTES = 2 * 1024 * 1024;
 
@@ -276,14 +283,17 @@ export interface ApprovalFilter {
 }
 
 export interface SweepReport {
-  /** Executing effects whose lease was over: now unknown. */
+  /** Executing effects whose lease was over. They are unknown now. */
   readonly lost: number;
   readonly approvalsExpired: number;
-  /** Records whose retention was over: now tombstones, or gone. */
+  /** Records that were old enough to be removed. They are tombstones now, or gone. */
   readonly aged: number;
 }
 
-/** `clock_ahead`: the machine's clock is not believed, and nothing is admitted. `store_sync_failed`: a sync failed, so the process has to end; the next start puts the store on the disk anew. */
+/**
+ * `clock_ahead`: the machine's clock cannot be trusted, so nothing is admitted. `store_sync_failed`: a sync failed, so
+ * the process must end; the next start writes the store to disk anew.
+ */
 type StoreProblem = 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed' | 'clock_ahead';
 
 export interface StoreHealth {
@@ -293,12 +303,12 @@ export interface StoreHealth {
     readonly code: StoreProblem;
     readonly message: string;
   } | null;
-  /** The durability in force, for `/readyz` and receipts: `fsync` on the embedded store. */
+  /** The durability that the store provides now, for `/readyz` and receipts: `fsync` on the embedded store. */
   readonly durability: string;
   readonly epoch: number;
 }
 
-/** Claim, reservation and pause operations answer with the record, or say who is in the way. */
+/** Operations on claims, reservations and pauses answer with the record, or with what is in the way. */
 export type ClaimResult =
   | { readonly kind: 'made'; readonly claim: ClaimRecord }
   | { readonly kind: 'held'; readonly claim: ClaimRecord }
@@ -312,13 +322,13 @@ export type PauseLift =
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
   | { readonly kind: 'absent' };
 
-/** What tells master secrets from others, and nothing else of them. */
+/** Marks that distinguish master secrets and reveal nothing else about them. */
 export interface SecretMarks {
-  /** Of the secret in force, then of those that are being rotated out. */
+  /** Of the secret in use, then of those that are being rotated out. */
   readonly current: readonly [string, ...string[]];
   /**
-   * Of the same secrets, as stores have them whose keys were put before there were seals. Those keys are sealed, once:
-   * nobody can make the mark that the store has from then on, and this one does not come back.
+   * Marks of the same secrets in stores whose keys were written before there were seals. Such keys are sealed once.
+   * From then on the store has a mark that nobody can make without the secret, and the old mark is not accepted again.
    */
   readonly unsealed: readonly string[];
 }
@@ -326,13 +336,13 @@ export interface SecretMarks {
 export type Binding =
   | {
       readonly kind: 'bound';
-      /** Keys of before that were sealed now. */
+      /** Number of old keys without a seal that were sealed now. */
       readonly sealed: number;
     }
-  /** The store belongs to another secret, and nothing was changed. */
+  /** The store belongs to another secret. Nothing was changed. */
   | { readonly kind: 'other' };
 
-/** Forgets what an effect's receipt only commits to: params, salts, and the kept answer. */
+/** Erases what the receipt of an effect only commits to: params, salts, and the kept answer. */
 export interface EraseRequest {
   readonly workspace: string;
   readonly effectId: string;
@@ -343,52 +353,52 @@ export type Erasure =
   | { readonly kind: 'erased' }
   /** There was nothing left to erase. */
   | { readonly kind: 'unchanged' }
-  /** It waits, runs, or nobody knows: the params are still needed. */
+  /** The effect waits, runs or is unknown, so its params are still needed. */
   | { readonly kind: 'needed' }
   | { readonly kind: 'absent' };
 
 /**
- * The store, in whole steps. Every step is atomic, and durable when its promise resolves; answers never show what is
- * not durable. Times are the store's (`now()` is the store's time as last seen plus monotonic elapsed time).
- * A step that cannot be made durable rejects with {@link StoreUnavailable}.
+ * The store, as whole steps. Every step is atomic, and durable when its promise resolves. Answers never show anything
+ * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
+ * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
 export interface EffectStore {
-  /** Id of this installation; lives in the store and beside the gateway. */
+  /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
 
   admit(request: AdmitRequest): Promise<Admission>;
-  /** What {@link admit} would answer now; writes nothing. */
+  /** What {@link admit} would answer now. Writes nothing. */
   preview(request: AdmitRequest): Promise<Admission>;
   settle(request: SettleRequest): Promise<Settlement>;
   resolve(request: ResolveRequest): Promise<Resolution>;
   vote(request: VoteRequest): Promise<VoteResult>;
   giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
-  /** Forgets params, salts and the kept answer of an effect that is over; its receipt stays. */
+  /** Erases params, salts and the kept answer of an effect that is over. Its receipt stays. */
   erase(request: EraseRequest): Promise<Erasure>;
-  /** Declares what is over (leases, approvals, retention), at most `limit` of each. */
+  /** Ends what is over (leases, approvals, records to remove by age), at most `limit` of each. */
   sweep(limit: number): Promise<SweepReport>;
-  /** Approvals that have their quorum and were not dispatched yet (a gateway died in between). */
+  /** Approvals with a complete quorum whose call was not sent yet (for example, because a gateway died). */
   grantedApprovals(limit: number): Promise<readonly ApprovalRecord[]>;
 
   effect(workspace: string, id: string): Promise<EffectRecord | null>;
   effects(workspace: string, filter: EffectFilter): Promise<Page<EffectRecord>>;
-  /** Receipt of an effect, also when only its tombstone is left. */
+  /** Receipt of an effect, even if only its tombstone is left. */
   receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
   /** Events with `seq > after`, in order. */
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
-  /** Events with `seq < before`, newest first; `null` begins with the newest. */
+  /** Events with `seq < before`, newest first; `null` starts with the newest. */
   ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
-  /** Appends events that belong to no step (reads in batches, loaded policies). */
+  /** Appends events that belong to no step (batches of reads, loaded policies). */
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 
   approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
-  /** Newest first. A page may have fewer than `limit` though others follow. */
+  /** Newest first. A page can have fewer than `limit` items although more follow. */
   approvals(workspace: string, filter: ApprovalFilter): Promise<Page<ApprovalRecord>>;
 
-  /** `ttlMs` counts from the store's now. */
+  /** `ttlMs` counts from the store's `now`. */
   takeClaim(request: {
     readonly id: string;
     readonly workspace: string;
@@ -428,59 +438,59 @@ export interface EffectStore {
     readonly actor: LedgerActor;
   }): Promise<PauseRecord>;
   liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
-  /** Pauses in force, with the version that {@link SeenVersions.pauses} carries. */
+  /** The pauses in force, and the version for {@link SeenVersions.pauses}. */
   pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;
 
-  /** Rows whose window is not over. */
+  /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
-  /** Makes a policy version the one that admissions must have seen. */
+  /** Sets the policy version in force. Later admissions must have been evaluated with it. */
   activatePolicy(version: string, budgets: readonly BudgetDefinition[]): Promise<PolicyActivation>;
 
   putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
-  /** Puts a key where there is none at all. @returns whether it did; of several gateways at once, one */
+  /** Puts a key if there is none at all. @returns whether it did; of several gateways at once, only one does */
   putFirstKey(key: KeyRecord, actor: LedgerActor): Promise<boolean>;
-  /** By the handle in the clear. A key whose record is not as it was sealed is as if it were not there, here and in lists. */
+  /** Finds a key by its handle. A key whose record does not fit its seal counts as absent, here and in lists. */
   key(handle: string): Promise<KeyRecord | null>;
   keys(user: string | null): Promise<readonly KeyRecord[]>;
   /**
-   * Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. What is revoked or replaced already is not
-   * replaced: the record that comes back then names no `by` of this call.
+   * Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. A key that is already revoked or replaced is
+   * not replaced: then `replacedBy` of the returned record is not the `by` of this call.
    */
   endKey(
     id: string,
     end: { readonly kind: 'revoked' } | { readonly kind: 'replaced'; readonly by: string; readonly overlapMs: number },
     actor: LedgerActor,
   ): Promise<KeyRecord | null>;
-  /** Best effort, at most once a minute and key. */
+  /** Best effort, at most once a minute for each key. */
   touchKeys(ids: readonly string[], at: number): Promise<void>;
-  /** Called with the handles whose keys may have changed, `null` for "all of them". */
+  /** The listener gets the handles whose keys may have changed; `null` means all of them. */
   onKeysChanged(listener: (handles: readonly string[] | null) => void): void;
-  /** Called with the workspaces whose pauses have changed. */
+  /** The listener gets each workspace whose pauses have changed. */
   onPausesChanged(listener: (workspace: string) => void): void;
 
-  /** Whether any key was ever put, sound or not. */
+  /** Whether any key was ever put, whether its record is sound or not. */
   hasKeys(): Promise<boolean>;
 
-  /** What tells of the master secret that the store is used with, see {@link bindSecret}; `null` before the first. */
+  /** The mark of the master secret that the store is used with, see {@link bindSecret}; `null` before the first. */
   secretMark(): Promise<string | null>;
   /**
-   * Binds the store to a master secret by a mark that is derived from it. Where the store has none, or one of these,
-   * the first of them is its mark from now on.
+   * Binds the store to a master secret by a mark derived from it. If the store has no mark yet, or has one of the given
+   * marks, it gets the first of them.
    */
   bindSecret(marks: SecretMarks): Promise<Binding>;
 
   /**
-   * Notes users that the configuration names, with the time when each was first named. Those that are noted first of all
-   * were there before anybody looked: since 0.
+   * Records the users that the configuration names, with the time when each was first seen. The users of the very first
+   * call get the time 0, because nobody knows how long they existed before.
    */
   seeUsers(ids: readonly string[]): Promise<void>;
-  /** When a user was first named by a configuration in force, ms; `null` where none has been noted. */
+  /** When a configuration in force first named a user, ms; `null` where that is not recorded yet. */
   userSince(id: string): Promise<number | null>;
   putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
   workspaces(): Promise<readonly string[]>;
   putAgent(agent: Agent, actor: LedgerActor): Promise<void>;
   agents(): Promise<readonly Agent[]>;
 
-  /** Runs what is under way to its end, and lets go of files and connections. */
+  /** Completes the running steps, then closes files and connections. */
   close(): Promise<void>;
 }

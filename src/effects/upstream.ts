@@ -3,47 +3,47 @@ import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Tool } from './model/tool.ts';
 
-/** A body that is made of bytes and of files, in order; nothing of the files is in memory. */
+/** A body made of bytes and files, in order. The content of the files is not in memory. */
 export interface ComposedBody {
-  /** `null`: none is sent. */
+  /** `null`: the request has no content type. */
   readonly contentType: string | null;
-  /** Bytes of all pieces. */
+  /** Bytes of all pieces together. */
   readonly length: number;
   readonly pieces: readonly (Buffer | { readonly sha256: string; readonly bytes: number })[];
 }
 
 export type RequestBody = Buffer | ComposedBody | null;
 
-/** The request as an agent sent it through the proxy, where the bytes themselves go on. */
+/** A request as an agent sent it through the proxy. Its bytes are sent on unchanged. */
 export interface ProxiedRequest {
   /** Path and query to send, exactly as matched. */
   readonly pathAndQuery: string;
   readonly method: string;
-  /** Params that are headers, and credentials of the caller's own; lower-case names. */
+  /** Params that are headers, and the caller's own credentials; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: RequestBody;
-  /** Whether `Set-Cookie` of the answer is kept in its headers, because the route says so. */
+  /** Whether `Set-Cookie` stays in the headers of the answer, as the route can configure. */
   readonly setCookie: boolean;
 }
 
 export interface Dispatch {
   readonly effectId: string;
-  /** `<effect id>.<generation>`; sent only where the tool is idempotent upstream. */
+  /** `<effect id>.<generation>`. It is sent only if the upstream removes duplicates for the tool. */
   readonly upstreamKey: string;
   readonly tool: Tool;
   readonly params: JsonObject;
-  /** What else goes on as headers, by name in lower case. */
+  /** Other headers to send on, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly proxied: ProxiedRequest | null;
   readonly files: CallFiles;
   /**
-   * Asked immediately before the first byte is written. `late`: `dispatch_by` is over; `paused`: a pause was heard.
-   * Anything but `go`: nothing is sent.
+   * Called just before the first byte is written. `late`: `dispatch_by` has passed; `paused`: there is a pause. Nothing
+   * is sent unless the answer is `go`.
    */
   readonly gate: () => 'go' | 'late' | 'paused';
 }
 
-/** What became of an attempt, in the words in which it is settled. `answer` is there where one was read. */
+/** The result of an attempt, by the kinds of settlement. `answer` is present where one was read. */
 export type UpstreamResult =
   | {
       readonly kind: 'committed';
@@ -60,29 +60,32 @@ export type UpstreamResult =
       readonly result: KeptResult | null;
     }
   | { readonly kind: 'unknown'; readonly evidence: Evidence }
-  /** The gate was shut: nothing was sent. */
+  /** The gate did not open, so nothing was sent. */
   | { readonly kind: 'held_back'; readonly by: 'late' | 'paused'; readonly evidence: Evidence };
 
-/** An answer as it goes on to the caller, by the kind of the upstream that gave it. The core hands it on and reads nothing of it. */
+/** An answer on its way to the caller, by the kind of its upstream. The core passes it on and reads nothing in it. */
 export type UpstreamAnswer = HttpAnswer;
 
-/** An answer by HTTP, read whole (up to the limit for answers). */
+/** An HTTP answer, read whole (up to the limit for answers). */
 export interface HttpAnswer {
   readonly kind: 'http';
   readonly status: number;
-  /** Lower-case names; hop-by-hop, `svc-*`, `x-should-retry` and (unless the route says otherwise) `set-cookie` are removed. */
+  /**
+   * Lower-case names. Hop-by-hop headers, `svc-*`, `x-should-retry` and (unless the route allows it) `set-cookie` are
+   * removed.
+   */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body: Buffer;
 }
 
-/** The live state that a tool's `state` request reads. */
+/** The live state, as the `state` request of a tool reads it. */
 export type StateReading =
   | { readonly kind: 'read'; readonly state: JsonObject }
   | { readonly kind: 'unreadable'; readonly message: string };
 
-/** The services behind the gateway. Nothing here ever repeats a request or follows a redirect. */
+/** The services behind the gateway. No function here repeats a request or follows a redirect. */
 export interface UpstreamPort {
   send(dispatch: Dispatch): Promise<UpstreamResult>;
-  /** @throws never: a reading that fails is `unreadable`. */
+  /** @throws never; a failed reading is `unreadable` */
   readState(tool: Tool, params: JsonObject): Promise<StateReading>;
 }

@@ -22,11 +22,11 @@ const POLL_MS = 1000;
 
 /**
  * The one atomic admission: idempotency, fingerprint, approval, pause, claim, reservation, rate, budget, lease, ledger.
- * Pure: reads the view, returns what to write and what to answer.
+ * Pure: reads the view, and returns what to write and what to answer.
  */
 export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission> {
   const { verdict } = request;
-  // Who may not act learns nothing of what the key is bound to.
+  // A caller that may not act must not learn what the idempotency key is bound to.
   if (verdict.kind === 'deny' && (verdict.decision === 'denied_permission' || verdict.decision === 'denied_identity')) {
     return denial(view, request, verdict.decision, verdict.reason);
   }
@@ -41,7 +41,7 @@ export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission
     : longAgo(view, request, binding.tombstone);
 }
 
-/** Writes that an earlier part of the same step has made necessary. */
+/** Writes of an earlier part of the same step, to be merged with those of a later part. */
 interface Carried {
   readonly effects: readonly EffectWrite[];
   readonly plan: Omit<Plan<unknown>, 'reply' | 'effects'>;
@@ -57,7 +57,7 @@ function carry(carried: Carried, plan: Plan<Admission>): Plan<Admission> {
   return { ...merged, reply, effects: [...carried.effects, ...(plan.effects ?? [])] };
 }
 
-/** The carried events come first in the ledger. */
+/** The carried events come first in the ledger, so the later ones move back. */
 function shifted(reply: Admission, before: number): Admission {
   return reply.kind === 'dispatch' ? { ...reply, ledger: { ...reply.ledger, seq: reply.ledger.seq + before } } : reply;
 }
@@ -75,7 +75,7 @@ function mergePlans<Reply>(first: Omit<Plan<unknown>, 'reply' | 'effects'>, seco
   };
 }
 
-/** The table "the same key again", for the same fingerprint. */
+/** The table "the same key again", for an equal fingerprint. */
 function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecord, carried: Carried): Plan<Admission> {
   const { life } = effect;
   switch (life.state) {
@@ -142,7 +142,7 @@ function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): P
   }
 }
 
-/** Only what the upstream itself deduplicates runs again while its outcome is unknown. */
+/** While an outcome is unknown, only a call that the upstream itself deduplicates runs again. */
 function repeatUnknown(
   view: StepView,
   request: AdmitRequest,
@@ -152,7 +152,7 @@ function repeatUnknown(
 ): Plan<Admission> {
   const window = request.times.idempotentForMs;
   const { verdict } = request;
-  // An approval covers one dispatch, and nobody is asked for another while the outcome of that one is unknown.
+  // An approval covers one dispatch. While its outcome is unknown, nobody is asked for another approval.
   const asks = verdict.kind === 'permit' && verdict.mode === 'enforce' && verdict.approvals.length > 0;
   const repeatable =
     window !== null &&
@@ -173,7 +173,7 @@ function repeatUnknown(
   if (!repeatable || verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   const stale = staleness(view, request);
   if (stale !== null) return stale;
-  // The holds of the unknown attempt stay: this is the same action, and it happens at most once.
+  // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
   const scope = { hold: 'all', already: effect.holds, rateCounted: false } as const;
   const met = satisfyObligations(
     view,
@@ -206,8 +206,9 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
 }
 
 /**
- * The gateway sends a call that was granted. Only what waits on this very request is sent; of anything else, and of what
- * goes on waiting for the reason that is on record, nothing is written: it is asked again and again.
+ * The gateway sends a granted call. It sends only a call that waits on exactly this request for approval. In every
+ * other case, and if the call still waits for the reason on record, it writes nothing, because this step runs again and
+ * again.
  */
 function dispatchGranted(
   view: StepView,
@@ -238,7 +239,7 @@ function dispatchGranted(
 
 const OVER: Reason = { code: 'approval_expired', message: EXPIRED_GRANTED };
 
-/** What stops a granted call is said when it is new. */
+/** Records why a granted call was stopped, if the reason is new. */
 function stop(
   view: StepView,
   request: AdmitRequest,
@@ -261,7 +262,7 @@ function stop(
   };
 }
 
-/** Policy or pauses moved on, or a calendar window did: what was evaluated is not what is in force. */
+/** Whether policy, pauses or a calendar window changed, so that the evaluation no longer fits what is in force. */
 function staleness(view: StepView, request: AdmitRequest): Plan<Admission> | null {
   const versions = view.versions(request.workspace);
   const moved =
@@ -280,7 +281,7 @@ function outsideWindow(obligation: Obligation, now: number): boolean {
   );
 }
 
-/** Pauses, policy, approvals and obligations for an action that nothing is under way for. `earlier`: a failed effect. */
+/** Checks pauses, policy, approvals and obligations for an action that is not under way. `earlier`: a failed effect. */
 function evaluateFresh(
   view: StepView,
   request: AdmitRequest,
@@ -393,7 +394,7 @@ function dispatch(
     effect = step.effect;
   }
   const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used', stopped: null };
-  // Policy asks nobody any more: what was asked before is open no longer.
+  // Policy no longer asks for approval, so the open request is closed.
   const moot =
     used === null && earlier?.life.state === 'pending_approval'
       ? view.approval(request.workspace, earlier.life.approvalId)
@@ -531,7 +532,9 @@ function askForApproval(
   };
 }
 
-/** What is held is held in the windows that there were when policy was evaluated. */
+/**
+ * Holds belong to the windows at the time of the evaluation, so the plan is valid only until the first of them ends.
+ */
 function endOfWindows({ verdict }: AdmitRequest): Pick<Plan<unknown>, 'validUntil'> {
   let until = Infinity;
   for (const obligation of verdict.kind === 'permit' ? verdict.obligations : [])

@@ -7,7 +7,7 @@ import type { ClaimResult, EffectStore, ReservationResult } from '../store.ts';
 
 /** At most this many claims of one agent at a time. */
 const MAX_CLAIMS = 20;
-/** And of one key: a key that acts for many agents has no more by naming others. */
+/** And of one key. Without this limit, a key that acts for many agents could take more by naming more agents. */
 const MAX_CLAIMS_OF_KEY = 100;
 /** At most this many reservations of one key at a time. */
 const MAX_RESERVATIONS_OF_KEY = 100;
@@ -15,7 +15,7 @@ const MAX_RESERVATIONS_OF_KEY = 100;
 type TakeClaim = Parameters<EffectStore['takeClaim']>[0];
 type MakeReservation = Parameters<EffectStore['makeReservation']>[0];
 
-/** Takes an exclusive right on a target; the holder itself gets its claim back, prolonged. */
+/** Takes an exclusive right on a target. A holder that asks again gets its own claim, prolonged. */
 export function takeClaimStep(view: StepView, request: TakeClaim): Plan<ClaimResult> {
   const { workspace, target, agentId, keyId } = request;
   const there = view.claimOn(workspace, target);
@@ -51,7 +51,7 @@ export function renewClaimStep(
   return { reply: claim, claims: [claim], events: [claimEvent('claim.renewed', claim, request.actor)] };
 }
 
-/** Ends a claim; effects that run under it keep others out until they are settled. */
+/** Ends a claim. Effects that run under it keep others out until they are settled. */
 export function releaseClaimStep(
   view: StepView,
   request: { readonly workspace: string; readonly id: string; readonly actor: LedgerActor },
@@ -66,7 +66,7 @@ export function releaseClaimStep(
   };
 }
 
-/** Sets units of a pool aside for an agent. */
+/** Reserves units of a pool for an agent. */
 export function makeReservationStep(view: StepView, request: MakeReservation): Plan<ReservationResult> {
   const { workspace, pool, agentId, keyId, units } = request;
   if (view.reservationsOfKey(workspace, keyId) >= MAX_RESERVATIONS_OF_KEY)
@@ -104,7 +104,7 @@ export function makeReservationStep(view: StepView, request: MakeReservation): P
   };
 }
 
-/** Gives reserved units back; effects that use them go on. */
+/** Gives reserved units back. Effects that use them continue. */
 export function releaseReservationStep(
   view: StepView,
   request: { readonly workspace: string; readonly id: string; readonly actor: LedgerActor },

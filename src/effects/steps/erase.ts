@@ -2,7 +2,7 @@ import type { EffectRecord, Life } from '../model/effect.ts';
 import type { EraseRequest, Erasure } from '../store.ts';
 import type { Plan, StepView } from './plan.ts';
 
-/** The receipt, and everything that it says in the clear, stays as it is. */
+/** Erases params, salts and the kept answer. The receipt, with everything readable in it, stays unchanged. */
 export function eraseStep(view: StepView, request: EraseRequest): Plan<Erasure> {
   const { workspace, effectId, actor } = request;
   const effect = view.effect(workspace, effectId);
@@ -21,7 +21,7 @@ function isNeeded({ state }: Life): boolean {
   return state === 'executing' || state === 'pending_approval' || state === 'unknown';
 }
 
-/** The answer that a state keeps. */
+/** The answer that is kept in a state. */
 export function keptOf(life: Life) {
   return life.state === 'committed' || life.state === 'failed' ? life.result : null;
 }

@@ -6,12 +6,12 @@ import { isClaimActive } from './obligations.ts';
 import type { BudgetChange, Plan, StepView } from './plan.ts';
 import type { ClaimRecord } from '../model/claim.ts';
 
-/** What becomes of an effect's holds: posted as spent, given back, or kept while nobody knows. */
+/** What to do with an effect's holds: post them as spent, give them back, or keep them while the outcome is unknown. */
 export type HoldsEnd = 'post' | 'void' | 'keep';
 
 /**
- * Lets go of what an effect has: claims, pool units and holds.
- * @param keepUntil an unknown effect keeps claims and units until then (ms); `null` lets go at once
+ * Releases what an effect has: claims, pool units and holds.
+ * @param keepUntil an unknown effect keeps claims and units until then (ms); `null` releases at once
  */
 export function release(
   view: StepView,
@@ -71,7 +71,7 @@ function endHolds(
       };
     case 'post': {
       if (holdState !== 'held' && holdState !== 'voided') return nothing;
-      // Voided holds are posted all the same when it turns out late that the action happened.
+      // Voided holds are posted too, if late evidence shows that the action happened.
       const given = holdState === 'held' ? -1 : 0;
       return {
         holdState: 'posted',

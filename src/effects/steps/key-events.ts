@@ -2,10 +2,10 @@ import type { KeyRecord } from '../model/key.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import type { EffectStore } from '../store.ts';
 
-/** How long a key that is rotated stays valid beside its successor, s. */
+/** How long a rotated key stays valid beside its successor, s. */
 export const OVERLAP_S = { usual: 3600, most: 30 * 86_400 } as const;
 
-/** What the ledger says of a key that was made. */
+/** The ledger event for a new key. */
 export function keyCreated(key: KeyRecord, actor: LedgerActor): LedgerDraft {
   return {
     kind: 'key.created',
@@ -23,7 +23,7 @@ export function keyCreated(key: KeyRecord, actor: LedgerActor): LedgerDraft {
   };
 }
 
-/** What the ledger says of a key that was ended. */
+/** The ledger event for the end of a key. */
 export function keyEnded(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): LedgerDraft {
   return end.kind === 'revoked'
     ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }

@@ -3,18 +3,18 @@ import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { SettleOutcome } from '../store.ts';
 
 /**
- * The lifecycle of an effect as one pure function: production, simulator and model check share it. An event that the
- * state table (effects.md, "States") has no row for is refused, and changes nothing.
+ * The lifecycle of an effect as one pure function. Production, simulator and model check share it. It refuses every
+ * event without a row in the state table (effects.md, "States"), and then changes nothing.
  */
 export type LifeEvent =
-  /** Policy asks for approval; also a new generation of the request. */
+  /** Policy asks for approval. Also sent when a new request for approval replaces the old one. */
   | { readonly kind: 'ask'; readonly approvalId: string }
-  /** Permitted, held and leased: the next attempt. */
+  /** The next attempt: permitted, with holds and a lease. */
   | { readonly kind: 'admit'; readonly lease: Lease }
   | { readonly kind: 'reject'; readonly at: number; readonly until: number }
-  /** The request for approval expired; `granted`: people agreed, and the call could not be sent in time. */
+  /** The request for approval expired. `granted`: people agreed, but the call could not be sent in time. */
   | { readonly kind: 'expire'; readonly at: number; readonly granted: boolean }
-  /** People agreed, and the call cannot be made any more. */
+  /** People agreed, but the call can no longer be made. */
   | { readonly kind: 'give_up'; readonly at: number; readonly decision: DeniedDecision; readonly reason: Reason }
   /** The lease is over, or its owner is known to be dead (`ownerDead`). */
   | { readonly kind: 'lose'; readonly at: number; readonly ownerDead: boolean }
@@ -39,22 +39,22 @@ export type LifeEvent =
     };
 
 export type LifeRefusal =
-  /** The state table has no such row. */
+  /** The state table has no row for it. */
   | 'not_allowed'
-  /** The attempt is not, or no longer, the effect's. */
+  /** The attempt is not the effect's present one. */
   | 'fenced_off'
   | 'lease_alive'
   | 'too_early'
-  /** What is said is already on record. */
+  /** The same is on record already. */
   | 'unchanged'
-  /** Evidence against what is on record: no further attempts under this key. */
+  /** Evidence contradicts the record. The key takes no more attempts. */
   | 'contradiction';
 
 export type LifeStep =
   | { readonly kind: 'next'; readonly effect: EffectRecord }
   | { readonly kind: 'refused'; readonly why: LifeRefusal };
 
-/** Why a request for approval that is over came to nothing. */
+/** Messages for a request for approval that ended without a call. */
 export const EXPIRED_UNDECIDED =
   'Nobody decided before the request for approval expired. The key is free: send the call again to ask anew.';
 export const EXPIRED_GRANTED =
@@ -66,20 +66,23 @@ export const MAX_ATTEMPTS = 10;
 /** Evidence of an attempt that provably sent nothing. */
 export const NOT_DISPATCHED = 'not_dispatched';
 
-/** Whether no further attempt is made. The attempt's number is its fence and only grows; those that sent nothing are free. */
+/**
+ * Whether no further attempt is allowed. The number of an attempt is its fence and only grows; attempts that sent
+ * nothing do not count.
+ */
 export function isExhausted({ attempt, unsent }: Pick<EffectRecord, 'attempt' | 'unsent'>): boolean {
   return attempt - unsent >= MAX_ATTEMPTS;
 }
 
-/** Whether two fences are the same token. */
+/** Whether two fences name the same attempt. */
 export function sameFence(a: Fence, b: Fence): boolean {
   return a.epoch === b.epoch && a.n === b.n && a.nonce === b.nonce;
 }
 
-/** An effect before its first event: everything but a state. */
+/** An effect before its first event: everything but its state. */
 export type FreshEffect = Omit<EffectRecord, 'life'>;
 
-/** The rows of the state table that begin with "none". */
+/** The rows of the state table that start from "none". */
 export function begin(fresh: FreshEffect, event: Extract<LifeEvent, { kind: 'ask' | 'admit' }>): EffectRecord {
   if (event.kind === 'ask') return { ...fresh, life: { state: 'pending_approval', approvalId: event.approvalId } };
   const { fence, admittedAt } = event.lease;
@@ -111,7 +114,7 @@ export function begin(fresh: FreshEffect, event: Extract<LifeEvent, { kind: 'ask
 
 /**
  * Applies one event.
- * @returns the effect after it, or why the table refuses it
+ * @returns the effect after it, or why the table refuses the event
  */
 export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
   switch (event.kind) {
@@ -172,8 +175,8 @@ function next(effect: EffectRecord, life: Life): LifeStep {
 }
 
 /**
- * A record with other members. Written out, and so is {@link begin}: every call comes through here some times, and
- * copying so many members by spread took a tenth of the store's thread.
+ * A copy of a record with some members changed. Members are written out here and in {@link begin}: every call passes
+ * here several times, and copying so many members by spread took a tenth of the time of the store's thread.
  */
 export function changed(
   effect: EffectRecord,
@@ -218,7 +221,7 @@ function admit(effect: EffectRecord, lease: Lease): LifeStep {
   const { life } = effect;
   const repeatsUnknown = life.state === 'unknown';
   if (!repeatsUnknown && life.state !== 'failed' && life.state !== 'pending_approval') return refused('not_allowed');
-  // The upstream's key stays the same while an attempt under it may have happened.
+  // The upstream gets the same key as long as an attempt under that key may have happened.
   const sameGeneration = repeatsUnknown || effect.attempt === 0;
   return {
     kind: 'next',
@@ -246,7 +249,7 @@ function settle(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle'
       return settleOwned(effect, life.lease, { ...event, settledBy: { by: 'late_answer' } });
     case 'failed':
       if (outcome.kind !== 'committed') return refused(event.fence.n === effect.attempt ? 'unchanged' : 'fenced_off');
-      // Late evidence that it happened counts only while nobody has acted on the failure.
+      // Late evidence that it happened counts only while no later attempt was made.
       if (event.fence.n !== effect.attempt) return refused('contradiction');
       return next(effect, committed(event, { by: 'late_answer' }));
     case 'committed':
@@ -259,7 +262,10 @@ function settle(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle'
   }
 }
 
-/** An answer to an earlier attempt. Within one generation the upstream removes duplicates, so it contradicts nothing. */
+/**
+ * An answer to an earlier attempt. Within one generation the upstream removes duplicates, so the answer is no
+ * contradiction.
+ */
 function staleAnswer(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle' }>): LifeStep {
   if (event.outcome.kind !== 'committed' || event.fence.n >= effect.attempt) return refused('fenced_off');
   return refused(effect.mayHaveHappened ? 'fenced_off' : 'contradiction');
@@ -269,12 +275,12 @@ function settleOwned(before: EffectRecord, lease: Lease, event: Extract<LifeEven
   const { outcome, at, evidence, settledBy } = event;
   if (outcome.kind === 'committed') return next(before, committed(event, settledBy));
   const effect = countUnsent(before, event);
-  // Certainty never falls: while an earlier attempt may have happened, this one cannot say that nothing did.
+  // While an earlier attempt may have happened, this one cannot establish that nothing did.
   if (outcome.kind === 'unknown' || effect.mayHaveHappened)
     return next(effect, { state: 'unknown', at, lease, evidence });
   if (outcome.kind === 'failed')
     return next(effect, { state: 'failed', at, settledBy, evidence, result: outcome.result });
-  // A refusal before the first byte leaves a failed effect failed; a first attempt ends as a denial.
+  // A refusal before the first byte: an effect that failed before stays failed, a first attempt ends as a denial.
   if (effect.attempt > 1) return next(effect, { state: 'failed', at, settledBy, evidence, result: null });
   return next(effect, {
     state: 'denied',
@@ -286,8 +292,8 @@ function settleOwned(before: EffectRecord, lease: Lease, event: Extract<LifeEven
 }
 
 /**
- * An attempt that sent nothing is counted once: while an earlier one may have happened, the effect stays unknown, and
- * the same settlement may come again.
+ * Counts an attempt that sent nothing, exactly once. While an earlier attempt may have happened, the effect stays
+ * unknown, and the same settlement can arrive a second time.
  */
 function countUnsent(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'settle' }>): EffectRecord {
   if (event.outcome.kind === 'unknown' || event.evidence.code !== NOT_DISPATCHED) return effect;

@@ -7,7 +7,7 @@ import type { BudgetChange, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
 import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
 
-/** A budget's rows are not more than this; one more is refused (`too_many_rows`). */
+/** Most rows of a budget. One more is refused (`too_many_rows`). */
 export const MAX_BUDGET_ROWS = 10_000;
 
 type Refused = {
@@ -18,10 +18,10 @@ type Refused = {
   readonly retryAfterMs: number | null;
 };
 
-/** Obligations that hold, as what admission has to write. */
+/** The obligations hold. This is what admission must write. */
 interface Satisfied {
   readonly kind: 'satisfied';
-  /** Claim rows to put, each extended by the effect. */
+  /** Claim rows to write, each extended by the effect. */
   readonly claims: readonly ClaimRecord[];
   readonly uses: readonly PoolUse[];
   readonly rates: readonly RateCount[];
@@ -31,24 +31,24 @@ interface Satisfied {
   readonly observed: Observed | null;
 }
 
-/** What of the obligations is judged: a waiting effect holds less, and what it holds already is not counted against it. */
+/** Which obligations count. A waiting effect holds less, and its existing holds do not count against it. */
 export interface ObligationScope {
-  /** Which budgets are held now. */
+  /** Which budgets get a hold now. */
   readonly hold: 'all' | 'own';
-  /** Holds that the effect has from before, which this attempt gives back. */
+  /** Earlier holds of the effect, which this attempt replaces. */
   readonly already: readonly Hold[];
-  /** The rate was counted when approval was asked for. */
+  /** The rate was already counted when approval was asked for. */
   readonly rateCounted: boolean;
 }
 
 type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
 
-/** Whether a claim excludes others now. */
+/** Whether a claim keeps others out now. */
 export function isClaimActive(claim: ClaimRecord, now: number): boolean {
   return claim.expiresAt > now || claim.extendedUntil > now || claim.runningEffects.length > 0;
 }
 
-/** Units of a pool that an agent may take: its own reservations count for it, those of others against it. */
+/** Units of a pool that an agent may take. Its own reservations count in its favour, those of others against it. */
 export function freeUnits(
   capacity: number,
   agentId: string,
@@ -67,9 +67,8 @@ export function freeUnits(
 }
 
 /**
- * Judges the obligations of a permit, in the order of policy.md: claim, reservation, rate, budget.
- * Where the permit only observes, an obligation that would refuse is noted and left out; a claim that another agent
- * really holds refuses all the same.
+ * Checks the obligations of a permit, in the order of policy.md: claim, reservation, rate, budget. In observe mode, an
+ * obligation that would refuse is only recorded. But a claim that another agent really holds still refuses.
  */
 export function satisfyObligations(
   view: StepView,

@@ -6,11 +6,9 @@ import type { FreshEffect } from './lifecycle.ts';
 import type { Binding, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
 
-/*
- * What an admission writes when it refuses, and the parts that all its answers are made of.
- */
+/* What an admission writes when it refuses, and helpers for all its answers. */
 
-/** What an admission grants. */
+/** What an admission gives to an effect. */
 export type Terms = Pick<EffectRecord, 'holds' | 'holdState' | 'claims' | 'uses' | 'trace'>;
 
 export function freshEffect(view: StepView, request: AdmitRequest, terms: Terms | null = null): FreshEffect {
@@ -71,7 +69,7 @@ export function conflict(view: StepView, request: AdmitRequest, binding: Binding
   };
 }
 
-/** A refusal is an event, and an effect of its own; it binds no key and leaves an earlier effect as it is. */
+/** Records a refusal as an event and a separate effect. It binds no key and does not change an earlier effect. */
 export function denial(
   view: StepView,
   request: AdmitRequest,
@@ -122,8 +120,8 @@ export function event(
 }
 
 /**
- * What refusals of a call are counted by: its idempotency key; or, where who calls may not act at all, the API key: such
- * a caller gets no further by another name or another idempotency key.
+ * What refusals of a call are counted by: its idempotency key. For a caller that may not act at all, it is the API key,
+ * so that other names or other idempotency keys do not help.
  */
 export function throttledBy({ verdict, idempotencyKey, actor }: AdmitRequest): string {
   const mayNotAct =
@@ -131,7 +129,7 @@ export function throttledBy({ verdict, idempotencyKey, actor }: AdmitRequest): s
   return mayNotAct ? actor.keyId : idempotencyKey;
 }
 
-/** Who caused an event: the agent; the key, where it acts for none. */
+/** Who caused an event: the agent, or the key where it acts for no agent. */
 export function agentOf({ actor }: Pick<AdmitRequest, 'actor'>): LedgerActor {
   return actor.agentId === '' ? { type: 'key', id: actor.keyId } : { type: 'agent', id: actor.agentId };
 }

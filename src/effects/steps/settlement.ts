@@ -8,7 +8,10 @@ import { release } from './give-back.ts';
 import type { ResolveRequest, Resolution, Settlement, SettleRequest } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
 
-/** Records what an attempt came to. Only the owner of the attempt, by its fence; late evidence as the state table says. */
+/**
+ * Records the outcome of an attempt. Only the owner of the attempt may do that, with its fence. Late evidence follows
+ * the state table.
+ */
 export function settleStep(view: StepView, request: SettleRequest): Plan<Settlement> {
   const effect = view.effect(request.workspace, request.effectId);
   if (effect === null) return { reply: { kind: 'absent' } };
@@ -38,7 +41,8 @@ export function settleStep(view: StepView, request: SettleRequest): Plan<Settlem
 function refusedSettlement(effect: EffectRecord, request: SettleRequest, why: LifeRefusal): Plan<Settlement> {
   const { life } = effect;
   if (why === 'unchanged' && life.state === 'committed' && request.outcome.kind === 'committed') {
-    // The same settlement again (a spilled one that had arrived): true already, unless it is another attempt's receipt.
+    // The same settlement arrived twice (for example, it was also spilled). It is done already, unless the receipt is
+    // of another attempt.
     if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };
   }
   if (why !== 'contradiction') return { reply: { kind: 'refused', effect, contradiction: false } };
@@ -107,7 +111,7 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
   }
 }
 
-/** Settles an unknown outcome by the word of a person, or by a probe's evidence. */
+/** Settles an unknown outcome by the statement of a person, or by the evidence of a probe. */
 export function resolveStep(view: StepView, request: ResolveRequest): Plan<Resolution> {
   const effect = view.effect(request.workspace, request.effectId);
   if (effect === null) return { reply: { kind: 'absent' } };
@@ -119,7 +123,7 @@ export function resolveStep(view: StepView, request: ResolveRequest): Plan<Resol
     return {
       ...first,
       ...then,
-      // The lost effect has let go of its claims already: what becomes of them is in the first plan.
+      // The lost effect has released its claims already, so the changes to them are in the first plan.
       claims: [...(lost.claims ?? []), ...(then.claims ?? [])],
       claimsGone: [...(lost.claimsGone ?? []), ...(then.claimsGone ?? [])],
       events: [...(lost.events ?? []), ...(then.events ?? [])],

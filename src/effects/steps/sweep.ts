@@ -4,8 +4,8 @@ import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
 
 /**
- * Declares an attempt lost whose lease is over, or whose owner is known to be dead: the effect is unknown, its holds
- * stay, its claims and units stay until it is quiet.
+ * Declares an attempt lost whose lease is over, or whose owner is known to be dead. The effect becomes unknown. Its
+ * holds stay; its claims and units stay until its quiet time is over.
  * @returns what to write, or `null` when there is nothing to declare
  */
 export function loseLeaseStep(view: StepView, effect: EffectRecord, ownerDead: boolean): Plan<EffectRecord> | null {

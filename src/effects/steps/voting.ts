@@ -8,7 +8,7 @@ import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
 import type { GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../store.ts';
 
-/** A rejection refuses the same action under any key for this long, ms. */
+/** After a rejection, the same action is refused under any key for this long, ms. */
 export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
 
 /** One person's vote on a request for approval. The last needed approval grants; one rejection rejects. */
@@ -109,7 +109,7 @@ function reject(
   };
 }
 
-/** A request for approval whose time is over: the effect is denied, its holds are void, its key is free. */
+/** Ends a request for approval whose time is over: the effect is denied, its holds are void, its key is free. */
 export function expireApprovalStep(view: StepView, effect: EffectRecord, approval: ApprovalRecord): Plan<EffectRecord> {
   const expired: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now };
   const step = advance(effect, { kind: 'expire', at: view.now, granted: approval.status === 'granted' });
@@ -117,7 +117,7 @@ export function expireApprovalStep(view: StepView, effect: EffectRecord, approva
   return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
 }
 
-/** A granted request whose call cannot be made any more ends like one whose time is over, and says why. */
+/** Ends a granted request whose call can no longer be made, like an expired one, and records why. */
 export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpResult> {
   const { decision, reason, actor } = request;
   const approval = view.approval(request.workspace, request.approvalId);

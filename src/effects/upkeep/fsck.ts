@@ -5,7 +5,7 @@ import { isJsonObject, type Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
 import type { EffectStore } from '../store.ts';
 
-/** Something that the store has otherwise than its ledger says. */
+/** A place where the store differs from its ledger. */
 export interface Difference {
   readonly what: 'state' | 'holds' | 'held' | 'spent' | 'key' | 'secret';
   /** Id of an effect or a key, `budget bucket window` of a row, or a file. */
@@ -16,9 +16,9 @@ export interface Difference {
 
 const EVENTS_PAGE = 1000;
 const EFFECTS_PAGE = 100;
-/** How often a store that is written to meanwhile is read again. */
+/** How often a store is read again when it changes during the check. */
 const MAX_READS = 5;
-/** Rolling windows count by slots of this part of the window: what is a slot older may count still. */
+/** Rolling windows count in slots of this fraction of the window. A spend up to one slot older may still count. */
 const SLOTS = 1000;
 
 interface Row {
@@ -27,7 +27,7 @@ interface Row {
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
 
-/** Events after which an effect is in a state, whatever else they say. */
+/** The state of an effect after each event; {@link stateAfter} knows the exceptions. */
 const STATES: Readonly<Partial<Record<LedgerKind, EffectState>>> = {
   'approval.requested': 'pending_approval',
   'approval.renewed': 'pending_approval',
@@ -40,7 +40,7 @@ const STATES: Readonly<Partial<Record<LedgerKind, EffectState>>> = {
   'execution.lost': 'unknown',
 };
 
-/** What an event does to the rows of its holds: how often it adds their amount to `held`, and whether it is spent. */
+/** How an event changes the rows of its holds: the factor for `held`, and whether the amount is spent. */
 interface MoneyMeaning {
   readonly leaves: EffectRecord['holdState'];
   readonly held: 1 | 0 | -1;
@@ -54,12 +54,14 @@ const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
   'budget.overdraft': { leaves: 'posted', held: 0, spends: true },
 };
 
-/** What a ledger says, event by event: states of effects and keys, and figures of budgets, computed anew. */
+/**
+ * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets.
+ */
 export interface Audit {
   add(event: LedgerEvent): void;
-  /** @param now store time, for windows that are over */
+  /** @param now store time, to leave out windows that have ended */
   compare(effects: readonly EffectRecord[], rows: readonly BudgetRow[], now: number): Difference[];
-  /** @param keys all of them, those of other workspaces too */
+  /** @param keys all of them, also those of other workspaces */
   compareKeys(keys: readonly KeyRecord[]): Difference[];
 }
 
@@ -98,11 +100,11 @@ export function createAudit(): Audit {
       const state = states.get(id) ?? 'nothing';
       if (state !== life.state) found.push({ what: 'state', where: id, ledger: state, store: life.state });
       const held = holdings.get(id) ?? 'none';
-      // Of what was given back nothing is held; another attempt that holds nothing yet says so.
+      // After holds were given back, a new attempt without holds has `none`.
       const isSame = held === holdState || (held === 'voided' && holdState === 'none');
       if (!isSame) found.push({ what: 'holds', where: id, ledger: held, store: holdState });
     }
-    // A settled record may be gone by age; one that is not settled never is.
+    // A settled record may have been removed by age. One that is not settled never is.
     for (const [id, state] of states)
       if (!there.has(id) && (state === 'executing' || state === 'unknown' || state === 'pending_approval'))
         found.push({ what: 'state', where: id, ledger: state, store: 'nothing' });
@@ -150,7 +152,7 @@ export function createAudit(): Audit {
       return [...keyStandings].flatMap(([id, standing]): Difference[] => {
         const key = byId.get(id);
         const is = key === undefined ? 'nothing' : standingOf(key);
-        // A key that was rotated may be revoked before its overlap is over.
+        // A rotated key may be revoked before its overlap ends.
         const fits = standing === is || (standing === 'rotated' && key !== undefined && key.replacedBy !== null);
         return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
       });
@@ -158,13 +160,13 @@ export function createAudit(): Audit {
   };
 }
 
-/** The state that an event leaves an effect in; `null` where it says nothing of it. */
+/** The state of an effect after an event; `null` where the event does not determine it. */
 function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): EffectState | null {
   if (kind === 'effect.resolved' || kind === 'effect.reconciled')
     return data['outcome'] === 'happened' ? 'committed' : 'failed';
-  // A further attempt that is refused leaves the effect as it is.
+  // The refusal of a later attempt does not change the effect.
   if (kind === 'effect.denied' && (before === 'failed' || before === 'unknown' || before === 'committed')) return null;
-  // A call that waits for approval, or has it, goes on waiting.
+  // A call that waits for approval, or has it, continues to wait.
   if (kind === 'effect.denied' && before === 'pending_approval') return null;
   const usual = STATES[kind] ?? null;
   const said = data['recorded_as'];
@@ -201,7 +203,7 @@ function isOver(window: string, now: number): boolean {
   return end !== undefined && Number(end) <= now;
 }
 
-/** What is spent at `now`; of a rolling window the bounds that its slots leave. */
+/** What is spent at `now`. For a rolling window: the bounds, because slots are not exact. */
 function spentOf(
   spends: Row['spends'],
   window: string,
@@ -216,8 +218,8 @@ function spentOf(
 }
 
 /**
- * Computes a workspace's states and figures anew from its ledger, and compares. Changes nothing.
- * @returns `null` where the store is written to so much that it could not be read as of one moment
+ * Computes states and figures of a workspace from its ledger, and compares them with the store. Changes nothing.
+ * @returns `null` where the store changed so often that no consistent reading was possible
  */
 export async function checkWorkspace(store: EffectStore, workspace: string): Promise<readonly Difference[] | null> {
   const audit = createAudit();

@@ -1,25 +1,25 @@
 import type { EffectRecord } from '../model/effect.ts';
 import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../store.ts';
 
-/** When an admission whose answer was lost is looked for, ms after it was lost. What was under way may arrive late. */
+/** Times at which a lost admission is searched for, ms after it was lost. Its request to the store may arrive late. */
 const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
 
-/** How often it is looked whether any is due, ms. */
+/** How often due searches are looked for, ms. */
 const EVERY_MS = 100;
 
-/** At most so many are remembered; beyond that leases end by their time. */
+/** Most that are remembered. For others, the attempt ends with its lease. */
 const REMEMBERED = 10_000;
 
 /**
- * Admissions whose answer never came. The caller was told that the store is unavailable and sent nothing; but the
- * store may have admitted them, and they would end as unknown outcomes that nobody can resolve. So they are looked
- * for by their nonce, and settled as what they are: not dispatched.
+ * Admissions whose answer never came. The caller was told that the store is unavailable, and sent nothing. But the
+ * store may have admitted the call, and it would end as an unknown outcome that nobody can resolve. So these admissions
+ * are found by their nonce, and settled as not dispatched.
  */
 export interface LostAnswers {
   lost(request: AdmitRequest): void;
   /**
-   * A call is about to be admitted. An earlier one of its key whose answer was lost is settled first: else this one would be told
-   * that it runs. @throws StoreUnavailable
+   * Call this before an admission. If the answer to an earlier admission of the same key was lost, that one is settled
+   * first. Otherwise this call would be told that the action is running. @throws StoreUnavailable
    */
   before(request: AdmitRequest): Promise<void> | null;
   close(): void;
@@ -33,7 +33,7 @@ interface Lost {
   looked: number;
 }
 
-/** @param boundTo the effect that an idempotency key is bound to; `null`: none whose record is there */
+/** @param boundTo the effect that an idempotency key is bound to; `null` where there is none with a record */
 export function watchLostAnswers(
   boundTo: (workspace: string, idempotencyKey: string) => Promise<EffectRecord | null>,
   settle: (request: SettleRequest) => Promise<unknown>,
@@ -68,7 +68,7 @@ export function watchLostAnswers(
         if (found || it.looked >= LOOKED_FOR_AT.length) open.delete(name);
       }
     } catch (error) {
-      // The store is still away: they are looked for when it is back.
+      // The store is still unreachable. The search goes on when it is back.
       if (!(error instanceof StoreUnavailable)) throw error;
     } finally {
       looking = false;
