@@ -1,7 +1,7 @@
 import { domainToASCII } from 'node:url';
 import { takePatternSteps } from './pattern-steps.ts';
 
-/** How a name is read: a mail address, or the name of a host. */
+/** How a name is parsed: as a mail address, or as the name of a host. */
 export type AddressKind = 'email_in' | 'domain_in';
 
 /** Compiled patterns, or what is wrong with one of them. */
@@ -11,31 +11,31 @@ export type CompiledAddresses =
 
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 /**
- * The part before the @ as mail programs read it alike: no quotes, comments or spaces, and neither `%` nor `!`, by
- * which older ones send on to another host.
+ * The part before the @, restricted to what all mail programs read in the same way: no quotes, comments or spaces. Also
+ * no `%` and no `!`, because older programs use them to forward to another host.
  */
 const LOCAL = /^[A-Za-z0-9_+'=~-]+(?:\.[A-Za-z0-9_+'=~-]+)*$/;
 const MAX_DOMAIN = 253;
 const MAX_LOCAL = 64;
 const MAX_ADDRESS = 254;
-/** Steps of patterns that reading a name takes, for each of its characters. */
+/** Pattern steps for reading a name, per character. */
 const STEPS = 4;
 
 /**
- * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`), one at each
- * step. In a domain `*.` is one label more, `**.` one or several. Texts are parsed: what programs could read in
- * different ways is `undefined`, neither in nor out.
+ * Compiles patterns of mail addresses (`*@example.com`, `ada@*.example.com`) or of domains (`example.com`), one pattern
+ * per step of the generator. In a domain, `*.` means exactly one more label, `**.` one or more. Texts are parsed. A
+ * text that programs could read in different ways gives `undefined`: neither in nor out.
  */
 export function compileAddresses(kind: AddressKind, patterns: readonly string[]): Generator<void, CompiledAddresses> {
   return kind === 'domain_in' ? compileDomains(patterns) : compileEmails(patterns);
 }
 
-/** Domains found by their labels, however many there are. */
+/** Domains as sets of names, so that a look-up takes the same time for any number of patterns. */
 interface DomainTable {
   readonly whole: Set<string>;
-  /** What follows one label. */
+  /** Domains of patterns with `*.`, without that prefix. */
   readonly below: Set<string>;
-  /** What follows one label or more. */
+  /** Domains of patterns with `**.`, without that prefix. */
   readonly deepBelow: Set<string>;
 }
 
@@ -62,7 +62,7 @@ function* compileDomains(patterns: readonly string[]): Generator<void, CompiledA
 
 function addDomain(table: DomainTable, pattern: string): string | null {
   const found = /^(\*\*?\.)?(.*)$/s.exec(pattern);
-  // What stands in a policy file may be written in any script; calls are compared in its ASCII form.
+  // A policy file may write a domain in any script. Calls are compared with its ASCII form.
   const domain = readDomain(domainToASCII(found?.[2] ?? ''));
   if (domain === null)
     return `'${pattern}' is no domain; write example.com, *.example.com (one label more) or **.example.com`;
@@ -81,20 +81,20 @@ function hasDomain({ whole, below, deepBelow }: DomainTable, domain: string): bo
 }
 
 /**
- * A domain in the one form it is compared in, or `null`: letters of other scripts, a trailing dot, a single label, an
- * IP address, a port or anything else that is no plain name.
+ * A domain in the one form used for comparison. `null` for letters of other scripts, a trailing dot, a single label, an
+ * IP address, a port, or anything else that is not a plain name.
  */
 function readDomain(text: string): string | null {
   if (text.length > MAX_DOMAIN) return null;
-  // Only A to Z: other letters may become ASCII when their case is changed.
+  // Only A to Z: some other letters become ASCII in lower case.
   const domain = text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
   const labels = domain.split('.');
   if (labels.length < 2 || !labels.every((label) => LABEL.test(label))) return null;
-  // Numbers, and encoded names that stand for something else.
+  // Refuses numbers, and encoded names (`xn--…`) that are not in their normal form.
   return /^[0-9]+$/.test(labels.at(-1) ?? '') || domainToASCII(domain) !== domain ? null : domain;
 }
 
-/** Patterns with one spelling of a local part. */
+/** Tables by the exact spelling of the local part. All keys of one map are equal but for case. */
 type Spellings = Map<string, DomainTable>;
 
 function* compileEmails(patterns: readonly string[]): Generator<void, CompiledAddresses> {
@@ -131,7 +131,9 @@ function tableOf(byLocal: Map<string, Spellings>, local: string): DomainTable {
   return table;
 }
 
-/** Most mail servers take another case, and what follows a `+`, for the same mailbox; some do not: unknown. */
+/**
+ * Most mail servers ignore case and what follows a `+`, but some do not. So the answer for such variants is unknown.
+ */
 function hasLocal(byLocal: ReadonlyMap<string, Spellings>, local: string, domain: string): boolean | undefined {
   const lower = local.toLowerCase();
   const plain = lower.slice(0, lower.includes('+') ? lower.indexOf('+') : undefined);

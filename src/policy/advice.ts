@@ -10,8 +10,8 @@ import { inputOfTool } from './rules-by-tool.ts';
 import type { PolicyFile } from './schema.ts';
 
 /**
- * Warns of params that tools do not have (a misspelt one makes an allow rule idle and a deny rule deny everything), and
- * of patterns that allow by a part of a text.
+ * Warns of params that tools do not have. With a misspelt param, an allow rule never applies, and a deny rule denies
+ * every call. Also warns of patterns that allow because of a part of a text.
  */
 export function advise(
   rules: readonly CompiledRule[],
@@ -53,7 +53,7 @@ export function advise(
   }
 }
 
-/** Whether a condition may hold because `regex_find` does. */
+/** Whether a condition can hold because of `regex_find`. */
 function finds(condition: EngineCondition): boolean {
   if ('all' in condition) return condition.all.some(finds);
   if ('any' in condition) return condition.any.some(finds);
@@ -62,12 +62,12 @@ function finds(condition: EngineCondition): boolean {
   return name === 'regex_find' && !negated;
 }
 
-/** Whether a schema lists all params there can be. */
+/** Whether a schema allows only the params that it lists. */
 function isClosed(schema: Json): boolean {
   return isJsonObject(schema) && schema['additionalProperties'] === false;
 }
 
-/** Params whose absence leaves the rule unknown: those of conditions that all have to be judged. */
+/** Params that make the rule unknown when they are absent: those in conditions that must all be judged. */
 function neededParams(test: Test): ReadonlySet<string> {
   const parts = test.kind === 'all' ? test.of : [test];
   const names = new Set<string>();

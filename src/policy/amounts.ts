@@ -6,26 +6,27 @@ import type { AmountPlan, RulePlan } from './rule-plan.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 import { areApart, type HeldFacts, waysToHold } from './value-range.ts';
 
-/** Pairs of rules that are compared at most; beyond, a warning says that not all were. */
+/** Most pairs of rules to compare. Beyond it, a warning says that not all were compared. */
 const MAX_PAIRS = 200_000;
 
-/** A rule as it was read, and as it is judged. */
+/** A rule before and after compilation. */
 export interface ReadRule {
   readonly plan: RulePlan;
   readonly rule: CompiledRule;
 }
 
-/** What a rule puts on one budget. */
+/** The amount that a rule takes from one budget. */
 interface Charge {
   readonly read: ReadRule;
-  /** As the file says it. */
+  /** The amount as written in the file. */
   readonly amount: string;
 }
 
 /**
- * Rules that may match one call and put different amounts on one budget: the larger one is held, which may not be what
- * either of them means. Rules that ask for other values of some fact are apart; of what cannot be seen so, the worst is
- * taken, and so this only warns. One finding for each rule, with the first rule that it differs from.
+ * Finds rules that may match the same call and put different amounts on one budget. Then the larger amount is held, and
+ * perhaps neither rule means that. Two rules are apart if they need different values of some fact. Where that cannot be
+ * determined, the rules are assumed to meet, so the result is only a warning. One finding per rule, with the first
+ * other rule that differs.
  */
 export function differentAmounts(rules: readonly ReadRule[], tools: readonly Tool[]): readonly Finding[] {
   const inputs = tools.map(inputOfTool);
@@ -69,7 +70,7 @@ function chargesByBudget(rules: readonly ReadRule[]): ReadonlyMap<string, readon
       found.set(obligation.budget, charges);
       charges.push({ read, amount: spelled(obligation.amount) });
     }
-  // Most budgets have one amount.
+  // Most budgets have a single amount.
   return new Map([...found].filter(([, charges]) => new Set(charges.map(({ amount }) => amount)).size > 1));
 }
 

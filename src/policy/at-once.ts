@@ -1,4 +1,4 @@
-/** Does work that could be left off in between without leaving off. */
+/** Runs a generator to its end without a break. */
 export function atOnce<Value>(work: Generator<void, Value>): Value {
   for (;;) {
     const step = work.next();

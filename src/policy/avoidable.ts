@@ -7,23 +7,24 @@ import { judgedType } from './operators.ts';
 import type { CompiledObligation, CompiledRule } from './compiled-rule.ts';
 import { inputOfTool } from './rules-by-tool.ts';
 
-/** Pairs of rules that are compared at most; beyond, a warning says that not all were. */
+/** Most pairs of rules to compare. Beyond it, a warning says that not all were compared. */
 const MAX_PAIRS = 2_000_000;
-/** Tools that two rules share and that are looked at. */
+/** Most shared tools that are checked for two rules. */
 const MAX_TOOLS = 50;
 
-/** What a caller does to an amount so that a rule cannot be judged. */
+/** A change of an amount that makes a rule impossible to judge. */
 interface Spoiled {
   /** Path of the param. */
   readonly param: string;
-  /** `null`: it is left out. Otherwise it is sent, and not as a value of this type. */
+  /** `null`: the param is left out. Otherwise it is sent with another type than this one. */
   readonly type: string | null;
 }
 
 /**
- * Obligations that a caller gets rid of by leaving an amount out, or by sending another type: those of a rule that
- * allows only where the number can be judged, while another rule allows the call then, and asks less. Params by which
- * rules tell calls apart (a text that is equal to this or that) are the caller's choice anyway.
+ * Finds obligations that a caller can avoid by leaving an amount out or by sending it with another type. This happens
+ * where a rule with obligations allows only if the number can be judged, and another rule then allows the call with
+ * fewer obligations. Params that only choose between rules (a text that equals this or that) are not checked: there the
+ * choice is the caller's in any case.
  */
 export function avoidableObligations(rules: readonly CompiledRule[], tools: readonly Tool[]): readonly Finding[] {
   const enforced = rules.filter((rule) => rule.mode === 'enforce');
@@ -72,7 +73,7 @@ export function avoidableObligations(rules: readonly CompiledRule[], tools: read
     return null;
   }
 
-  /** Whether a restrictive rule that certainly applies asks the same, or refuses the call. */
+  /** Whether a restrictive rule that certainly applies has the same obligations, or refuses the call. */
   function isCovered(rule: CompiledRule, other: CompiledRule, spoiled: Spoiled, tool: number): boolean {
     const facts = [...equalities(rule.perCall), ...equalities(other.perCall)];
     return restrictive.some((cover) => {
@@ -106,7 +107,9 @@ function tooMany(): Finding {
   };
 }
 
-/** The rules that may allow the same calls as a rule, found by the one fact that most of them ask for. */
+/**
+ * Finds the rules that may allow the same calls as a given rule. It looks them up by the fact that most rules compare.
+ */
 function findersOf(granting: readonly CompiledRule[]): (rule: CompiledRule) => Iterable<CompiledRule> {
   const counts = new Map<string, number>();
   for (const rule of granting)
@@ -128,13 +131,13 @@ function findersOf(granting: readonly CompiledRule[]): (rule: CompiledRule) => I
   };
 }
 
-/** Equalities that have to hold for a condition to hold. */
+/** Equalities that must hold for the condition to hold. */
 function equalities(test: Test): readonly Equality[] {
   if (test.kind === 'leaf') return test.equality === null ? [] : [test.equality];
   return test.kind === 'all' ? test.of.flatMap((part) => (part.kind === 'leaf' ? equalities(part) : [])) : [];
 }
 
-/** Whether every obligation has one that does the same. */
+/** Whether each wanted obligation has an equal one. */
 function carries(having: readonly CompiledObligation[], wanted: readonly CompiledObligation[]): boolean {
   return wanted.every((one) =>
     having.some((other) =>
@@ -143,7 +146,7 @@ function carries(having: readonly CompiledObligation[], wanted: readonly Compile
   );
 }
 
-/** Whether no fact beside the spoilt one has to have different values for the two. */
+/** Whether the two rules need no different values of any fact other than the spoilt one. */
 function canBothHold(rule: CompiledRule, other: CompiledRule, { param }: Spoiled): boolean {
   const asked = new Map(equalities(rule.perCall).map(({ fact, values }) => [fact.text, values]));
   return equalities(other.perCall).every(({ fact, values }) => {
@@ -167,11 +170,11 @@ function waysToSpoil(condition: EngineCondition): readonly Spoiled[] {
   ];
 }
 
-/** The type that a leaf can judge; `null` where it judges any, or a fact says. */
+/** The type that a leaf can judge; `null` where it judges any type, or where a fact on the right decides. */
 function typeOf({ operator, value }: { readonly operator: string; readonly value: unknown }): string | null {
   const { name } = readOperator(operator);
   if (name === 'some' || name === 'every') return 'array';
-  // Of what another fact says, these take numbers alone.
+  // With a fact on the right, these operators take only numbers.
   const right = isLiteral(value) ? value : NUMERIC.includes(name) ? 0 : null;
   return right === null ? null : judgedType(name, right);
 }
@@ -182,7 +185,7 @@ function isLiteral(value: unknown): value is Json {
   return typeof value !== 'object' || value === null || !('fact' in value);
 }
 
-/** Truth of a leaf on the spoilt param: `undefined` where it cannot be judged, `any` where the caller may choose. */
+/** Truth of a leaf on the spoilt param. `undefined`: it cannot be judged. `any`: the caller can choose. */
 function spoiltTruth(
   leaf: { readonly fact: string; readonly operator: string; readonly value: unknown },
   { param, type }: Spoiled,
@@ -205,7 +208,7 @@ function spoiltTruth(
   return judged === null || judged === type ? undefined : 'any';
 }
 
-/** Whether a condition of a rule that allows could hold, whatever else the call is. */
+/** Whether the condition of an allow rule could hold for some call with the spoilt param. */
 function couldHold(condition: EngineCondition, spoiled: Spoiled): boolean {
   if ('all' in condition) return condition.all.every((part) => couldHold(part, spoiled));
   if ('any' in condition) return condition.any.some((part) => couldHold(part, spoiled));
@@ -214,11 +217,11 @@ function couldHold(condition: EngineCondition, spoiled: Spoiled): boolean {
   return truth === true || truth === 'any';
 }
 
-/** Whether a restrictive rule applies to every call with these values of facts: on true, and on unknown. */
+/** Whether a restrictive rule applies to every call with these values, because it is true or unknown. */
 function mustApply(condition: EngineCondition, spoiled: Spoiled, facts: readonly Equality[]): boolean {
   if ('all' in condition) return condition.all.every((part) => mustApply(part, spoiled, facts));
   if ('any' in condition) return condition.any.some((part) => mustApply(part, spoiled, facts));
-  // The tool was asked before.
+  // Conditions on the tool were checked before.
   if (condition.fact.startsWith('tool.')) return true;
   if (isPartOf(condition.fact, spoiled.param)) {
     const truth = spoiltTruth(condition, spoiled);

@@ -8,16 +8,16 @@ import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan, 
 import { buildTemplate } from './template.ts';
 import { calendarWindow, rollingWindow } from './windows.ts';
 
-/** What rules share when they are built. */
+/** What all rules need when they are built. */
 export interface RuleParts {
   readonly budgets: ReadonlyMap<string, CompiledBudget>;
   /** Units by pool. */
   readonly pools: ReadonlyMap<string, number>;
-  /** Makes what is judged of a rule's condition. */
+  /** Compiles the condition of a rule. */
   readonly testOf: (conditions: Extract<EngineCondition, { all: unknown }>, symbols: Symbols) => Test;
 }
 
-/** Makes of a rule that was checked what is judged. Its rank is its place in the order of report. */
+/** Compiles a checked rule. Its rank is its place in the order of report. */
 export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): CompiledRule {
   const { symbols, reason, approval, obligations, ...same } = plan;
   return {
@@ -34,7 +34,7 @@ export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): Compi
   };
 }
 
-/** The part of a condition that the tool alone fixes, and the rest. */
+/** Splits a condition into the part that depends only on the tool, and the rest. */
 function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
   const parts = test.kind === 'all' ? test.of : [test];
   const perTool = parts.filter((part) => part.fixed);
@@ -46,7 +46,7 @@ function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
   };
 }
 
-/** A budget of a set, as its rules use it. */
+/** Compiles a budget of a set. */
 export function buildBudget({ window, by, limit, ...same }: BudgetPlan): CompiledBudget {
   const windowAt = window.kind === 'rolling' ? rollingWindow(window.ms) : calendarWindow(window.per, window.zone);
   return { ...same, by: bucketing(by), limit: countOf(limit), windowAt };

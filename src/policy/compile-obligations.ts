@@ -14,7 +14,7 @@ import { readDuration } from './windows.ts';
 
 const DEFAULT_EXPIRES = '24h';
 
-/** A budget of a set, and what the store has to know of it. */
+/** Checks a budget of a set. Also returns the definition that the store needs. */
 export function compileBudget(options: {
   readonly set: string;
   readonly name: string;
@@ -51,7 +51,7 @@ export function compileBudget(options: {
   };
 }
 
-/** Paths of `by`. Lists have no row of their own and are refused where they can be known. */
+/** Checks the paths of `by`. A list cannot name a row, so it is refused where the type is known. */
 function bucketing(texts: readonly string[], path: DataPath, report: Reporter): BucketingPlan | null {
   const facts: FactPath[] = [];
   let sound = true;
@@ -72,7 +72,7 @@ function bucketing(texts: readonly string[], path: DataPath, report: Reporter): 
   return sound ? { facts, sharing } : null;
 }
 
-/** A whole number or the `$name` of one. */
+/** A whole number, or the `$name` of one. */
 function countOf(
   source: string | number,
   minimum: number,
@@ -105,8 +105,8 @@ function isCount(value: Json, minimum: number): boolean {
 }
 
 /**
- * An obligation of a rule.
- * @param rateId what its attempts are counted under, if it is a rate limit
+ * Checks an obligation of a rule.
+ * @param rateId the id under which attempts are counted, if it is a rate limit
  * @returns `null` where it is faulty (reported)
  */
 export function compileObligation(
@@ -205,7 +205,7 @@ function compileReserve(
   return { kind: 'reserve', pool, units };
 }
 
-/** Who has to agree. Roles are looked up: a misspelt one would be held by nobody. */
+/** Checks who must approve. Roles must exist: nobody would have a misspelt one. */
 export function compileApproval(
   source: ApprovalSource,
   path: DataPath,
@@ -245,7 +245,10 @@ export function compileApproval(
   };
 }
 
-/** Nobody holds a declared role, a user is misspelt, or fewer people could approve than have to: the call waits in vain. */
+/**
+ * Warns where a call could wait in vain: nobody has a declared role, a user is misspelt, or too few people could
+ * approve.
+ */
 function warnOfTooFew(
   { approvers: { roles = [], users = [] }, quorum = 1 }: ApprovalSource,
   path: DataPath,

@@ -16,14 +16,14 @@ import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
 
-/** One set, checked. */
+/** A checked policy set. */
 export interface CompiledSet {
   readonly rules: readonly RulePlan[];
   readonly budgets: readonly BudgetPlan[];
   readonly definitions: readonly BudgetDefinition[];
 }
 
-/** Compiles a file that has the right shape. Faults are reported; the result is to be used only where there are none. */
+/** Compiles a file of the right shape. Faults are reported, and the result must be used only if there are none. */
 export function compileSet(
   file: PolicyFile,
   listFiles: ListFiles,
@@ -124,7 +124,7 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
   };
 }
 
-/** What an approval is bound to of the rule that asks: lists and named values by what they hold. */
+/** The digest of a rule that approvals are bound to. Lists and named values count by their content. */
 function digestOf(
   { effect, approval }: RuleSource,
   { conditions, symbols: { tables } }: Pick<RulePlan, 'conditions' | 'symbols'>,
@@ -135,7 +135,7 @@ function digestOf(
   return createHash('sha256').update(JSON.stringify(terms)).digest('base64url');
 }
 
-/** Fields that a rule of this effect cannot have, or has to have. */
+/** Reports fields that a rule with this effect must not have, or lacks. */
 function checkFields(source: RuleSource, path: DataPath, report: Reporter): void {
   const { effect } = source;
   const misplaced = (field: string, message: string, hint: string | null = null): void =>
@@ -182,7 +182,7 @@ function checkFields(source: RuleSource, path: DataPath, report: Reporter): void
     );
 }
 
-/** Match AND when AND NOT unless. */
+/** The whole condition: match AND when AND NOT unless. */
 function wholeCondition(source: RuleSource, path: DataPath, context: SetContext): Expression | null {
   const { names, report, surroundings } = context;
   const matched =
@@ -217,7 +217,7 @@ function boundsOf(
   return null;
 }
 
-/** Normal form for the rule's polarity, as data. */
+/** Converts the condition to normal form, as data, for what unknown means in this rule. */
 function compileExpression(
   expression: Expression,
   unknownIs: boolean,

@@ -19,20 +19,20 @@ import {
   type Truth,
 } from './operators.ts';
 
-/** A condition ready to be judged: the engine's parsed condition with operators and readers looked up. */
+/** A condition in its final form: operators and readers of facts are looked up. */
 export type Test =
   | { readonly kind: 'all' | 'any'; readonly of: readonly Test[]; readonly fixed: boolean }
   | {
       readonly kind: 'leaf';
-      /** The fact's path, for people. */
+      /** Path of the fact, for people. */
       readonly fact: string;
-      /** What the leaf is where its fact is absent. */
+      /** Truth of the leaf where its fact is absent: unknown, or known. */
       readonly absent: 'unknown' | 'known';
       readonly judge: (input: PolicyInput, item: Json | undefined) => Truth;
-      /** Set where the leaf holds exactly for these values of the fact, and other types are unknown. */
+      /** Set where the leaf holds for exactly these values of the fact, and is unknown for other types. */
       readonly equality: Equality | null;
       readonly fixed: boolean;
-      /** Of what the leaf is judged: a part of the input; `null` where it compares two of them. */
+      /** The part of the input that the leaf reads; `null` where it compares two facts. */
       readonly reads: FactPath['root'] | null;
     }
   | {
@@ -45,7 +45,7 @@ export type Test =
       readonly fixed: boolean;
     };
 
-/** What an index needs of an equality. */
+/** What an index needs to know about an equality. */
 export interface Equality {
   readonly fact: FactPath;
   readonly read: ReadFact;
@@ -56,13 +56,16 @@ type ParsedCondition =
   | TopLevelCondition
   | { readonly fact: string; readonly operator: string; readonly value?: unknown };
 
-/** Compiles a condition in the engine's form, as the engine's own parser reads it. */
+/** Compiles a condition in the engine's form. The engine's own parser reads it. */
 export function compileCondition(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
   const rule = new Rule({ conditions: condition, event: { type: 'matched' } });
   return compileParsed(rule.conditions, symbols);
 }
 
-/** The same of a condition that the engine's parser has taken before, in this thread or another. */
+/**
+ * Like {@link compileCondition}, for a condition that the engine's parser has accepted before, perhaps in another
+ * thread.
+ */
 export function compileChecked(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
   return compileParsed(condition, symbols);
 }
@@ -95,7 +98,7 @@ export function isBlock({ operator }: Pick<Leaf, 'operator'>): boolean {
   return /(^|:)(some|every)$/.test(operator);
 }
 
-/** Compiles a block over the elements of a list, of what is asked of each. */
+/** Compiles a block over the elements of a list. `of` is the condition on one element. */
 export function compileBlock({ fact, operator }: Omit<Leaf, 'value'>, of: Test, symbols: Symbols): Test {
   const { name, ifAbsent } = readOperator(operator);
   if (name !== 'some' && name !== 'every') throw new Error(`${name} has no block`);
@@ -105,12 +108,11 @@ export function compileBlock({ fact, operator }: Omit<Leaf, 'value'>, of: Test, 
   return { kind: name, fact: path.text, absent, read: readerOf(path), of, ifAbsent, fixed };
 }
 
-/** Compiles any other leaf. */
 function compileLeaf(leaf: Leaf, symbols: Symbols): Test {
   return atOnce(compileLeafInSteps(leaf, symbols));
 }
 
-/** Compiles a leaf that is no block; thousands of patterns one at each step. */
+/** Compiles a leaf that is not a block, one pattern per step: there can be thousands. */
 export function* compileLeafInSteps({ fact, operator, value: right }: Leaf, symbols: Symbols): Generator<void, Test> {
   const { name, negated, ifAbsent } = readOperator(operator);
   if (name === 'some' || name === 'every') throw new Error(`${name} without a block`);
@@ -135,7 +137,7 @@ function factOf(name: string, { facts }: Symbols): FactPath {
   return path;
 }
 
-/** A group with nested groups of its own kind taken in. */
+/** A group. Nested groups of the same kind are merged into it. */
 export function compileGroup(kind: 'all' | 'any', parts: readonly Test[]): Test {
   const of = parts.flatMap((part) => (part.kind === kind ? part.of : [part]));
   const [only] = of;
@@ -156,12 +158,12 @@ function equalityOf(
   return isMembership && isScalarList(right) && right.length > 0 ? { fact, read, values: right } : null;
 }
 
-/** Literals come out of a file as JSON; only references to facts are other objects, and they hold `fact`. */
+/** Literals come from a file as JSON. The only other objects are references to facts, and they have `fact`. */
 function isJson(right: unknown): right is Json {
   return referenceOf(right) === null;
 }
 
-/** The name of the fact, or of the named value, that a right side refers to. */
+/** The name of the fact or named value that a right side refers to. */
 export function referenceOf(right: unknown): string | null {
   if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
   return typeof right.fact === 'string' ? right.fact : null;
@@ -172,7 +174,7 @@ interface JudgeOfLeaf {
   readonly fixed: boolean;
 }
 
-/** Operator and reader as one function, three-valued. */
+/** Combines operator and reader into one function with three truth values. */
 function* judgeOfLeaf(
   name: OperatorName,
   read: ReadFact,
@@ -189,7 +191,7 @@ function* judgeOfLeaf(
   };
   if (isJson(right)) {
     const judge = yield* judgementInSteps(name, right);
-    // Most leaves: no function in between.
+    // Most leaves take this path, which saves a function call.
     if (!negated && ifAbsent === null) return { judge: (input, item) => judge(read(input, item)), fixed: true };
     return { judge: (input, item) => judged(read(input, item), judge), fixed: true };
   }
@@ -213,7 +215,7 @@ function* judgeOfLeaf(
   const readRight = readerOf(path);
   const judge = (input: PolicyInput, item: Json | undefined): Truth => {
     const value = readRight(input, item);
-    // Absence of the left side is asked first: `if_absent` speaks of it.
+    // The left side is checked first, because `if_absent` is about its absence.
     const left = read(input, item);
     if (left === undefined || left === null) return absence;
     if (value === undefined || value === null || rightSideFault(name, value) !== null) return undefined;
@@ -222,7 +224,7 @@ function* judgeOfLeaf(
   return { judge, fixed: isFixedPerTool(path) };
 }
 
-/** The reader of a named value. Its fact absent or not listed: the value of `else`. */
+/** Reads a named value. If its fact is absent or not listed, the result is the value of `else`. */
 export function valueReader(table: ValueTable): (input: PolicyInput) => Json {
   const read = readerOf(table.by);
   return (input) => {
@@ -232,8 +234,8 @@ export function valueReader(table: ValueTable): (input: PolicyInput) => Json {
 }
 
 /**
- * Whether a condition holds when every leaf that cannot be judged counts as `unknownIs`. As `not` stands only in the
- * leaves, `holds(…, true)` is "true or unknown" and `holds(…, false)` is "true" of the three-valued logic.
+ * Whether a condition holds when every leaf that cannot be judged counts as `unknownIs`. `not` occurs only in the names
+ * of operators. So in three-valued logic, `holds(…, true)` means "true or unknown" and `holds(…, false)` means "true".
  */
 export function holds(test: Test, input: PolicyInput, item: Json | undefined, unknownIs: boolean): boolean {
   switch (test.kind) {
@@ -264,7 +266,7 @@ function holdsForElements(
   return !wanted;
 }
 
-/** Facts that could not be judged, each once, in the order of the condition. */
+/** Facts that could not be judged, without repeats, in the order of the condition. */
 export function unknownFacts(test: Test, input: PolicyInput): readonly string[] {
   const found = new Set<string>();
   collectUnknown(test, input, found);

@@ -8,7 +8,7 @@ import type { PolicyInput } from './input.ts';
 import type { Template } from './template.ts';
 import type { WindowAt } from './windows.ts';
 
-/** A rule ready to be judged. */
+/** A compiled rule. */
 export interface CompiledRule {
   /** Full id, `set/rule`. */
   readonly id: string;
@@ -20,29 +20,29 @@ export interface CompiledRule {
   readonly priority: number;
   /** Place in the order of report. */
   readonly rank: number;
-  /** Whether the rule matches where it cannot be judged: restrictive rules, unless they say `on_unknown: skip`. */
+  /** Whether the rule matches where it cannot be judged. True for restrictive rules without `on_unknown: skip`. */
   readonly unknownIs: boolean;
   /** Inclusive and exclusive bounds, ms; infinite where the rule has none. */
   readonly from: number;
   readonly until: number;
   /** Match, `when` and `unless` in the engine's rule format. */
   readonly conditions: Extract<EngineCondition, { all: unknown }>;
-  /** The part of the condition that depends on the tool alone, and the rest. */
+  /** The part of the condition that depends only on the tool, and the rest. */
   readonly perTool: Test;
   readonly perCall: Test;
   readonly reason: Template | null;
   readonly obligations: readonly CompiledObligation[];
-  /** Params that are masked where people are shown them. */
+  /** Params that are masked where people see them. */
   readonly redact: readonly string[];
   readonly approval: CompiledApproval | null;
-  /** What the trace holds where nothing was unknown: one object for all decisions. */
+  /** The entry in the trace when nothing was unknown. One object serves all decisions. */
   readonly plainMatch: MatchedRule;
 }
 
-/** A whole number: fixed, or of a named value. `null`: there is none for this call. */
+/** A whole number, fixed or from a named value. `null`: this call has none. */
 export type CountOf = (input: PolicyInput) => number | null;
 
-/** Values of `by`, in order. */
+/** The facts of `by`, in order. */
 export interface Bucketing {
   readonly facts: readonly { readonly text: string; readonly read: ReadFact }[];
   readonly sharing: 'own' | 'shared';
@@ -54,7 +54,7 @@ export interface CompiledBudget {
   readonly unit: string;
   readonly by: Bucketing;
   readonly windowAt: WindowAt;
-  /** Percent of use from which its level is `low`; `null`: as for budgets that do not say. */
+  /** Percent of use at which the level becomes `low`; `null` means the default. */
   readonly warnAt: number | null;
   readonly limit: CountOf;
 }
@@ -81,12 +81,15 @@ export type CompiledObligation =
     };
 
 export interface CompiledApproval {
-  /** Digest of the rule that asks: its conditions with all that they compare with, its bounds, and whom it asks. */
+  /**
+   * Digest of the rule that asks for approval: its conditions with the values they compare with, its bounds, and its
+   * approvers.
+   */
   readonly ruleDigest: string;
   readonly approvers: ApprovalRequirement['approvers'];
   readonly quorum: number;
   readonly expiresMs: number;
-  /** `null`: what the call is, with its params. */
+  /** `null`: the summary is the call with its params. */
   readonly summary: Template | null;
   readonly hold: 'own' | 'all';
 }

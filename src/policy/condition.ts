@@ -16,7 +16,7 @@ import {
 } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
-/** A condition as written, in either form, with names looked up. Its truth is three-valued (Kleene). */
+/** A condition as written, in either form, with its names resolved. It has three truth values (Kleene logic). */
 export type Expression =
   | { readonly kind: 'all' | 'any'; readonly of: readonly Expression[] }
   | { readonly kind: 'not'; readonly of: Expression }
@@ -38,10 +38,10 @@ export type Expression =
 export type RightSide =
   | { readonly kind: 'literal'; readonly value: Json }
   | { readonly kind: 'fact'; readonly fact: FactPath }
-  /** A value that depends on a fact; the table is the policy set's. */
+  /** A value that depends on a fact. The policy set defines its table. */
   | { readonly kind: 'value'; readonly table: ValueTable };
 
-/** A named value: one of a closed set of literals, chosen by a fact that the caller cannot set. */
+/** A named value: one of a fixed set of literals, chosen by a fact that the caller cannot set. */
 export interface ValueTable {
   /** Full id, `set/name`. */
   readonly id: string;
@@ -50,12 +50,12 @@ export interface ValueTable {
   readonly otherwise: Json;
 }
 
-/** What `$name` and `condition: name` can mean in one policy set. */
+/** The names that `$name` and `condition: name` can use in one policy set. */
 export interface Names {
-  /** `null` where there is no such name; the reader of the name reports it. */
+  /** `null` where there is no such name. The reader of the rule reports that. */
   right(name: string): Extract<RightSide, { kind: 'literal' | 'value' }> | null;
   readonly rightNames: readonly string[];
-  /** `null` where it does not exist or is faulty (`missing` tells which). */
+  /** `expression` is `null` where the condition does not exist (`missing`) or is faulty. */
   condition(name: string): { readonly expression: Expression | null; readonly missing: boolean };
   readonly conditionNames: readonly string[];
 }
@@ -70,7 +70,7 @@ const MAX_DEPTH = 32;
 
 /**
  * Reads a block: a map of paths and `all any not condition`, or the engine's leaf. Faults are reported at their place.
- * @returns the expression, or `null` when anything in it is faulty
+ * @returns the expression, or `null` when any part of it is faulty
  */
 export function parseCondition(
   block: Json | undefined,
@@ -121,7 +121,7 @@ function parseBlock(block: Json | undefined, path: DataPath, scope: Scope, depth
   return conjunction(parts);
 }
 
-/** All parts, or `null` where one is faulty. A single part stands for itself. */
+/** All parts, or `null` where one is faulty. A single part is returned without a group. */
 function conjunction(parts: readonly (Expression | null)[]): Expression | null {
   const sound = parts.filter((part) => part !== null);
   if (sound.length !== parts.length) return null;
@@ -303,7 +303,10 @@ function parseLeaf(
   return { kind: 'leaf', fact, operator, right, ifAbsent };
 }
 
-/** A fact of another type than the operator judges is unknown on every call: an allow rule idles, a deny rule denies all. */
+/**
+ * A fact of another type than the operator judges is unknown on every call: an allow rule never applies, a deny rule
+ * always does.
+ */
 function warnOfType(fact: FactPath, operator: string, judged: string | null, path: DataPath, report: Reporter): void {
   const type = factType(fact);
   if (type === null || judged === null || type === judged) return;
@@ -362,7 +365,7 @@ function warnOfEmptyList(right: RightSide, path: DataPath, report: Reporter): vo
     report.warning('empty_list', path, 'The list is empty: the condition is the same for every value');
 }
 
-/** `$name` refers, `$$x` is the text `$x`, everything else is itself. */
+/** `$name` is a reference, `$$x` is the text `$x`, everything else is literal. */
 function parseText(
   text: string,
   path: DataPath,
@@ -381,7 +384,7 @@ function parseText(
   return found;
 }
 
-/** `{ fact: F }`; params and target only as `{ fact: F, untrusted: true }` with eq and ne. */
+/** `{ fact: F }`. Params and target need `{ fact: F, untrusted: true }`, and only with eq and ne. */
 function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPath, scope: Scope): RightSide | null {
   const { report } = scope;
   for (const key of Object.keys(value)) {
@@ -431,7 +434,10 @@ function shortName(operator: OperatorName): string {
 
 const ENGINE_KEYS = ['fact', 'path', 'operator', 'value', 'name'];
 
-/** The engine's own leaf: `{ fact, path, operator, value, name }`, with its decorators `not:`, `someFact:`, `everyFact:`. */
+/**
+ * The engine's form of a leaf: `{ fact, path, operator, value, name }`, with the decorators `not:`, `someFact:`,
+ * `everyFact:`.
+ */
 function parseEngineLeaf(block: JsonObject, path: DataPath, scope: Scope): Expression | null {
   const { report } = scope;
   let sound = true;
@@ -514,7 +520,7 @@ function isOperator(name: string): boolean {
   return name === 'some' || name === 'every' || SHORT_NAMES.has(name) || OPERATOR_NAMES.some((known) => known === name);
 }
 
-/** `fact` with `path`: `amount`, `$.amount`, `$.a[0]`. Other JSONPath is refused by the grammar of paths. */
+/** `fact` with `path`: `amount`, `$.amount`, `$.a[0]`. The grammar of paths refuses all other JSONPath. */
 function parseEnginePath(leaf: JsonObject, path: DataPath, scope: Scope): FactPath | null {
   const { fact, path: steps } = leaf;
   if (typeof fact !== 'string' || (steps !== undefined && typeof steps !== 'string')) {

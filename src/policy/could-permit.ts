@@ -7,7 +7,7 @@ import { inputOfTool } from './rules-by-tool.ts';
 import type { Template } from './template.ts';
 import type { RuleIndex } from './tool-index.ts';
 
-/** What is known of calls that were not made yet: who would make them, where, and, for a claim, of which target. */
+/** What is known about calls that do not exist yet: who makes them, where, and for a claim on which target. */
 export interface Caller {
   readonly agent: PolicyInput['agent'];
   readonly key: PolicyInput['key'];
@@ -15,12 +15,12 @@ export interface Caller {
   readonly target: string | null;
 }
 
-/** Parts of the input that are the same for all calls of a caller; the target too, where it is known. */
+/** Parts of the input that are the same for all calls of a caller. So is the target, where it is known. */
 const KNOWN: ReadonlySet<string> = new Set(['agent', 'key', 'tool', 'workspace']);
 
 /**
- * Whether some rule could permit a caller some call of a tool, whatever its params, its time and where it comes from: a
- * rule that allows or asks for approval could match, and none that refuses matches every call.
+ * Whether the rules could permit a caller some call of a tool, for any params, time and address. That needs a rule that
+ * could match and that allows or asks for approval, and no rule that refuses every call.
  */
 export function couldPermitCaller(set: CompiledPolicies, tool: Tool, caller: Caller): boolean {
   const rules = rulesFor(set, tool, caller);
@@ -35,7 +35,7 @@ export function couldUsePool(set: CompiledPolicies, tool: Tool, caller: Caller, 
   );
 }
 
-/** Rules in force that could match some call; `null` where one of them refuses every call. */
+/** Enforced rules that could match some call and do not refuse it; `null` where a rule refuses every call. */
 function rulesFor(set: CompiledPolicies, tool: Tool, caller: Caller): readonly CompiledRule[] | null {
   const { agent, key, workspace, target } = caller;
   const input = { ...inputOfTool(tool), agent, key, workspace, target: target ?? '' };
@@ -57,7 +57,7 @@ function rulesFor(set: CompiledPolicies, tool: Tool, caller: Caller): readonly C
 
 const known = new WeakMap<RuleIndex, readonly CompiledRule[]>();
 
-/** All rules of an index; tools with the same rules share one. */
+/** All rules of an index. Tools with the same rules share an index, so the result is kept. */
 function rulesIn(index: RuleIndex): readonly CompiledRule[] {
   const before = known.get(index);
   if (before !== undefined) return before;
@@ -86,7 +86,7 @@ function judge(test: Test, input: PolicyInput, isKnown: (root: string | null) =>
     case 'leaf': {
       if (!isKnown(test.reads)) return 'some';
       const truth = test.judge(input, undefined);
-      // What cannot be judged grants nothing, and refuses: neither is for this function to say.
+      // An unknown leaf grants nothing. Whether it makes a restrictive rule refuse is decided for each call, not here.
       if (truth === undefined) return test.absent === 'unknown' ? 'never' : 'some';
       return truth ? 'always' : 'never';
     }
@@ -96,7 +96,7 @@ function judge(test: Test, input: PolicyInput, isKnown: (root: string | null) =>
   }
 }
 
-/** Whether a name can come out of a template: its literal parts in order, each slot something. */
+/** Whether a template can produce a name: its literal parts in order, and at least one character for each slot. */
 function couldRender({ parts }: Template, name: string): boolean {
   let pattern = '';
   for (const part of parts) pattern += typeof part === 'string' ? part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&') : '.+';

@@ -3,10 +3,13 @@ import type { FactPath } from './fact-path.ts';
 import { OPERATOR_NAMES, type OperatorName } from './operators.ts';
 
 /**
- * A condition in the engine's rule format, in negation normal form: `not` stands only in operator names. What an
- * unknown leaf counts as is in the name too, so that the two-valued engine and the three-valued walk agree:
+ * A condition in the engine's rule format, in negation normal form: `not` occurs only in the names of operators. The
+ * name also says how an unknown leaf counts, so that the engine, with two truth values, and our evaluation, with three,
+ * agree:
  *
- *     [maybe:][not:][absent_true:|absent_false:]operator
+ * ```
+ * [maybe:][not:][absent_true:|absent_false:]operator
+ * ```
  */
 export type EngineCondition = { all: EngineCondition[] } | { any: EngineCondition[] } | EngineLeaf;
 
@@ -16,7 +19,7 @@ interface EngineLeaf {
   value: unknown;
 }
 
-/** What the names of facts in engine conditions stand for. Filled by {@link toEngineForm}. */
+/** The facts and tables that names in engine conditions refer to. {@link toEngineForm} fills it. */
 export interface Symbols {
   readonly facts: Map<string, FactPath>;
   readonly tables: Map<string, ValueTable>;
@@ -26,7 +29,7 @@ export function noSymbols(): Symbols {
   return { facts: new Map(), tables: new Map() };
 }
 
-/** An operator's name in the engine, taken apart. */
+/** The parts of an operator's name in the engine. */
 export interface DecoratedOperator {
   /** Unknown counts as true (restrictive rules). */
   readonly maybe: boolean;
@@ -35,17 +38,17 @@ export interface DecoratedOperator {
   readonly name: OperatorName | 'some' | 'every';
 }
 
-/** Leaves of one rule with its named conditions written out. */
+/** Most leaves of one rule after its named conditions are written out. */
 const MAX_LEAVES = 20_000;
 
-/** Thrown where named conditions multiply beyond the limit. */
+/** Thrown where named conditions make a rule larger than the limit. */
 export class RuleTooLarge extends Error {}
 
 /**
- * Negation normal form of an expression for one polarity.
+ * Converts an expression to negation normal form.
  * @param unknownIs what an unknown leaf counts as: true for restrictive rules, false for allow
- * @param symbols gets what the facts of the result stand for
- * @returns a group, as the engine wants at the top
+ * @param symbols filled with the facts and tables that the result names
+ * @returns a group, because the engine needs one at the top
  * @throws RuleTooLarge
  */
 export function toEngineForm(
@@ -84,11 +87,11 @@ function normalise(expression: Expression, polarity: Polarity, pass: Pass): Engi
     case 'some':
     case 'every': {
       count(pass);
-      // The negation goes inside (not some = every not), and with it the answer for absence.
+      // The negation moves inside (not some = every not), and the truth on absence changes with it.
       const name = (expression.kind === 'some') === polarity.negated ? 'every' : 'some';
       const ifAbsent = expression.ifAbsent === null ? null : expression.ifAbsent !== polarity.negated;
       const operator = spellOperator({ maybe: polarity.maybe, negated: false, ifAbsent, name });
-      // Within a group, so that the engine does not take the block's own `fact` for a reference.
+      // In a group, so that the engine does not mistake the block's `fact` for a reference.
       return {
         fact: factName(expression.fact, pass),
         operator,
@@ -123,7 +126,7 @@ function engineValue(right: RightSide, pass: Pass): unknown {
   }
 }
 
-/** Whether the right side of `some` or `every` is the block that it has to be. */
+/** Whether the right side of `some` or `every` is a block, as it must be. */
 export function isGroup(value: unknown): value is Extract<EngineCondition, { all: unknown }> {
   return typeof value === 'object' && value !== null && 'all' in value;
 }
@@ -133,7 +136,7 @@ function spellOperator({ maybe, negated, ifAbsent, name }: DecoratedOperator): s
   return `${maybe ? 'maybe:' : ''}${negated ? 'not:' : ''}${absence}${name}`;
 }
 
-/** Takes an operator's name apart. @throws Error on a name that {@link toEngineForm} does not make. */
+/** Splits an operator's name. @throws Error on a name that {@link toEngineForm} does not make */
 export function readOperator(spelled: string): DecoratedOperator {
   const found = /^(maybe:)?(not:)?(?:absent_(true|false):)?([A-Za-z_]+)$/.exec(spelled);
   const word = found?.[4];

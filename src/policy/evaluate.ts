@@ -19,13 +19,13 @@ import { matchingRules, NOTHING_REDACTED } from './tool-index.ts';
 export type { PolicyInput } from './input.ts';
 export type { CompiledPolicies } from './policies.ts';
 
-/** A trace names at most so many rules; the first in the order of report stand in it. */
+/** Most rules that a trace names: the first ones in the order of report. */
 const MAX_MATCHED = 64;
 
 /**
- * What policy says about a call: pause > deny > require_approval > allow > default deny, with the obligations and
- * approvals of all matched rules that grant or constrain. Pure and synchronous; it keeps no state between calls that
- * could change an answer, and does not throw, whatever the params are.
+ * The decision of policy on a call: pause > deny > require_approval > allow > default deny, with the obligations and
+ * approvals of all matched rules that grant or constrain. Pure and synchronous. It keeps no state that could change a
+ * later answer, and does not throw, whatever the params are.
  */
 export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Verdict {
   return withPatternSteps(() => evaluateWithin(set, input));
@@ -52,7 +52,7 @@ function evaluateWithin(set: CompiledPolicies, input: PolicyInput): Verdict {
 const NO_RULES: readonly CompiledRule[] = [];
 const NO_NAMES: readonly string[] = [];
 
-/** Sorts by rank in place, by insertion: the lists are short, and rules of one bucket are in order already. */
+/** Insertion sort by rank, in place: the lists are short, and rules from one bucket are already in order. */
 function inOrder(rules: CompiledRule[]): CompiledRule[] {
   if (rules.length > MAX_MATCHED) return rules.sort((a, b) => a.rank - b.rank);
   for (let to = 1; to < rules.length; to += 1) {
@@ -82,7 +82,7 @@ function tracedRules(rules: readonly CompiledRule[], input: PolicyInput): readon
   return traced;
 }
 
-/** Whether a rule that matches does so without help of anything unknown. */
+/** Whether a matching rule would also match if unknown counted as false. */
 function isCertain(rule: CompiledRule, input: PolicyInput): boolean {
   if (!rule.unknownIs) return true;
   return holds(rule.perCall, input, undefined, false) && holds(rule.perTool, input, undefined, false);
@@ -99,10 +99,10 @@ function shadowRefusals(rules: readonly CompiledRule[]): readonly string[] {
     .map((rule) => rule.id);
 }
 
-/** Effects that keep a call from running at once; a rule of another effect does when it asks somebody. */
+/** Effects that keep a call from running at once. Rules with other effects do so when they ask for approval. */
 const REFUSING: ReadonlySet<CompiledRule['effect']> = new Set(['pause', 'deny', 'require_approval']);
 
-/** The lattice. Rules come in the order of report, so that the first refusal is the one to name. */
+/** Combines the matched rules. They come in the order of report, so the first refusal is the one to name. */
 function combine(
   matched: readonly CompiledRule[],
   input: PolicyInput,
@@ -129,8 +129,8 @@ function deny(decision: Deny['decision'], reason: Reason, trace: VerdictTrace): 
 }
 
 /**
- * A rule that requires approval asks for it wherever it matches, on unknown too, but grants only where it is true: or a
- * call that nothing allows could be turned into one that waits for approval by leaving a param out.
+ * A rule that requires approval asks for it wherever it matches, also on unknown. But it grants only where it is true.
+ * Otherwise a caller could leave a param out, and a call that nothing allows would wait for approval.
  */
 function grants(rule: CompiledRule, input: PolicyInput): boolean {
   return rule.effect === 'allow' || (rule.effect === 'require_approval' && isCertain(rule, input));
@@ -187,7 +187,7 @@ function requirement(
   };
 }
 
-/** In observe mode a refusal, and a wait for approval, becomes a permit that says what would have been. */
+/** In observe mode, a refusal or a wait for approval becomes a permit that records what would have happened. */
 function observed(verdict: Verdict): Permit {
   if (verdict.kind === 'deny') {
     const { decision, reason, trace } = verdict;

@@ -3,8 +3,8 @@ import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import type { PolicyInput } from './input.ts';
 
 /**
- * A place in the input of a decision: a root of the closed vocabulary and the steps from there. Steps follow own keys
- * of objects and indices of lists only; a dot in a path never reaches a key that holds a dot.
+ * A place in the input of a decision: a root from a fixed vocabulary, and steps from there. Steps follow only own keys
+ * of objects and indices of lists. A dot in a path never matches a dot inside a key.
  */
 export interface FactPath {
   readonly root: FactRoot;
@@ -15,24 +15,24 @@ export interface FactPath {
 
 type FactRoot = 'agent' | 'key' | 'tool' | 'params' | 'target' | 'env' | 'request' | 'workspace' | 'item';
 
-/** Why a text is no path that may stand here. */
+/** Why a text is not a path, or not one that is allowed here. */
 export interface PathFault {
   readonly code: 'bad_path' | 'unknown_fact' | 'not_yet_supported';
   readonly message: string;
   readonly hint: string | null;
 }
 
-/** Reads a fact; `undefined` where there is none. `item` is the element at hand within `some` and `every`. */
+/** Reads a fact; `undefined` where there is none. Inside `some` and `every`, `item` is the present element. */
 export type ReadFact = (input: PolicyInput, item: Json | undefined) => Json | undefined;
 
-/** Names under a root, as rules may write them. `*` is one name of the writer's choice. */
+/** Names under a root that rules can use. `*` stands for any one name. */
 const VOCABULARY: Readonly<Record<string, readonly string[]>> = {
   agent: ['id', 'team', 'roles', 'owner', 'attributes.*'],
   key: ['id', 'kind', 'profile', 'user'],
   tool: ['name', 'upstream', 'kind', 'tags', 'risk', 'declared'],
   request: ['ip', 'headers.*'],
 };
-/** Parts whose names the writer chooses, and what one of them is. */
+/** Parts with free names, and the word for one of them. */
 const OPEN_NAMES = [
   ['attributes', 'attribute'],
   ['headers', 'header'],
@@ -44,8 +44,8 @@ const MAX_STEPS = 32;
 const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,4})\]|\[("(?:[^"\\]|\\.)*")\]/y;
 
 /**
- * Parses `root(.ident | [n] | ["any key"])*` against the closed vocabulary.
- * @param within where `item` has a meaning
+ * Parses `root(.ident | [n] | ["any key"])*` against the fixed vocabulary.
+ * @param within where the path stands; `item` has a meaning only in a block
  */
 export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath | PathFault {
   const root = /^[A-Za-z_]+/.exec(text)?.[0] ?? '';
@@ -71,19 +71,18 @@ export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath 
   return vocabularyFault(root, steps, text) ?? factPath(root, inOneSpelling(root, steps));
 }
 
-/** Names of headers have no case: facts have them in lower case. */
+/** Header names are case-insensitive. In facts they are in lower case. */
 function inOneSpelling(root: string, steps: readonly (string | number)[]): readonly (string | number)[] {
   const [first, second] = steps;
   if (root !== 'request' || first !== 'headers' || typeof second !== 'string') return steps;
   return [first, second.toLowerCase()];
 }
 
-/** Whether a parse gave a fault. */
 export function isPathFault(parsed: FactPath | PathFault): parsed is PathFault {
   return 'code' in parsed;
 }
 
-/** Paths that `match` compiles to and rules cannot write. */
+/** Paths that `match` compiles to, and that rules cannot write. */
 export function internalPath(root: 'workspace' | 'tool' | 'agent', ...steps: readonly string[]): FactPath {
   return factPath(root, steps);
 }
@@ -167,7 +166,7 @@ function vocabularyFault(root: string, steps: readonly (string | number)[], text
   return fits ? null : fault(`'${root}.${first}' has no parts: '${text}'`, null);
 }
 
-/** The type of a fact where there is one; `null` where the caller, or who wrote the attribute, chooses it. */
+/** The type of a present fact; `null` where the caller, or the author of the attribute, chooses it. */
 export function factType({ root, steps }: FactPath): 'string' | 'array' | 'boolean' | null {
   if (root === 'tool' && steps[0] === 'declared') return 'boolean';
   if (root === 'params' || root === 'item' || steps[0] === 'attributes') return null;
@@ -178,7 +177,7 @@ function isListOfNames(step: string | number | undefined): boolean {
   return step === 'roles' || step === 'tags';
 }
 
-/** Whether every call of one tool has the same value there. */
+/** Whether the value is the same in every call of one tool. */
 export function isFixedPerTool(path: FactPath): boolean {
   return path.root === 'tool';
 }
@@ -189,7 +188,7 @@ export function isCallersWord(path: FactPath): boolean {
   return path.root === 'params' || path.root === 'target' || path.root === 'item';
 }
 
-/** The reader of a path. It never throws, whatever the params are. */
+/** Makes the reader of a path. It never throws, whatever the params are. */
 export function readerOf(path: FactPath): ReadFact {
   const [first, ...rest] = path.steps;
   switch (path.root) {

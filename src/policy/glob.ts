@@ -2,9 +2,9 @@ import { RE2JS } from 're2js';
 
 /** Longest pattern, in characters. */
 const MAX_PATTERN = 256;
-/** Instructions of the compiled program: keeps the constant factor of linear-time matching small. */
+/** Most instructions of the compiled program. It keeps the constant factor of linear-time matching small. */
 const MAX_PROGRAM = 2_000;
-/** Longer texts are not matched: the leaf is unknown. */
+/** Longer texts are not matched. The leaf is then unknown. */
 export const MAX_SUBJECT = 65_536;
 
 /** How a pattern is read. */
@@ -15,15 +15,15 @@ export type CompiledPattern =
   | {
       readonly ok: true;
       readonly test: (text: string) => boolean;
-      /** Of the compiled program. */
+      /** Instructions of the compiled program. */
       readonly size: number;
     }
   | { readonly ok: false; readonly message: string };
 
 /**
- * Compiles a glob or a regular expression (RE2 syntax). Both match in time linear in the text, across lines.
- * Globs know the separators `.` `/` `:`; `*` stays within a segment, `**` is anything, `?` one character of a segment,
- * `{a,b}` alternatives, `\` takes the next character as it is; they match the whole text, case-sensitive.
+ * Compiles a glob or a regular expression (RE2 syntax). Both match in linear time and across lines. In globs the
+ * separators are `.` `/` `:`. `*` stays within a segment, `**` matches anything, `?` is one character of a segment,
+ * `{a,b}` are alternatives, and `\` escapes the next character. A glob matches the whole text and is case-sensitive.
  */
 export function compilePattern(kind: PatternKind, pattern: string): CompiledPattern {
   if (pattern === '') return { ok: false, message: 'The pattern is empty' };
@@ -31,7 +31,7 @@ export function compilePattern(kind: PatternKind, pattern: string): CompiledPatt
   const expression = kind === 'glob' ? globExpression(pattern) : pattern;
   if (expression === null) return { ok: false, message: `'${pattern}' has braces or an escape that do not end` };
   try {
-    // A line break is a character like others: a rule that stopped at one could be left behind by sending one.
+    // `.` also matches line breaks. Otherwise a caller could avoid a rule by sending one.
     const compiled = RE2JS.compile(expression, RE2JS.DOTALL);
     const size = compiled.programSize();
     if (size > MAX_PROGRAM) return { ok: false, message: `'${pattern}' is too large when compiled` };
@@ -43,7 +43,7 @@ export function compilePattern(kind: PatternKind, pattern: string): CompiledPatt
   }
 }
 
-/** Whether a text means anything but itself as a glob. */
+/** Whether a text has a special meaning as a glob. */
 export function isGlob(text: string): boolean {
   return /[*?{}\\]/.test(text);
 }
@@ -53,7 +53,7 @@ const SEGMENT = '[^./:]';
 function globExpression(glob: string): string | null {
   let expression = '';
   let depth = 0;
-  // By code points: half a character would not be a literal.
+  // By code points: half a surrogate pair is not a literal.
   const chars = Array.from(glob);
   for (let at = 0; at < chars.length; at += 1) {
     const char = chars[at] ?? '';

@@ -2,7 +2,7 @@ import type { JsonObject } from '../json/value.ts';
 import type { Agent, KeyKind } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
 
-/** What a decision rests on. Nothing else is visible to a rule. */
+/** Everything that a decision depends on. Rules see nothing else. */
 export interface PolicyInput {
   readonly agent: Agent;
   readonly key: {
@@ -16,11 +16,11 @@ export interface PolicyInput {
   readonly workspace: string;
   readonly target: string;
   readonly params: JsonObject;
-  /** Headers that go on with the call, by name in lower case. */
+  /** Headers that are sent on with the call, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly requestIp: string | null;
-  /** The store's time, ms since the epoch: one `now` per decision. */
+  /** The store's time, ms since the epoch. One `now` per decision. */
   readonly now: number;
-  /** `observe`: policy says what it would have done, and refuses nothing. */
+  /** `observe`: policy records what it would have done, and refuses nothing. */
   readonly mode: 'enforce' | 'observe';
 }

@@ -4,8 +4,8 @@ import { isList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
 /**
- * A value of a policy file where no name can be referred to: `$$x` is the text `$x`, and `$x` is an error. Taken for
- * itself it would be compared with what no call ever sends, and a rule that denies by it would never apply.
+ * A value in a place where no name can be used: `$$x` is the text `$x`, and `$x` is an error. Read as plain text, `$x`
+ * would equal nothing that calls send, and a rule that denies by it would never apply.
  */
 export function literal(value: Json, path: DataPath, report: Reporter): Json {
   if (typeof value === 'string') return literalText(value, path, report);
@@ -16,7 +16,7 @@ export function literal(value: Json, path: DataPath, report: Reporter): Json {
   );
 }
 
-/** A list of texts, each as {@link literal} has it. */
+/** A list of texts, each read like {@link literal}. */
 export function literalTexts(texts: readonly string[], path: DataPath, report: Reporter): readonly string[] {
   return texts.map((text, index) => literalText(text, [...path, index], report));
 }

@@ -33,13 +33,13 @@ export interface PolicyLoadOptions {
   readonly upstreams: readonly string[];
   /** Units by pool. */
   readonly pools: ReadonlyMap<string, number>;
-  /** Roles that are declared, or held by a user. */
+  /** Roles that are declared or that a user has. */
   readonly roles: readonly string[];
-  /** The users of the configuration, with all roles of each. */
+  /** The users of the configuration, each with all roles. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
-/** All sets, read and checked, as data. */
+/** All policy sets after checking, as data. */
 export interface PolicyPlan {
   /** SHA-256 of the canonical form of all sets and the list files they name, base64url. */
   readonly version: string;
@@ -49,20 +49,20 @@ export interface PolicyPlan {
   readonly rules: readonly RulePlan[];
 }
 
-/** One policy file, read and checked, as data. */
+/** A policy file after checking, as data. */
 export interface CheckedFile {
-  /** `null` where the file is too broken to have one. */
+  /** `null` where the file is too faulty to have a name. */
   readonly name: string | null;
   readonly place: Position;
   readonly rules: readonly RulePlan[];
   readonly budgets: readonly BudgetPlan[];
   readonly definitions: readonly BudgetDefinition[];
-  /** Its canonical form, list files included. */
+  /** Its canonical form, with its list files. */
   readonly form: string;
   readonly findings: readonly Finding[];
 }
 
-/** Files that were checked before, found by their content. */
+/** Results of earlier checks, found by the content of a file. */
 export interface CheckedFiles {
   get(text: PolicyText): CheckedFile | null;
   put(text: PolicyText, checked: CheckedFile): void;
@@ -74,9 +74,9 @@ export interface LoadedPolicies {
   readonly set: CompiledPolicies;
   readonly plan: PolicyPlan;
   readonly warnings: readonly Finding[];
-  /** Text of the policy files by name, to show warnings with. */
+  /** Text of the policy files by name, to show with warnings. */
   readonly sources: ReadonlyMap<string, string>;
-  /** Everything that has to be watched: the paths given, the policy files, the files of lists. */
+  /** Everything to watch for changes: the given paths, the policy files, the list files. */
   readonly files: readonly string[];
 }
 
@@ -84,17 +84,17 @@ export interface LoadedPolicies {
 export interface PolicyText {
   readonly file: string;
   readonly text: string;
-  /** Files that lists name: contents by the name as it stands in the policy, `null` where it cannot be read. */
+  /** The list files that it names: contents by the name in the policy; `null` where a file cannot be read. */
   readonly lists: ReadonlyMap<string, string | null>;
 }
 
 const MAX_FILE = 64 * 1024 * 1024;
-/** Changes in folders that are deeper would not be noticed (`config/watch.ts`). */
+/** Changes in deeper folders would not be noticed (`config/watch.ts`). */
 const MAX_FOLDERS_DEEP = 8;
 
 /**
  * Reads and compiles all policy sets under the paths.
- * @param known files that need not be checked again
+ * @param known files that do not need another check
  * @throws InvalidFiles with every fault of every file
  */
 export async function loadPolicySets(
@@ -115,7 +115,7 @@ export async function loadPolicySets(
       continue;
     }
     const lists = new Map<string, string | null>();
-    // Most files name none, and reading a large file twice takes its time.
+    // Most files name no list file, and parsing a large file twice is slow.
     for (const name of /\bfile['"]?\s*:/.test(text) ? namedFiles(readYamlSource(file, text)) : []) {
       const path = resolve(dirname(file), name);
       files.add(path);
@@ -131,7 +131,7 @@ function unplaced(code: string, message: string, hint: string | null = null): Fi
   return { code, severity: 'error', message, hint, at: null };
 }
 
-/** Names that begin with a dot are skipped: mounted folders keep their older versions there. */
+/** Names that begin with a dot are skipped: mounted folders keep older versions under such names. */
 async function findFiles(
   path: string,
   depth: number,
@@ -143,7 +143,7 @@ async function findFiles(
   try {
     names = await reading.names(path);
   } catch {
-    // Editors leave and take away files of other names.
+    // Editors create and remove files with other names.
     if (depth === 0) findings.push(unplaced('unreadable_file', `There is no policy file or folder ${path}`));
     else if (isPolicyName(path)) findings.push(unplaced('unreadable_file', `Cannot read ${path}`));
     return;
@@ -166,7 +166,7 @@ function isPolicyName(path: string): boolean {
   return /\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path);
 }
 
-/** Other text than UTF-8 is not guessed at: a name in a list would be one that no call ever carries. */
+/** Text in another encoding than UTF-8 is refused. A wrongly decoded name in a list would never match a call. */
 async function readText(path: string, reading: FileReading): Promise<string | null> {
   try {
     if ((await reading.size(path)) > MAX_FILE) return null;
@@ -176,7 +176,7 @@ async function readText(path: string, reading: FileReading): Promise<string | nu
   }
 }
 
-/** Names of list files in a file that may still be faulty. */
+/** The list files that a file names. The file may still be faulty. */
 function namedFiles({ value }: YamlSource): readonly string[] {
   if (!isMap(value) || !isMap(value['lists'])) return [];
   return Object.values(value['lists']).flatMap((list) =>
@@ -189,9 +189,9 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 /**
- * Compiles policy files that are in memory.
- * @param earlier findings that were made while the files were read
- * @param known files that need not be checked again
+ * Compiles policy files from memory.
+ * @param earlier findings from reading the files
+ * @param known files that do not need another check
  * @throws InvalidFiles with every fault of every file
  */
 export function compilePolicies(
@@ -211,7 +211,7 @@ export function compilePolicies(
   });
   const findings = [...earlier, ...files.flatMap(({ checked }) => checked.findings)];
   findings.push(...namesTwice(files.map(({ checked }) => checked)));
-  // Of files with faults the rules are not all there: what they say of each other would be half the truth.
+  // In a file with faults some rules are missing, so comparing rules would give wrong findings.
   if (!findings.some((finding) => finding.severity === 'error'))
     findings.push(
       ...avoidableObligations(
@@ -230,7 +230,7 @@ export function compilePolicies(
   return { ...assemble(files, options.tools), warnings: inReadingOrder(findings) };
 }
 
-/** A file with its rules as they are judged. */
+/** A checked file with its compiled rules. */
 interface BuiltFile {
   readonly checked: CheckedFile;
   readonly rules: readonly CompiledRule[];
@@ -257,7 +257,7 @@ function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
     form: '',
     findings,
   };
-  // A half-read file would only add faults that are none.
+  // Going on with a half-read file would report faults that are not there.
   if (source.value === undefined || !isPolicySet(source, report)) return { checked: broken, rules: [] };
   const file = source.value;
   const lists = readLists(file, text, report);
@@ -269,7 +269,7 @@ function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
   return { checked, rules };
 }
 
-/** Through the engine's own parser. Ranks are given when all files are there. */
+/** Builds the rules through the engine's own parser. They get their ranks once all files are read. */
 function buildRules(
   { rules, budgets }: Pick<CheckedFile, 'rules' | 'budgets'>,
   { pools }: Surroundings,
@@ -341,7 +341,7 @@ function readLists(file: PolicyFile, { lists }: PolicyText, report: Reporter): R
   return read;
 }
 
-/** One value a line; blank lines and lines that begin with `#` are skipped. */
+/** One value per line. Blank lines and lines that begin with `#` are skipped. */
 function listLines(text: string): readonly string[] {
   return text
     .replace(/^\uFEFF/, '')

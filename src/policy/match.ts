@@ -10,14 +10,14 @@ import { isScalarList, type OperatorName, rightSideFault } from './operators.ts'
 import type { Reporter } from './reporter.ts';
 import type { MatchSource, MatchWithExceptions } from './schema.ts';
 
-/** The closed lists that names in `match` are looked up in. */
+/** The fixed lists that names in `match` are looked up in. */
 export interface Catalogue {
   readonly tools: readonly Tool[];
   readonly toolNames: NameTable;
   readonly upstreamIds: NameTable;
 }
 
-/** A closed list of names with what globs find in it. Rules that ask the same share one answer. */
+/** A fixed list of names, and what globs have found in it. Rules with equal globs share one result. */
 interface NameTable {
   readonly names: readonly string[];
   readonly byGlob: Map<string, readonly string[] | BadPattern>;
@@ -28,16 +28,16 @@ interface BadPattern {
   readonly message: string;
 }
 
-/** The closed lists of a configuration. */
+/** The fixed lists of a configuration. */
 export function catalogueOf(tools: readonly Tool[], upstreams: readonly string[]): Catalogue {
   const table = (names: readonly string[]): NameTable => ({ names, byGlob: new Map(), byGlobs: new Map() });
   return { tools, toolNames: table(tools.map((tool) => tool.name)), upstreamIds: table(upstreams) };
 }
 
 /**
- * What `match` asks, as an expression: names of tools and upstreams resolved against the closed lists, the rest as
- * leaves on facts. Faults are reported.
- * @returns one expression for each key, all of which have to hold; `null` where one is faulty
+ * Converts `match` to expressions. Names of tools and upstreams are looked up in the fixed lists; everything else
+ * becomes leaves on facts. Faults are reported.
+ * @returns one expression per key, all of which must hold; `null` where one is faulty
  */
 export function matchExpressions(
   match: MatchWithExceptions,
@@ -92,7 +92,7 @@ function keysOf(match: MatchSource, path: DataPath, catalogue: Catalogue, report
     parts.push(agents(name, literal(values, [...path, 'agents', name], report), [...path, 'agents', name], report));
   const { keys } = match;
   if (keys?.kind !== undefined) parts.push(oneOf(keyPath('kind'), keys.kind));
-  // A key has no profile, or none is known of it: both mean that it is none of those named.
+  // A key without a profile or user is none of those named, so absence means false here.
   for (const name of ['profile', 'user'] as const) {
     const values = keys?.[name];
     if (values === undefined) continue;
@@ -111,7 +111,7 @@ function leaf(fact: FactPath, operator: OperatorName, value: Json, ifAbsent: boo
   return { kind: 'leaf', fact, operator, right: { kind: 'literal', value }, ifAbsent };
 }
 
-/** No names: nothing matches, and nothing is unknown about it. */
+/** An empty list matches nothing, and is never unknown. */
 function oneOf(fact: FactPath, values: readonly string[]): Expression {
   return leaf(fact, 'in', values);
 }
@@ -121,7 +121,7 @@ function some(fact: FactPath, values: readonly string[]): Expression {
   return { kind: 'some', fact, of: oneOf(item, values), ifAbsent: null };
 }
 
-/** Values that are compared as they are; a glob among them would silently never match. */
+/** Values that are compared literally. A glob among them would silently never match. */
 function exact(fact: FactPath, values: readonly string[], path: DataPath, report: Reporter): Expression {
   for (const [index, value] of values.entries())
     if (isGlob(value))
@@ -129,7 +129,7 @@ function exact(fact: FactPath, values: readonly string[], path: DataPath, report
   return oneOf(fact, values);
 }
 
-/** What agents have beside their attributes. */
+/** Fields of agents other than their attributes. */
 const OWN_FIELDS: readonly string[] = ['id', 'team', 'owner', 'roles'];
 
 function agents(name: string, values: Json, path: DataPath, report: Reporter): Expression | null {
@@ -177,11 +177,11 @@ function targets(globs: readonly string[], path: DataPath, report: Reporter): Ex
   }
   if (!sound) return null;
   const fact: FactPath = { root: 'target', steps: [], text: 'target' };
-  // Plain names can be found by an index, patterns cannot.
+  // An index can find plain names, but not patterns.
   return globs.some((glob) => isGlob(glob)) ? leaf(fact, 'glob', globs) : oneOf(fact, globs);
 }
 
-/** Names of a closed list that some glob matches, in the list's order. */
+/** Names of a fixed list that match a glob, in the order of the list. */
 function resolve(
   what: string,
   globs: readonly string[],

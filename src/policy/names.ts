@@ -14,8 +14,8 @@ export type ListFiles = ReadonlyMap<string, readonly string[]>;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
 
 /**
- * The lists, values and conditions of a set, looked up by name. Conditions are read once, at their own place, whether
- * a rule names them or not; one that refers to itself is an error.
+ * Looks up the lists, values and conditions of a set by name. Each condition is read once, at its own place, even if no
+ * rule uses it. A condition that refers to itself is an error.
  */
 export function namesOf(file: PolicyFile, listFiles: ListFiles, report: Reporter): Names {
   const rights = new Map<string, Extract<RightSide, { kind: 'literal' | 'value' }>>();
@@ -48,7 +48,7 @@ export function namesOf(file: PolicyFile, listFiles: ListFiles, report: Reporter
       reading.push(name);
       const expression = parseCondition(block, ['conditions', name], names, report);
       reading.pop();
-      // A circle has been marked as faulty on the way.
+      // A circle was already marked as faulty.
       const result = read.get(name) === null ? null : expression;
       read.set(name, result);
       return { expression: result, missing: false };
@@ -81,7 +81,7 @@ function readLists(
   for (const [name, source] of Object.entries(file.lists ?? {})) {
     const path = ['lists', name];
     checkName('list', name, path, report);
-    // What a file holds is data, and stands for itself.
+    // The content of a list file is data. Nothing in it is a reference.
     const list: Json = isList(source)
       ? source.map((item, index) => literal(item, [...path, index], report))
       : (listFiles.get(name) ?? []);

@@ -6,19 +6,20 @@ import { isScalar } from './operators.ts';
 import type { Bucketing, CompiledObligation, CompiledRule } from './compiled-rule.ts';
 import { renderName } from './template.ts';
 
-/** The obligations of a call, or why one of them cannot be made: then the call is refused. */
+/** The obligations of a call, or why one of them cannot be made. In that case the call is refused. */
 export type Obligations =
   | { readonly kind: 'made'; readonly obligations: readonly Obligation[] }
   | { readonly kind: 'impossible'; readonly rule: CompiledRule; readonly message: string };
 
-/** Buckets longer than this are named by their digest. */
+/** Longer bucket names are replaced by their digest. */
 const MAX_BUCKET = 256;
-/** Characters that JSON writes as they are. */
+/** Characters that JSON writes without an escape. */
 const PLAIN = /^[ !#-[\]-~]*$/;
 
 /**
- * What the matched rules ask, added up. Rules that name one budget hold it once, with the lowest limit and the larger
- * amount; one pool once, with the larger number of units; one target once, `existing` before `call`.
+ * Combines the obligations of the matched rules. A budget that several rules name is held once, with the lowest limit
+ * and the largest amount. A pool is used once, with the largest number of units. A target is claimed once, and
+ * `existing` is preferred to `call`.
  */
 export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput): Obligations {
   const made: Obligation[] = [];
@@ -31,7 +32,7 @@ export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput
   return { kind: 'made', obligations: made };
 }
 
-/** The obligation, or a sentence saying why this call cannot have it. */
+/** The obligation, or a sentence that says why this call cannot have it. */
 function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput): Obligation | string {
   switch (source.kind) {
     case 'budget': {
@@ -89,11 +90,11 @@ function wholeAmount(value: Json | undefined): number | null {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
 }
 
-/** Values of `by` as one text: different values give different texts, `1` and `"1"` too. */
+/** The values of `by` as one text. Different values give different texts, also `1` and `"1"`. */
 function bucketOf(by: Bucketing, input: PolicyInput): string | { readonly absent: string } {
   const [first, second] = by.facts;
   const only = first !== undefined && second === undefined ? first.read(input, undefined) : undefined;
-  // Most buckets are one plain name, which needs no serialiser.
+  // Most buckets are one plain name, which needs no serialising.
   if (typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only)) return `["${only}"]`;
   const values: Json[] = [];
   for (const fact of by.facts) {
@@ -102,12 +103,12 @@ function bucketOf(by: Bucketing, input: PolicyInput): string | { readonly absent
     values.push(value);
   }
   const text = JSON.stringify(values);
-  // A list begins with '[', so a digest cannot be one.
+  // The text of a list begins with `[`, so it never equals a digest.
   return text.length <= MAX_BUCKET ? text : `sha256:${createHash('sha256').update(text).digest('hex')}`;
 }
 
 function add(made: Obligation[], obligation: Obligation): void {
-  // Attempts of one rule are counted once, and those of two are not alike.
+  // Each rule counts its attempts separately, so rate limits are never merged.
   if (made.length === 0 || obligation.kind === 'rate_limit') {
     made.push(obligation);
     return;
@@ -127,7 +128,7 @@ function isSame(a: Obligation, b: Obligation): boolean {
   return false;
 }
 
-/** The stricter of two obligations of one kind; named after the rule that comes first in the order of report. */
+/** The stricter of two obligations of one kind, with the rule that comes first in the order of report. */
 function merged(known: Obligation, other: Obligation): Obligation {
   if (known.kind === 'budget' && other.kind === 'budget') {
     const amount = known.amount === null || other.amount === null ? null : Math.max(known.amount, other.amount);

@@ -5,13 +5,13 @@ import { atOnce } from './at-once.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 import { takePatternSteps } from './pattern-steps.ts';
 
-/** Kleene's third value is `undefined`: it could not be judged. */
+/** `undefined` is the third truth value of Kleene logic: it could not be judged. */
 export type Truth = boolean | undefined;
 
-/** Judges the value of a fact. Absent and null are unknown, but for `exists` and `type`. */
+/** Judges the value of a fact. Absent and null are unknown, except for `exists` and `type`. */
 export type Judge = (left: Json | undefined) => Truth;
 
-/** Canonical names: the engine's own where it has one. */
+/** Canonical names. Where the engine has the operator, it is the engine's name. */
 export const OPERATOR_NAMES = [
   'equal',
   'notEqual',
@@ -63,7 +63,7 @@ export const SHORT_NAMES: ReadonlyMap<string, OperatorName> = new Map([
   ['type', 'type'],
 ]);
 
-/** Operators of the format that this version does not have. */
+/** Operators of the format that this version does not support yet. */
 export const LATER_OPERATORS = [
   'before',
   'after',
@@ -77,10 +77,10 @@ export const LATER_OPERATORS = [
   'as',
 ];
 
-/** Names that `type` knows. */
+/** The names that `type` accepts. */
 const TYPE_NAMES = ['string', 'number', 'integer', 'boolean', 'array', 'object', 'null'];
 
-/** Lists of facts longer than this are unknown. */
+/** Longer lists in facts are unknown. */
 export const MAX_ELEMENTS = 10_000;
 
 type Scalar = string | number | boolean;
@@ -100,19 +100,19 @@ const LITERAL_ONLY: readonly OperatorName[] = [
   'type',
 ];
 
-/** Whether the right side is patterns, which take long to compile. */
+/** Whether the right side consists of patterns, which are slow to compile. */
 export function hasPatterns(name: OperatorName | 'some' | 'every'): name is PatternKind | AddressKind {
   return ['glob', 'regex', 'regex_find', 'email_in', 'domain_in'].includes(name);
 }
 
-/** Whether the right side may come from a fact; patterns, type names and `exists` stand in the file. */
+/** Whether the right side may be a fact. Patterns, type names and the value of `exists` must be literals. */
 export function takesFact(name: OperatorName): boolean {
   return !LITERAL_ONLY.includes(name);
 }
 
 /**
- * What is wrong with a right side, or `null`. A literal that does not fit is an error at load, the value of a fact that
- * does not fit makes the leaf unknown.
+ * What is wrong with a right side; `null` where it fits. A literal that does not fit is an error at load. The value of
+ * a fact that does not fit makes the leaf unknown.
  */
 export function rightSideFault(name: OperatorName, right: Json): string | null {
   switch (name) {
@@ -152,7 +152,7 @@ export function rightSideFault(name: OperatorName, right: Json): string | null {
   }
 }
 
-/** The type of value that an operator judges with this right side, all others being unknown to it; `null`: it judges any. */
+/** The only type that an operator judges with this right side; all others are unknown. `null`: it judges any type. */
 export function judgedType(name: OperatorName, right: Json): string | null {
   switch (name) {
     case 'equal':
@@ -201,8 +201,8 @@ function addressFault(kind: AddressKind, right: Json): string | null {
 }
 
 /**
- * The judgement of an operator with a right side that fits (see {@link rightSideFault}). Nothing is coerced: a value of
- * another type than the right side asks for is unknown, for the negative operators too.
+ * Makes the judgement for an operator and a right side that fits (see {@link rightSideFault}). Nothing is coerced. A
+ * value of another type than the right side needs is unknown, also for the negative operators.
  */
 export function judgement(name: OperatorName, right: Json): Judge {
   const bound = typeof right === 'number' ? right : Number.NaN;
@@ -257,7 +257,7 @@ export function judgement(name: OperatorName, right: Json): Judge {
   }
 }
 
-/** The same as {@link judgement}; a list of patterns, which takes long to compile, one pattern at each step. */
+/** Like {@link judgement}, but compiles a list of patterns one pattern per step, because that is slow. */
 export function* judgementInSteps(name: OperatorName, right: Json): Generator<void, Judge> {
   if (!hasPatterns(name)) return judgement(name, right);
   if (name === 'email_in' || name === 'domain_in') return yield* addresses(name, right);
@@ -275,7 +275,10 @@ function all(values: readonly Json[], judge: (value: Json) => Truth): Truth {
   return result;
 }
 
-/** Strict membership, as `some` element `eq`: an element of another type could be what was meant, so it is unknown. */
+/**
+ * Strict membership, like `some` element `eq`. An element of another type may be meant as equal, so it makes the answer
+ * unknown.
+ */
 function hasElement(list: readonly Json[], wanted: Json): Truth {
   if (list.length > MAX_ELEMENTS) return undefined;
   let result: Truth = false;
@@ -286,10 +289,10 @@ function hasElement(list: readonly Json[], wanted: Json): Truth {
   return result;
 }
 
-/** Sets of literal lists: rules that name one list share one. */
+/** Sets made of literal lists. Rules that name the same list share one. */
 const sets = new WeakMap<readonly Json[], ReadonlySet<Json>>();
 
-/** The members of a list that were collected before its first use. */
+/** Stores the members of a list that were collected before its first use. */
 export function rememberMembers(list: readonly Json[], members: ReadonlySet<Json>): void {
   sets.set(list, members);
 }
@@ -306,7 +309,7 @@ function membership(right: Json, whenMember: boolean): Judge {
   const list = isList(right) ? right : [];
   const members = setOf(list);
   const type = typeof list[0];
-  // An empty list has no type: every scalar is known not to be in it.
+  // An empty list has no type, so it is certain that no scalar is in it.
   return (left) =>
     isScalar(left) && (typeof left === type || list.length === 0) ? members.has(left) === whenMember : undefined;
 }
@@ -335,7 +338,7 @@ function* patterns(kind: PatternKind, texts: readonly string[]): Generator<void,
       : undefined;
 }
 
-/** Tables of literal lists: rules that name one list share one. */
+/** Tables made of literal lists. Rules that name the same list share one. */
 const addressTables: Readonly<Record<AddressKind, WeakMap<readonly Json[], CompiledAddresses>>> = {
   email_in: new WeakMap(),
   domain_in: new WeakMap(),

@@ -12,23 +12,23 @@ import {
 import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
 import { hasPatterns } from './operators.ts';
 
-/** Lists that are longer stand once for all conditions that name them. */
+/** Longer lists are packed once for all conditions that use them. */
 const LONG_LIST = 16;
-/** Leaves of a condition that is taken up in one step; larger ones are taken up leaf by leaf. */
+/** Conditions up to this weight are unpacked in one step, larger ones leaf by leaf. */
 const IN_ONE_STEP = 64;
-/** So many other leaves take less time than one pattern may; two patterns are more than one step. */
+/** Weight of a pattern in other leaves, chosen so that two patterns are more than one step. */
 const LEAVES_FOR_A_PATTERN = 33;
-/** Parts of a large condition in one piece. */
+/** Parts of a large condition that make one piece. */
 const IN_ONE_PIECE = 100;
 
-/** A condition on its way to another thread: as it is, or, where it is large, as so many pieces of their own. */
+/** A condition on its way to another thread: itself, or the number of separate pieces if it is large. */
 export type PackedCondition = Shortened | { readonly pieces: number };
 
 interface ListNumber {
   readonly list: number;
 }
 
-/** A condition whose long lists are numbers. */
+/** A condition with numbers in place of long lists. */
 type Shortened =
   | { readonly all: readonly Shortened[] }
   | { readonly any: readonly Shortened[] }
@@ -53,7 +53,7 @@ function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], nu
     : { fact, operator, value };
 }
 
-/** Whether a value is a list that stands once for all that name it. */
+/** Whether a value is a list that is packed only once. */
 export function isLongList(value: unknown): value is readonly Json[] {
   return Array.isArray(value) && value.length > LONG_LIST;
 }
@@ -68,15 +68,18 @@ function withLists(condition: Shortened, lists: readonly (readonly Json[])[]): E
 }
 
 /**
- * A part of a large condition. They come in such an order that all parts of a group, and of a block, stand before it: so
- * it can be put together with a stack, and left off after each of them.
+ * A part of a large condition. All parts of a group or a block come before it. So the condition can be rebuilt with a
+ * stack, with a break after any part.
  */
 type Part =
   | { readonly leaf: Leaf }
   | { readonly group: 'all' | 'any'; readonly of: number }
   | { readonly block: { readonly fact: string; readonly operator: string } };
 
-/** Packs a condition. @param lists gets the long lists, by their numbers @param large gets the pieces of large ones */
+/**
+ * Packs a condition. @param lists gets the long lists and their numbers @param large gets the pieces of large
+ * conditions
+ */
 export function packCondition(
   condition: EngineCondition,
   symbols: Symbols,
@@ -93,7 +96,7 @@ export function packCondition(
   return { pieces: large.length - before };
 }
 
-/** How much there is to compile, in leaves without patterns. */
+/** The work to compile it, measured in leaves without patterns. */
 function weightOf(parts: readonly Part[], symbols: Symbols): number {
   return parts.reduce((weight, part) => weight + ('leaf' in part ? weightOfLeaf(part.leaf, symbols) : 1), 0);
 }
@@ -103,7 +106,7 @@ function weightOfLeaf(leaf: Leaf, { tables }: Symbols): number {
   if ('long' in leaf) return ofOne * LONG_LIST;
   const { value } = leaf;
   if (Array.isArray(value)) return ofOne * Math.max(1, value.length);
-  // Each of the values that a name may stand for is compiled.
+  // Every value that the name can have is compiled.
   const table = tables.get(referenceOf(value) ?? '');
   return table === undefined ? ofOne : ofOne * (table.of.size + 1);
 }
@@ -119,13 +122,13 @@ function addParts(condition: Shortened, parts: Part[]): void {
   } else parts.push({ leaf: condition });
 }
 
-/** A condition as it was read, and as it is judged. */
+/** A condition as data, and compiled. */
 interface Unpacked {
   readonly conditions: EngineCondition;
   readonly test: Test;
 }
 
-/** Takes a condition up, a large one a little at each step. @param large the pieces of large ones, in order */
+/** Unpacks a condition, a large one in small steps. @param large the pieces of large conditions, in order */
 export function* unpackCondition(
   packed: PackedCondition,
   large: Iterator<Uint8Array>,

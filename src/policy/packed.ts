@@ -15,37 +15,37 @@ import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { type KeyIndex, NOTHING_REDACTED, type RuleIndex, type ToolIndex } from './tool-index.ts';
 
 /**
- * Compiled policies on their way to another thread. Everything is in small pieces of bytes, so that who takes them up
- * can do something else between any two; bytes change hands without being copied.
+ * Compiled policies on their way to another thread. They are split into small pieces of bytes, so that the receiver can
+ * do other work between two pieces. The bytes are transferred without copying.
  */
 export interface PackedPolicies {
   readonly version: string;
-  /** Long lists, `{ list, part }` each; conditions name them by number. */
+  /** Long lists, in parts `{ list, part }`. Conditions refer to them by number. */
   readonly lists: readonly Uint8Array[];
   readonly definitions: readonly Uint8Array[];
   readonly budgets: readonly Uint8Array[];
   readonly rules: readonly Uint8Array[];
-  /** Conditions that are too large for one step, in the order of their rules: see `packed-condition.ts`. */
+  /** Conditions that are too large for one step, in the order of their rules (see `packed-condition.ts`). */
   readonly conditions: readonly Uint8Array[];
-  /** What conditions name: a name means the same in all of them. */
+  /** What the names in conditions stand for. A name means the same in all conditions. */
   readonly symbols: { readonly facts: readonly Uint8Array[]; readonly tables: readonly Uint8Array[] };
-  /** Values by which rules are found, in the order of their numbers. */
+  /** The values that the index uses, in the order of their numbers. */
   readonly values: readonly Uint8Array[];
-  /** Facts by which rules are found. */
+  /** The facts that the index uses. */
   readonly facts: Uint8Array;
-  /** Which rules apply to which tool, and how they are found: see `packIndex`. */
+  /** Which rules apply to which tool, and how to find them (see `packIndex`). */
   readonly index: Int32Array;
 }
 
-/** Rules, budgets, or texts in one piece. */
+/** How many rules, budgets, facts, named values or texts make one piece. */
 const IN_ONE_PIECE = 16;
 const FACTS_IN_ONE_PIECE = 250;
 const NAMED_IN_ONE_PIECE = 250;
 const TEXTS_IN_ONE_PIECE = 1_000;
-/** Numbers of the index that are read in one go. */
+/** Numbers of the index that are read without a break. */
 const NUMBERS_IN_ONE_GO = 1_000;
 
-/** Packs policies, as checked and as compiled. Tools are numbered as in the list. */
+/** Packs policies from their checked and their compiled form. Tools are numbered by their place in the list. */
 export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: readonly Tool[]): PackedPolicies {
   const lists = new Map<readonly Json[], number>();
   const conditions: Uint8Array[] = [];
@@ -71,7 +71,7 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
   };
 }
 
-/** What can be handed over with a message. */
+/** The buffers to transfer with a message. */
 export function buffersOf(packed: PackedPolicies): ArrayBufferLike[] {
   const { lists, definitions, budgets, rules, conditions, symbols, values, facts, index } = packed;
   const { facts: named, tables } = symbols;
@@ -87,14 +87,14 @@ function pieces(items: readonly unknown[], size: number): readonly Uint8Array[] 
   return parts(items, size).map(bytes);
 }
 
-/** Named values, some at a time. */
+/** A part of the entries of one named value. */
 interface TablePart {
   readonly name: string;
   readonly table: Omit<ValueTable, 'of'>;
   readonly of: readonly (readonly [string, NamedValue])[];
 }
 
-/** A value as it is, or the number of a long list. */
+/** The value itself, or the number of a long list. */
 type NamedValue = { readonly value: Json } | { readonly list: number };
 
 function packTable(name: string, { of, ...table }: ValueTable, lists: Map<readonly Json[], number>): Uint8Array[] {
@@ -107,7 +107,7 @@ function packTable(name: string, { of, ...table }: ValueTable, lists: Map<readon
   return parts(entries, NAMED_IN_ONE_PIECE).map((part) => bytes({ name, table, of: part } satisfies TablePart));
 }
 
-/** Bytes of their own: a serialiser's buffer may be part of a larger one. */
+/** Copies the bytes: the buffer of a serialiser may be part of a larger one. */
 function bytes(value: unknown): Uint8Array {
   return new Uint8Array(serialize(value));
 }
@@ -115,12 +115,14 @@ function bytes(value: unknown): Uint8Array {
 type PackedRule = Omit<RulePlan, 'conditions' | 'symbols'> & { readonly conditions: PackedCondition };
 
 /**
- * The indices of all tools as numbers: how many groups of rules there are, and each group; how many indices, and each
- * (may permit, has shadow rules, node); then, for each tool, the number of its index. Most values lead to one group
- * alone, and the same one for many tools: groups stand once.
+ * The indices of all tools as numbers. First comes the number of rule groups, and each group. Then comes the number of
+ * indices, and each index (may permit, has shadow rules, redacted names, node). Last comes the number of its index for
+ * each tool. Most values lead to a single group, often the same one for many tools, so each group is written once.
  *
- *     node  = group count key…                      group = count rule…
- *     key   = fact group×4 count (value place)…     place = group, or -1 node
+ * ```
+ * node  = group count key…                      group = count rule…
+ * key   = fact group×4 count (value place)…     place = group, or -1 node
+ * ```
  */
 function packIndex(
   set: CompiledPolicies,
@@ -190,7 +192,7 @@ function packIndex(
 const SCALAR_TYPES = ['string', 'number', 'boolean', 'other'] as const;
 
 /**
- * Takes packed policies up, a little at each step.
+ * Unpacks policies in small steps.
  * @param tools the same as when they were packed
  */
 export function* unpackPolicies(

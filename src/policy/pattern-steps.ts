@@ -1,12 +1,13 @@
 /**
- * Steps that all patterns of policy may take on one call together: the size of a compiled pattern (for an address: 4)
- * times the length of its text. Matching is linear, and this bounds its factor: a list may hold thousands of texts, and many rules may ask.
+ * Most steps that all policy patterns together may use in one call. A match uses the size of the compiled pattern (for
+ * an address: 4) times the length of the text. Matching is linear, but a list can hold thousands of texts, and many
+ * rules can ask. This bounds the total.
  */
 export const PATTERN_STEPS = 1_000_000;
 
 let left = Number.POSITIVE_INFINITY;
 
-/** Evaluates one call under the bound. Synchronous, so that one count serves all calls, one after the other. */
+/** Evaluates one call with this bound. It is synchronous, so one counter is enough for all calls. */
 export function withPatternSteps<T>(evaluate: () => T): T {
   left = PATTERN_STEPS;
   try {
@@ -16,7 +17,7 @@ export function withPatternSteps<T>(evaluate: () => T): T {
   }
 }
 
-/** Takes steps. @returns whether there were enough; a leaf that has none left is unknown */
+/** Uses up steps. @returns whether enough were left; otherwise the leaf is unknown */
 export function takePatternSteps(steps: number): boolean {
   left -= steps;
   return left >= 0;

@@ -1,7 +1,7 @@
 import type { Finding, Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 
-/** Where the readers of a policy file say what they find. Paths are those of the file's data. */
+/** Takes the findings of the readers of a policy file. Paths are paths in the data of the file. */
 export interface Reporter {
   error(code: string, path: DataPath, message: string, hint?: string | null, part?: 'key' | 'value'): void;
   warning(code: string, path: DataPath, message: string, hint?: string | null, part?: 'key' | 'value'): void;

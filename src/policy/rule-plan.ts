@@ -7,8 +7,7 @@ import type { TemplatePlan } from './template.ts';
 import type { Period } from './windows.ts';
 
 /**
- * A rule that was read and checked, as data: it can be kept and sent to another thread, which functions cannot.
- * `build-rule.ts` makes of it what is judged.
+ * A checked rule as data. Unlike functions, data can be stored and sent to another thread. `build-rule.ts` compiles it.
  */
 export interface RulePlan {
   readonly id: string;
@@ -29,7 +28,7 @@ export interface RulePlan {
   readonly approval: ApprovalPlan | null;
 }
 
-/** A whole number, or the one that a fact chooses. */
+/** A whole number, or one that a fact chooses. */
 export type CountPlan =
   | { readonly kind: 'fixed'; readonly count: number | null }
   | { readonly kind: 'value'; readonly table: ValueTable };

@@ -6,8 +6,8 @@ import type { CompiledRule } from './compiled-rule.ts';
 import { indexRules, type ToolIndex } from './tool-index.ts';
 
 /**
- * The rules of each tool of the closed list: those whose conditions on the tool itself can hold. Tools with the same
- * rules share one index.
+ * The rules of each declared tool: those whose conditions on the tool itself can hold. Tools with the same rules share
+ * one index.
  */
 export function rulesByTool(rules: readonly CompiledRule[], tools: readonly Tool[]): ReadonlyMap<string, ToolIndex> {
   const indices = new Map<string, ToolIndex>();
@@ -25,7 +25,7 @@ export function rulesByTool(rules: readonly CompiledRule[], tools: readonly Tool
   return byTool;
 }
 
-/** An input for conditions that read nothing but the tool. */
+/** An input for conditions that read only the tool. */
 export function inputOfTool(tool: Tool): PolicyInput {
   return {
     agent: { id: '', workspace: '', disabled: false, team: null, owner: null, roles: [], attributes: {} },

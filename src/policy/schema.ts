@@ -2,14 +2,14 @@ import { type Static, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 
 /**
- * The definitions of a policy file. They validate it (`shape.ts`), give its types, and are its JSON Schema. Keywords of
- * our own: `x-later` lists fields of the format that this version refuses as not yet supported; `patternErrorMessage`
- * (which editors know) says what a text has to look like.
+ * The definitions of a policy file. They validate it (`shape.ts`), give its types, and are its JSON Schema. Two
+ * keywords are ours. `x-later` lists fields of the format that this version refuses as not yet supported.
+ * `patternErrorMessage`, which editors know, describes what a text must look like.
  */
 export const EFFECTS = ['allow', 'constrain', 'require_approval', 'deny', 'pause'] as const;
 export const PERIODS = ['minute', 'hour', 'day', 'week', 'month', 'year'] as const;
 
-/** Conditions: `condition.ts` reads them by itself. */
+/** Conditions. `condition.ts` reads them, not the schema. */
 const block = (description: string) => Type.Unsafe<JsonObject>({ $ref: '#/$defs/condition', description });
 
 const closed = { additionalProperties: false } as const;

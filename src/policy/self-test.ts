@@ -37,9 +37,10 @@ rules:
 `;
 
 /**
- * Proves at start-up that this process refuses what is forbidden: by the loaded set a call of a tool that no rule can
- * name, and by a synthetic set amounts that are too large, mistyped or absent, while a small one is permitted.
- * @throws Error naming the call that came out wrong
+ * Proves at start-up that this process refuses what is forbidden. With the loaded set, it tries a call of a tool that
+ * no rule can name. With a synthetic set, it tries amounts that are too large, mistyped or absent, and a small amount
+ * that must be permitted.
+ * @throws Error naming the call with the wrong verdict
  */
 export function proveDenial(set: CompiledPolicies): void {
   proveUndeclaredDenied(set);
@@ -55,7 +56,7 @@ export function proveDenial(set: CompiledPolicies): void {
     expectVerdict(`the params ${JSON.stringify(params)}`, 'deny', judge(synthetic, params));
 }
 
-/** The part of the proof that is about a set alone. @throws Error */
+/** The part of the proof that needs only the loaded set. @throws Error */
 export function proveUndeclaredDenied(set: CompiledPolicies): void {
   expectVerdict('a tool that is not declared', 'deny', judge(set, {}));
 }

@@ -3,14 +3,14 @@ import type { Catalogue } from './match.ts';
 import type { Reporter } from './reporter.ts';
 import type { BudgetPlan } from './rule-plan.ts';
 
-/** What rules may name beyond their file. */
+/** Names outside its file that a rule may use. */
 export interface Surroundings extends Catalogue {
   readonly pools: ReadonlyMap<string, number>;
   readonly roles: readonly string[];
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
 }
 
-/** What the rules of one set share while they are compiled. */
+/** What the rules of one set share during compilation. */
 export interface SetContext {
   readonly set: string;
   readonly zone: string;

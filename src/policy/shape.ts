@@ -28,14 +28,14 @@ interface Shape {
 }
 
 /**
- * Checks a value against a definition and reports every fault at its place, in words for people. A validator's own
- * errors stop early and speak of `anyOf`.
+ * Checks a value against a definition and reports every fault at its place, in words for people. The errors of a
+ * generic validator stop early and talk about `anyOf`.
  * @param schema a definition made of the keywords above
  * @returns whether there was no fault
  */
 export function hasShape(schema: object, value: unknown, path: DataPath, report: Reporter): boolean {
   const shape: Shape = schema;
-  // A block reads itself (condition.ts).
+  // Blocks are read in `condition.ts`.
   if (shape.$ref !== undefined) return true;
   if (shape.anyOf !== undefined) return hasOneShape(shape, shape.anyOf, value, path, report);
   if (typeOf(value) !== shape.type && !(shape.type === 'number' && typeOf(value) === 'integer')) {
@@ -62,7 +62,7 @@ function hasOneShape(
   const alike = flat.filter((branch) => branch.type === type || (branch.type === 'number' && type === 'integer'));
   const [only] = alike;
   const isOneWay = only !== undefined && alike.length === 1;
-  // Of a text that is none of several things, what one of them has to look like says too little.
+  // If a text fits none of several alternatives, the rule for one of them would be a misleading message.
   if (isOneWay && (type !== 'string' || shape.title === undefined)) return hasShape(only, value, path, report);
   const expected = shape.title ?? flat.map(described).join(' or ');
   report.error('wrong_type', path, `${nameOf(path)} must be ${expected}, not ${written(value)}`);

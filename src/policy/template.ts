@@ -6,12 +6,12 @@ import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
-/** A text with `${path}` in it, parsed, as data. */
+/** A parsed text with `${path}` in it, as data. */
 export interface TemplatePlan {
   readonly parts: readonly (string | FactPath)[];
 }
 
-/** A text with `${path}` in it, ready to be rendered. */
+/** A text with `${path}` in it, ready to render. */
 export interface Template {
   readonly parts: readonly (string | Slot)[];
 }
@@ -19,27 +19,27 @@ export interface Template {
 interface Slot {
   readonly fact: string;
   readonly read: ReadFact;
-  /** The value is the caller's word: quoted where people read it. */
+  /** The caller chooses the value, so it is quoted where people read it. */
   readonly quoted: boolean;
-  /** The param that it is of, or is a part of. */
+  /** The param that the value belongs to; `null` for other facts. */
   readonly param: string | null;
 }
 
-/** Of one value in a text for people, and of the whole text. */
+/** Longest value in a text for people, and longest text, characters. */
 const MAX_VALUE = 120;
 const MAX_TEXT = 1_000;
-/** Of one value that is read for a text for people. */
+/** Characters of a value that are looked at for such a text. */
 const MAX_LOOKED_AT = 10_000;
-/** Of the params that a call's own words list. */
+/** Most params that the text of {@link renderCall} lists by name. */
 const MAX_NAMES = 50;
 const REDACTED = '(redacted)';
-/** Of a name that a template makes. */
+/** Longest name that a template makes, characters. */
 const MAX_NAME = 512;
 
-/** Controls, formatting marks (bidirectional, zero-width), line separators, private use, half characters. */
+/** Control characters, formatting marks (bidirectional, zero-width), line separators, private use, lone surrogates. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
-/** Parses a template; a fault is reported. `$${` is the text `${`. */
+/** Parses a template and reports faults. `$${` is the text `${`. */
 export function parseTemplate(text: string, path: DataPath, report: Reporter): TemplatePlan | null {
   const parts: (string | FactPath)[] = [];
   let sound = true;
@@ -64,7 +64,6 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
   return sound ? { parts: parts.filter((part) => part !== '') } : null;
 }
 
-/** A template with the readers of its facts. */
 export function buildTemplate({ parts }: TemplatePlan): Template {
   return {
     parts: parts.map((part) => {
@@ -80,14 +79,15 @@ export function buildTemplate({ parts }: TemplatePlan): Template {
   };
 }
 
-/** The template's text where it has no `${…}`, else `null`. */
+/** The text of a template without `${…}`, else `null`. */
 export function constantText(template: TemplatePlan): string | null {
   const [only, ...others] = template.parts;
   return typeof only === 'string' && others.length === 0 ? only : null;
 }
 
 /**
- * For people: values of the caller quoted and capped, characters that could mislead a reader removed.
+ * Renders for people: values from the caller are quoted and shortened, and characters that could mislead a reader are
+ * removed.
  * @param redacted params whose values are not shown
  */
 export function renderForPeople(template: Template, input: PolicyInput, redacted: ReadonlySet<string>): string {
@@ -96,7 +96,7 @@ export function renderForPeople(template: Template, input: PolicyInput, redacted
   return capped(text.replace(UNSAFE, ''), MAX_TEXT);
 }
 
-/** A call with its params, for people, where the rule has no words of its own. The same for the same call. */
+/** Describes a call with its params, for people, where the rule has no text for it. Equal calls give equal texts. */
 export function renderCall(input: PolicyInput, redacted: ReadonlySet<string>): string {
   const { agent, tool, target, params } = input;
   const names = Object.keys(params);
@@ -123,16 +123,16 @@ function shown(slot: Slot, input: PolicyInput, redacted: ReadonlySet<string>): s
 function valueText(value: Json | undefined, quoted: boolean): string {
   if (value === undefined || value === null) return '(absent)';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  // Of what is far too long only the beginning is looked at: characters may go from it, but not all of them.
+  // Only the beginning of a very long value is read, but more than is shown: characters may be removed from it.
   const whole = (typeof value === 'string' ? value : jsonText(value)).slice(0, MAX_LOOKED_AT);
   const text = capped(whole.replace(UNSAFE, ''), MAX_VALUE);
   return quoted ? JSON.stringify(text) : text;
 }
 
-/** JSON of a list or map of the caller; deep nesting ends a serialiser's stack. */
+/** JSON of a list or map from the caller. Deep nesting could overflow the stack of the serialiser. */
 function jsonText(value: Json): string {
   try {
-    // Canonical: the same params in another order are the same call, and the same words.
+    // Canonical: the same params in another order are the same call, and must give the same text.
     return canonicalJson(value);
   } catch {
     return '(too deep)';
@@ -141,13 +141,13 @@ function jsonText(value: Json): string {
 
 function capped(text: string, limit: number): string {
   if (text.length <= limit) return text;
-  // Not in the middle of a character.
+  // Never cuts a character in half.
   return `${text.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
 
 /**
- * A name (of a target, of a pool): values as they are, because it has to be equal to other names.
- * @returns `null` where a value is absent, no scalar, or holds characters that a name must not have
+ * Renders a name (of a target, of a pool). Values are inserted unchanged, because the name must equal other names.
+ * @returns `null` where a value is absent, is not a scalar, or has characters that a name must not have
  */
 export function renderName(template: Template, input: PolicyInput): string | null {
   let text = '';

@@ -4,9 +4,9 @@ import type { FactPath, ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 
-/** The rules that can apply to one tool, found by the values of a few facts. */
+/** The rules that can apply to one tool, indexed by the values of a few facts. */
 export interface ToolIndex extends RuleIndex {
-  /** Whether some rule in force at some time could permit a call. */
+  /** Whether some enforced rule could permit a call at some time. */
   readonly couldPermit: boolean;
   readonly hasShadow: boolean;
   /** Params that some of the rules mask. */
@@ -14,7 +14,7 @@ export interface ToolIndex extends RuleIndex {
 }
 
 export interface RuleIndex {
-  /** Rules that are asked for every call that comes here. */
+  /** Rules that are evaluated for every call that gets here. */
   readonly always: readonly CompiledRule[];
   readonly keys: readonly KeyIndex[];
 }
@@ -22,25 +22,24 @@ export interface RuleIndex {
 export interface KeyIndex {
   readonly fact: FactPath;
   readonly read: ReadFact;
-  /** Rules that ask for this very value, indexed by other facts where they are many. */
+  /** Rules that need this value. If they are many, they are indexed again by other facts. */
   readonly byValue: ReadonlyMap<Json, RuleIndex>;
-  /** Rules that match on unknown and ask for another type: a value of this type is unknown to them. */
+  /** Rules that match on unknown and need another type. For them, a value of this type is unknown. */
   readonly mistyped: Readonly<Record<ScalarType | 'other', readonly CompiledRule[]>>;
 }
 
 export type ScalarType = 'string' | 'number' | 'boolean';
 
-/** Of a tool that no rule says anything of. */
+/** For a tool whose params no rule masks. */
 export const NOTHING_REDACTED: ReadonlySet<string> = new Set();
 
-/** A call reads at most so many facts to find its rules. */
+/** Most facts that one level of the index reads to find the rules of a call. */
 const MAX_KEYS = 8;
-/** A key that saves fewer rules than this is not worth its look-up. */
+/** A key that avoids fewer evaluations than this is not worth its look-up. */
 const MIN_SAVED = 4;
-/** A rule that asks for more values than this is asked always: it would stand in too many places. */
+/** A rule with more values than this is always evaluated. In the index it would need too many places. */
 const MAX_VALUES = 64;
 
-/** Builds the index of one tool over its rules. */
 export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
   return {
     ...splitByFacts(rules, []),
@@ -50,7 +49,7 @@ export function indexRules(rules: readonly CompiledRule[]): ToolIndex {
   };
 }
 
-/** @param used facts that have been asked on the way here */
+/** @param used facts that were already read on the way to these rules */
 function splitByFacts(rules: readonly CompiledRule[], used: readonly string[]): RuleIndex {
   let rest = rules;
   const keys: KeyIndex[] = [];
@@ -64,7 +63,7 @@ function splitByFacts(rules: readonly CompiledRule[], used: readonly string[]): 
   return { always: rest, keys };
 }
 
-/** The rules that match a call, in no order. Few others are asked. */
+/** The rules that match a call, in no particular order. Few other rules are evaluated. */
 export function matchingRules(index: ToolIndex, input: PolicyInput): CompiledRule[] {
   const matching: CompiledRule[] = [];
   search(index, input, matching);
@@ -100,7 +99,7 @@ interface Key {
   readonly members: readonly Member[];
 }
 
-/** The fact that spares a call most rules: covers many, and splits them into small groups. */
+/** The fact that avoids most evaluations: many rules need it, and its values split them into small groups. */
 function bestKey(rules: readonly CompiledRule[], used: readonly string[]): Key | null {
   const byFact = new Map<string, Member[]>();
   for (const rule of rules)
@@ -108,7 +107,7 @@ function bestKey(rules: readonly CompiledRule[], used: readonly string[]): Key |
       const fact = equality.fact.text;
       if (used.includes(fact)) continue;
       const members = byFact.get(fact) ?? [];
-      // A rule with two equalities on one fact is placed by the first.
+      // A rule with two equalities on one fact is indexed by the first.
       if (members.at(-1)?.rule !== rule) members.push({ rule, equality });
       byFact.set(fact, members);
     }
@@ -124,7 +123,7 @@ function bestKey(rules: readonly CompiledRule[], used: readonly string[]): Key |
   return best;
 }
 
-/** Equalities that have to hold for the condition to hold. */
+/** Equalities that must hold for the condition to hold. */
 function equalities(test: Test): readonly Equality[] {
   if (test.kind === 'leaf')
     return test.equality !== null && test.equality.values.length <= MAX_VALUES ? [test.equality] : [];

@@ -5,11 +5,11 @@ import type { OperatorName } from './operators.ts';
 /** One end of a range of numbers. */
 interface End {
   readonly at: number;
-  /** The end itself is outside. */
+  /** Whether the end itself is excluded. */
   readonly open: boolean;
 }
 
-/** The same end as something that is not known before the call: a named value, or another fact. */
+/** An end that is not known before the call, such as a named value or another fact. */
 interface NamedEnd {
   readonly name: string;
   readonly open: boolean;
@@ -17,7 +17,7 @@ interface NamedEnd {
 
 type Scalar = string | number | boolean;
 
-/** Values of a fact. What is known of them only in part is taken to be more, never less. */
+/** Values of a fact. Where they are known only in part, the set is larger than the true one, never smaller. */
 type Values =
   | { readonly kind: 'any' }
   | { readonly kind: 'these'; readonly values: readonly Scalar[] }
@@ -30,23 +30,23 @@ type Values =
       readonly highs: readonly NamedEnd[];
     };
 
-/** What holds of one fact where a condition holds. */
+/** What is known about one fact when a condition holds. */
 interface Held {
   readonly values: Values;
-  /** It may be absent as well. */
+  /** Whether it can also be absent. */
   readonly absent: boolean;
 }
 
-/** What holds of facts, by their paths, where a condition that has only `all` in it holds. */
+/** What is known about facts, by their paths, when a condition without `any` holds. */
 export type HeldFacts = ReadonlyMap<string, Held>;
 
-/** Ways in which one condition may hold that are looked at; beyond, nothing is known of it. */
+/** Most ways to hold that are examined for one condition. With more, nothing is assumed about it. */
 const MOST_WAYS = 64;
 
 const EVERYTHING: Values = { kind: 'any' };
 const NOTHING: Values = { kind: 'these', values: [] };
 
-/** The ways in which a condition may hold: one of them does whenever it is true. */
+/** The ways in which a condition can hold. Whenever it is true, at least one of them applies. */
 export function waysToHold(condition: EngineCondition, symbols: Symbols): readonly HeldFacts[] {
   const ways = waysOf(condition, symbols);
   return ways.length > MOST_WAYS ? [new Map()] : ways;
@@ -58,14 +58,14 @@ function waysOf(condition: EngineCondition, symbols: Symbols): readonly HeldFact
   let ways: readonly HeldFacts[] = [new Map()];
   for (const part of condition.all) {
     const more = waysToHold(part, symbols);
-    // One part less is more calls.
+    // Leaving a part out makes the set of calls larger, which is safe.
     if (ways.length * more.length > MOST_WAYS) continue;
     ways = ways.flatMap((way) => more.map((other) => bothHold(way, other)));
   }
   return ways;
 }
 
-/** Whether no call is in both. */
+/** Whether no call can be in both. */
 export function areApart(some: HeldFacts, others: HeldFacts): boolean {
   for (const [fact, held] of some) {
     const other = others.get(fact);
@@ -139,13 +139,13 @@ function present(): Held {
   return { values: EVERYTHING, absent: false };
 }
 
-/** What an operator compares a value with: `open` of the ends of ranges. */
+/** What an operator compares with. `open`: the end of the range is excluded. */
 interface Comparison {
   readonly kind: 'these' | 'others' | 'above' | 'below';
   readonly open: boolean;
 }
 
-/** The operators by which values are seen to be apart. */
+/** The operators that can show two sets of values to be apart. */
 const COMPARISONS: Readonly<Partial<Record<OperatorName, Comparison>>> = {
   equal: { kind: 'these', open: false },
   in: { kind: 'these', open: false },
@@ -167,7 +167,7 @@ function valuesOf(
 ): Values {
   const asked = COMPARISONS[name];
   if (asked === undefined) return EVERYTHING;
-  // A value that the operator cannot judge is neither.
+  // A value that the operator cannot judge satisfies neither the comparison nor its opposite.
   const { kind, open } = negated ? { kind: OPPOSITES[asked.kind], open: !asked.open } : asked;
   const reference = referenceOf(right);
   const table = reference === null ? undefined : tables.get(reference);
@@ -201,13 +201,13 @@ function numbers(rights: readonly unknown[], otherwise: number): readonly number
   return rights.length === 0 ? [otherwise] : rights.map((one) => (typeof one === 'number' ? one : otherwise));
 }
 
-/** Name of what a right side refers to; `null` of a literal. */
+/** The name that a right side refers to; `null` for a literal. */
 function referenceOf(right: unknown): string | null {
   if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
   return typeof right.fact === 'string' ? right.fact : null;
 }
 
-/** Scalars, and those in lists; `null` where there are none, or something else among them. */
+/** Scalars, also from lists; `null` where there are none, or where something else is among them. */
 function scalarsOf(rights: readonly unknown[]): readonly Scalar[] | null {
   const scalars: Scalar[] = [];
   for (const value of rights.flat()) {

@@ -5,18 +5,18 @@ import type { PERIODS } from './schema.ts';
 
 export type Period = (typeof PERIODS)[number];
 
-/** The window of a budget at an instant. Calendar windows are remembered until they end, so that asking costs nothing. */
+/** Gives the window of a budget at an instant. A calendar window is cached until it ends. */
 export type WindowAt = (now: number) => BudgetWindow;
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const DAY = 86_400_000;
 
-/** A hundred years: dates beyond some thousands of them cannot be written. */
+/** A hundred years. A window of thousands of years would end at dates that cannot be written. */
 const LONGEST_DAYS = 36_500;
 
 /**
- * Milliseconds of `250ms 5s 15m 4h 30d`; the schema has checked the form.
- * @returns `null` for a time beyond reason (reported)
+ * The milliseconds of `250ms 5s 15m 4h 30d`. The schema has checked the form.
+ * @returns `null` for an unreasonably long time (reported)
  * @throws Error on another form
  */
 export function readDuration(text: string, path: DataPath, report: Reporter): number | null {
@@ -29,26 +29,25 @@ export function readDuration(text: string, path: DataPath, report: Reporter): nu
   return null;
 }
 
-/** Whether the runtime knows a time zone by this name. */
+/** Whether the runtime knows a time zone with this name. */
 export function isTimeZone(zone: string): boolean {
   try {
     new Intl.DateTimeFormat('en', { timeZone: zone });
-    // Offsets are zones to newer runtimes only, and have no calendar of their own.
+    // Newer runtimes accept offsets as zones too. They have no rules for changes of the clock, so they are refused.
     return !/^[+-]/.test(zone);
   } catch {
     return false;
   }
 }
 
-/** The sliding window of that length. */
 export function rollingWindow(ms: number): WindowAt {
   const window: BudgetWindow = { kind: 'rolling', ms };
   return () => window;
 }
 
 /**
- * The calendar window of a zone: neighbours touch, and days have 23 or 25 hours where clocks change. Weeks begin on
- * Monday. Where midnight does not exist, the day begins with its first instant.
+ * The calendar windows of a zone. Windows follow each other without gaps, and days have 23 or 25 hours where clocks
+ * change. Weeks begin on Monday. If a day has no midnight, it begins with its first instant.
  */
 export function calendarWindow(period: Period, zone: string): WindowAt {
   const clock = zoneClock(zone);
@@ -61,7 +60,7 @@ export function calendarWindow(period: Period, zone: string): WindowAt {
 }
 
 /**
- * An instant of `from` and `until`: a date is midnight in the zone, a time has its own offset.
+ * The instant of a `from` or `until`. A date means midnight in the zone; a time has an offset.
  * @returns `null` where there is no such date or time
  */
 export function parseInstant(text: string, zone: string): number | null {
@@ -76,7 +75,7 @@ export function parseInstant(text: string, zone: string): number | null {
 }
 
 interface ZoneClock {
-  /** Offset of local time at an instant, ms, whole seconds. */
+  /** Offset of local time at an instant, in ms, rounded to whole seconds. */
   offset(instant: number): number;
 }
 
@@ -117,7 +116,7 @@ function boundsAt(period: Period, clock: ZoneClock, now: number): { readonly sta
     return shortBounds(UNITS[period === 'minute' ? 'm' : 'h'] ?? 0, clock, now);
   const local = new Date(now + clock.offset(now));
   const boundary = (shift: number): number => calendarBoundary(period, clock, local, shift);
-  // Where midnight is set back over, the local date alone can point one window too far.
+  // Where clocks are set back over midnight, the local date alone can give the neighbouring window.
   for (const shift of [0, -1, 1]) {
     const bounds = { start: boundary(shift), end: boundary(shift + 1) };
     if (bounds.start <= now && now < bounds.end) return bounds;
@@ -125,7 +124,7 @@ function boundsAt(period: Period, clock: ZoneClock, now: number): { readonly sta
   throw new Error(`no calendar window at ${now}`);
 }
 
-/** Start of the window `shift` windows after the one that holds a local date. */
+/** Start of the window that is `shift` windows after the one with a local date. */
 function calendarBoundary(
   period: Exclude<Period, 'minute' | 'hour'>,
   clock: ZoneClock,
@@ -147,18 +146,18 @@ function calendarBoundary(
   }
 }
 
-/** First instant of a local day. Month and day may run over, as in `Date.UTC`. */
+/** First instant of a local day. Month and day may overflow, as in `Date.UTC`. */
 function startOfDay(clock: ZoneClock, year: number, month: number, day: number): number {
   const midnight = Date.UTC(year, month - 1, day);
   const before = midnight - clock.offset(midnight - DAY);
   const after = midnight - clock.offset(midnight + DAY);
-  // The earlier of the two readings that is midnight there is its first occurrence.
+  // If both candidates are midnight in the zone, the earlier one is the start of the day.
   for (const instant of [Math.min(before, after), Math.max(before, after)])
     if (instant + clock.offset(instant) === midnight) return instant;
   return firstWithOffset(clock, Math.min(before, after) - 3_600_000, Math.max(before, after) + 3_600_000);
 }
 
-/** The instant within a span at which the offset becomes that of its end (whole seconds). */
+/** The first instant in a span with the offset of its end (in whole seconds). */
 function firstWithOffset(clock: ZoneClock, from: number, to: number): number {
   const wanted = clock.offset(to);
   let low = Math.floor(from / 1_000);
@@ -171,7 +170,7 @@ function firstWithOffset(clock: ZoneClock, from: number, to: number): number {
   return high * 1_000;
 }
 
-/** Minutes and hours of the local clock; one that a change of clocks cuts is two windows. */
+/** Minutes and hours of the local clock. If the clock changes inside one, it becomes two windows. */
 function shortBounds(length: number, clock: ZoneClock, now: number): { readonly start: number; readonly end: number } {
   const offset = clock.offset(now);
   let start = Math.floor((now + offset) / length) * length - offset;
