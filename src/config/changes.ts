@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Configuration } from './configuration.ts';
 
-/** Settings that hold until the next start. */
+/** Settings that cannot change until the next start. */
 const FIXED: readonly { readonly name: string; readonly of: (configuration: Configuration) => unknown }[] = [
   { name: 'server.host', of: ({ server }) => server.host },
   { name: 'server.port', of: ({ server }) => server.port },
@@ -16,7 +16,9 @@ const FIXED: readonly { readonly name: string; readonly of: (configuration: Conf
   { name: 'limits.connections', of: ({ limits }) => limits.connections },
 ];
 
-/** Names of settings that differ and cannot change while the gateway runs: they stay as they were, and the log says so. */
+/**
+ * Names of changed settings that cannot change while the gateway runs. They keep their old values, and the log says so.
+ */
 export function unchangeable(before: Configuration, after: Configuration): string[] {
   return FIXED.filter(({ of }) => !isDeepStrictEqual(of(before), of(after))).map(({ name }) => name);
 }

@@ -2,22 +2,22 @@ import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
 
 /**
- * What `gateway.yaml` says, read, checked and resolved: every default filled in, names known to exist, durations in
- * ms, sizes in bytes, `${…}` expanded. Frozen; a reload makes a new one.
+ * The content of `gateway.yaml` after reading, checking and resolving: defaults are filled in, names are known to
+ * exist, durations are in ms, sizes in bytes, and `${…}` is expanded. Frozen; a reload makes a new one.
  */
 export interface Configuration {
   readonly server: ServerSettings;
   readonly listeners: readonly ListenerSettings[];
   readonly store: StoreSettings;
   readonly retention: RetentionSettings;
-  /** `allowForce`: a second user may say `not_happened` before an effect is quiet. */
+  /** `allowForce`: a second user may say `not_happened` before the quiet time of an effect is over. */
   readonly resolve: { readonly allowForce: boolean };
   readonly secrets: SecretsSettings;
   readonly receipts: ReceiptsSettings;
   readonly users: readonly User[];
   /** Every role that is declared, included or given to a user. */
   readonly roles: readonly string[];
-  /** All roles of a user, with those that they include. Users without an entry have none. */
+  /** All roles of a user, with those that they include. A user without an entry has none. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
   readonly auth: AuthSettings;
   readonly workspaces: readonly Workspace[];
@@ -28,38 +28,40 @@ export interface Configuration {
   readonly pools: readonly Pool[];
   readonly limits: ConfiguredLimits;
   readonly telemetry: TelemetrySettings;
-  /** SHA-256 over what the file says after expansion, base64url. Shown to nobody who may not see secrets: it covers them. */
+  /**
+   * SHA-256 over the content after expansion, base64url. It covers secrets, so only people who may see them may see it.
+   */
   readonly digest: string;
-  /** The same without what is a gateway's own: where it listens, writes and keeps its keys. */
+  /** The digest without the settings of a single gateway: where it listens, writes, and keeps its keys. */
   readonly sharedDigest: string;
 }
 
 export interface ServerSettings {
   readonly host: string;
-  /** 0 lets the system choose. */
+  /** With 0 the system chooses a port. */
   readonly port: number;
-  /** Without a trailing slash; `null` takes the bound address. */
+  /** Without a trailing slash; `null` means the bound address. */
   readonly publicUrl: string | null;
-  /** Host names (without port, lower case) that are accepted beside the bound address. */
+  /** Host names (without port, lower case) that are accepted besides the bound address. */
   readonly allowedHosts: readonly string[];
-  /** A second port on which alone health and metrics answer; `null`: they are on the first. */
+  /** A second port that serves only health and metrics; `null`: the first port serves them. */
   readonly adminPort: number | null;
   /** TLS on the first port. */
   readonly tls: TlsPair | null;
 }
 
-/** A certificate with those that lead to its root, and its private key: PEM, which has been found to belong together. */
+/** A certificate with its chain, and its private key, as PEM. They were checked to belong together. */
 export interface TlsPair {
   readonly cert: string;
   readonly key: string;
 }
 
-/** A listener of routes' own, beside the gateway's. */
+/** A listener that routes open besides the gateway's. */
 export interface ListenerSettings {
-  /** `host:port` as configured: routes name it by this. */
+  /** `host:port` as configured. Routes refer to the listener by it. */
   readonly at: string;
   readonly host: string;
-  /** 0 lets the system choose. */
+  /** With 0 the system chooses a port. */
   readonly port: number;
   readonly tls: TlsPair | null;
 }
@@ -71,30 +73,30 @@ interface EmbeddedStoreSettings {
   readonly kind: 'embedded';
   /** Folder, relative to the working directory. */
   readonly path: string;
-  /** How long a start waits for another process to let go of the store. */
+  /** How long a start waits while another process holds the store. */
   readonly lockWaitMs: number;
-  /** How far the machine's clock may be ahead of the last time that is known. */
+  /** How far the machine's clock may be ahead of the last known time. */
   readonly maxClockJumpMs: number;
 }
 
 export interface RedisStoreSettings {
   readonly kind: 'redis';
-  /** May hold a password: shown to nobody. With Sentinel its host is the name of the primary. */
+  /** Can contain a password, so it is never shown. With Sentinel, its host is the name of the primary. */
   readonly url: string;
   readonly mode: 'standalone' | 'sentinel' | 'cluster';
   /** `host:port` of the sentinels, or of some nodes of the cluster. */
   readonly nodes: readonly string[];
   readonly durability: 'local' | 'replica' | 'fsync';
-  /** Folder of this gateway's own journal, relative to the working directory. */
+  /** Folder of this gateway's journal, relative to the working directory. No other gateway uses it. */
   readonly journal: string;
   readonly maxFreezeMs: number;
-  /** How far the servers' clocks may be ahead of the last time that is known. */
+  /** How far the clocks of the servers may be ahead of the last known time. */
   readonly maxClockJumpMs: number;
   readonly allowWeakDurability: boolean;
 }
 
 interface RetentionSettings {
-  /** Keys and receipts; `null` keeps them for ever. */
+  /** Keys and receipts; `null` keeps them forever. */
   readonly keysMs: number | null;
   readonly effectsMs: number;
   readonly denialsMs: number;
@@ -102,28 +104,28 @@ interface RetentionSettings {
 
 interface SecretsSettings {
   readonly masterFile: string;
-  /** Files of earlier master secrets, which still open what they sealed. */
+  /** Files of earlier master secrets. They still open what was sealed with them. */
   readonly previous: readonly string[];
 }
 
 interface ReceiptsSettings {
   readonly keysDir: string;
-  /** `null` takes `urn:svc-gateway:<install id>`. */
+  /** `null` means `urn:svc-gateway:<install id>`. */
   readonly issuer: string | null;
 }
 
-/** A person: owner of agents and keys, approver. `roles` as declared; see `rolesOf` for all. */
+/** A person: owner of agents and keys, approver. `roles` are those declared for the user; `rolesOf` has all. */
 export interface User {
   readonly id: string;
   readonly roles: readonly string[];
 }
 
 export interface AuthSettings {
-  /** Whether a key may come as `?api_key=`. */
+  /** Whether a key may be sent as `?api_key=`. */
   readonly queryKey: 'allow' | 'refuse';
-  /** How long a new key of a kind is valid when nobody says; `null` for ever. */
+  /** How long a new key of a kind is valid by default; `null` means forever. */
   readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
-  /** Profiles beside the shipped ones. */
+  /** Profiles in addition to the shipped ones. */
   readonly profiles: readonly Profile[];
 }
 
@@ -131,20 +133,20 @@ interface Profile {
   readonly name: string;
   readonly description: string;
   readonly scopes: readonly Scope[];
-  /** `null` is no limit. */
+  /** `null` means no limit. */
   readonly allowedTools: readonly string[] | null;
   readonly readOnly: boolean;
 }
 
 export interface Workspace {
   readonly id: string;
-  /** The fact `env` of calls in it, unless the upstream says otherwise. */
+  /** The fact `env` of calls in the workspace, unless the upstream sets another. */
   readonly env: string;
   readonly agents: readonly Agent[];
 }
 
 export interface PolicySettings {
-  /** Files and folders, which exist. */
+  /** Existing files and folders. */
   readonly paths: readonly string[];
   readonly mode: 'enforce' | 'observe';
 }
@@ -155,34 +157,40 @@ export interface UpstreamSettings {
   readonly url: string;
   readonly timeoutMs: number;
   readonly connections: number;
-  /** `public` refuses loopback and private addresses as well. */
+  /** `public` also refuses loopback and private addresses. */
   readonly network: 'any' | 'public';
   readonly env: string | null;
-  /** A header that the gateway sets on every request; name in lower case. */
+  /** A header that the gateway sets on every request; its name is in lower case. */
   readonly credentials: { readonly header: string; readonly value: string } | null;
   readonly headers: HeaderSettings;
 }
 
-/** What becomes of the headers of requests. Names are in lower case; one that ends with `*` stands for all that begin so. */
+/**
+ * What happens to the headers of requests. Names are in lower case. One that ends with `*` means all names that begin
+ * so.
+ */
 export interface HeaderSettings {
-  /** Go on, though the gateway keeps them back unless asked. */
+  /** Sent on, although the gateway would not do so by default. */
   readonly forward: readonly string[];
-  /** Do not go on. */
+  /** Not sent on. */
   readonly drop: readonly string[];
-  /** Are no part of the fingerprint. */
+  /** Not part of the fingerprint. */
   readonly volatile: readonly string[];
-  /** Set by the gateway, instead of what the caller sends. */
+  /** Set by the gateway, in place of what the caller sends. */
   readonly set: Readonly<Record<string, string>>;
 }
 
-/** A part of the gateway's own address space that stands for an upstream, or of a host name's or a listener's. */
+/**
+ * Part of an address space that stands for an upstream. The address space is the gateway's, or that of a host name or
+ * listener.
+ */
 export interface Route {
   readonly upstream: string;
-  /** `/payments`: without a trailing slash. Empty where everything is the route. */
+  /** For example `/payments`, without a trailing slash. Empty where the route covers everything. */
   readonly prefix: string;
-  /** The one host name, in lower case, under which it is; `null`: under the gateway's. */
+  /** The host name that the route belongs to, in lower case; `null`: the gateway's names. */
   readonly host: string | null;
-  /** The listener at which it is, by its `at`; `null`: at the gateway's own. */
+  /** The listener that the route belongs to, by its `at`; `null`: the gateway's listener. */
   readonly listen: string | null;
   readonly undeclared: 'deny' | 'passthrough_reads';
   /** Whether `Set-Cookie` of the upstream's answers is passed on. */
@@ -191,16 +199,16 @@ export interface Route {
   readonly foreignLinks: 'hide' | 'pass';
   readonly headers: HeaderSettings;
   readonly keys: RouteKeys;
-  /** Status of the answer that a call waits for approval. */
+  /** Status of the answer to a call that waits for approval. */
   readonly pendingStatus: number;
-  /** The form of errors that client libraries of the upstream know. */
+  /** The form of errors that client libraries of the upstream expect. */
   readonly errorFormat: 'problem' | 'stripe' | 'openai' | 'github';
   readonly rules: readonly RouteRule[];
 }
 
 /** Where callers of a route carry their key. */
 export interface RouteKeys {
-  /** Headers that hold it alone, in lower case. */
+  /** Headers whose whole value is the key, in lower case. */
   readonly headers: readonly string[];
   /** Schemes of `Authorization`. */
   readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
@@ -211,7 +219,10 @@ export interface RouteKeys {
 export interface RouteRule {
   /** Upper case. */
   readonly method: string;
-  /** `/v1/payments/:payment_id`: after the prefix, literal segments and whole-segment params. */
+  /**
+   * For example `/v1/payments/:payment_id`: the path after the prefix, with literal segments and params that fill a
+   * segment.
+   */
   readonly path: string;
   readonly tool: string;
   readonly idempotency: RouteIdempotency;
@@ -231,22 +242,22 @@ interface Pool {
   readonly units: number;
 }
 
-/** The limits that an operator may set; all others are in `limits.ts` too. */
+/** The limits that an operator can set. `limits.ts` has all limits. */
 interface ConfiguredLimits {
   /** Body of a request, bytes. */
   readonly bodyBytes: number;
-  /** Body of a request with files, and one of its files, bytes. */
+  /** Limits for the body of a request with files, and for one of its files, bytes. */
   readonly uploadBytes: number;
   readonly uploadFileBytes: number;
-  /** Files of all requests at once, bytes. */
+  /** Files of all running requests together, bytes. */
   readonly spoolBytes: number;
   readonly paramsDepth: number;
   readonly paramsValues: number;
-  /** Part of an upstream's answer that is kept for duplicates, bytes. */
+  /** The part of an upstream's answer that is kept for duplicates, bytes. */
   readonly responseKeptBytes: number;
-  /** Answer of an upstream that is read at all, bytes. */
+  /** The part of an upstream's answer that is read, bytes. */
   readonly responseBytes: number;
-  /** Connections of callers at once. */
+  /** Simultaneous connections of callers. */
   readonly connections: number;
 }
 

@@ -1,15 +1,15 @@
 /*
- * The only reads of the process's environment in the gateway. A variable that is set and empty counts as not set. (The
- * client package reads what the command line sends, `SVC_API_KEY` and the like, for itself; it stands alone.)
+ * Only this file reads the environment of the gateway process. A variable that is set but empty counts as not set. (The
+ * client package stands alone and reads what the command line sends, such as `SVC_API_KEY`.)
  */
 
-/** `SVC_BOOTSTRAP_ADMIN_KEY_FILE`: file with the administrative key to use on an empty store. */
+/** `SVC_BOOTSTRAP_ADMIN_KEY_FILE`: the file with the administrative key for an empty store. */
 export function bootstrapAdminKeyFile(): string | null {
   const value = process.env['SVC_BOOTSTRAP_ADMIN_KEY_FILE'];
   return value === undefined || value === '' ? null : value;
 }
 
-/** Looks variables up for `${NAME}` in configuration files: first in `overlay`, then in the environment. */
+/** Looks up variables for `${NAME}` in configuration files: first in `overlay`, then in the environment. */
 export function environmentLookup(overlay: Readonly<Record<string, string>>): (name: string) => string | undefined {
   return (name) => (Object.hasOwn(overlay, name) ? overlay[name] : process.env[name]);
 }

@@ -1,11 +1,11 @@
 import type { DataPath, PlainValue } from '../diagnostics/yaml-source.ts';
 
-/** Data that may still be changed: a copy of a file's, on its way to a configuration. */
+/** Mutable data: a copy of a file's data, on its way to a configuration. */
 export type Tree = null | boolean | number | string | Tree[] | { [name: string]: Tree };
 
 export interface Expanded {
   readonly tree: Tree;
-  /** Pointers ({@link pointer}) of the values that hold something from the environment: never shown in messages. */
+  /** Pointers ({@link pointer}) to values with something from the environment. Messages never show these values. */
   readonly fromEnvironment: ReadonlySet<string>;
 }
 
@@ -14,19 +14,19 @@ export function pointer(path: DataPath): string {
   return path.map((name) => `/${String(name).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-/** A reference, or what looks like one: `${…`, or `$${…`, which stands for itself. */
+/** A reference, or something that looks like one: `${…`, or its escaped form `$${…`. */
 const REFERENCE = /\$?\$\{([^}]*\}?)/g;
 
-/** The text that stands for `text` itself in a file: nothing in it is replaced when the file is read. */
+/** Escapes a text, so that nothing in it is replaced when the file is read. */
 export function literalText(text: string): string {
   return text.replace(REFERENCE, (found) => `$${found}`);
 }
 
 /**
- * A copy in which `${NAME}` and `${NAME:-default}` in values (not keys) are replaced; `$${` stands for a literal `${`.
- * What is put in is not looked at again. An empty variable counts as missing: an empty secret is never meant.
+ * Copies data and replaces `${NAME}` and `${NAME:-default}` in values (not in keys). `$${` is a literal `${`. Inserted
+ * text is not expanded again. An empty variable counts as missing, because nobody wants an empty secret.
  * @param lookup value of a variable
- * @param report told of each reference that cannot be replaced, with the path of the value
+ * @param report called for each reference that cannot be replaced, with the path of the value
  */
 export function expandReferences(
   value: PlainValue,

@@ -1,7 +1,7 @@
 import type { Configuration } from './configuration.ts';
 import { undeclaredRead } from './undeclared-read.ts';
 
-/** What policies are compiled against: where they are, and the names that they may use. */
+/** What policies are compiled with: their paths, and the names that they can use. */
 export function surroundingsOfPolicies(configuration: Configuration) {
   const { policies, tools, upstreams, pools, roles, rolesOf, routes } = configuration;
   const passing = new Set(

@@ -3,14 +3,14 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tree } from './expand.ts';
 
-/** Collects what is wrong with the meaning of a file, at the place where it stands. */
+/** Collects faults in the meaning of a file, each with its place. */
 export interface Judge {
-  /** `item`: an object of the file; `steps`: from it to the value; without steps the item itself. */
+  /** `item`: an object of the file. `steps`: the path from there to the value; empty for the item itself. */
   readonly error: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
   readonly warn: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
-  /** An error unless `name` is one of `known`: "unknown_<kind>", with what was probably meant. */
+  /** Reports "unknown_<kind>" unless `name` is in `known`, with a guess at what was meant. */
   readonly known: (kind: string, item: object, steps: DataPath, name: string, known: ReadonlySet<string>) => void;
-  /** An error for each id that was there before; ids that differ in case alone count as one. */
+  /** Reports each id that occurred before. Ids that differ only in case count as equal. */
   readonly unique: <Item extends object>(kind: string, items: readonly Item[], field: keyof Item & string) => void;
 }
 
@@ -46,8 +46,7 @@ export function createJudge(source: YamlSource, pathOf: (item: object) => DataPa
 }
 
 /**
- * Names that items of a list bear in the file, whether or not the items themselves are right: a reference to a faulty
- * item is not a second fault.
+ * Names of the items in a list of the file, including faulty items: a reference to a faulty item is not a second fault.
  */
 export function namesIn(list: Tree | undefined, field: string): Set<string> {
   const names = new Set<string>();

@@ -2,18 +2,19 @@
 export interface Limit {
   /** What is limited, in words. */
   readonly what: string;
-  /** As an operator would write it: a size, a duration, or a count. */
+  /** The value as an operator would write it: a size, a duration, or a count. */
   readonly value: string | number;
   /** What happens beyond it. */
   readonly beyond: string;
   /**
-   * `configuration`: `limits.<name>` of `gateway.yaml` sets it. Otherwise it is fixed, and this is where the constant
-   * stands, `file#NAME` or `file#NAME.field` (a test compares the two); `null` where the form of a field says it.
+   * `configuration`: the setting `limits.<name>` of `gateway.yaml`. Other limits are fixed. For those it names the
+   * constant, as `file#NAME` or `file#NAME.field` (a test compares the two), or is `null` where the form of a field
+   * sets the limit.
    */
   readonly source: 'configuration' | `${string}#${string}` | null;
 }
 
-/** Every limit of the product, in one table; rendered as `docs/operating/limits.md`. */
+/** Every limit of the product in one table. `docs/operating/limits.md` is rendered from it. */
 export const LIMITS = {
   body: {
     what: 'Body of a request to the gateway and, on write routes, through it',
@@ -64,7 +65,8 @@ export const LIMITS = {
     source: 'configuration',
   },
   params_values: {
-    // As many as hold the event loop for half of the 50 ms that no request may, at worst: test/hostile/loop-held.test.ts.
+    // In the worst case this many values hold the event loop for 25 ms, half of the 50 ms that a request may take:
+    // test/hostile/loop-held.test.ts.
     what: 'Values in a JSON body: members, elements and what holds them',
     value: 10_000,
     beyond: '400 `invalid_json`; nothing ran',
@@ -354,7 +356,7 @@ export const LIMITS = {
   },
 } as const satisfies Readonly<Record<string, Limit>>;
 
-/** `docs/operating/limits.md`. */
+/** Renders `docs/operating/limits.md`. */
 export function limitsMarkdown(): string {
   const rows = Object.entries<Limit>(LIMITS).map(([name, { what, value, beyond, source }]) => {
     const set = source === 'configuration' ? `\`limits.${name}\`` : 'fixed';

@@ -1,6 +1,6 @@
 import type { DataPath, PlainValue } from '../diagnostics/yaml-source.ts';
 
-/** Forms of secrets that are known by sight. The first group is what may be shown of one. */
+/** Secrets that can be recognised by their form. The first group is the part that may be shown. */
 const KNOWN: readonly { readonly what: string; readonly form: RegExp }[] = [
   { what: 'a key of this gateway', form: /\b(svc_(?:acct|agent|admin|mcp)_)[A-Za-z0-9]{16,}/g },
   { what: 'a Stripe key', form: /\b([sr]k_(?:live|test)_)[A-Za-z0-9]{8,}/g },
@@ -14,7 +14,7 @@ const KNOWN: readonly { readonly what: string; readonly form: RegExp }[] = [
   { what: 'a JSON Web Token', form: /\b(eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?/g },
 ];
 
-/** Every value that holds a secret known by its form, as it stands in the file (before `${…}` is replaced). */
+/** Every value with a secret of a known form, before `${…}` is replaced. */
 export function findLiteralSecrets(value: PlainValue): { readonly path: DataPath; readonly what: string }[] {
   const found: { path: DataPath; what: string }[] = [];
   const look = (node: PlainValue, path: DataPath): void => {
@@ -30,8 +30,8 @@ export function findLiteralSecrets(value: PlainValue): { readonly path: DataPath
 }
 
 /**
- * The text of a file as it may be shown: secrets known by their form, and the given literals, are blotted out at equal
- * length, so that carets stay right.
+ * The text of a file with its secrets hidden: those of a known form, and the given literals. Each is replaced by a text
+ * of the same length, so that carets stay in the right place.
  */
 export function withoutSecrets(text: string, literals: readonly string[]): string {
   let shown = text;

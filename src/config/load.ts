@@ -18,21 +18,21 @@ import { checkShape } from './shape.ts';
 export interface LoadedConfiguration {
   readonly configuration: Configuration;
   readonly warnings: readonly Finding[];
-  /** Text of the files by name, secrets blotted out, to show warnings with. */
+  /** Text of the files by name, with secrets hidden, to show warnings with. */
   readonly sources: ReadonlyMap<string, string>;
-  /** What must be watched for changes. The policies' files come from the policies. */
+  /** Files to watch for changes. Policy files are not among them; the policies name those. */
   readonly files: readonly string[];
 }
 
 export interface LoadOptions {
-  /** Laid over the environment when `${NAME}` is expanded. */
+  /** Has priority over the environment when `${NAME}` is expanded. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
  * Reads, checks, resolves and freezes a configuration.
  * @param file path of `gateway.yaml`, relative to the working directory
- * @throws InvalidFiles with all faults at once; nothing in it shows a secret
+ * @throws InvalidFiles with all faults at once; it never shows a secret
  */
 export async function loadConfiguration(
   file: string,
@@ -71,7 +71,7 @@ function many(items: readonly unknown[], noun: string): string {
   return `${items.length} ${noun}${items.length === 1 ? '' : 's'}`;
 }
 
-/** Checks a configuration without using it. Warnings alone are findings too, but leave the file usable: exit 0. */
+/** Checks a configuration without using it. A file with only warnings can be used, so the exit code is 0. */
 export async function checkConfiguration(
   file: string,
   options: LoadOptions & { readonly color: boolean } = { environment: {}, color: false },
@@ -147,7 +147,7 @@ async function judgeFile(
   );
   const everything = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
-  // What YAML or a reference has spoilt is told already; that the rest of it does not fit either is no news.
+  // If YAML or a reference has already caused an error at a place, further shape errors there add nothing.
   const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
   const isNews = ({ code, at }: Finding): boolean => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at));
   findings.push(...faults.filter(isNews));
@@ -166,7 +166,10 @@ function placeOf(at: Position | null): string {
   return at === null ? '' : `${at.line}:${at.column}`;
 }
 
-/** Values under `credentials`, and a password in the store's URL, that are written out instead of taken from the environment. */
+/**
+ * Values under `credentials`, and a password in the store's URL, that the file contains instead of taking from the
+ * environment.
+ */
 function literalCredentials(source: YamlSource): { readonly path: DataPath; readonly value: string }[] {
   const url = field(field(source.value, 'store'), 'url');
   const ofStore = [/\/\/[^/@]*:([^/]+)@/, /\?(.+)$/].flatMap((form) => {
@@ -189,7 +192,7 @@ function field(value: PlainValue | undefined, name: string): PlainValue | undefi
   return Object.entries(value).find(([key]) => key === name)?.[1];
 }
 
-/** Covers all settings; of credentials only how they are written, not what the environment gave. */
+/** Digests of all settings. Credentials count as written in the file, without the values from the environment. */
 function digestsOf(
   file: GatewayFile,
   source: YamlSource,
@@ -216,7 +219,7 @@ function digestsOf(
   };
 }
 
-/** What files of credentials and of TLS hold is this gateway's own, and a new value has to come into force. */
+/** Adds the content of credential and TLS files to the digest of this gateway, so that a new value takes effect. */
 function withFiles(
   digest: string,
   file: GatewayFile,
@@ -239,7 +242,7 @@ function digestOf(data: object): string {
   return createHash('sha256').update(canonicalJson(plain)).digest('base64url');
 }
 
-/** Freezes a value with all that it holds. */
+/** Freezes a value and everything in it. */
 export function deepFreeze<Value>(value: Value): Value {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
   Object.freeze(value);

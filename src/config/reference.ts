@@ -59,7 +59,7 @@ route (both apply; what the route sets wins) has these rules:
 Limits that cannot be set are in [limits.md](limits.md). This page is made from the schema that checks the file.
 `;
 
-/** `docs/operating/configuration.md`: every field with type, default and meaning, from the schema. */
+/** Renders `docs/operating/configuration.md` from the schema: every field with type, default and meaning. */
 export function configurationMarkdown(): string {
   const schema: Json = JSON.parse(JSON.stringify(GATEWAY_FILE));
   const sections = isJsonObject(schema) ? fieldsOf(schema) : [];
@@ -85,7 +85,7 @@ function fieldsOf(schema: JsonObject): [string, JsonObject][] {
   );
 }
 
-/** One row for each field below, by its path: `tools[].request.path`. */
+/** One row for each field below an object, by its path, for example `tools[].request.path`. */
 function rowsOf(path: string, schema: JsonObject): string[] {
   return inner(path, schema).flatMap(([at, parent]) =>
     fieldsOf(parent).flatMap(([name, field]) => {
@@ -104,7 +104,7 @@ function requiredIn(schema: JsonObject, name: string): boolean {
   return Array.isArray(schema['required']) && schema['required'].includes(name);
 }
 
-/** The objects that a schema leads to: itself, the items of a list, the values of a map, the branches of a union. */
+/** The objects inside a schema: itself, the items of a list, the values of a map, the branches of a union. */
 function inner(path: string, schema: JsonObject): [string, JsonObject][] {
   const found: [string, JsonObject][] = [];
   if (isJsonObject(schema['properties'])) found.push([path, schema]);

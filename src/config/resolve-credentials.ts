@@ -8,10 +8,10 @@ type Written = Exclude<NonNullable<GatewayFile['upstreams'][number]['credentials
 /** Headers that belong to the connection, not to a credential. */
 const NO_CREDENTIAL =
   /^(host|content-length|content-type|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|svc-.*)$/;
-/** No server takes a header that is longer, bytes. */
+/** Longer files cannot be headers: no server accepts such a header. Bytes. */
 const MAX_FILE = 16 * 1024;
 
-/** The header that a gateway sends to an upstream. What it holds is a secret: no finding shows it. */
+/** The header with credentials that the gateway sends to an upstream. Its value is secret, so no finding shows it. */
 export async function resolveCredentials(
   credentials: Written,
   judge: Judge,
@@ -46,7 +46,7 @@ async function valueOf(credentials: Written, judge: Judge, reading: FileReading)
   return file === undefined ? (value ?? null) : readValue(file, credentials, judge, reading);
 }
 
-/** The line that a file holds; the line break at its end belongs to the file. */
+/** Reads the one line of a file. A line break at its end is not part of the value. */
 async function readValue(
   file: string,
   credentials: Written,
@@ -66,6 +66,6 @@ async function readValue(
     return fault('file_missing', `${file} cannot be read`, 'paths are relative to the working directory');
   }
   const value = text.replace(/\r?\n$/, '');
-  // Who writes a file in place empties it first.
+  // A program that rewrites a file in place empties it first.
   return value === '' ? fault('bad_header_value', `${file} is empty`, 'write it whole, then rename it') : value;
 }

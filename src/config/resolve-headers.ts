@@ -5,7 +5,6 @@ import type { GatewayFile } from './schema.ts';
 
 type Written = GatewayFile['upstreams'][number]['headers'];
 
-/** The rules for headers of an upstream or a route. */
 export function resolveHeaders(written: Written, judge: Judge): HeaderSettings {
   const names = (field: 'forward' | 'drop' | 'volatile'): readonly string[] =>
     written[field].map((name) => name.toLowerCase());
@@ -40,5 +39,5 @@ export function resolveHeaders(written: Written, judge: Judge): HeaderSettings {
   return { forward: names('forward'), drop: names('drop'), volatile: names('volatile'), set };
 }
 
-/** Set by what the gateway knows of a request, or as credentials. */
+/** Headers that the gateway sets from what it knows of a request, or as credentials. */
 const NOT_SET: readonly string[] = ['authorization', 'content-type'];

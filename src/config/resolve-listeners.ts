@@ -4,7 +4,7 @@ import type { Judge } from './judge.ts';
 import { resolveTlsPair } from './resolve-tls.ts';
 import type { GatewayFile } from './schema.ts';
 
-/** The listeners that routes open for themselves, each once. */
+/** The listeners that routes open, without repeats. */
 export async function resolveListeners(
   file: GatewayFile,
   judge: Judge,
@@ -42,7 +42,7 @@ export async function resolveListeners(
   return [...found.values()].map(({ settings }) => settings);
 }
 
-/** Whether one of two addresses takes in the other. */
+/** Whether two addresses are equal, or one includes the other. */
 function meets(one: string, other: string): boolean {
   const all = ['0.0.0.0', '::', '[::]'];
   return one.toLowerCase() === other.toLowerCase() || all.includes(one) || all.includes(other);

@@ -4,10 +4,10 @@ import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
-/** Names of the profiles that every gateway has. */
+/** Names of the shipped profiles. */
 const SHIPPED_PROFILES = new Set(['mcp_readonly', 'mcp_operator', 'mcp_agent']);
 
-/** Users with their roles, declared and included. */
+/** Users with their roles, both declared and included. */
 export function resolvePeople(
   file: GatewayFile,
   judge: Judge,
@@ -20,7 +20,7 @@ export function resolvePeople(
   const inUse = new Set(roles);
   for (const user of file.users) {
     for (const [index, role] of user.roles.entries()) {
-      // Roles need no declaration; where some are declared, one that nothing else knows may be a slip of the pen.
+      // Roles need no declaration. But where some are declared, an otherwise unknown role may be a typing error.
       if (declared.size > 0 && !inUse.has(role))
         judge.warn(
           'undeclared_role',
@@ -48,7 +48,7 @@ function withIncluded(own: readonly string[], roles: Roles): string[] {
   return [...all];
 }
 
-/** Each cycle is told once, at the role of it that stands first. */
+/** Reports each cycle once, at the first of its roles. */
 function refuseCycles(roles: Roles, judge: Judge): void {
   const inCycle = new Set<string>();
   for (const [first, { includes }] of Object.entries(roles)) {
@@ -66,7 +66,7 @@ function refuseCycles(roles: Roles, judge: Judge): void {
   }
 }
 
-/** A shortest way from a role over its includes back to it, both ends included; `null` where there is none. */
+/** A shortest path from a role through its includes back to itself, with both ends; `null` where there is none. */
 function pathBack(first: string, roles: Roles): string[] | null {
   const queue: string[][] = [[first]];
   const seen = new Set<string>();
@@ -81,7 +81,7 @@ function pathBack(first: string, roles: Roles): string[] | null {
   return null;
 }
 
-/** Workspaces and their agents; owners are users. */
+/** Workspaces and their agents. Owners must be users. */
 export function resolveWorkspaces(file: GatewayFile, users: ReadonlySet<string>, judge: Judge): readonly Workspace[] {
   judge.unique('workspace', file.workspaces, 'id');
   return file.workspaces.map((workspace) => {

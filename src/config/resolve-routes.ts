@@ -10,7 +10,7 @@ import { parseDuration } from './units.ts';
 type RouteEntry = GatewayFile['routes'][number];
 type RuleEntry = RouteEntry['rules'][number];
 
-/** First segments of the gateway's own addresses. A route may not begin with one. */
+/** First segments of the gateway's addresses. A route must not begin with one. */
 export const OWN_PREFIXES: readonly string[] = [
   '/v1',
   '/state',
@@ -27,7 +27,7 @@ export const OWN_PREFIXES: readonly string[] = [
   '/metrics',
 ];
 
-/** How long a derived key counts when the rule only says `derive`. */
+/** How long a derived key is valid when the rule only says `derive`. */
 const DERIVE_MS = 10 * 60_000;
 
 interface Names {
@@ -107,7 +107,10 @@ function resolveKeys(route: RouteEntry, judge: Judge): RouteKeys {
   return { headers, schemes: SCHEMES.filter((scheme) => route.keys.includes(scheme)), query };
 }
 
-/** Routes under one name at one listener share an address space; those under the gateway's own share it with the gateway. */
+/**
+ * Checks prefixes. Routes with the same host name and listener share an address space. Without either, they share it
+ * with the gateway.
+ */
 function checkPrefixes(file: GatewayFile, judge: Judge): void {
   const seen = new Map<string, string[]>();
   for (const route of file.routes) {
@@ -146,7 +149,7 @@ function checkPrefixes(file: GatewayFile, judge: Judge): void {
   }
 }
 
-/** A name that is the gateway's own cannot be a route's as well: it would hide the gateway's addresses. */
+/** Refuses a host that is also a name of the gateway, because the route would hide the gateway's addresses. */
 function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): void {
   const { host, listen } = route;
   if (host === undefined) return;
@@ -171,7 +174,7 @@ function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): vo
     );
 }
 
-/** What paths of a method look like: literal text, or `null` for a param, by segment. */
+/** The segments of a path: literal text, or `null` for a param. */
 type Segments = readonly (string | null)[];
 
 interface Pattern {
@@ -181,7 +184,7 @@ interface Pattern {
   readonly params: readonly string[];
 }
 
-/** `POST /v1/payments/:payment_id`, taken apart; faults are told. */
+/** Parses a match such as `POST /v1/payments/:payment_id`; reports faults. */
 function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
   const refuse = (message: string, hint: string | null = 'write METHOD /path/:param'): null => {
     judge.error('bad_match', rule, ['match'], message, hint);
@@ -236,7 +239,7 @@ export function isWithin(one: Segments, other: Segments): boolean {
   return one.length === other.length && other.every((segment, index) => segment === null || segment === one[index]);
 }
 
-/** A call must mean the same through the route and through the effects API, where the tool's own request is sent. */
+/** A call must mean the same through the route and through the effects API, which sends the request of the tool. */
 function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, tool: Tool, judge: Judge): void {
   if (tool.upstream !== route.upstream)
     judge.error(

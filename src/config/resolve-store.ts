@@ -6,13 +6,15 @@ import { parseDuration } from './units.ts';
 
 type StoreFile = GatewayFile['store'];
 
-/** Fields that mean something for one kind alone: written beside the other they would be ignored, which nothing is. */
+/** Fields for only one kind of store. With the other kind they would be ignored, and no field is ever ignored. */
 const FIELDS_OF = {
   embedded: ['path', 'lock_wait'],
   redis: ['url', 'mode', 'nodes', 'durability', 'journal', 'max_freeze', 'allow_weak_durability'],
 } as const;
 
-/** What the section `store` means; tells every fault to the judge. No message shows the URL: it may hold a password. */
+/**
+ * Resolves the section `store` and reports every fault. No message shows the URL, because it can contain a password.
+ */
 export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSettings {
   const other = store.kind === 'redis' ? 'embedded' : 'redis';
   for (const field of FIELDS_OF[other])
@@ -34,7 +36,9 @@ export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSetting
       };
 }
 
-/** The folder of this gateway's own data, under which keys are by default: the store's, or the one of the journal. */
+/**
+ * The folder for the data of this gateway: that of the store, or the parent of the journal. Keys are in it by default.
+ */
 export function storeFolder(store: StoreSettings): string {
   switch (store.kind) {
     case 'embedded':
@@ -104,7 +108,7 @@ function checkUrl(text: string, mode: RedisStoreSettings['mode'], store: StoreFi
     );
 }
 
-/** The schema has checked the form. */
+/** The schema has checked the form, so the `0` is never used. */
 function milliseconds(text: string): number {
   return parseDuration(text) ?? 0;
 }

@@ -4,12 +4,12 @@ import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { TlsPair } from './configuration.ts';
 import type { Judge } from './judge.ts';
 
-/** No chain of certificates is longer, bytes. */
+/** Most bytes of a PEM file. No chain of certificates is longer. */
 const MAX_FILE = 256 * 1024;
 
 /**
- * A certificate and its key, read and found to belong together. What is broken is a fault of the configuration: a
- * gateway that runs keeps the pair that it has.
+ * Reads a certificate and its key, and checks that they belong together. A fault in them is a fault of the
+ * configuration, so a running gateway keeps its present pair.
  */
 export async function resolveTlsPair(
   written: { readonly cert: string; readonly key: string },
@@ -44,7 +44,7 @@ export async function resolveTlsPair(
   return pair;
 }
 
-/** The text of a PEM file; `null` where it cannot be had, which is told. */
+/** The text of a PEM file; `null` where it cannot be read (reported). */
 export async function readPem<Field extends string>(
   written: Readonly<Record<Field, string>>,
   field: Field,

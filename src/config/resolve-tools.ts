@@ -13,13 +13,13 @@ import { parseDuration } from './units.ts';
 type ToolEntry = GatewayFile['tools'][number];
 type RequestEntry = ToolEntry['request'];
 
-/** Headers that a caller's param can never become: credentials, framing, hop-by-hop, overrides, our own. */
+/** Headers that a param can never be sent as: credentials, framing, hop-by-hop, overrides, headers of the gateway. */
 const FORBIDDEN_HEADERS =
   /^(authorization|cookie|x-api-key|host|content-length|content-type|content-encoding|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url)$/;
 
 const PLAIN_PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/{}]*$/;
 
-/** Tools, checked, with digests. References to upstreams are checked against `upstreamNames`. */
+/** Checks the tools and computes their digests. References to upstreams are checked against `upstreamNames`. */
 export function resolveTools(
   file: GatewayFile,
   upstreams: readonly UpstreamSettings[],
@@ -74,7 +74,7 @@ export function resolveTools(
   return tools;
 }
 
-/** What a repeat must find unchanged: where the call goes, with whose credentials, and how it is written. */
+/** Digest of what a repeat must find unchanged: where the call goes, with which credentials, and in which form. */
 function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string {
   const pinned: JsonObject = {
     upstream: { id: upstream.id, url: upstream.url, credentials: upstream.credentials?.header ?? null },
@@ -95,11 +95,11 @@ function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string 
 interface Params {
   readonly names: ReadonlySet<string>;
   readonly required: ReadonlySet<string>;
-  /** The schema allows params that it does not name. */
+  /** Whether the schema allows params that it does not name. */
   readonly isOpen: boolean;
 }
 
-/** The params that a schema declares; the schema itself must hold as JSON Schema 2020-12. */
+/** The params that a schema declares. The schema must be valid JSON Schema 2020-12. */
 function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Judge): Params | null {
   if (schema['type'] !== 'object')
     judge.error(
@@ -132,7 +132,10 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
   };
 }
 
-/** Schemas that were found sound: a reload compiles only what is new. (Those with an `$id` depend on the others.) */
+/**
+ * Schemas that were found valid. A reload compiles only new ones. (A schema with an `$id` depends on others, so it is
+ * not kept.)
+ */
 const sound = new Set<string>();
 const MOST_REMEMBERED = 10_000;
 
@@ -141,7 +144,7 @@ function remember(text: string): void {
   sound.add(text);
 }
 
-/** Judges a schema as the catalog compiles it: strictly, with patterns that match in linear time. */
+/** Checks a schema in the way the catalog compiles it: strictly, with patterns that match in linear time. */
 function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | number)[]; message: string } | null {
   const text = canonicalJson(schema);
   if (sound.has(text)) return null;
@@ -165,7 +168,7 @@ function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | numbe
   }
 }
 
-/** The values of which one was wanted, where that is what is wrong: a slip is then seen at once. */
+/** The allowed values, if a value is not one of them. The message then shows a typing error at once. */
 function allowedBy(fault: ErrorObject | undefined): string | null {
   const allowed: unknown = fault?.keyword === 'enum' ? fault.params['allowedValues'] : null;
   return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : null;
@@ -190,7 +193,7 @@ function createAjv(): Ajv2020 {
   return ajv;
 }
 
-/** @param taken headers that the gateway itself sets, with what they carry: it would overwrite a param there */
+/** @param taken headers that the gateway sets, with what they carry; a param in such a header would be overwritten */
 function resolveRequest(
   entry: ToolEntry,
   field: 'request' | 'state',
@@ -308,7 +311,7 @@ function takesFiles(type: RequestEntry['body_type']): boolean {
   return type === 'multipart' || type === 'opaque';
 }
 
-/** The params of a path template; faults are told. */
+/** The params of a path template; reports faults. */
 function checkPath(request: RequestEntry, judge: Judge): string[] {
   const { path } = request;
   const fault = (message: string, hint: string | null = null): string[] => {
@@ -371,12 +374,12 @@ function checkTarget(entry: ToolEntry, params: Params | null, judge: Judge): voi
   }
 }
 
-/** @param taken gets the header of the key */
+/** @param taken the header of the idempotency key is added to it */
 function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: Judge): UpstreamIdempotency {
   if (entry.idempotent === false) return { kind: 'none' };
   const header = entry.idempotent.header.toLowerCase();
   const other = taken.get(header);
-  // Overwritten, the key would not arrive, and a repeat that counts on it would run again.
+  // If the header were overwritten, the key would not arrive, and a repeat that relies on it would run twice.
   if (other !== undefined)
     judge.error(
       'header_twice',

@@ -16,9 +16,9 @@ import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 /**
- * What a file means: looks up names, turns units into numbers, and tells every fault to the judge.
- * @param tree the file's data before faulty items were left out: names in it count as known
- * @returns a configuration; not to be used where the judge was told of an error
+ * Resolves the meaning of a file: looks up names, converts units to numbers, and reports every fault to the judge.
+ * @param tree the data of the file with its faulty items: their names count as known
+ * @returns a configuration; it must not be used if the judge got an error
  */
 export async function resolveConfiguration(
   file: GatewayFile,
@@ -59,7 +59,7 @@ export async function resolveConfiguration(
   };
 }
 
-/** The schema has checked the form. */
+/** The schema has checked the form, so the `0` is never used. */
 function milliseconds(text: string): number {
   return parseDuration(text) ?? 0;
 }

@@ -1,34 +1,34 @@
 import { type TSchema, Type } from 'typebox';
 import { DURATION_PATTERN, SIZE_PATTERN } from './units.ts';
 
-/** The forms that fields of the configuration have; see `schema.ts` for the annotations. */
+/** The kinds of fields in the configuration; see `schema.ts` for the annotations. */
 
-/** An object of fixed fields. `name` ends the sentence "… is not a field of …". */
+/** An object with fixed fields. `name` completes the sentence "… is not a field of …". */
 export function record<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
   return Type.Object(fields, { additionalProperties: false, 'x-name': name, description });
 }
 
-/** The same, empty where it is not written. */
+/** Like {@link record}, and empty by default. */
 export function section<Fields extends Record<string, TSchema>>(name: string, description: string, fields: Fields) {
   return Type.Object(fields, { additionalProperties: false, 'x-name': name, description, default: {} });
 }
 
-/** A list, empty where it is not written. */
+/** A list, empty by default. */
 export function list<Item extends TSchema>(description: string, item: Item) {
   return Type.Array(item, { description, default: [] });
 }
 
-/** One of some words. */
+/** One of several words. */
 export function oneOf<const Word extends string>(words: readonly Word[], description: string, byDefault?: Word) {
   return Type.Unsafe<Word>({ type: 'string', enum: words, description, ...given(byDefault) });
 }
 
-/** A text of a form; `expected` ends the sentence "… has to be". */
+/** A text with a pattern. `expected` completes the sentence "… has to be". */
 export function text(pattern: string, expected: string, description: string, byDefault?: string) {
   return Type.String({ pattern, 'x-expected': expected, description, ...given(byDefault) });
 }
 
-/** A duration between two. */
+/** A duration within bounds. */
 export function duration(description: string, bounds: { min: string; max: string }, byDefault?: string) {
   return Type.String({
     pattern: DURATION_PATTERN,
@@ -39,7 +39,7 @@ export function duration(description: string, bounds: { min: string; max: string
   });
 }
 
-/** A duration, or a word. */
+/** A duration within bounds, or a word. */
 export function durationOr(word: string, description: string, bounds: { min: string; max: string }, byDefault: string) {
   return Type.String({
     pattern: `${DURATION_PATTERN}|^${word}$`,
@@ -50,7 +50,7 @@ export function durationOr(word: string, description: string, bounds: { min: str
   });
 }
 
-/** A size between two. */
+/** A size within bounds. */
 export function size(description: string, bounds: { min: string; max: string }, byDefault: string) {
   return Type.String({
     pattern: SIZE_PATTERN,
@@ -61,17 +61,16 @@ export function size(description: string, bounds: { min: string; max: string }, 
   });
 }
 
-/** A whole number between two. */
+/** A whole number within bounds. */
 export function integer(description: string, minimum: number, maximum: number, byDefault?: number) {
   return Type.Integer({ minimum, maximum, description, ...given(byDefault) });
 }
 
-/** True or false. */
 export function flag(description: string, byDefault: boolean) {
   return Type.Boolean({ description, default: byDefault });
 }
 
-/** A field that belongs to the format and is not supported yet: naming it is an error that says so. */
+/** A field of the format that is not supported yet. Using it is an error that says so. */
 export function later(what: string) {
   return Type.Optional(Type.Unsafe<never>({ not: {}, 'x-later': what, description: `Not yet supported: ${what}.` }));
 }
@@ -80,7 +79,7 @@ function given<Value>(byDefault: Value | undefined): { default: Value } | Record
   return byDefault === undefined ? {} : { default: byDefault };
 }
 
-/** Forms of names, and how they are told of. */
+/** Patterns of names, and their descriptions for messages. */
 export const slug = '^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$';
 export const slugWords = "a name of letters, digits, '_' and '-' (at most 63)";
 export const personId = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
@@ -90,8 +89,6 @@ export const toolName = '^[A-Za-z0-9][A-Za-z0-9_-]*([./:][A-Za-z0-9_-]+)*$';
 export const headerName = '^[A-Za-z0-9!#$%&*+.^_|~-]{1,100}$';
 export const filePath = '^[^\\u0000]+$';
 
-/** The name of a role. */
 export const role = (description: string) =>
   text(roleName, "the name of a role (letters, digits and '_ . : -')", description);
-/** A path of a file or folder. */
 export const path = (description: string) => text(filePath, 'a path', description);

@@ -2,8 +2,8 @@ import type { Json, JsonObject } from '../json/value.ts';
 import { GATEWAY_FILE } from './schema.ts';
 
 /**
- * The JSON Schema for editors: fields with a default are optional, annotations of our own are left out, and wherever a
- * form is asked for a reference to the environment will do as well.
+ * The JSON Schema for editors. Fields with a default are optional, our annotations are left out, and a reference to the
+ * environment is allowed wherever a value needs a certain form.
  */
 export function gatewayJsonSchema(): JsonObject {
   return {

@@ -27,11 +27,12 @@ import {
 } from './schema-fields.ts';
 
 /**
- * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, gives
- * the type {@link GatewayFile}, and is rendered as `schemas/gateway.schema.json` for editors and as the reference in
- * `docs/operating/configuration.md`. A field with a `default` is required for us and optional for the writer.
+ * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, and
+ * gives the type {@link GatewayFile}. `schemas/gateway.schema.json` for editors and the reference in
+ * `docs/operating/configuration.md` are rendered from it. A field with a `default` is always present in the type, but
+ * optional in the file.
  *
- * Annotations of our own: `x-expected` (what a value has to be, in words, ends "… has to be"), `x-later` (what is not
+ * Our annotations: `x-expected` (what a value must be, in words; completes "… has to be"), `x-later` (what is not
  * supported yet), `x-name` (what an object is, in words), `x-duration` and `x-size` (bounds).
  */
 
@@ -83,7 +84,7 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
     ),
   ),
   url: Type.Optional(
-    // Without a pattern: what does not fit is not shown, it may hold a password.
+    // No pattern: a message about it would show the value, which can contain a password.
     Type.String({
       'x-expected': 'a redis:// or rediss:// URL',
       description:

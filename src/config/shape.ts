@@ -6,16 +6,16 @@ import { pointer, type Expanded, type Tree } from './expand.ts';
 import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
-/** A file of the right shape, as far as it has one: items with faults are left out, so that the rest can be judged too. */
+/** A file whose shape was checked. Faulty items are left out, so that the rest can be checked further. */
 export interface Shaped {
-  /** `null` where nothing of it can be judged. */
+  /** `null` where nothing can be checked further. */
   readonly file: GatewayFile | null;
-  /** Where an object or list of `file` stands in the YAML file. */
+  /** The path of an object or list of `file` in the YAML file. */
   readonly pathOf: (item: object) => DataPath;
   readonly findings: readonly Finding[];
 }
 
-/** Items that can be left out alone; a fault elsewhere leaves out its whole section. */
+/** Items that can be left out alone. A fault elsewhere leaves out its whole section. */
 const REMOVABLE: readonly (readonly (string | null)[])[] = [
   ['routes', null, 'rules', null],
   ['workspaces', null, 'agents', null],
@@ -52,7 +52,7 @@ interface Bounds {
   readonly max: string;
 }
 
-/** Text of another form is the pattern's fault, not the bounds'; a number that is too large to be read is theirs. */
+/** Text of another form is reported by the pattern, not here. A number too large to parse is out of bounds. */
 function isWithin(text: string, bounds: Bounds, parse: (text: string) => number | null): boolean {
   const value = parse(text);
   if (value === null) return !/^[0-9]/.test(text);
@@ -60,8 +60,8 @@ function isWithin(text: string, bounds: Bounds, parse: (text: string) => number 
 }
 
 /**
- * Checks a file's data against the schema and fills in defaults, in place.
- * @param expanded its data after expansion, which is changed
+ * Checks the data of a file against the schema and fills in defaults.
+ * @param expanded the data after expansion; it is changed in place
  */
 export function checkShape({ tree, fromEnvironment }: Expanded, source: YamlSource): Shaped {
   const paths = new WeakMap<object, DataPath>();
@@ -89,7 +89,7 @@ function remember(node: Tree, path: DataPath, paths: WeakMap<object, DataPath>):
   else for (const [name, item] of Object.entries(node)) remember(item, [...path, name], paths);
 }
 
-/** The environment has only text: where the schema wants a number or a boolean, text that is one becomes one. */
+/** The environment has only text. Where the schema needs a number or a boolean, a matching text is converted. */
 function takeTypes(tree: Tree, errors: readonly ErrorObject[], fromEnvironment: ReadonlySet<string>): boolean {
   let changed = false;
   for (const { keyword, params, instancePath, data } of errors) {
@@ -113,7 +113,7 @@ function typed(text: string, type: string): number | boolean | null {
   return null;
 }
 
-/** Steps of a JSON Pointer; those into lists as numbers. */
+/** Steps of a JSON Pointer. Steps into lists become numbers. */
 function toPath(tree: Tree, instancePath: string): DataPath {
   const path: (string | number)[] = [];
   let node: Tree | undefined = tree;
@@ -135,7 +135,7 @@ function valueAt(tree: Tree, path: DataPath): Tree | undefined {
   return node;
 }
 
-/** Leaves out what has faults: the smallest removable item that holds each, else its section. */
+/** Removes each fault with the smallest removable item around it, or else with its section. */
 function prune(tree: Tree, errors: readonly ErrorObject[]): void {
   if (typeof tree !== 'object' || tree === null || Array.isArray(tree)) return;
   const gone = new Set<Tree>();
@@ -168,8 +168,9 @@ function drop(list: Tree[], gone: ReadonlySet<Tree>): void {
 }
 
 /**
- * Of a union that does not fit, either the faults within the branch that was meant (an object was written, and one
- * branch is an object) or the one sentence about the whole, never the faults of all branches.
+ * Reduces the errors of a union that does not match. If an object was written and one branch is an object, the errors
+ * inside that branch stay. Otherwise one error about the whole stays. The errors of all branches are never shown
+ * together.
  */
 function withoutBranches(errors: readonly ErrorObject[]): ErrorObject[] {
   const dropped = new Set<ErrorObject>();
@@ -211,7 +212,7 @@ function explain(
     const shown = fromEnvironment.has(pointer(path)) ? null : error.data;
     const later = laterOf(schema);
     if (later !== null) {
-      // Several fields of one thing that is not there yet are one fault.
+      // Several fields of one unsupported feature count as one fault.
       const key = `${pointer(path.slice(0, -1))} ${later}`;
       if (!laterSaid.has(key))
         add(
@@ -300,7 +301,7 @@ function explain(
   return findings;
 }
 
-/** Names of the fields that can be written; those that come later are not suggested. */
+/** Names of the fields that can be used. Fields that are not supported yet are not suggested. */
 function fieldsOf(schema: Readonly<Record<string, unknown>>): string[] {
   if (!isRecord(schema['properties'])) return [];
   return Object.entries(schema['properties'])
@@ -312,7 +313,7 @@ function laterOf(schema: Readonly<Record<string, unknown>>): string | null {
   return typeof schema['x-later'] === 'string' ? schema['x-later'] : null;
 }
 
-/** `tools[2].request.path`: how a person would name the place. */
+/** The place in the form that people use: `tools[2].request.path`. */
 function labelOf(path: DataPath): string {
   if (path.length === 0) return 'the file';
   return path

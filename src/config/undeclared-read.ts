@@ -1,8 +1,8 @@
 import type { Tool } from '../effects/model/tool.ts';
 
 /**
- * What reads that no rule of a route names are judged as, on a route that lets them pass. No declared tool can have the
- * name; globs of rules, keys and pauses meet it like any other of the upstream. Nothing is ever rendered from it.
+ * The tool that stands for all undeclared reads of a route that lets them pass. Declared tools cannot have its name.
+ * Globs in rules, keys and pauses match it like every other tool of the upstream. No request is ever built from it.
  */
 export function undeclaredRead(upstream: string): Tool {
   return {

@@ -1,7 +1,7 @@
-/** How durations are written: a whole number and `ms`, `s`, `m`, `h` or `d`. */
+/** The form of durations: a whole number and `ms`, `s`, `m`, `h` or `d`. */
 export const DURATION_PATTERN = '^[0-9]{1,9}(ms|s|m|h|d)$';
 
-/** How sizes are written: a whole number and `B`, `KiB`, `MiB` or `GiB`. */
+/** The form of sizes: a whole number and `B`, `KiB`, `MiB` or `GiB`. */
 export const SIZE_PATTERN = '^[0-9]{1,9}(B|KiB|MiB|GiB)$';
 
 const MILLISECONDS: Readonly<Record<string, number>> = {
@@ -14,12 +14,12 @@ const MILLISECONDS: Readonly<Record<string, number>> = {
 
 const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 };
 
-/** `250ms`, `5s`, `10m`, `4h`, `30d` in ms; `null` where the text is no duration. */
+/** `250ms`, `5s`, `10m`, `4h`, `30d` in ms; `null` where the text is not a duration. */
 export function parseDuration(text: string): number | null {
   return parseUnits(text, /^([0-9]{1,9})(ms|s|m|h|d)$/, MILLISECONDS);
 }
 
-/** `512B`, `64KiB`, `1MiB`, `1GiB` in bytes; `null` where the text is no size. */
+/** `512B`, `64KiB`, `1MiB`, `1GiB` in bytes; `null` where the text is not a size. */
 export function parseSize(text: string): number | null {
   return parseUnits(text, /^([0-9]{1,9})(B|KiB|MiB|GiB)$/, BYTES);
 }

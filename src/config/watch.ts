@@ -1,28 +1,28 @@
 import { readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 
-/** A change is told when nothing has moved for so long: writers that write in pieces are waited for. */
+/** A change is reported after this long without further changes, because some programs write in pieces. */
 const SETTLE_MS = 100;
-/** In a folder that never rests they are looked at after this long all the same. */
+/** Where changes never pause, the files are compared after this long anyway. */
 const LONGEST_MS = 1_000;
-/** File systems without notices (network mounts, some container mounts) are looked at this often. */
+/** Some file systems send no notices (network mounts, some container mounts). So files are also compared this often. */
 const LOOK_MS = 10_000;
-/** Folders are looked into this deep; policies in deeper ones are refused (`policy/load.ts`). */
+/** Depth to which folders are searched. Policies in deeper folders are refused (`policy/load.ts`). */
 const MAX_DEPTH = 8;
 
 export interface FileWatch {
-  /** How the files looked when they were read last; a look that finds anything else tells of a change. */
+  /** Sets the stamp of the files as they were last read. A later comparison with another stamp reports a change. */
   adopted(stamp: string): void;
-  /** Nothing is told from here on. */
+  /** Stops all reports. */
   close(): Promise<void>;
 }
 
 /**
- * Calls `onChange` after files were written, renamed over, came or went in watched folders, or a symbolic link above
- * them was swapped (as a mounted ConfigMap does it). Whether they say anything new is for the caller to see. What is
- * there when it is called counts as known.
- * @param paths files and folders; asked again after each change, because a new configuration may name others
- * @param read how they looked when they were read, if that was earlier: what has changed since is told
+ * Calls `onChange` after files were written, replaced by a rename, added or removed in watched folders, or after a
+ * symbolic link above them was swapped (as a mounted ConfigMap does). The caller must find out whether the content is
+ * new. The state at the time of the call counts as known.
+ * @param paths files and folders; called again after each change, because a new configuration can name others
+ * @param read stamp of the files when they were read, if that was earlier: changes since then are reported
  */
 export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string): FileWatch {
   const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
@@ -41,10 +41,12 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     const isChanged = found !== known;
     known = found;
     if (isChanged) onChange();
-    // What happened in a new folder before it was watched has to be looked for.
+    // In a new folder, something may have changed before it was watched, so the files are compared again.
     if (follow()) wait();
   };
-  /** Watches the folders that matter now, and no others; a folder that was made anew is another one. */
+  /**
+   * Watches the folders that matter now, and no others. A folder that was deleted and made again counts as a new one.
+   */
   const follow = (): boolean => {
     const folders = foldersOf(paths());
     for (const [folder, { inode, watcher }] of watched) {
@@ -56,7 +58,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     for (const [folder, inode] of folders) {
       if (watched.has(folder)) continue;
       const watcher = attempt(() => watch(folder, { persistent: false }, wait));
-      // A folder that cannot be watched (gone again, no watches left) is looked at from time to time.
+      // A folder that cannot be watched (already gone, or no watches left) is only compared from time to time.
       if (watcher === null) continue;
       watcher.on('error', wait);
       watched.set(folder, { inode, watcher });
@@ -85,7 +87,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   };
 }
 
-/** The folders (with inode) in which a change of the paths would be noticed: their own, and those that links lead to. */
+/** The folders (with inode) in which a change of the paths can be noticed: their own, and those that links lead to. */
 function foldersOf(paths: readonly string[]): Map<string, number> {
   const folders = new Map<string, number>();
   for (const path of paths) {
@@ -111,8 +113,8 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
 }
 
 /**
- * How files look: which they are, how large, when they were written; and which YAML files stand in folders. Nothing is
- * read: this is asked often, on the thread that answers calls.
+ * A text that changes when files change: identity, size and time of each file, and which YAML files are in folders. It
+ * reads no content, because it runs often, and on the thread that answers calls.
  */
 export function stampOf(paths: readonly string[]): string {
   const lines: string[] = [];
@@ -133,7 +135,7 @@ function addStamp(lines: string[], path: string, depth: number): void {
   }
 }
 
-/** Files come and go while they are looked at: what fails is not there. */
+/** Files can appear and disappear during the look-up. A failure means that the file is not there. */
 function attempt<Value>(read: () => Value): Value | null {
   try {
     return read();
