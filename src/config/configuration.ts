@@ -206,7 +206,7 @@ export interface Route {
   readonly rules: readonly RouteRule[];
 }
 
-/** Where callers of a route carry their key. */
+/** How callers of a route send their key. */
 export interface RouteKeys {
   /** Headers whose whole value is the key, in lower case. */
   readonly headers: readonly string[];

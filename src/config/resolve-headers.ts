@@ -39,5 +39,7 @@ export function resolveHeaders(written: Written, judge: Judge): HeaderSettings {
   return { forward: names('forward'), drop: names('drop'), volatile: names('volatile'), set };
 }
 
-/** Headers that the gateway sets from what it knows of a request, or as credentials. */
+/**
+ * Headers that `headers.set` must not name: the gateway sets them from what it knows of a request, or as credentials.
+ */
 const NOT_SET: readonly string[] = ['authorization', 'content-type'];

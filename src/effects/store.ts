@@ -209,7 +209,7 @@ export interface VoteRequest {
 export type VoteResult =
   /** If the status is `granted`, the quorum is complete, and the caller sends the call through `admit`. */
   | { readonly kind: 'counted'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** The same person has approved before. The vote counts once. */
+  /** The same person has approved before. Only the first vote counts. */
   | { readonly kind: 'voted_already'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   /** The key or the user is younger than the request, or the voter belongs to those who made it. */

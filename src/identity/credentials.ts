@@ -1,4 +1,4 @@
-/** The key that a request carries. */
+/** The key of a request, or why there is none. */
 export type Credentials =
   | {
       readonly kind: 'key';
@@ -18,7 +18,7 @@ export type Credentials =
 
 type Values = string | readonly string[] | undefined;
 
-/** Where callers carry their key. */
+/** How callers send their key. */
 export interface KeyCarriers {
   /** Headers whose whole value is the key, in lower case. */
   readonly headers: readonly string[];

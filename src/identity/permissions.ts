@@ -11,7 +11,7 @@ interface Endpoint {
   readonly does: string;
   /** The methods and paths that the row is for. */
   readonly routes: readonly string[];
-  /** Whether a read-only key is refused. */
+  /** Whether the endpoint changes something. Then a read-only key is refused. */
   readonly changes: boolean;
   readonly account: 'no' | 'workspace';
   readonly agent: 'no' | 'own';

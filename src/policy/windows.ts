@@ -33,7 +33,7 @@ export function readDuration(text: string, path: DataPath, report: Reporter): nu
 export function isTimeZone(zone: string): boolean {
   try {
     new Intl.DateTimeFormat('en', { timeZone: zone });
-    // Newer runtimes accept offsets as zones too. They have no rules for changes of the clock, so they are refused.
+    // Offsets are refused: only newer runtimes accept them as zones, and they have no calendar.
     return !/^[+-]/.test(zone);
   } catch {
     return false;

@@ -2,7 +2,7 @@
 export interface Durations {
   /** @param labels the value of each label, separated by line ends */
   observe(labels: string, durationMs: number): void;
-  /** What was counted, in the Prometheus text format. */
+  /** All observations, in the Prometheus text format. */
   render(): string;
 }
 

@@ -29,7 +29,7 @@ export interface Metrics {
   called(upstream: string | null, tool: string | null, decision: string | null, durationMs: number): void;
   /** Something that a person has to look at. */
   alerted(what: string): void;
-  /** Prometheus text of everything. */
+  /** Everything, in the Prometheus text format. */
   render(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 

@@ -60,7 +60,10 @@ export type SettledBy =
 
 /** What was observed of the upstream: the evidence for an outcome. */
 export interface Evidence {
-  /** Stable code: `http_status`, `not_dispatched`, `connect_failed`, `timeout`, `reset`, `malformed`, `lease_over`, `declared`, … */
+  /**
+   * Stable code: `http_status`, `not_dispatched`, `connect_failed`, `timeout`, `reset`, `malformed`, `lease_over`,
+   * `declared`, …
+   */
   readonly code: string;
   readonly message: string;
   /** The status number in the upstream's protocol (HTTP status); `null` without an answer or without such a number. */

@@ -118,7 +118,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
     settledBy,
     evidence:
       life.state === 'unknown'
-        ? // The record of a resolved effect does not keep the digest of the bytes. With it, nobody could open the commitment.
+        ? // The record of a resolved effect does not keep this digest, so nobody could open a commitment to it.
           withoutDigest(life.evidence)
         : {
             code: 'declared',
