@@ -89,8 +89,8 @@ class Fault extends Error {
  * - no name twice in one object, and no two names that differ only in case; no `__proto__`;
  * - only numbers that a double holds: finite, integers within ±(2^53−1), none that rounding would turn into a whole
  *   number;
- * - nesting up to `limits.depth`, at most `limits.values` values, names of at most `limits.name` characters ({@link
- *   MAX_NAME} by default).
+ * - nesting up to `limits.depth`, at most `limits.values` values, names of at most `limits.name` characters
+ *   ({@link MAX_NAME} by default).
  *
  * Every parser reads such a text in the same way, so policy sees exactly what the upstream sees.
  *
