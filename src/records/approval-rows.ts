@@ -4,7 +4,7 @@ import { jsonKind, stock } from './kind.ts';
 
 /** Lists of requests for approval. */
 export const APPROVALS = 'approvals';
-/** Pending and granted ones, by the end of their time. */
+/** Pending and granted requests, ordered by when they end. */
 export const AWAITED = 'approvals:awaited';
 export const approvalsIn = (status: 'pending' | 'granted'): string => `approvals:${status}`;
 export const approvalsOfEffect = (effectId: string): string => `approvals_of:${effectId}`;
@@ -22,7 +22,7 @@ export const approvalRows = stock(
   ]),
 );
 
-/** Ids of the pending requests of an agent. */
+/** Ids of an agent's pending requests. */
 const pendingRows = stock(jsonKind<readonly string[]>('pending_of_agent', () => []));
 
 export function pendingOf(draft: Draft, agentId: string): number {
@@ -45,6 +45,6 @@ interface Rejection {
   readonly until: number;
 }
 
-/** Rejected fingerprints, by the end of their time. */
+/** Rejected fingerprints, ordered by when they end. */
 export const REJECTIONS = 'rejections';
 export const rejectionRows = stock(jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]));

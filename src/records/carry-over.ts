@@ -18,11 +18,12 @@ import { agentRows, apiKeyRows, enteredRows, handleRows, secretRows, userRows, w
 import { definitionRows } from './policies.ts';
 
 /*
- * Records of a store of the format before, as this one keeps them. All are new here: nothing is looked at but what
- * several records share. At time zero nothing is over, so nothing is left out.
+ * Converts the records of a store of the previous format. All of them are new in this store, so each is written without
+ * a look first, except where several records share a row. The time is zero, so no record counts as expired and none is
+ * left out.
  */
 
-/** An effect by the texts of its parts, which are as they were, or what is left of it. */
+/** An effect as the texts of its parts, unchanged, or what is left of it. */
 export interface CarriedEffect {
   readonly id: string;
   /** The idempotency key while it is bound to the effect. */
@@ -71,7 +72,7 @@ export function carryPauses(draft: Draft, version: number, pauses: readonly Paus
 }
 
 /**
- * Of the installation: it comes into a workspace when that is first used.
+ * The policy of the installation. A workspace gets it when it is first used.
  * @param policy in force; empty before the first
  */
 export function carryPolicy(draft: Draft, policy: string): void {
@@ -91,7 +92,7 @@ export function carryUser(draft: Draft, { id, since }: { readonly id: string; re
   userRows.put(draft, id, since);
 }
 
-/** What belongs to the installation, and of which there is little. */
+/** What belongs to the installation. There is little of it. */
 export function carryInstallation(
   draft: Draft,
   of: {
@@ -112,7 +113,7 @@ export function carryInstallation(
     );
 }
 
-/** The name of a figure, and what is kept with it for readers. */
+/** The name of a figure, and the text kept with it for readers. */
 export function carriedFigure(tally: {
   readonly kind: 'budget' | 'rate';
   readonly budget: string;

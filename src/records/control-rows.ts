@@ -3,14 +3,16 @@ import type { SeenVersions } from '../effects/store.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 
-/** The one row of its kind. */
+/** The id of a row that is the only one of its kind. */
 export const ONLY = '';
 
-/** The policies in force, in the installation and, as admissions see them, in each workspace. */
+/**
+ * The policy in force: one row for the installation and, because admissions look at it there, one in each workspace.
+ */
 export const policyRows = stock(textKind('policy'));
 
 interface Pauses {
-  /** Grows with each pause set or lifted. */
+  /** Grows whenever a pause is set or lifted. */
   readonly version: number;
   readonly pauses: readonly PauseRecord[];
 }
@@ -20,7 +22,7 @@ export const pauseRows = stock(jsonKind<Pauses>('pauses', () => []));
 
 const NONE: Pauses = { version: 0, pauses: [] };
 
-/** Pauses that are not over, with the version that admissions see. */
+/** Pauses that have not ended, with the version that admissions see. */
 export function pausesOf(draft: Draft): Pauses {
   const { version, pauses } = pauseRows.get(draft, ONLY, MOSTLY_ABSENT) ?? NONE;
   return { version, pauses: pauses.filter(({ until }) => until === null || until > draft.now) };

@@ -13,27 +13,30 @@ import {
   type Want,
 } from '../stores/port.ts';
 
-/** A row, with what it says once that was read: rows never change. `read` is its kind's own. */
+/**
+ * A row with its decoded content. The content is decoded once, because rows never change. Only the row's own kind uses
+ * `read`.
+ */
 export interface ReadRow extends Row {
   read?: object;
-  /** It is not looked at again, as a rule, and so not remembered once it is written. */
+  /** Steps rarely look at it again, so it is not remembered after it is written. */
   isOver?: boolean;
 }
 
 /** How a row is looked at. */
 export interface Look {
-  /** It is taken to be absent where nothing is known of it: the guess is guarded, and mostly right. */
+  /** Take the row to be absent if nothing is known of it. The guess is guarded and mostly right. */
   readonly assumeAbsent?: boolean;
-  /** Kind of the row that this row's text names, which is needed too where there is one. */
+  /** Kind of the row that this row's text names. If there is such a row, it is read as well. */
   readonly follow?: string;
 }
 
-/** A look at what is mostly absent: to guess wrong costs what to read would. */
+/** For rows that are mostly absent: a wrong guess costs no more than a read. */
 export const MOSTLY_ABSENT: Look = { assumeAbsent: true };
 
 /**
- * What one step looks at, and what it writes. What it looked at becomes the guards of its change; what it writes is seen
- * by its own later looks.
+ * What one step looks at and what it writes. The rows that it looked at become the guards of its change. Its later
+ * looks see what it wrote.
  */
 export interface Draft {
   readonly workspace: string;
@@ -41,11 +44,11 @@ export interface Draft {
   readonly now: number;
   readonly epoch: number;
   row(kind: string, id: string, look?: Look): ReadRow | null;
-  /** The row as it was found when it was first looked at; `null` also where it was not. */
+  /** The row as the first look found it; `null` if there was none, or nobody looked. */
   found(kind: string, id: string): ReadRow | null;
   /**
-   * Writes a row, in place of the one that was looked at; one that was not looked at is new.
-   * @param before the places of what was found
+   * Writes a row in place of the one that was looked at. A row that was not looked at is new.
+   * @param before the places of the row that was found
    * @returns the row that is written
    */
   put(
@@ -55,16 +58,16 @@ export interface Draft {
     places: readonly Place[],
     before: readonly Place[],
   ): ReadRow | null;
-  /** A figure as it stands, where it is known; `null`: the store will judge. */
+  /** The figure, where it is known. `null`: the store will judge. */
   figure(name: SumName): Figure | null;
   sum(change: SumChange): void;
   reset(group: string): void;
   event(event: EventDraft): void;
-  /** What was decided does not hold from then on, ms. */
+  /** The step's decision no longer holds from this time on, ms. */
   validUntil(at: number): void;
 }
 
-/** Thrown by a look at what is not known; whoever runs the step reads it, and runs the step again. */
+/** Thrown when a step looks at something that is not known. The runner reads it and runs the step again. */
 export class Unknown {
   readonly want: Want;
 
@@ -73,7 +76,7 @@ export class Unknown {
   }
 }
 
-/** What a draft is made on. */
+/** What a draft is based on. */
 export interface Ground {
   readonly workspace: string;
   readonly now: number;
@@ -83,17 +86,17 @@ export interface Ground {
   figure(name: string): Figure | undefined;
 }
 
-/** How far the store's time may be from the one that a step was run at, ms: steps that waited longer are run again. */
+/** How far the store's time may be from the time at which a step ran, ms. A step that waited longer is run again. */
 const SPAN_MS = 2000;
 
-/** A row that was looked at, or is written. */
+/** A row that was looked at or is written. */
 interface Entry {
   readonly kind: string;
   readonly id: string;
   readonly follow: string | undefined;
-  /** As it was when it was looked at. */
+  /** As the first look found it. */
   readonly found: ReadRow | null;
-  /** As the draft will leave it; what it writes has its version when it becomes a change. */
+  /** As the draft will leave it. A written row gets its version when the draft becomes a change. */
   row: ReadRow | null;
   /** Where the draft writes it. */
   written: Written | null;
@@ -105,16 +108,19 @@ interface Written {
   places: readonly Place[];
 }
 
-/** Up to this many rows are found by looking at each: most steps look at five. */
+/** Up to this many rows are searched one by one: most steps look at five. */
 const FEW = 32;
 
 const NOWHERE: readonly Place[] = [];
 const AS_IT_IS: Look = {};
 
 export interface OpenDraft extends Draft {
-  /** The change that makes it so, with the rows that it writes; `null` where there is nothing to write and nothing to confirm. */
+  /**
+   * The change that the step wants, with the rows that it writes; `null` if there is nothing to write and nothing to
+   * confirm.
+   */
   change(id: string): { readonly change: Change; readonly written: readonly Found[] } | null;
-  /** What it has looked at. */
+  /** What the step has looked at. */
   looked(): { readonly rows: readonly Guard[]; readonly sums: readonly SumName[] };
 }
 
@@ -151,7 +157,7 @@ export function createDraft(ground: Ground): OpenDraft {
     return add({ kind, id, follow, found: found ?? null, row: found ?? null, written: null });
   }
 
-  /** What came and went within the step is not put; that it was absent is guarded all the same. */
+  /** A row that came and went within the step is not written, but the guard still says that it was absent. */
   function isPut({ written: is, found }: Entry): boolean {
     return is !== null && (is.row !== null || found !== null);
   }
@@ -244,7 +250,7 @@ export function createDraft(ground: Ground): OpenDraft {
   };
 }
 
-/** The places that are not among the others. */
+/** The places that are not in the other list. */
 function without(places: readonly Place[], others: readonly Place[]): readonly Place[] {
   if (places.length === 0 || others.length === 0) return places;
   return places.filter((place) => !others.some((other) => samePlace(place, other)));
@@ -254,7 +260,7 @@ function samePlace(one: Place, other: Place): boolean {
   return one.list === other.list && one.at === other.at;
 }
 
-/** Two changes of one figure, as one. */
+/** Merges two changes of one figure. */
 function bothSums(one: SumChange, other: SumChange): SumChange {
   return {
     ...other,

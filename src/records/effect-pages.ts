@@ -6,7 +6,7 @@ import type { RowStore } from '../stores/port.ts';
 import { EFFECTS, effectRows, effectsIn, effectsOfAgent, LEASES } from './effect-rows.ts';
 import { pageOf } from './pages.ts';
 
-/** Newest first. A page may have fewer than asked for though others follow. */
+/** Newest first. A page may have fewer items than asked for even if others follow. */
 export async function pageOfEffects(
   store: RowStore,
   ended: Ended,
@@ -15,7 +15,7 @@ export async function pageOfEffects(
   present: (effect: EffectRecord) => Promise<EffectRecord>,
 ): Promise<Page<EffectRecord>> {
   const list = listFor(filter, ended.any(workspace));
-  // Leases stand by their end, everything else by when it was made.
+  // Leases are ordered by their end, all other lists by creation time.
   const bounded = list !== LEASES;
   return pageOf(
     store,
@@ -38,10 +38,11 @@ export async function pageOfEffects(
   );
 }
 
-/** Where few effects are in a state, they have a list of their own. */
+/** States that few effects are in have their own lists. */
 function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean): string {
   if (state === 'pending_approval' || decision === 'pending_approval') return effectsIn('pending_approval');
-  // What an owner left behind is unknown, and stands among what executes until it is declared.
+  // An effect whose owner has ended is unknown, but it stays in the list of executing effects until somebody declares
+  // it.
   if ((state === 'unknown' || decision === 'unknown_effect') && !someEnded) return effectsIn('unknown');
   if (state === 'executing' || decision === 'in_progress') return LEASES;
   if (state === 'rejected' || state === 'failed') return effectsIn(state);

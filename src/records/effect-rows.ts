@@ -12,21 +12,21 @@ import type { Place } from '../stores/port.ts';
 import { type Draft, type Look, MOSTLY_ABSENT } from './draft.ts';
 import { type Kind, stock, textKind } from './kind.ts';
 
-/** What stands in a row of an effect: its record, or what is left of it. */
+/** The content of an effect's row: its record, or what is left of it. */
 export type StoredEffect =
   | {
       readonly kind: 'effect';
       readonly effect: EffectRecord;
-      /** Once it was written or read. */
+      /** Set once it was written or read. */
       texts?: EffectTexts;
     }
   | { readonly kind: 'tombstone'; readonly tombstone: Tombstone };
 
-/** Settling changes neither what was asked for nor the terms: their texts are made once. */
+/** A settlement changes neither the call nor the terms, so their texts are made once. */
 interface EffectTexts {
   readonly call: string;
   readonly terms: string;
-  /** How many stages stand in the terms. */
+  /** How many stages are in the terms. */
   readonly admittedStages: number;
 }
 
@@ -34,13 +34,13 @@ interface EffectTexts {
 export const EFFECTS = 'effects';
 export const TOMBSTONES = 'tombstones';
 export const DENIED = 'denied';
-/** Executing effects by the end of their lease. */
+/** Executing effects, ordered by the end of their lease. */
 export const LEASES = 'leases';
 export const effectsOfAgent = (agentId: string): string => `agent:${agentId}`;
-/** Effects in a state that few are in. */
+/** Effects in one of the states that few effects are in. */
 export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | 'failed'): string => `state:${state}`;
 
-/** Texts one below the other: JSON has no line ends of its own. */
+/** One text per line: JSON on one line contains no line ends. */
 function encodeEffect(effect: EffectRecord, { call, terms, admittedStages }: EffectTexts): string {
   const outcome = outcomeOf(effect);
   const life = encodeLife(effect, admittedStages, outcome !== null);
@@ -103,7 +103,7 @@ const kind: Kind<StoredEffect> = {
     const { record, admittedStages } = decodeEffect({ call, terms, life, outcome });
     return { kind: 'effect', effect: record, texts: { call, terms, admittedStages } };
   },
-  // Thousands of settled effects in memory cost every call a share of the collector's work.
+  // Thousands of settled effects in memory would make garbage collection slower for every call.
   isOver: (stored) => stored.kind === 'tombstone' || stored.effect.life.state === 'committed',
   places: (stored) =>
     stored.kind === 'effect' ? placesOf(stored.effect) : [{ list: TOMBSTONES, at: stored.tombstone.at }],
@@ -131,12 +131,12 @@ function placesOf({ createdAt, actor, life }: EffectRecord): readonly Place[] {
 
 export const effectRows = stock(kind);
 
-/** The effect that an idempotency key is bound to: its id. */
+/** The id of the effect that an idempotency key is bound to. */
 export const keyRows = stock(textKind('key'));
 
 const BOUND: Look = { ...MOSTLY_ABSENT, follow: effectRows.kind };
 
-/** Looks at the effect that a key is bound to: mostly at none, and where there is one its record is needed too. */
+/** Mostly the key is bound to no effect. If it is, the step needs the effect's record too. */
 export function boundId(draft: Draft, idempotencyKey: string): string | null {
   return keyRows.get(draft, idempotencyKey, BOUND);
 }

@@ -47,13 +47,13 @@ export interface RecordsOptions {
   readonly maxFreezeMs: number;
 }
 
-/** Events that are asked for in one slice. */
+/** Events that one read asks for. */
 const EVENTS_AT_ONCE = 1000;
 
 /** How often counted refusals are written, ms. */
 const FLUSH_MS = 1000;
 
-/** The store of effects over rows: the rules run here, the rows are kept there. */
+/** The store of effects on top of rows: the rules run here, and the row store only keeps rows. */
 export function createEffectStore(store: OpenRows, { retention, keySeals, maxFreezeMs }: RecordsOptions): EffectStore {
   const runner = createStepRunner(store);
   const throttle = createThrottle();
@@ -82,7 +82,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
 
   store.watch([apiKeyRows.kind, pauseRows.kind], ({ workspace, kind, id }) => {
     if (kind === apiKeyRows.kind) {
-      // Ids of keys name their handles.
+      // The id of a key contains its handle.
       for (const listen of keyListeners) listen(id === null ? null : [id.replace(/^key_/, '')]);
       return;
     }
@@ -94,7 +94,10 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     await steps.flushCounted(store.now());
   }
 
-  /** Workspaces in which anything is written are on record, so that sweeps find them; the policy in force is there. */
+  /**
+   * Puts every workspace in which something is written on record, so that sweeps find it, and brings the policy in
+   * force there.
+   */
   function enter(workspace: string): Promise<void> {
     if (isEntered(workspace)) return Promise.resolve();
     let entering = underWay.get(workspace);
@@ -140,10 +143,10 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     return { kind: 'effect', effect: await present(stored.effect) };
   }
 
-  /** An effect that its owner left behind is declared before it is shown. */
+  /** Declares an effect whose owner has ended before it is shown. */
   async function present(effect: EffectRecord): Promise<EffectRecord> {
     const { workspace, id, life } = effect;
-    // A list may show it as it was before it was declared.
+    // A list may still show the effect as it was before somebody declared it.
     if (life.state !== 'executing' || store.ended.quietAt(workspace, life.lease) === null) return effect;
     await steps.declareLost(workspace, id);
     const stored = await readRecord(runner, effectRows, workspace, id);
@@ -172,12 +175,12 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   async function admitted(request: AdmitRequest): Promise<Admission> {
     const first = await inWorkspace(request.workspace, admitStep, request);
     if (first.reply.kind !== 'stale' || first.reply.versions.policy === request.seen.policy) return placed(first);
-    // The workspace may have missed the activation of the policy that the gateway has.
+    // The workspace may have missed the activation of the gateway's policy.
     if (!(await policies.bring(request.workspace))) return first.reply;
     return placed(await steps.run(request.workspace, admitStep, request));
   }
 
-  /** A store answers with a slice at a time. */
+  /** A store answers with one slice at a time. */
   async function events(
     workspace: string,
     about: string | null,
@@ -225,7 +228,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
       for (const workspace of await workspaces()) {
         await store.ended.known(workspace);
-        // An activation that was cut short is not in force everywhere.
+        // After an interrupted activation the policy may not be in force everywhere.
         await policies.bring(workspace);
         const swept = await sweepWorkspace({ store, runner, steps }, workspace, limit, retention);
         total.lost += swept.lost;
@@ -300,7 +303,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       await store.ended.known(workspace);
       const found: ClaimRecord[] = [];
       for (const listed of await recordsOf(store, claimRows, workspace, CLAIMS)) {
-        // What left-overs hold lets go first; otherwise the list says it.
+        // Effects of owners that have ended let go of the claim first; otherwise the list is right.
         const there = store.ended.any(workspace) ? await claim(workspace, listed.id) : listed;
         if (there !== null && isClaimActive(there, store.now())) found.push(there);
       }
@@ -367,7 +370,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   };
 }
 
-/** What the store assigned: the place of the admission, and the figures of its budgets. */
+/** Adds what the store assigned: the place of the admission, and the figures of its budgets. */
 function placed({ reply, made }: { readonly reply: Admission; readonly made: Made | null }): Admission {
   if (reply.kind !== 'dispatch' || made === null) return reply;
   const figures = new Map(made.change.sums.map(({ name }, index) => [name, made.figures[index]]));

@@ -17,13 +17,13 @@ import type { JsonObject } from '../json/value.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
 
 /*
- * An effect as JSON texts without member names (they were half of a document): what was asked for, on what terms it
- * was admitted, what has become of it, and, beside that, the outcome as its owner said it. Settling writes only the
- * last two. Texts are put together member by member: they are what JSON.stringify makes of the tuples below, in half of
- * its time, and a test compares the two.
+ * An effect as JSON texts without member names, which were half of a document. There are four: what was asked for, the
+ * terms of the admission, what has become of the effect, and the outcome as its owner reported it. A settlement writes
+ * only the last two. The texts are put together member by member. This takes half of the time of JSON.stringify on the
+ * tuples below and gives the same text; a test compares the two.
  */
 
-/** These texts are written from typed values only, so reading one back needs no check of its shape. */
+/** These texts are only written from typed values, so reading one needs no check of its shape. */
 function read<T>(text: string): T {
   return JSON.parse(text);
 }
@@ -69,9 +69,9 @@ type LifeTuple = readonly [
   holdState: EffectRecord['holdState'],
   claims: readonly string[],
   uses: readonly PoolUse[],
-  /** Those since the admission. */
+  /** The stages since the admission. */
   stages: readonly StageTuple[],
-  /** Absent while there are none, and of what was written before they were counted. */
+  /** Absent while there are none, and in texts written before they were counted. */
   unsent?: number,
 ];
 type ExecutingTuple = readonly [
@@ -85,7 +85,7 @@ type ExecutingTuple = readonly [
   leaseEnd: number,
   quiesceUntil: number,
 ];
-/** A settled life but for its outcome, which stands beside it. */
+/** A settled life without its outcome, which has its own text. */
 type SaidTuple = readonly [
   state: 'committed' | 'failed',
   at: number,
@@ -102,34 +102,34 @@ type OutcomeTuple = readonly [
   receiptId: string | null,
   jws: string | null,
   result: KeptResult | null,
-  /** Absent of what was settled before there was one. */
+  /** Absent in effects that were settled before this member existed. */
   sent?: string | null,
 ];
-/** On what terms: these too stay while the attempt runs, but the admission makes them. */
+/** The terms. They do not change while the attempt runs, but only the admission makes them. */
 type TermsTuple = readonly [
   trace: VerdictTrace,
   holds: readonly HoldTuple[],
-  /** Those up to the admission. */
+  /** The stages up to the admission. */
   stages: readonly StageTuple[],
 ];
 
-/** What an owner says of an outcome. A receipt is `null` where nothing happened. */
+/** What an owner reports of an outcome. The receipt is `null` if nothing happened. */
 export interface SaidOutcome {
   readonly evidence: Evidence;
   readonly receipt: SignedReceipt | null;
   readonly result: KeptResult | null;
 }
 
-/** The members of a record that its call text carries. */
+/** The members of a record that are in its call text. */
 export type CallPart = Pick<
   EffectRecord,
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
 >;
 
-/** The members of a record that its terms text carries; of the stages those up to the admission. */
+/** The members of a record that are in its terms text, with the stages up to the admission. */
 type TermsPart = Pick<EffectRecord, 'trace' | 'holds' | 'stages'>;
 
-/** A record, and how many of its stages are in the text of its terms. */
+/** A record, and how many of its stages are in its terms text. */
 export interface DecodedEffect {
   readonly record: EffectRecord;
   readonly admittedStages: number;
@@ -149,8 +149,8 @@ function jsonOr(value: object | null): string {
 }
 
 /**
- * @param admittedStages how many stages stand in the text of the terms
- * @param outcomeBeside whether the outcome stands in a text of its own
+ * @param admittedStages how many stages are in the terms text
+ * @param outcomeBeside whether the outcome has its own text
  */
 export function encodeLife(record: EffectRecord, admittedStages: number, outcomeBeside: boolean): string {
   const { createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, holdState, unsent } = record;
@@ -178,7 +178,7 @@ function settledByText(settledBy: SettledBy): string {
   return settledBy.by === 'owner' ? '{"by":"owner"}' : JSON.stringify(settledBy);
 }
 
-/** Stages from a place in their list on. */
+/** The stages from this index on. */
 function encodeStages(stages: readonly Stage[], from: number): string {
   let text = '[';
   for (let index = from; index < stages.length; index += 1) {
@@ -233,7 +233,7 @@ export function encodeTerms({ trace, holds, stages }: TermsPart): string {
 
 type CallMembers = Pick<CallPart, 'action' | 'actor' | 'metadata' | 'sealed'>;
 
-/** Whether two records were asked for alike, so that one call text serves both. */
+/** Whether two records have the same call, so that one call text serves both. */
 export function sameCall(a: CallMembers, b: CallMembers): boolean {
   return a.action === b.action && a.actor === b.actor && a.metadata === b.metadata && a.sealed === b.sealed;
 }
@@ -254,12 +254,12 @@ export function decodeCall(call: string): CallPart {
   };
 }
 
-/** The record that its texts make. */
+/** Puts a record together from its texts. */
 export function decodeEffect(row: {
   readonly call: string;
   readonly terms: string;
   readonly life: string;
-  /** `null` where the life has none. */
+  /** `null` if the life has none. */
   readonly outcome: string | null;
 }): DecodedEffect {
   const call = decodeCall(row.call);

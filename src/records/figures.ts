@@ -4,14 +4,16 @@ import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
 
-/** What is kept with a figure of a budget, for readers. */
+/** The text kept with a figure of a budget, for readers. */
 type BudgetText = readonly [budget: string, unit: string, bucket: string, window: string, limit: number];
 
 export function budgetGroup(budget: string): string {
   return `budget ${budget}`;
 }
 
-/** One name for each row of a budget, injective: the lengths say where its parts end. */
+/**
+ * A unique name for each row of a budget. It has the lengths of its parts, so that two rows never get the same name.
+ */
 export function budgetSum({
   budget,
   bucket,
@@ -51,7 +53,7 @@ function spanOf(window: string): Span {
     : { kind: 'until', end: Number(window.slice(window.lastIndexOf(':') + 1)) };
 }
 
-/** What takes of a budget is bound by its limit; what gives back, or posts what was held, is not. */
+/** Only what takes from a budget is bound by its limit. Giving back, and posting a hold, are not. */
 export function budgetChange(change: BudgetChange): SumChange {
   const { limit, hold, spend } = change;
   const { name, span, group } = budgetSum(change);
@@ -67,7 +69,7 @@ export function budgetChange(change: BudgetChange): SumChange {
   };
 }
 
-/** What readers are told of a row of a budget, beside its figures. */
+/** What readers see of a row of a budget besides its figures. */
 export function budgetText(
   { budget, unit, bucket, window }: Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window'>,
   limit: number,
@@ -79,10 +81,10 @@ export function rateChange(rate: RateCount): SumChange {
   return { ...rateSum(rate), hold: 0, spend: 1, limit: rate.limit, most: null, text: null };
 }
 
-/** A budget row as readers see it; `null` for what is none, or whose window is over. */
+/** A budget row as readers see it; `null` if the figure is not one, or its window is over. */
 export function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
   if (text === '') return null;
-  // What is kept with a figure of a budget was written by `budgetText`.
+  // Only `budgetText` writes the text that is kept with a figure of a budget.
   const [budget, unit, bucket, window, limit] = JSON.parse(text) as BudgetText;
   const span = spanOf(window);
   const resetsAt = span.kind === 'until' ? span.end : null;

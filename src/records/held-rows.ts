@@ -4,15 +4,15 @@ import type { RunningUse } from '../effects/steps/plan.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 
-/** Claims by target, in the order in which their rows may go. */
+/** Claims by target, ordered by when their rows may be removed. */
 export const CLAIMS = 'claims';
-/** A claim that running effects hold does not go. */
+/** A claim that running effects hold is not removed. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
 export const claimRows = stock(jsonKind<ClaimRecord>('claim', (claim) => [{ list: CLAIMS, at: activeUntil(claim) }]));
-/** Target of a claim, by the claim's id. */
+/** The target of a claim, by the claim's id. */
 const targetRows = stock(textKind('claim_target'));
-/** Claims of an agent, or those that a key took: until when each is active, by target. */
+/** The claims of an agent, or those that a key took: for each target, until when the claim is active. */
 type Ends = Readonly<Record<string, number>>;
 const claimsOfAgent = stock(jsonKind<Ends>('claims_of_agent', () => []));
 const claimsOfKey = stock(jsonKind<Ends>('claims_of_key', () => []));
@@ -36,13 +36,13 @@ export function activeClaimsOf(draft: Draft, of: 'agent' | 'key', id: string): n
   return Object.values(ends).filter((end) => end > draft.now).length;
 }
 
-/** Targets of an agent's claims that running effects hold. */
+/** The targets of an agent's claims that running effects hold. */
 export function runningClaimsOf(draft: Draft, agentId: string): readonly string[] {
   const ends = Object.entries(claimsOfAgent.get(draft, agentId, MOSTLY_ABSENT) ?? {});
   return ends.flatMap(([target, end]) => (end === NEVER ? [target] : []));
 }
 
-/** Puts a claim, or removes the one of a target; and all that is found by it. */
+/** Puts or removes the claim on a target, and updates all rows that refer to it. */
 export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null): void {
   const there = claimOn(draft, target);
   if (there !== null && there.id !== claim?.id) {
@@ -60,7 +60,7 @@ export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null
   if (claim !== null && there?.id !== claim.id) targetRows.put(draft, claim.id, target);
 }
 
-/** What is over is left out: the row holds no more than what is active. */
+/** Leaves out what has ended, so that the row does not grow beyond the active claims. */
 function setEnd(draft: Draft, rows: typeof claimsOfAgent, id: string, target: string, end: number | null): void {
   const there = rows.get(draft, id, MOSTLY_ABSENT) ?? {};
   const left = Object.entries(there).filter(([other, until]) => other !== target && until > draft.now);
@@ -68,15 +68,15 @@ function setEnd(draft: Draft, rows: typeof claimsOfAgent, id: string, target: st
   rows.put(draft, id, next.length === 0 ? null : Object.fromEntries(next));
 }
 
-/** What is taken of a pool: reserved and in use. */
+/** What is taken from a pool: reserved and in use. */
 interface PoolState {
   readonly reservations: readonly ReservationRecord[];
   readonly uses: readonly RunningUse[];
 }
 
-/** Pools in which something is taken, by name. */
+/** Pools from which something is taken, by name. */
 export const POOLS = 'pools';
-/** Reservations by their end. */
+/** Reservations, ordered by when they end. */
 export const RESERVATIONS = 'reservations';
 
 export const poolRows = stock(jsonKind<PoolState>('pool', () => [{ list: POOLS, at: 0 }]));
@@ -122,7 +122,7 @@ export function removeReservation(draft: Draft, id: string): void {
   if (reservation.keyId !== undefined) setEnd(draft, reservationsOfKey, reservation.keyId, id, null);
 }
 
-/** What an effect uses of pools, in place of what it used before. */
+/** Replaces what an effect uses of pools. */
 export function putUses(
   draft: Draft,
   effectId: string,

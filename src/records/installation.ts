@@ -16,7 +16,7 @@ const TOUCH_EVERY_MS = 60_000;
 
 const KEYS = 'keys';
 const keysOfUser = (user: string): string => `keys:${user}`;
-/** A key as a row has it; those that were put before there were seals have none. */
+/** A key as its row has it. Keys that were put before seals existed have none. */
 type SealedKey = KeyRecord & { readonly seal?: string };
 
 export const apiKeyRows = stock(
@@ -28,7 +28,7 @@ export const apiKeyRows = stock(
 /** Id of a key by its handle. */
 export const handleRows = stock(textKind('key_handle'));
 
-/** The key that was put where there was none. */
+/** The key that was put when there was none. */
 const firstKeyRows = stock(textKind('first_key'));
 
 const WORKSPACES = 'workspaces';
@@ -41,7 +41,7 @@ const AGENTS = 'agents';
 export const agentRows = stock(jsonKind<Agent>('agent', () => [{ list: AGENTS, at: 0 }]));
 
 export const userRows = stock(jsonKind<number>('user', () => []));
-/** Says that somebody has looked at users. */
+/** Id of the row that is there once users were looked at for the first time. */
 const LOOKED = '';
 
 export const secretRows = stock(textKind('secret'));
@@ -65,7 +65,7 @@ type Installation = Pick<
   | 'agents'
 >;
 
-/** Keys of before that are sealed together. */
+/** Old keys that are sealed in one step. */
 const SEALED_AT_ONCE = 100;
 
 /** What belongs to no workspace: keys, users, workspaces, agents, the mark of the master secret. */
@@ -75,7 +75,7 @@ export function createInstallation(
   seals: KeySeals,
   newId: () => string,
 ): Installation {
-  /** Runs a step of the installation, and brings the events that it left for other ledgers there. */
+  /** Runs a step of the installation, and then brings the events that it left for other ledgers. */
   async function run<Said>(step: (draft: Draft) => Said): Promise<Said> {
     const { said } = await runner.run(INSTALLATION, step);
     await emptyOutbox(store, runner);
@@ -84,7 +84,7 @@ export function createInstallation(
 
   const sealed = (key: KeyRecord): SealedKey => ({ ...key, seal: seals.seal(key) });
 
-  /** The key of a row, where it is as it was sealed. Under another id it is none: nobody could end a copy. */
+  /** The key of a row, if its seal is right. The seal covers the id: nobody could revoke a copy under another id. */
   function soundKey(id: string, stored: SealedKey | null): KeyRecord | null {
     if (stored === null) return null;
     const { seal, ...record } = stored;
@@ -107,7 +107,7 @@ export function createInstallation(
     return some.entries.length > 0;
   }
 
-  /** Seals what was put before there were seals. @returns how many */
+  /** Seals the keys that were put before seals existed. @returns how many */
   async function sealAll(): Promise<number> {
     const ids: string[] = [];
     for await (const { id } of entries(store, { workspace: INSTALLATION, list: KEYS, kind: apiKeyRows.kind }))
@@ -142,7 +142,7 @@ export function createInstallation(
       const event = newId();
       if (await hasKeys()) return false;
       return run((draft) => {
-        // Of several gateways at once the first one takes this row.
+        // If several gateways try at once, only the first one gets this row.
         if (firstKeyRows.get(draft, ONLY) !== null) return false;
         firstKeyRows.put(draft, ONLY, key.id);
         put(draft, key, actor, event);
@@ -190,7 +190,7 @@ export function createInstallation(
     secretMark: () => readRecord(runner, secretRows, INSTALLATION, ONLY),
     async bindSecret({ current, unsealed }) {
       const before = await readRecord(runner, secretRows, INSTALLATION, ONLY);
-      // The mark last: what is cut short is done again.
+      // The mark is written last, so that an interrupted run is done again.
       const count = before !== null && unsealed.includes(before) ? await sealAll() : 0;
       const { said } = await runner.run(INSTALLATION, (draft): Binding => {
         const there = secretRows.get(draft, ONLY);

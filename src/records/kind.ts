@@ -2,35 +2,35 @@ import type { Place } from '../stores/port.ts';
 import type { Draft, Look, ReadRow } from './draft.ts';
 
 /**
- * A stored kind: how its records are written as rows, and the lists that they stand in. A new kind is one of these, and
- * the steps that look at it and put it.
+ * A stored kind: how its records become rows, and the lists that they are in. A new kind needs one of these, and steps
+ * that look at it and put it.
  */
 export interface Kind<Stored> {
   readonly name: string;
-  /** @param before the record in whose place it is written; `null`: none */
+  /** @param before the record that this one replaces; `null`: none */
   encode(stored: Stored, before: Stored | null): string;
   /** @throws TypeError for a text that is not of this kind */
   decode(text: string): Stored;
-  /** The lists that a record stands in. */
+  /** The lists that a record is in. */
   places(stored: Stored): readonly Place[];
-  /** Whether a record is as it stays: steps look at it seldom, and it is not remembered for them. */
+  /** Whether a record is final. Steps seldom look at it, so it is not remembered for them. */
   isOver?(stored: Stored): boolean;
 }
 
-/** What is read and written of a kind. */
+/** Reads and writes the records of one kind. */
 export interface Stock<Stored> {
   readonly kind: string;
   of(row: ReadRow): Stored;
   get(draft: Draft, id: string, look?: Look): Stored | null;
-  /** Puts a record in place of the one that was looked at; one that was not looked at is new. `null` removes it. */
+  /** Puts a record in place of the one that was looked at. One that was not looked at is new. `null` removes it. */
   put(draft: Draft, id: string, stored: Stored | null): void;
 }
 
 const NOWHERE: readonly Place[] = [];
 
-/** Rows never change, so what one says is read once, and kept beside it. */
+/** Rows never change, so each row is decoded once and keeps the result. */
 export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Stored>): Stock<Stored> {
-  /** Of this kind and no other: so what a row says needs no look-up, and has its type. */
+  /** Belongs to this kind only, so the result has the right type without a look-up. */
   class Read {
     readonly stored: Stored;
 
@@ -70,18 +70,18 @@ export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Sto
   };
 }
 
-/** A kind whose records are JSON as they are. */
+/** A kind whose records are plain JSON. */
 export function jsonKind<Stored>(name: string, places: (stored: Stored) => readonly Place[]): Kind<Stored> {
   return {
     name,
     encode: (stored) => JSON.stringify(stored),
-    // What stands in a row of this kind was written by `encode`.
+    // Only `encode` writes the text of a row of this kind.
     decode: (text) => JSON.parse(text) as Stored,
     places,
   };
 }
 
-/** A kind whose records are texts, kept as they are. */
+/** A kind whose records are texts, stored unchanged. */
 export function textKind(name: string, places: (stored: string) => readonly Place[] = () => []): Kind<string> {
   return { name, encode: (stored) => stored, decode: (text) => text, places };
 }

@@ -1,7 +1,7 @@
 import type { ListQuery, Row, RowStore } from '../stores/port.ts';
 import type { Stock } from './kind.ts';
 
-/** Characters of rows that one slice of a list brings at most. */
+/** Most characters of rows in one slice of a list. */
 const SLICE_CHARACTERS = 1024 * 1024;
 
 /** Entries of one slice. */
@@ -15,7 +15,7 @@ export interface Entry {
 
 export type Asked = Pick<ListQuery, 'workspace' | 'list' | 'kind'> & Partial<ListQuery>;
 
-/** A list, slice by slice: what is listed holds up neither the store nor this thread. */
+/** A list, slice by slice, so that a long list blocks neither the store nor this thread. */
 export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<Entry> {
   let after = asked.after ?? null;
   for (;;) {

@@ -7,9 +7,12 @@ import { entries, firstOf } from './lists.ts';
 import type { StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 
-/** Events of a workspace that go with a change of the installation: two changes, so they wait here in between. */
+/**
+ * Events for the ledger of a workspace that belong to a change of the installation. That takes two changes; in between,
+ * the events wait here.
+ */
 interface Waiting {
-  /** Since when, ms: they come in this order. */
+  /** Since when it waits, ms. Events are brought in this order. */
   readonly at: number;
   readonly workspace: string;
   readonly events: readonly LedgerDraft[];
@@ -18,15 +21,15 @@ interface Waiting {
 const OUTBOX = 'outbox';
 const waitingRows = stock(jsonKind<Waiting>('outbox', ({ at }) => [{ list: OUTBOX, at }]));
 
-/** Of what has come, by when it waited no longer, ms. */
+/** List of what has been brought, with the time when it no longer waited, ms. */
 const ARRIVED = 'arrived';
 const WAITS = 'waits';
-/** What has come from the outbox: so that nothing comes twice. */
+/** What has been brought from the outbox, so that nothing is brought twice. */
 const arrivedRows = stock(textKind('arrived', (at) => (at === WAITS ? [] : [{ list: ARRIVED, at: Number(at) }])));
 
-/** What was seen to wait is brought within this time, ms. */
+/** Whoever saw an event wait brings it within this time, ms. */
 const BROUGHT_WITHIN_MS = 60_000;
-/** That it has come is remembered for so long after it waited no longer: whoever saw it wait has brought it by then. */
+/** How long it is remembered that an event was brought. By then everybody who saw it wait has finished. */
 const REMEMBERED_MS = 5 * BROUGHT_WITHIN_MS;
 
 /** Writes events into the ledger of a workspace, with a change of the installation. @param id never used twice */
@@ -35,11 +38,14 @@ export function appendTo(draft: Draft, workspace: string, id: string, events: re
   else waitingRows.put(draft, id, { at: draft.now, workspace, events });
 }
 
-/** Brings what waits into the ledgers that it belongs to; each once, whoever brings it and however often. */
+/**
+ * Brings waiting events into the ledgers that they belong to. Each is written once, no matter who brings it and how
+ * often.
+ */
 export async function emptyOutbox(store: RowStore, runner: StepRunner): Promise<void> {
   const until = store.now() + BROUGHT_WITHIN_MS;
   for await (const { id, row } of entries(store, { workspace: INSTALLATION, list: OUTBOX, kind: waitingRows.kind })) {
-    // The rest is for the next time.
+    // The rest is left for the next run.
     if (store.now() > until - BROUGHT_WITHIN_MS / 2) return;
     const { workspace, events } = waitingRows.of(row);
     await runner.run(workspace, (draft) => {
@@ -57,7 +63,7 @@ export async function emptyOutbox(store: RowStore, runner: StepRunner): Promise<
   }
 }
 
-/** Forgets what has come long ago, at most `limit`. */
+/** Forgets events that were brought long ago, at most `limit`. */
 export async function forgetArrived(
   store: RowStore,
   runner: StepRunner,

@@ -2,13 +2,16 @@ import type { Page } from '../effects/store.ts';
 import type { Row, RowStore } from '../stores/port.ts';
 import { type Asked, entries } from './lists.ts';
 
-/** Entries that one page looks at: what no list is kept of is looked for bit by bit, and the page says where it came to. */
+/**
+ * Entries that one page looks at. A filter without a list of its own is searched piece by piece, and the cursor says
+ * how far the search came.
+ */
 const LOOKED_AT = 2000;
 
 /**
- * A page of a list, newest first. It may have fewer than asked for though others follow.
- * @param most items at most, and characters of their rows, but for the first
- * @param show what stands in the page for a row; `null`: nothing
+ * A page of a list, newest first. It may have fewer items than asked for even if others follow.
+ * @param most items at most, and characters of their rows, except for the first
+ * @param show what the page shows for a row; `null`: nothing
  */
 export async function pageOf<Item>(
   store: RowStore,
@@ -33,7 +36,7 @@ export async function pageOf<Item>(
   return { items, next: null };
 }
 
-/** A cursor that this store did not make begins at the start. */
+/** A cursor that this store did not make starts at the beginning. */
 function parseCursor(cursor: string | null): { readonly at: number; readonly id: string } | null {
   const match = /^([0-9a-z]{1,11})\.([0-9a-z_]{1,64})$/.exec(cursor ?? '');
   return match === null ? null : { at: Number.parseInt(match[1] ?? '', 36), id: match[2] ?? '' };

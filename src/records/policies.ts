@@ -8,10 +8,10 @@ import { readRecord, type StepRunner } from './runner.ts';
 
 type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
 
-/** What the rows of each budget depend on. */
+/** What decides the rows of each budget. */
 export const definitionRows = stock(jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []));
 
-/** Figures of a workspace that are looked at for budgets in use. */
+/** How many figures of a workspace are searched for budgets in use. */
 const FIGURES = 100_000;
 
 export interface Policies {
@@ -31,7 +31,10 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     return groups;
   }
 
-  /** Of activations at once the last one counts: what was brought is looked at again until it is the one in force. */
+  /**
+   * If there are several activations at once, the last one counts. So look again after bringing one, until it is the
+   * one in force.
+   */
   async function bring(workspace: string): Promise<boolean> {
     for (let isOther = false; ; isOther = true) {
       const policy = await readRecord(runner, policyRows, INSTALLATION, ONLY);
@@ -83,7 +86,7 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
         if (JSON.stringify(next) !== JSON.stringify(there)) definitionRows.put(draft, ONLY, next);
         if (policyRows.get(draft, ONLY) !== version) policyRows.put(draft, ONLY, version);
       });
-      // Those that were entered meanwhile may have been brought the policy of before.
+      // Workspaces that were entered meanwhile may have got the previous policy.
       for (const workspace of await workspaces()) await bring(workspace);
       return { kind: 'active', version };
     },

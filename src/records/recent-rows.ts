@@ -1,37 +1,37 @@
 import type { Found } from '../stores/port.ts';
 import type { ReadRow } from './draft.ts';
 
-/** Rows and characters of texts that are remembered at most. */
+/** The most rows, and the most characters of texts, that are remembered. */
 const MOST_ROWS = 20_000;
 const MOST_CHARACTERS = 32 * 1024 * 1024;
 
 /**
- * Rows as they were last seen, and as changes that are under way will leave them. What is remembered may be out of date:
- * steps guard what they looked at, so a wrong memory costs a second round and nothing else.
+ * Rows as they were last seen, and as running changes will leave them. A remembered row may be out of date. Steps guard
+ * what they looked at, so a wrong memory only costs a second run.
  */
 export interface RecentRows {
   get(workspace: string, kind: string, id: string): ReadRow | undefined;
-  /** Time by the order of what is asked and learned. */
+  /** A clock that counts questions and answers. */
   tick(): number;
-  /** What a read or a refused change brought that was asked at `asked`. What was learned since then is newer. */
+  /** Learns what a read or a refused change returned. What was learned after `asked` is newer and stays. */
   learn(workspace: string, found: readonly Found[], asked: number): void;
-  /** A change is under way: later steps see what it writes. */
+  /** A change starts: later steps see what it writes. */
   begin(workspace: string, written: readonly Found[]): UnderWay;
   done(change: UnderWay): void;
-  /** It was refused, or nobody knows what became of it. */
+  /** The change was refused, or nobody knows its outcome. */
   drop(change: UnderWay): void;
 }
 
 interface Entry {
   /** Kind, workspace and id. */
   readonly name: string;
-  /** `null`: a change under way removes it. */
+  /** `null`: a running change removes it. */
   readonly row: ReadRow | null;
   underWay: boolean;
   since: number;
 }
 
-/** What a change under way writes. */
+/** What a running change writes. */
 export type UnderWay = readonly Entry[];
 
 export function createRecentRows(): RecentRows {
@@ -51,7 +51,7 @@ export function createRecentRows(): RecentRows {
     characters -= sizeOf(entry);
   }
 
-  /** What was there goes first, so that what is new is last. */
+  /** Delete first, so that the new entry is the last of the map. */
   function set(entry: Entry): void {
     const there = entries.get(entry.name);
     if (there !== undefined) remove(there);
@@ -59,7 +59,7 @@ export function createRecentRows(): RecentRows {
     characters += sizeOf(entry);
   }
 
-  /** The oldest go first, but for what is under way. */
+  /** Removes the oldest entries, except those of running changes. */
   function shrink(): void {
     if (entries.size <= MOST_ROWS && characters <= MOST_CHARACTERS) return;
     for (const entry of entries.values()) {
@@ -70,7 +70,7 @@ export function createRecentRows(): RecentRows {
 
   function end(change: UnderWay, known: boolean): void {
     for (const entry of change) {
-      // A later change of the same row may be under way by now; it goes by its own answer.
+      // By now a later change of the same row may be running; its own answer decides.
       if (entries.get(entry.name) !== entry) continue;
       if (known && entry.row !== null && entry.row.isOver !== true) {
         entry.underWay = false;

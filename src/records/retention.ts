@@ -11,9 +11,9 @@ import { forgetArrived } from './outbox.ts';
 import type { StepRunner } from './runner.ts';
 import type { Steps } from './steps.ts';
 
-/** How long what is settled is kept, ms. */
+/** How long settled records are kept, ms. */
 export interface Retention {
-  /** Receipts, and that a key was used; `null` is for ever. */
+  /** Receipts, and the fact that a key was used; `null`: for ever. */
   readonly keysMs: number | null;
   /** Records of settled effects. */
   readonly effectsMs: number;
@@ -21,13 +21,13 @@ export interface Retention {
   readonly denialsMs: number;
 }
 
-/** A claim that is over is shown as such for so long, ms. */
+/** How long a claim that has ended is still shown, ms. */
 const CLAIM_KEPT_MS = 60_000;
 
-/** Effects that are looked at for their age, of those that are old enough to be settled. */
+/** How many effects are checked for their age, among those old enough to be settled. */
 const LOOKED_AT = 1000;
 
-/** Declares what is over in one workspace, at most `limit` of each kind. */
+/** Declares what has ended in one workspace, at most `limit` of each kind. */
 export async function sweepWorkspace(
   { store, runner, steps }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps },
   workspace: string,

@@ -16,20 +16,20 @@ import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
 import type { Stock } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
 
-/** A step whose rows have moved is run again so many times; then the store is too busy for it. */
+/** How often a step is run again when its rows have changed. After that the store is too busy for it. */
 const RUNS = 6;
 
-/** Reads of rows that a step turns out to need, at most. */
+/** The most reads that one step may need for rows that it asks for as it runs. */
 const READS = 200;
 
-/** What a change came to. */
+/** The store's answer to a change that was made. */
 export type Made = Extract<Answer, { kind: 'done' }> & { readonly change: Change };
 
 export interface StepRunner {
   /**
-   * Runs a step and commits what it writes. The step is a pure function of its draft: it is run again where rows have
-   * moved, on those that are there.
-   * @returns what the step said and what the store assigned; `made` `null`: there was nothing to commit
+   * Runs a step and commits what it writes. The step is a pure function of its draft. If rows have changed meanwhile,
+   * it runs again on the new rows.
+   * @returns what the step said and what the store assigned; `made` is `null` if there was nothing to commit
    * @throws StoreUnavailable
    */
   run<Said>(
@@ -38,13 +38,13 @@ export interface StepRunner {
   ): Promise<{ readonly said: Said; readonly made: Made | null }>;
   /** What the step would say now, figures included; writes nothing. */
   peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
-  /** Rows as they are, to be shown. */
+  /** Rows as the store has them, to be shown. */
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
-  /** Runs what is under way to its end; nothing is begun afterwards. */
+  /** Waits for running steps; no new ones start. */
   close(): Promise<void>;
 }
 
-/** The record of a row as it is; `null`: absent. */
+/** The record of a row as the store has it; `null`: absent. */
 export async function readRecord<Stored>(
   runner: StepRunner,
   rows: Stock<Stored>,
@@ -55,7 +55,7 @@ export async function readRecord<Stored>(
   return row === null ? null : rows.of(row);
 }
 
-/** Thrown by a step that something else has to be committed before; it is run again afterwards. */
+/** Thrown by a step when something else has to be committed first. The step runs again afterwards. */
 export class First {
   readonly work: () => Promise<unknown>;
 
@@ -75,11 +75,11 @@ export function createStepRunner(store: RowStore): StepRunner {
     return `${boot}.${changes.toString(36)}`;
   }
 
-  /** What one run of a step knows beside the rows that are remembered. */
+  /** What one run of a step knows besides the remembered rows. */
   interface Known {
-    /** Rows as the store said that they are; `null`: absent. */
+    /** Rows that the store returned; `null`: absent. */
     readonly rows: Map<string, Row | null>;
-    /** Only what the store said counts, and not what is remembered. */
+    /** Use only what the store returned, not what is remembered. */
     isRead: boolean;
     readonly figures: Map<string, Figure>;
     now: number;
@@ -106,7 +106,7 @@ export function createStepRunner(store: RowStore): StepRunner {
       throw new StoreUnavailable('The rows that the step needs change faster than they can be read.');
   }
 
-  /** What was read is of before something else was committed. */
+  /** What was read is out of date once something else was committed. */
   function forget(known: Known): void {
     countRead(known);
     known.rows.clear();
@@ -127,7 +127,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   const firstLooks = new Map<string, Promise<Seen>>();
-  /** Of many steps that come to a workspace at once one looks for all. */
+  /** If many steps come to a workspace at once, one looks for all. */
   async function firstLook(workspace: string, known: Known): Promise<void> {
     let looking = firstLooks.get(workspace);
     if (looking === undefined) {
@@ -148,12 +148,12 @@ export function createStepRunner(store: RowStore): StepRunner {
     });
   }
 
-  /** A step that was run on what is known; or what has to be done before it can be. */
+  /** A step that ran on what is known, or what has to be done before it can run. */
   type Drawn<Said> =
     | { readonly kind: 'drawn'; readonly said: Said; readonly draft: OpenDraft }
     | { readonly kind: 'first'; readonly work: () => Promise<unknown> };
 
-  /** At once: between the look at what is under way and the change that comes of it nothing else is run. */
+  /** Synchronous: nothing else may run between the look at running changes and the change that results. */
   function draw<Said>(workspace: string, known: Known, step: (draft: Draft) => Said): Drawn<Said> {
     const epoch = epochs.get(workspace);
     if (epoch === undefined) return { kind: 'first', work: () => firstLook(workspace, known) };
@@ -170,7 +170,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     }
   }
 
-  /** Whether what a draft looked at is so, all at one time. What has moved is known afterwards. */
+  /** Whether everything that a draft looked at is true at one moment. Rows that have changed are known afterwards. */
   async function isAsRead(workspace: string, known: Known, draft: OpenDraft): Promise<boolean> {
     const { rows, sums } = draft.looked();
     const seen = await look(workspace, known, rows, sums);
@@ -178,7 +178,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     return rows.every(({ kind, id, version }) => (known.rows.get(`${kind}\n${id}`)?.version ?? ABSENT) === version);
   }
 
-  /** Rows of different moments may contradict each other. A fault is one where they are of one moment. */
+  /** Rows of different moments may contradict each other. An error is only real if all rows are of one moment. */
   async function lookAgain(workspace: string, known: Known, error: unknown, draft: OpenDraft): Promise<void> {
     if (await isAsRead(workspace, known, draft)) throw error;
     known.isRead = true;
@@ -254,7 +254,7 @@ export function createStepRunner(store: RowStore): StepRunner {
         if (rows.length + sums.length === 0) return said;
         const figuresKnown = sums.every(({ name }) => known.figures.has(name));
         if ((await isAsRead(workspace, known, draft)) && figuresKnown) return said;
-        // What is under way is not so yet.
+        // A running change may still fail, so do not count on it.
         known.isRead = true;
       }
     } finally {
@@ -279,7 +279,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     peek,
     read,
     async close() {
-      // Between two of its steps a call has nothing under way.
+      // Between two of its steps a call has no running change.
       do await new Promise((resolve) => setImmediate(resolve));
       while (underWay > 0);
       closed = true;

@@ -11,7 +11,7 @@ import type { Throttle } from './throttle.ts';
 import { appendEvents, viewOn } from './view.ts';
 import { writePlan } from './write-plan.ts';
 
-/** A step as the rules write it: pure, from what it sees and what is asked to what is to be written and answered. */
+/** A step as the rules write it: a pure function from what it sees and the request to what to write and answer. */
 export type Step<Request, Reply> = (view: StepView, request: Request) => Plan<Reply>;
 
 export interface Steps {
@@ -21,7 +21,9 @@ export interface Steps {
     request: Request,
   ): Promise<{ readonly reply: Reply; readonly made: Made | null }>;
   preview<Request, Reply>(workspace: string, step: Step<Request, Reply>, request: Request): Promise<Reply>;
-  /** Declares an effect lost whose owner has ended, or whose lease is over. @returns whether there was anything to declare */
+  /**
+   * Declares an effect lost if its owner has ended or its lease is over. @returns whether there was anything to declare
+   */
   declareLost(workspace: string, id: string): Promise<boolean>;
   /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */
   declareLostLeases(workspace: string, limit: number): Promise<number>;
@@ -39,7 +41,7 @@ export function createSteps(
     maxFreezeMs,
   }: { readonly throttle: Throttle; readonly ended: Ended; readonly maxFreezeMs: number },
 ): Steps {
-  /** The view, and the effects that were looked at, as they were found. */
+  /** The view, and the effects that the step looked at, as they were found. */
   function look(draft: Draft): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
     const found = new Map<string, EffectRecord>();
     const view = viewOn(draft, maxFreezeMs, ended.any(draft.workspace), (effect) => {
@@ -77,7 +79,9 @@ export function createSteps(
 
   return {
     async run(workspace, step, request) {
-      /** Of refusals beyond the first of a second nothing is written; they are counted once, however often the step is run. */
+      /**
+       * Refusals beyond the first ones of a second are not written. They are counted once, however often the step runs.
+       */
       let counted: { readonly word: string; readonly isWritten: boolean } | null = null;
       const { said, made } = await runner.run(workspace, (draft) => {
         const { view, found } = look(draft);
@@ -96,7 +100,8 @@ export function createSteps(
     declareLost,
     async declareLostLeases(workspace, limit) {
       const asked = { workspace, list: LEASES, kind: effectRows.kind };
-      // What an owner left behind is declared though its lease is not over, and stands anywhere among those that run.
+      // An effect whose owner has ended is declared before its lease is over, so it may be anywhere in the list of
+      // running effects.
       const isAny = ended.any(workspace);
       const due: string[] = [];
       for await (const { at, id, row } of entries(store, isAny ? asked : { ...asked, to: store.now() })) {

@@ -1,17 +1,17 @@
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 
-/** Plans with one word that are written in one second; what is beyond becomes one counted event. */
+/** How many plans with the same word are written in one second. The rest becomes one counted event. */
 const PER_SECOND = 10;
 
 /** Words remembered before those of earlier seconds are dropped. */
 const REMEMBERED = 10_000;
 
 export interface Throttle {
-  /** Whether a plan with this word is written; otherwise it is counted. */
+  /** Whether to write a plan with this word; otherwise it is counted. */
   admits(word: string, workspace: string, events: readonly LedgerDraft[], now: number): boolean;
-  /** Counted events of seconds that are over; each is handed out once. */
+  /** Counted events of past seconds; each is returned once. */
   due(now: number): readonly { readonly workspace: string; readonly event: LedgerDraft }[];
-  /** Whether anything is counted and not handed out. */
+  /** Whether any counted events have not been returned yet. */
   pending(): boolean;
 }
 
@@ -23,7 +23,7 @@ interface Word {
   sample: LedgerDraft | null;
 }
 
-/** Keeps duplicates and denials from costing a write each (a retry storm is one event a second). */
+/** Keeps duplicates and denials from costing a write each: a retry storm becomes one event a second. */
 export function createThrottle(): Throttle {
   const words = new Map<string, Word>();
   const counted = new Set<Word>();

@@ -19,14 +19,14 @@ import {
   runningClaimsOf,
 } from './held-rows.ts';
 
-/** How many effects of claims and pools are looked at beside the one that a step is about. */
+/** How many effects of claims and pools a step looks at besides its own. */
 const AT_ONCE = 100;
 
 /**
  * The view of a step over its draft.
- * @param someEnded whether owners have ended and may have left effects behind that run on record
- * @param seen told of each effect that is looked at; it throws where the effect is to be declared lost first, because
- * its owner has ended
+ * @param someEnded whether owners have ended and may have left running effects behind
+ * @param seen is told of each effect that is looked at. It throws if that effect has to be declared lost first, because
+ *   its owner has ended
  */
 export function viewOn(
   draft: Draft,
@@ -49,7 +49,7 @@ export function viewOn(
     return stored;
   }
 
-  /** Looks at effects that hold what is looked at, so that those that were left behind let go first. */
+  /** Looks at the effects that hold something, so that those of owners that have ended let go first. */
   function settleRunning(ids: readonly string[]): void {
     if (someEnded) for (const id of ids.slice(0, AT_ONCE)) effect(id);
   }
@@ -65,7 +65,7 @@ export function viewOn(
     epoch: draft.epoch,
     maxFreezeMs,
     versions: () => versionsOf(draft),
-    // Places are assigned on commit: the first event of a change is its zeroth here.
+    // The store assigns places on commit. Here the first event of a change has place 0.
     nextSeq: () => 0,
     binding: (_, key) => binding(key),
     effect: (_, id) => effect(id),
@@ -95,13 +95,13 @@ export function viewOn(
       return uses;
     },
     budget: (_, budget, bucket, window) =>
-      // What is not known is the store's to judge: the change carries the limit.
+      // If the figure is not known, the store judges: the change carries the limit.
       draft.figure(budgetSum({ budget, bucket, window })) ?? { spent: 0, held: 0, rows: 0 },
     rate: (_, id, bucket, windowMs) => draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0,
   };
 }
 
-/** An event of the ledger, as it is stored. */
+/** An event of the ledger as it is stored. */
 type EventText = readonly [
   kind: LedgerDraft['kind'],
   actorType: LedgerDraft['actor']['type'],
@@ -118,7 +118,7 @@ export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventD
 }
 
 export function eventOf(about: string | null, text: string): LedgerDraft {
-  // What stands in the ledger was written by `eventDraft`.
+  // Only `eventDraft` writes the texts of the ledger.
   const [kind, type, id, data] = JSON.parse(text) as EventText;
   return { kind, effectId: about, actor: { type, id }, data };
 }

@@ -7,7 +7,7 @@ import { budgetChange, rateChange } from './figures.ts';
 import { putClaim, putReservation, putUses, removeReservation } from './held-rows.ts';
 import { appendEvents } from './view.ts';
 
-/** Writes what a step plans. */
+/** Turns the plan of a step into rows of its draft. */
 export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string) => EffectRecord | null): void {
   const poolsBefore = plan.usesGone === undefined ? [] : (known(plan.usesGone)?.uses.map(({ pool }) => pool) ?? []);
   for (const { record, binding } of plan.effects ?? []) {
