@@ -10,8 +10,8 @@ const METADATA = ['fd00:ec2::254', 'fd20:ce::254', '100.100.100.200', '192.0.0.1
 const NEVER: ReadonlySet<string> = new Set(['unspecified', 'linkLocal', 'multicast', 'broadcast']);
 
 /**
- * Why a connection to an address is refused; `null` where it is allowed. Judged is every address that the text stands
- * for: IPv4 inside IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP) counts as well as the whole.
+ * Why a connection to an address is refused; `null` if it is allowed. Every address that the text stands for is judged:
+ * the whole, and any IPv4 address inside IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP).
  * @param network `any` allows loopback and private addresses, `public` only public ones
  */
 export function refusedAddress(address: string, network: 'any' | 'public'): string | null {
@@ -28,10 +28,10 @@ export function refusedAddress(address: string, network: 'any' | 'public'): stri
   return null;
 }
 
-/** Forms that carry an IPv4 address, which is judged by itself. */
+/** IPv6 forms that contain an IPv4 address, which is judged too. */
 const CARRIERS: ReadonlySet<string> = new Set(['ipv4Mapped', 'rfc6145', 'rfc6052', '6to4', 'teredo']);
 
-/** The address itself and the IPv4 addresses it carries. */
+/** The address itself, and the IPv4 addresses inside it. */
 function meanings(address: Address): readonly Address[] {
   if (address.kind() === 'ipv4') return [address];
   const bytes = address.toByteArray();
@@ -39,7 +39,8 @@ function meanings(address: Address): readonly Address[] {
   const found: Address[] = [address];
   const tail = bytes.slice(12);
   if (range === 'ipv4Mapped' || range === 'rfc6145' || range === 'rfc6052') found.push(ipv4(tail));
-  // NAT64 for local use (RFC 8215) leaves the prefix length open; RFC 6052 places the four bytes by it, around byte 8.
+  // NAT64 for local use (RFC 8215) leaves the prefix length open; RFC 6052 derives the places of the four bytes from it
+  // and leaves out byte 8.
   if (startsWith(bytes, [0x00, 0x64, 0xff, 0x9b, 0x00, 0x01])) {
     for (const from of [6, 7, 8]) found.push(ipv4([...bytes.slice(from, 8), ...bytes.slice(9, from + 5)]));
   }

@@ -6,7 +6,7 @@ import type { HttpAnswer } from '../effects/upstream.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** Headers of one connection, which end with it (RFC 9110, 7.6.1). */
+/** Headers that are for one connection only (RFC 9110, 7.6.1). */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -19,18 +19,20 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Headers that are kept with an answer for duplicates: what says how to read the body, or names what was made. */
+/**
+ * Headers that are kept with an answer for duplicates: those that say how to read the body, or name what was created.
+ */
 const KEPT_HEADERS = ['content-type', 'content-language', 'content-encoding', 'etag', 'last-modified', 'location'];
 
 /**
- * What is read of an upstream's JSON. It is trusted further than a caller, whose own limits are lower; but what it
- * answers to one call must not keep all the others waiting.
+ * Limits for reading an upstream's JSON. They are higher than those for callers, because an upstream is trusted more.
+ * But its answer to one call must not keep all other calls waiting.
  */
 const LIMITS = { depth: 64, values: 20_000 };
 
 /**
- * Whether a header of an upstream's answer goes on to the caller: not those of the connection, not those that speak in
- * the gateway's name, and cookies only where they are asked for.
+ * Whether a header of an upstream's answer goes on to the caller. Headers of the connection and headers that speak for
+ * the gateway do not. Cookies do only if the configuration asks for them.
  * @param name lower case
  * @param named by the answer's own `Connection` header
  */
@@ -47,7 +49,7 @@ export function connectionNames(connection: string | readonly string[] | undefin
   return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-/** An answer that was read, with what its upstream's kind knows of it. */
+/** An answer that was read, in the forms that the gateway needs. */
 export interface ReadAnswer {
   readonly answer: HttpAnswer;
   /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */
@@ -57,8 +59,8 @@ export interface ReadAnswer {
 }
 
 /**
- * Makes of what was read the answer that the rest of the gateway sees.
- * @param options.wantsJson whether somebody looks into its JSON, however long it is
+ * Turns what was read into the answer that the rest of the gateway sees.
+ * @param options.wantsJson whether somebody needs its JSON, however long it is
  */
 export function readAnswer(
   raw: { readonly status: number; readonly headers: IncomingHeaders; readonly body: Buffer; readonly whole: boolean },
@@ -69,7 +71,7 @@ export function readAnswer(
   for (const [name, value] of Object.entries(raw.headers)) {
     if (value !== undefined && passesBack(name, options.setCookie, named)) headers[name] = value;
   }
-  // What is not kept as JSON is read as JSON only where somebody looks into it.
+  // An answer that is too long to keep is parsed only if somebody needs its JSON.
   const isRead = options.wantsJson || raw.body.byteLength <= options.responseKeptBytes;
   const json = raw.whole && isRead && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
   return {
@@ -104,7 +106,7 @@ function keep(
   return { status, headers: kept, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
 }
 
-/** The bytes as a text, without a character that the cut has split; `null` where they are not UTF-8. */
+/** The bytes as a text, without a character that was cut in two; `null` if they are not UTF-8. */
 function asText(bytes: Buffer, truncated: boolean): string | null {
   for (let cut = 0; cut <= (truncated ? 3 : 0); cut += 1) {
     const head = bytes.subarray(0, bytes.byteLength - cut);

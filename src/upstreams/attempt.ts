@@ -5,7 +5,7 @@ import type { SentBody } from './sent-body.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** What came of one attempt on one connection. */
+/** The outcome of one attempt on one connection. */
 export type Attempt =
   | { readonly kind: 'held_back'; readonly by: 'late' | 'paused' }
   | { readonly kind: 'nothing_sent'; readonly message: string }
@@ -37,7 +37,7 @@ export interface AttemptOptions {
   readonly gate: () => 'go' | 'late' | 'paused';
   /** From the first byte written to the last one read, ms. */
   readonly timeoutMs: number;
-  /** Bytes of an answer that are read at all. */
+  /** The most bytes of an answer that are read. */
   readonly responseBytes: number;
   readonly now: () => number;
 }
@@ -49,10 +49,10 @@ class GivenUp extends Error {}
 /**
  * Sends one request on one connection, once, and reads its answer.
  *
- * undici calls `onRequestStart` in the same turn of the event loop in which it writes, with no step in between, also
- * for a request that waited for its connection: whatever the gate says there holds for the write. A throw there stops
- * the request before a byte of it is written. Of a body that comes in pieces the head is written with the first one: the
- * gate is asked again then.
+ * undici calls `onRequestStart` in the same turn of the event loop in which it writes, even for a request that waited
+ * for its connection. Nothing runs in between, so what the gate says there is still true for the write. A throw there
+ * stops the request before any byte is written. If the body comes in pieces, undici writes the head with the first
+ * piece, so the gate is asked again then.
  * @param released called once the connection can carry another request
  */
 export function attempt(
@@ -85,18 +85,19 @@ export function attempt(
       settle({ kind: 'answer', status, headers, body, whole, startedAt });
     };
     const lost = (code: 'timeout' | 'reset' | 'malformed', message: string): void => {
-      // A status line was read: what it says holds, whatever became of the body.
+      // A status line was read. It counts, whatever became of the body.
       if (status !== null) answered(false);
       else if (startedAt !== null) settle({ kind: 'lost', code, message, startedAt });
     };
-    /** Ends the connection with a reset, so that the upstream does not take our silence for interest. */
+    /** Ends the connection with a reset, so that the upstream does not think that we are still waiting. */
     const reset = (controller: Dispatcher.DispatchController): void => {
-      // A socket that goes from beneath TLS while undici reads from it ends the process: TLS is ended from its own side.
+      // If a socket beneath TLS closes while undici reads from it, the process dies. So TLS is closed from its own
+      // side.
       if (connection.encrypted) controller.abort(new GivenUp());
       else connection.socket?.resetAndDestroy();
     };
 
-    /** Whether anything went out, by the counter of the socket. */
+    /** Whether any byte was written, by the counter of the socket. */
     let hasWritten = (): boolean => wrote;
     const ask = (): void => {
       const gate = options.gate();
@@ -115,7 +116,7 @@ export function attempt(
 
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart: (controller) => {
-        // A request is begun once; should undici ever begin it again, the second time is stopped here.
+        // undici should start a request only once. If it ever starts one again, this stops it.
         if (startedAt !== null) throw new NotAgain();
         ask();
         startedAt = options.now();
@@ -123,7 +124,7 @@ export function attempt(
         const before = socket?.bytesWritten;
         wrote = before === undefined;
         hasWritten = () => wrote || socket?.bytesWritten !== before;
-        // The write follows in this turn; what it wrote stands in the counter when the turn's microtasks run.
+        // undici writes in this turn. By the time the microtasks of the turn run, the counter includes what it wrote.
         queueMicrotask(() => {
           if (socket?.bytesWritten !== before) wrote = true;
         });
@@ -133,7 +134,7 @@ export function attempt(
         }, options.timeoutMs);
       },
       onResponseStart: (_controller, statusCode, incoming) => {
-        // 1xx announce an answer, they are none.
+        // 1xx only announce an answer.
         if (statusCode < 200) return;
         status = statusCode;
         headers = incoming;
@@ -155,7 +156,7 @@ export function attempt(
       onResponseError: (_controller, error) => {
         if (heldBack !== null) settle({ kind: 'held_back', by: heldBack });
         else if (startedAt === null) settle({ kind: 'nothing_sent', message: error.message });
-        // Judged by bytes, never by the error: the counter of the socket did not move, so nothing went out.
+        // Judged by bytes, never by the error: the counter of the socket did not move, so nothing was sent.
         else if (!hasWritten()) {
           settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
         } else if (isMalformed(error)) lost('malformed', 'the upstream sent something that is not HTTP');
@@ -178,7 +179,7 @@ export function attempt(
         handler,
       );
     } catch (error) {
-      // undici judges the request before it queues it.
+      // undici checks the request before it queues it.
       settle({ kind: 'nothing_sent', message: error instanceof Error ? error.message : 'the request is not valid' });
       released();
     }

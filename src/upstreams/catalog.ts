@@ -7,22 +7,23 @@ import { formMisfit } from './form.ts';
 import { multipartMisfit, opaqueMisfit } from './multipart-body.ts';
 import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
 
-/** The tools of a configuration, with what follows from their declarations. */
+/** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
   tool(name: string): Tool | null;
   tools(): readonly Tool[];
   /**
-   * The faults of params (at most {@link MOST_FAULTS}), empty when they may be evaluated and sent: schema, params without a use, params that do not
-   * fit their place, what the target needs. Nothing is filled in or coerced. Paths are JSON Pointers, `/params/…`.
+   * The faults of params, at most {@link MOST_FAULTS}; empty if the params may be evaluated and sent. Checked are the
+   * schema, params without a use, params that do not fit their place, and what the target needs. Nothing is filled in
+   * or coerced. Paths are JSON Pointers, `/params/…`.
    */
   check(tool: Tool, params: JsonObject): readonly RequestFault[];
-  /** The target that checked params name; `null` where the tool has no template. */
+  /** The target that checked params name; `null` if the tool has no template. */
   target(tool: Tool, params: JsonObject): string | null;
   /** Path and query of the request that checked params stand for. */
   requestPath(tool: Tool, params: JsonObject): string;
   /**
-   * The value of a param that came as a text (path, query, header): the schema's type, where the text is exactly how
-   * that value is written; the text itself otherwise.
+   * The value of a param that came as a text (path, query, header). It gets the schema's type if the text is exactly
+   * how that value is written. Otherwise it is the text itself.
    */
   textParam(tool: Tool, name: string, text: string): Json;
 }
@@ -52,7 +53,7 @@ export function createCatalog(tools: readonly Tool[]): Catalog {
   }
 }
 
-/** The same, a tool at each step. */
+/** Like {@link createCatalog}, one tool per step. */
 export function* catalogInSteps(tools: readonly Tool[]): Generator<void, Catalog> {
   const schemas = createParamsSchemas();
   const byName = new Map<string, Tool>();
@@ -141,7 +142,7 @@ function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, 
   }
 }
 
-/** Characters of a name that a path shows. */
+/** The most characters of a name that a path shows. */
 const MOST_SHOWN = 300;
 
 function pathOf(name: string): string {
@@ -163,8 +164,8 @@ function readTarget(template: string): readonly TargetPart[] {
 }
 
 /**
- * A value that is not at the end has its separators encoded, so that no two sets of params have one target, and none
- * can be written to look like another.
+ * Separators in a value are encoded unless the value is the last one. So no two sets of params have the same target,
+ * and no value can imitate another target.
  */
 function renderTarget(parts: readonly TargetPart[] | null, params: JsonObject): string | null {
   if (parts === null) return null;
@@ -200,7 +201,7 @@ function readText(type: 'integer' | 'number' | 'boolean' | undefined, text: stri
   if (type === undefined) return text;
   if (type === 'boolean') return text === 'true' ? true : text === 'false' ? false : text;
   const value = Number(text);
-  // Only the one spelling that rendering would give, so that what is sent is what was evaluated.
+  // Only the spelling that rendering would give, so that what is sent is what was evaluated.
   return Number.isFinite(value) && String(value) === text && (!Number.isInteger(value) || Number.isSafeInteger(value))
     ? value
     : text;

@@ -3,7 +3,7 @@ import { isJsonObject } from '../json/value.ts';
 import type { OutcomeMap } from '../effects/model/tool.ts';
 import { canonicalJson } from '../json/canonical.ts';
 
-/** What was seen of an attempt, without judgement. */
+/** What was seen of an attempt, without any judgement. */
 export type Seen =
   /** No application byte was written on a socket. */
   | { readonly kind: 'nothing_sent'; readonly code: 'connect_failed' | 'not_dispatched'; readonly message: string }
@@ -11,37 +11,36 @@ export type Seen =
       readonly kind: 'answer';
       readonly status: number;
       /**
-       * `cut`: the status line came, the body did not come whole (or was longer than what is read); `unreadable`: it
-       * came, and is not JSON that has one meaning.
+       * `cut`: the status line came, but not the whole body, or the body was longer than the limit. `unreadable`: the
+       * body came, but is not JSON with a single meaning.
        */
       readonly body: 'whole' | 'cut' | 'unreadable';
-      /** The whole body where it is JSON. */
+      /** The whole body if it is JSON. */
       readonly json: Json | undefined;
     }
-  /** A byte was written, and no answer came that can be read. */
+  /** A byte was written, and no readable answer came. */
   | { readonly kind: 'lost'; readonly code: 'timeout' | 'reset' | 'malformed'; readonly message: string };
 
 export type Outcome = 'committed' | 'failed' | 'unknown';
 
 export interface Classified {
   readonly outcome: Outcome;
-  /** Evidence code: `http_status`, `declared`, or that of what was seen. */
+  /** Evidence code: `http_status`, `declared`, or the code of what was seen. */
   readonly code: string;
   readonly message: string;
-  /** 202: taken on, not finished. */
+  /** 202: accepted, not finished. */
   readonly accepted: boolean;
   readonly responseTruncated: boolean;
 }
 
-/** Client errors by which a server says that it did nothing. */
+/** Client errors that say that the server did nothing. */
 const REFUSALS: ReadonlySet<number> = new Set([
   400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 419, 420, 421, 422, 423,
   424, 426, 428, 429, 431, 451,
 ]);
 
 /**
- * What an answer means: one table, row by row. A tool's declared outcomes come first, body
- * before status; then the status.
+ * What an answer means, as one table. A tool's declared outcomes come first, body before status. Then comes the status.
  */
 export function classify(kind: 'read' | 'write', outcomes: OutcomeMap, seen: Seen): Classified {
   switch (seen.kind) {
@@ -75,7 +74,7 @@ function classifyAnswer(
       responseTruncated: cut && byStatus === 'committed',
     };
   }
-  // Where the body decides and cannot be asked, a status line alone does not.
+  // If the body decides but cannot be read, the status line alone is not enough.
   const unasked = seen.body !== 'whole';
   if (status >= 200 && status < 300) {
     if (kind === 'read') return row(cut ? 'failed' : 'committed', 'http_status', said);
@@ -86,7 +85,7 @@ function classifyAnswer(
   }
   if (kind === 'read') return row('failed', 'http_status', said);
   if (status >= 300 && status < 400) {
-    // These three turn a POST into a GET of the result: the action may be behind them.
+    // These three redirect a POST to a GET of its result, so the action may have happened.
     return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);
   }
   if (unasked && outcomes.body.some(({ outcome }) => outcome !== 'failed')) return row('unknown', 'http_status', said);
@@ -98,7 +97,7 @@ function row(outcome: Outcome, code: string, message: string): Classified {
 }
 
 function declaredByStatus(outcomes: OutcomeMap, status: number): Outcome | null {
-  // The most cautious of contradicting entries wins.
+  // If entries contradict each other, the most cautious one wins.
   if (outcomes.unknown.includes(status)) return 'unknown';
   if (outcomes.failed.includes(status)) return 'failed';
   if (outcomes.committed.includes(status)) return 'committed';

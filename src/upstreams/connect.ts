@@ -3,15 +3,15 @@ import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { buildConnector } from 'undici';
 import { refusedAddress } from './address-guard.ts';
 
-/** A connection that was refused or did not come about: no byte of a request was written. */
+/** A connection was refused or failed: no byte of a request was written. */
 export class ConnectFailed extends Error {
   override readonly name = 'ConnectFailed';
 }
 
 /**
- * A connector for undici that connects only where an upstream may be. The address is judged three times: an IP literal
- * before anything is sent, a name's addresses as they are resolved, and the peer of the connected socket, which alone
- * counts. TLS begins after that. No proxy is used, whatever the environment says.
+ * A connector for undici that connects only to addresses where an upstream may be. The address is judged three times:
+ * an IP literal before anything is sent, the addresses of a name when it is resolved, and the peer of the connected
+ * socket. Only the last check is decisive. TLS starts after it. No proxy is used, whatever the environment says.
  * @param opened told of each plain socket once it is connected
  */
 export function guardedConnector(
@@ -58,14 +58,14 @@ export function guardedConnector(
       const peer = refusedAddress(socket.remoteAddress ?? '', options.network);
       answer(peer === null ? null : new ConnectFailed(`the upstream's address is refused: ${peer}`));
     });
-    // Stays: a socket that fails later, while TLS begins, must not bring the process down.
+    // This listener stays: a socket that fails later, while TLS starts, must not end the process.
     socket.on('error', (error) => answer(error));
   };
 }
 
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
 
-/** Resolves a name to the addresses that are allowed; fails where there is none. */
+/** Resolves a name to its allowed addresses; fails if there are none. */
 function guardedLookup(network: 'any' | 'public') {
   return (hostname: string, options: LookupOptions, callback: LookupCallback): void => {
     resolve(hostname, { ...options, all: true }, (error, addresses) => {
@@ -82,7 +82,7 @@ function guardedLookup(network: 'any' | 'public') {
   };
 }
 
-/** What went wrong, without addresses: the answer may show it. */
+/** What went wrong, without addresses, because the answer may show it. */
 function reasonOf(error: Error): string {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
   switch (code) {

@@ -5,7 +5,7 @@ import { guardedConnector } from './connect.ts';
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {
   readonly client: Client;
-  /** Whether TLS is spoken on the socket. */
+  /** Whether the socket carries TLS. */
   readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS where there is any; `null` before the first connect. */
   socket: Socket | null;
@@ -15,7 +15,7 @@ export interface Connection {
 export interface Connections {
   /** A free connection, or `null` when all are in use. */
   take(): Connection | null;
-  /** The next free one. `null` once `wanted` says no, or the connections are closed. */
+  /** The next free one; `null` when `wanted` says no or the connections are closed. */
   wait(wanted: () => boolean): Promise<Connection | null>;
   release(connection: Connection): void;
   /** Lets running requests end, then closes. */
@@ -28,7 +28,7 @@ export interface ConnectionSettings {
   readonly network: 'any' | 'public';
 }
 
-/** A connection that takes longer is given up: a write would be past `dispatch_by` by then. */
+/** A connection that takes longer is given up: by then it would be too late to write, past `dispatch_by`. */
 export const CONNECT_TIMEOUT_MS = 3000;
 
 /** How often calls that wait for a connection are asked whether they still want one. */
@@ -39,7 +39,7 @@ interface Waiting {
   readonly give: (connection: Connection | null) => void;
 }
 
-/** Opens nothing yet. Idle connections are closed by undici after its keep-alive time. */
+/** Opens no connection yet. undici closes idle connections after its keep-alive time. */
 export function createConnections(settings: ConnectionSettings): Connections {
   const all: Connection[] = [];
   const idle: Connection[] = [];
@@ -104,7 +104,7 @@ function openConnection(settings: ConnectionSettings): Connection {
     connect,
     pipelining: 1,
     allowH2: false,
-    // Attempts keep their own time, over the whole answer.
+    // Attempts measure their own time, over the whole answer.
     headersTimeout: 0,
     bodyTimeout: 0,
   });

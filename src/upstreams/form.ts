@@ -9,7 +9,7 @@ import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from './s
 /** How a form is read. */
 export interface FormOptions {
   readonly lists: FormLists;
-  /** The schema of the params: says which texts are numbers, and which names are those of lists. */
+  /** The schema of the params: says which texts are numbers and which names are lists. */
   readonly schema: JsonObject | null;
   readonly limits: JsonLimits;
 }
@@ -22,7 +22,7 @@ export type ReadForm =
 /** The value of a field: a text or, in multipart, a file. */
 export type Leaf = string | FileFacts;
 
-/** What stands under a name: a text, a list of texts (`a[]`, `a` again), or parts by name. */
+/** The content of a name: a text, a list of texts (`a[]`, or `a` more than once), or parts by name. */
 type Node =
   | { readonly kind: 'text'; readonly text: Leaf }
   | { readonly kind: 'list'; readonly texts: Leaf[] }
@@ -39,9 +39,9 @@ class FormFault extends Error {
 }
 
 /**
- * Reads `application/x-www-form-urlencoded` with nested names. What servers read in different ways is refused: a name
- * twice (but for lists), a name that is a text and has parts, two that are equal but for case, lists without numbers whose
- * elements have parts. What is sent is written anew from what was read.
+ * Reads `application/x-www-form-urlencoded` with nested names. Refuses whatever servers read in different ways: the
+ * same name twice (except for lists), a name with both a text and parts, two names that differ only in case, lists
+ * without numbers whose elements have parts. The body that is sent is written anew from what was read.
  */
 export function readForm(bytes: Buffer, options: FormOptions): ReadForm {
   return caught(() => {
@@ -53,7 +53,7 @@ export function readForm(bytes: Buffer, options: FormOptions): ReadForm {
   });
 }
 
-/** The same of a large form, a part at a time: others have their turn in between. */
+/** Like {@link readForm}, for a large form: reads a part at a time, so that other work can run in between. */
 export async function readFormInSlices(bytes: Buffer, options: FormOptions): Promise<ReadForm> {
   let reading: Generator<void, Parts> | null = null;
   for (;;) {
@@ -73,14 +73,14 @@ export async function readFormInSlices(bytes: Buffer, options: FormOptions): Pro
   }
 }
 
-/** Fields that come one by one, put together as {@link readForm} does. */
+/** Fields that arrive one by one, put together as {@link readForm} does. */
 export interface Fields {
-  /** @returns what is wrong with the field; `null` where nothing is */
+  /** @returns what is wrong with the field; `null` if nothing is */
   put(name: string, value: Leaf): Extract<ReadForm, { ok: false }> | null;
   members(): ReadForm;
 }
 
-/** Fields whose names and values were read otherwise, as those of multipart. */
+/** Fields whose names and values were already read, such as those of multipart. */
 export function collectFields(options: FormOptions): Fields {
   const root: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
   const levels = Math.min(options.limits.depth, MOST_LEVELS);
@@ -108,9 +108,9 @@ function caught(read: () => Record<string, Json>): ReadForm {
   }
 }
 
-/** Fields that are read at a time. */
+/** Fields that are read before other work can run. */
 const SLICE = 500;
-/** Levels of nesting: no form has more, and what is done with one takes time with their product with the fields. */
+/** Levels of nesting. No real form has more. The time that a form takes grows with levels times fields. */
 const MOST_LEVELS = 16;
 
 function* readParts(bytes: Buffer, options: FormOptions): Generator<void, Parts> {
@@ -136,7 +136,7 @@ const SPACE = 0x20;
 const PLUS = 0x2b;
 const DELETE = 0x7f;
 
-/** The bytes with a space for each "+". By hand: replacing them in a text takes a hundred times as long. */
+/** The bytes with a space for each "+". The loop is a hundred times faster than replacing in a text. */
 function withSpaces(bytes: Buffer): Buffer {
   const spaced = Buffer.from(bytes);
   for (let at = 0; at < spaced.length; at += 1) {
@@ -157,7 +157,7 @@ function decoded(text: string, index: number): string {
   }
 }
 
-/** `a[b][]` as `a`, `b` and the empty name. */
+/** `a[b][]` becomes `a`, `b` and the empty name. */
 function segmentsOf(name: string, index: number, depth: number): readonly string[] {
   const where = (): string => `field ${index + 1}`;
   if (name.length > MAX_NAME) throw new FormFault('', `${where()} has a name of more than ${MAX_NAME} characters`);
@@ -187,7 +187,7 @@ function segmentsOf(name: string, index: number, depth: number): readonly string
   return segments;
 }
 
-/** What keeps a text from being the name of a field; `null` where nothing does. */
+/** Why a text cannot be the name of a field; `null` if it can. */
 function rootFault(name: string): string | null {
   if (name === '') return 'is empty';
   if (/^\s|\s$/.test(name)) return 'begins or ends with a space, which some servers cut off';
@@ -239,7 +239,7 @@ function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLi
     );
 }
 
-/** Takes a name that was not there yet. */
+/** Takes a name that was not there before. */
 function take(node: Parts, segments: readonly string[], level: number): void {
   const folded = fold(segments[level] ?? '', level === 0);
   if (node.folded.has(folded))
@@ -250,7 +250,7 @@ function take(node: Parts, segments: readonly string[], level: number): void {
   node.folded.add(folded);
 }
 
-/** The form in which names are compared: PHP makes "_" of dots and spaces in names of fields. */
+/** Two names with the same folded form clash. PHP turns dots and spaces in field names into "_". */
 function fold(name: string, isRoot: boolean): string {
   const folded = name.toLowerCase();
   return isRoot ? folded.replaceAll(/[. ]/g, '_') : folded;
@@ -267,7 +267,7 @@ function membersOf(root: Parts, { lists, schema }: FormOptions): Record<string, 
 function valueOf(node: Node, at: SchemaAt, lists: FormLists, field: string): Json {
   switch (node.kind) {
     case 'text': {
-      // One element of a list that would be written as often as it has elements.
+      // One element of a list that would be written once for each element.
       const isList = lists === 'repeat' && isOnly(at, 'array');
       return isList ? [readLeaf(itemSchema(at), node.text)] : readLeaf(at, node.text);
     }
@@ -305,7 +305,7 @@ function isNumbered(names: Iterable<string>, count: number): boolean {
   return count > 0;
 }
 
-/** Numbers up to which servers make lists of names: they close gaps. */
+/** Up to this number, servers turn numbered names into lists, and close gaps between the numbers. */
 const MOST_LISTED = 1_000;
 const NINE = 0x39;
 
@@ -316,7 +316,7 @@ const GAPS =
 function hasGaps(names: Iterable<string>, count: number): boolean {
   let highest = -1;
   for (const name of names) {
-    // Most names are words: seen at their first character.
+    // Most names are words: their first character shows it.
     const isNumber = name.charCodeAt(0) <= NINE && /^(?:0|[1-9][0-9]{0,2})$/.test(name);
     const number = isNumber ? Number(name) : MOST_LISTED;
     if (number >= MOST_LISTED) return false;
@@ -325,13 +325,13 @@ function hasGaps(names: Iterable<string>, count: number): boolean {
   return highest >= count;
 }
 
-/** What form params are written as. */
+/** What params are written with as a form. */
 interface Written extends Omit<FormOptions, 'limits'> {
-  /** What keeps a file from being a field; absent where the form has none. */
+  /** Why a file cannot be a field; absent if the form takes no files. */
   readonly fileMisfit?: (file: FileFacts) => string | null;
 }
 
-/** What keeps a param from being written as a field of a form and read back as the same; `null` where nothing does. */
+/** Why a param cannot be written as a field of a form and read back unchanged; `null` if it can. */
 export function formMisfit(name: string, value: Json, options: Written): string | null {
   const fault = name.includes('[') ? 'has a "["' : rootFault(name);
   if (fault !== null) return `goes into a form: its name ${fault}`;
@@ -372,14 +372,14 @@ function valueMisfit(value: Json, at: SchemaAt, written: Written): string | null
   return null;
 }
 
-/** Writes params as a form: the one spelling that is sent, whoever asks. */
+/** Writes params as a form. Always the same spelling is sent, whichever door the call came through. */
 export function writeForm(members: JsonObject, lists: FormLists): string {
   return fieldsOf(members, lists, () => false)
     .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(typeof value === 'string' ? value : '')}`)
     .join('&');
 }
 
-/** The fields that params are written as, in order. @param isWhole of objects: whether one is a value, and has no parts */
+/** The fields that params are written as, in order. @param isWhole whether an object is one value, without parts */
 export function fieldsOf(
   members: JsonObject,
   lists: FormLists,

@@ -6,7 +6,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/v
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { placeOf, planOf, takesFiles } from './request-template.ts';
 
-/** The params of a call that came as JSON, with the bytes of the files that were among them. */
+/** The params of a call that came as JSON, and the bytes of the files in them. */
 export interface GivenFiles {
   readonly params: JsonObject;
   readonly files: CallFiles;
@@ -14,8 +14,8 @@ export interface GivenFiles {
 }
 
 /**
- * Takes the bytes out of files that came as `{ filename, content_type, data }`, `data` in base64: the params that are left
- * are those of a proxied call with the same files.
+ * Takes the bytes out of files that came as `{ filename, content_type, data }`, with `data` in base64. The params that
+ * remain are the same as those of a proxied call with these files.
  */
 export function takeFiles(tool: Tool | null, params: JsonObject): GivenFiles {
   const plan = tool === null ? null : planOf(tool.request);
@@ -61,7 +61,7 @@ function isGiven(value: JsonObject): value is Given {
   );
 }
 
-/** In the order in which a proxied call has them. */
+/** The members are in the same order as in a proxied call. */
 function factsOf(given: Given, bytes: Buffer, isWhole: boolean, contents: Map<string, Buffer>): FileFacts {
   const { filename, content_type: type = isWhole ? undefined : UNKNOWN_TYPE } = given;
   const sha256 = createHash('sha256').update(bytes).digest('hex');
@@ -74,7 +74,7 @@ function factsOf(given: Given, bytes: Buffer, isWhole: boolean, contents: Map<st
   };
 }
 
-/** Only the one spelling: another text of the same bytes is a mistake. */
+/** Accepts only the canonical spelling: another text for the same bytes is a mistake. */
 function decoded(text: string): Buffer | null {
   const bytes = Buffer.from(text, 'base64');
   return bytes.toString('base64') === text ? bytes : null;

@@ -12,7 +12,10 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { planOf, takesFiles } from './request-template.ts';
 
-/** `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all that begin so. */
+/**
+ * `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all names with that
+ * beginning.
+ */
 export interface HeaderSettings {
   readonly forward: readonly string[];
   readonly drop: readonly string[];
@@ -20,16 +23,16 @@ export interface HeaderSettings {
   readonly set: Readonly<Record<string, string>>;
 }
 
-/** What becomes of a header. */
+/** What happens to a header. */
 type Fate =
   | 'drop'
-  /** Goes on to an upstream without credentials of the gateway's; a rule does not see it. */
+  /** Goes on to an upstream for which the gateway has no credentials; rules do not see it. */
   | 'credential'
-  /** Goes on, is a fact, and part of the fingerprint. */
+  /** Goes on, is a fact for rules, and is part of the fingerprint. */
   | 'bound'
-  /** Goes on and is a fact. */
+  /** Goes on and is a fact for rules. */
   | 'volatile'
-  /** Has a `_`, which some servers read as `-`: a rule on the one name would not see the other. */
+  /** Has a `_`, which some servers read as `-`: a rule about one name would not see the other. */
   | 'ambiguous';
 
 /** The rules for one upstream and route. */
@@ -41,12 +44,12 @@ export interface HeaderRules {
 
 const NONE: HeaderSettings = { forward: [], drop: [], volatile: [], set: {} };
 
-/** Names that one set of rules remembers the fate of: callers choose them. */
+/** The most names whose fate one set of rules remembers. There is a limit because callers choose the names. */
 const MOST_REMEMBERED = 500;
 
 const compiled = new WeakMap<HeaderSettings, WeakMap<HeaderSettings, HeaderRules>>();
 
-/** The rules that settings make together; compiled once for each pair. What a route sets wins. */
+/** Combines the two settings into rules, compiled once for each pair. The settings of a route win. */
 export function headerRules(upstream: HeaderSettings = NONE, route: HeaderSettings = NONE): HeaderRules {
   let byRoute = compiled.get(upstream);
   if (byRoute === undefined) {
@@ -70,7 +73,7 @@ function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRule
   const fates = new Map<string, Fate>();
   const judge = (name: string): Fate => {
     if (isNeverSent(name) || Object.hasOwn(set, name)) return 'drop';
-    // It says how the body is to be read.
+    // It says how to read the body.
     if (name === 'content-type') return 'bound';
     const isForwarded = namesHeader(forward, name);
     if (!isForwarded && (namesHeader(drop, name) || namesHeader(DROPPED_HEADERS, name.replaceAll('_', '-'))))
@@ -92,13 +95,13 @@ function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRule
   };
 }
 
-/** What is known of a call where the gateway sets headers. */
+/** The values for the placeholders in headers that the gateway sets. */
 export type HeaderPlaceholders = Readonly<Record<(typeof HEADER_PLACEHOLDERS)[number], string>>;
 
 const taken = new WeakMap<Tool, { readonly credential: string | null; readonly names: readonly string[] }>();
 
 /**
- * Headers of a tool's requests that its params or the gateway set.
+ * Headers that the params of a tool, or the gateway, set in its requests.
  * @param credential the header of the gateway's own credentials
  */
 export function takenHeaders(tool: Tool | null, credential: string | undefined): readonly string[] {
@@ -108,7 +111,7 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
   if (known?.credential === own) return known.names;
   const plan = planOf(tool.request);
   const names = plan.headers.map(([, header]) => header);
-  // A body with files is written anew, and its type with it.
+  // A body with files is written anew, and so is its type.
   if (takesFiles(plan)) names.push('content-type');
   if (own !== null) names.push(own);
   if (tool.idempotent.kind === 'header') names.push(tool.idempotent.header.toLowerCase());
@@ -119,24 +122,24 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
 /** Where the headers of a call go. */
 export interface HeaderTarget {
   readonly rules: HeaderRules;
-  /** Headers that a param or the gateway itself sets: the caller's stay here. */
+  /** Headers that a param or the gateway sets: those of the caller are dropped. */
   readonly taken: readonly string[];
-  /** The upstream's credentials are the gateway's: those of the caller stay here. */
+  /** The gateway has credentials for the upstream: those of the caller are dropped. */
   readonly ownCredentials: boolean;
-  /** The gateway looks into the answer. */
+  /** The gateway reads the answer. */
   readonly governed: boolean;
   readonly values: HeaderPlaceholders;
 }
 
-/** The headers of a request, parted by what becomes of them. */
+/** The headers of a request, sorted by what happens to them. */
 export interface SortedHeaders {
   readonly headers: CallHeaders;
-  /** Credentials of the caller's own that go on. */
+  /** Credentials of the caller that go on. */
   readonly credentials: Readonly<Record<string, string>>;
   readonly faults: readonly RequestFault[];
 }
 
-/** Media types that the kind of a body says already. */
+/** Media types that the kind of a body already implies. */
 const USUAL_TYPES: readonly string[] = [
   'application/json',
   'application/x-www-form-urlencoded',
@@ -144,7 +147,7 @@ const USUAL_TYPES: readonly string[] = [
   'application/octet-stream',
 ];
 
-/** Parts the headers of a request (lower-case names) by what becomes of them, and adds those that the gateway sets. */
+/** Sorts the headers of a request (lower-case names) by what happens to them, and adds those that the gateway sets. */
 export function sortHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   target: HeaderTarget,

@@ -21,14 +21,14 @@ export interface UpstreamSettings {
   readonly connections: number;
   readonly network: 'any' | 'public';
   readonly credentials: { readonly header: string; readonly value: string } | null;
-  /** Absent where it has no rules of its own. */
+  /** Absent if it has no rules of its own. */
   readonly headers?: HeaderSettings;
 }
 
 export interface UpstreamLimits {
-  /** Bytes of an answer that are read at all. */
+  /** The most bytes of an answer that are read. */
   readonly responseBytes: number;
-  /** Bytes of an answer that are kept for duplicates. */
+  /** The most bytes of an answer that are kept for duplicates. */
   readonly responseKeptBytes: number;
 }
 
@@ -42,8 +42,8 @@ export interface HttpUpstream {
 }
 
 /**
- * Sends a dispatch, once. Never throws: whatever goes wrong is a result, and what might have reached the upstream is
- * `unknown`.
+ * Sends a dispatch, once. Never throws: every failure is a result. If the request might have reached the upstream, the
+ * result is `unknown`.
  */
 export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): Promise<UpstreamResult> {
   const { tool } = dispatch;
@@ -148,16 +148,16 @@ async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, option
 }
 
 function requestOf(dispatch: Dispatch): RenderedRequest {
-  // The bytes themselves go on, so that what was evaluated is what is sent.
+  // The original bytes go on, so that what was evaluated is what is sent.
   const request = dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
   const { method, pathAndQuery, body } = request;
   const headers: Record<string, string> = { ...request.headers, ...dispatch.headers };
-  // Of a body that was written anew the caller's type names another boundary.
+  // A body that is written anew has another boundary than the caller's type names.
   if (body !== null && !Buffer.isBuffer(body) && body.contentType !== null) headers['content-type'] = body.contentType;
   return { method, pathAndQuery, headers, body };
 }
 
-/** The upstream's own key, where the tool says that the upstream removes duplicates by it. */
+/** The upstream's own key, if the tool says that the upstream removes duplicates by it. */
 function keyHeader({ tool, upstreamKey }: Dispatch): readonly [string, string] | null {
   return tool.idempotent.kind === 'header' ? [tool.idempotent.header, upstreamKey] : null;
 }
@@ -174,14 +174,17 @@ function withHeaders(
   return { method: request.method, pathAndQuery: request.pathAndQuery, headers, body: request.body };
 }
 
-/** A buffer that is used again: most requests fit, and one digest of all is a third of the price of one in parts. */
+/** A buffer that is reused. Most requests fit, and one digest over everything costs a third of several updates. */
 const SCRATCH_BYTES = 4096;
 const scratch = Buffer.alloc(SCRATCH_BYTES);
 
 /** A character of UTF-16 takes at most this many bytes of UTF-8. */
 const MOST_BYTES = 3;
 
-/** What a receipt commits to of the bytes: method, path with query, and body; credentials and transport are left out. */
+/**
+ * The digest of the bytes that a receipt commits to: method, path with query, and body. Credentials and transport are
+ * left out.
+ */
 function digestOf({ method, pathAndQuery }: RenderedRequest, body: Buffer | null): string {
   const line = `${method} ${pathAndQuery}\n`;
   const length = body?.length ?? 0;
@@ -196,8 +199,8 @@ function digestOf({ method, pathAndQuery }: RenderedRequest, body: Buffer | null
 }
 
 /**
- * A request as it is sent, and the digest of its bytes. That of a body in pieces is made as they are sent: `null` where not
- * all of them were.
+ * A request as it is sent, and the digest of its bytes. The digest of a body in pieces is made as they are sent: `null`
+ * if not all of them were.
  */
 function digested(
   request: RenderedRequest,

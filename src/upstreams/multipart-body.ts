@@ -5,7 +5,7 @@ import type { ComposedBody } from '../effects/upstream.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import { fieldsOf, formMisfit } from './form.ts';
 
-/** Of a file whose sender says nothing of its type. */
+/** The type of a file whose sender gave none. */
 export const UNKNOWN_TYPE = 'application/octet-stream';
 
 /** Longest name of a file, characters. */
@@ -13,9 +13,10 @@ const MAX_FILENAME = 1024;
 const MAX_TYPE = 255;
 
 /**
- * Writes params as `multipart/form-data`, the one spelling that is sent, whoever asks. The boundary is a hash over all
- * that is in the body: equal calls give equal bytes, and nobody can put it into a field or a file.
- * @returns `null` where there is nothing to write
+ * Writes params as `multipart/form-data`. Always the same spelling is sent, whichever door the call came through. The
+ * boundary is a hash over the whole body: equal calls give equal bytes, and nobody can put the boundary into a field or
+ * a file.
+ * @returns `null` if there is nothing to write
  */
 export function writeMultipart(members: JsonObject, lists: FormLists): ComposedBody | null {
   const fields = fieldsOf(members, lists, isFile);
@@ -48,13 +49,13 @@ export function writeMultipart(members: JsonObject, lists: FormLists): ComposedB
   return { contentType: `multipart/form-data; boundary=${boundary}`, length, pieces };
 }
 
-/** The body that one file is, of whatever type. */
+/** A body that is one file, of any type. */
 export function writeOpaque(file: FileFacts): ComposedBody {
   const { content_type: contentType = null, bytes, sha256 } = file;
   return { contentType, length: bytes, pieces: [{ sha256, bytes }] };
 }
 
-/** What keeps a param from being written as parts of multipart; `null` where nothing does. */
+/** Why a param cannot be written as parts of multipart; `null` if it can. */
 export function multipartMisfit(
   name: string,
   value: Json,
@@ -74,14 +75,14 @@ function fileMisfit({ filename, content_type: type }: FileFacts): string | null 
   return filenameFault(filename) ?? typeFault(type);
 }
 
-/** What keeps a value from being a whole body; `null` where nothing does. */
+/** Why a value cannot be a whole body; `null` if it can. */
 export function opaqueMisfit(value: Json): string | null {
   if (!isFile(value)) return 'is the bytes of the body: send { content_type, data }, data in base64';
   if (value.filename !== undefined) return 'is the bytes of the body, which have no filename';
   return typeFault(value.content_type);
 }
 
-/** Names that servers read in different ways. @returns what it is, after the name of what has it */
+/** Finds names that servers read in different ways. @returns the fault, as words that follow the name of its owner */
 export function quotedFault(text: string): string | null {
   // eslint-disable-next-line no-control-regex -- control characters are what it looks for
   if (/[\u0000-\u001f\u007f]/.test(text)) return 'has a control character';

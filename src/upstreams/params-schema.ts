@@ -6,28 +6,32 @@ import { canonicalJson } from '../json/canonical.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 
-/** All that a schema of params has against some params, up to {@link MOST_FAULTS}; paths are JSON Pointers, `/params/…`. */
+/** The faults that a schema finds in params, at most {@link MOST_FAULTS}; paths are JSON Pointers, `/params/…`. */
 export type ParamsCheck = (params: JsonObject) => readonly RequestFault[];
 
 /** Makes the checks of schemas. @throws Error on a schema that cannot be used */
 export type ParamsSchemas = (schema: JsonObject) => ParamsCheck;
 
 /**
- * What patterns and formats may take on one set of params: the size of a compiled pattern times the length of its text,
- * and so many steps for a character of a text with a format. Matching is linear, and this bounds its factor.
+ * How much work patterns and formats may cost for one set of params. A pattern costs the size of its compiled form
+ * times the length of the text. A format costs a fixed number of steps for each character. Matching is linear, and this
+ * limits the factor.
  */
 export const TEXT_STEPS = { most: 500_000, format: 16 } as const;
 
 /** Characters of a path or a message that are shown. */
 const MOST_SHOWN = 300;
 
-/** Thrown from within a validator: no text may count as checked that was not, nor as failed where that would pass. */
+/**
+ * Thrown inside a validator: a text that was not checked must count neither as valid nor, where a failure would let the
+ * params pass, as invalid.
+ */
 class TextTooLong extends Error {}
 
 /**
- * A compiler of params schemas (JSON Schema 2020-12). Nothing is filled in, coerced or removed. A schema is compiled to
- * stop at its first fault: that is what every call is checked by. The validator that lists faults is made when there is
- * one to list.
+ * A compiler of params schemas (JSON Schema 2020-12). Nothing is filled in, coerced or removed. Every call is checked
+ * by a validator that stops at the first fault. The validator that lists all faults is made only when there is a fault
+ * to list.
  */
 export function createParamsSchemas(): ParamsSchemas {
   let left = 0;
@@ -72,7 +76,7 @@ function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
   const regExp = Object.assign((pattern: string) => linearRegex(pattern, take), { code: 'linearRegex' });
   const ajv = new Ajv2020({
     strict: true,
-    // Schemas of params are written by hand; these would refuse sound ones.
+    // People write schemas of params by hand; these options would refuse sound ones.
     strictRequired: false,
     strictTypes: false,
     strictTuples: false,
@@ -81,7 +85,7 @@ function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
     removeAdditional: false,
     ownProperties: true,
     ...options,
-    // Patterns are matched in linear time: they meet what agents write.
+    // Patterns run in linear time, because agents choose the texts.
     code: { ...options.code, regExp },
   });
   ajvFormats.default(ajv);
@@ -93,7 +97,7 @@ function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
         return test(text);
       });
   }
-  // Ajv compares each item with each other one.
+  // Ajv compares every item with every other item, which takes quadratic time.
   ajv.removeKeyword('uniqueItems');
   ajv.addKeyword({
     keyword: 'uniqueItems',
@@ -107,7 +111,7 @@ function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
   return ajv;
 }
 
-/** The test of a format of texts; `null` for formats of numbers and for those that are off. */
+/** The test for a format of texts; `null` for formats of numbers and for formats that are turned off. */
 function textFormat(format: unknown): ((text: string) => boolean) | null {
   if (format instanceof RegExp) return (text) => format.test(text);
   if (typeof format === 'function') return (text) => format(text) === true;
@@ -115,7 +119,7 @@ function textFormat(format: unknown): ((text: string) => boolean) | null {
   return 'validate' in format ? textFormat(format.validate) : null;
 }
 
-/** A pattern as Ajv wants it: found anywhere in the text. */
+/** A pattern with the interface that Ajv wants. It may match anywhere in the text. */
 function linearRegex(
   pattern: string,
   take: (steps: number) => void,

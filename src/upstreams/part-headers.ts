@@ -17,11 +17,11 @@ const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const HEADER = new RegExp(`^(${TOKEN}):[ \\t]*(.*?)[ \\t]*$`);
 const PARAMETER = new RegExp(`^[ \\t]*;[ \\t]*(${TOKEN})=(?:"([^"]*)"|(${TOKEN}))`);
 
-/** Headers that a part may have. What is sent is written anew, so that no other would go on. */
+/** Headers that a part may have. The part is written anew, so other headers would be lost. */
 const KNOWN: readonly string[] = ['content-disposition', 'content-type', 'content-length', 'content-transfer-encoding'];
 const PLAIN_ENCODINGS: readonly string[] = ['binary', '8bit', '7bit'];
 
-/** Reads the headers of a part, strictly: whatever servers read in different ways is a fault. */
+/** Reads the headers of a part strictly: whatever servers read in different ways is a fault. */
 export function readPartHead(bytes: Buffer): PartHead {
   const fault = (message: string, name: string | null = null): PartHead => ({ kind: 'fault', name, message });
   if (!isUtf8(bytes)) return fault('has headers that are not UTF-8');

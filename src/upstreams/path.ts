@@ -1,4 +1,4 @@
-/** A path that every party reads alike, cut into its decoded segments. */
+/** A path that every party reads in the same way, split into its decoded segments. */
 export type PlainPath =
   | { readonly ok: true; readonly segments: readonly string[] }
   | { readonly ok: false; readonly message: string };
@@ -10,10 +10,10 @@ const DOTS = /^\.{1,2}(?:;.*)?$/;
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /**
- * Judges a path (no query) before anything is matched against it. Refused is what some server along the way might read
- * otherwise than we do: dot segments, encoded dots, slashes and backslashes, empty segments, `;` (where some servers cut
- * a segment off), NUL and other control characters, stray `%`, bytes that are not UTF-8, characters outside RFC 3986.
- * Nothing is rewritten: a path that passes is sent as it came.
+ * Checks a path (without query) before anything is matched against it. Refuses whatever some server along the way might
+ * read differently: dot segments, encoded dots, slashes and backslashes, empty segments, `;` (some servers cut a
+ * segment there), NUL and other control characters, stray `%`, bytes that are not UTF-8, characters outside RFC 3986.
+ * Nothing is rewritten: a path that passes is sent unchanged.
  */
 export function readPath(path: string): PlainPath {
   if (!PLAIN.test(path)) return refuse('the path has a character that a path may not have; percent-encode it');
@@ -38,8 +38,9 @@ export function readPath(path: string): PlainPath {
 }
 
 /**
- * Whether all servers read a decoded segment alike. Some cut dots or white space off its end (Windows does of files), or
- * decode it once more. Such a segment may be the param of a declared path; where no rule says so, it is not let through.
+ * Whether all servers read a decoded segment in the same way. Some cut dots or white space off its end (Windows does so
+ * for files), or decode it a second time. Such a segment may be the param of a declared path. Without a rule for the
+ * path it is refused.
  */
 export function isReadAlike(segment: string): boolean {
   return !/^\s|[\s.]$|%[0-9a-f]{2}/i.test(segment);
@@ -51,8 +52,8 @@ export type PatternSegment =
   | { readonly kind: 'param'; readonly name: string };
 
 /**
- * Cuts a pattern into segments. Both spellings are read: `/v1/payments/:id` (routes) and `/v1/payments/{id}` (tools).
- * @returns `null` where a placeholder does not fill its segment
+ * Splits a pattern into segments. Both spellings are read: `/v1/payments/:id` (routes) and `/v1/payments/{id}` (tools).
+ * @returns `null` if a placeholder does not fill its segment
  */
 export function readPattern(pattern: string): readonly PatternSegment[] | null {
   const segments: PatternSegment[] = [];
@@ -65,7 +66,7 @@ export function readPattern(pattern: string): readonly PatternSegment[] | null {
   return segments;
 }
 
-/** The params of a path that fits a pattern, as texts; `null` where it does not fit. A param is never empty. */
+/** The params of a path that matches a pattern, as texts; `null` if it does not match. A param is never empty. */
 export function matchPattern(
   pattern: readonly PatternSegment[],
   segments: readonly string[],

@@ -1,16 +1,17 @@
-/** Gives a place back; a second time nothing happens. */
+/** Gives a place back. A second call does nothing. */
 export type Place = () => void;
 
-/** The places that work for one upstream takes up, shared among agents. */
+/** The places for work on one upstream, shared among agents. */
 export interface Places {
   /**
-   * Takes a place, or waits for one. `null` where none came in time: the agent has its share already, or all are taken.
+   * Takes a place, or waits for one. `null` if none became free in time, because the agent has its share already or all
+   * are taken.
    * @param agent who takes it, with its workspace
    */
   take(agent: string): Place | Promise<Place | null>;
 }
 
-/** An agent takes a place as long as it holds less than this many times what it leaves free. */
+/** An agent may take a place while it holds fewer than this many times the places that would stay free. */
 const SHARE = 3;
 
 interface Waiting {
@@ -19,8 +20,8 @@ interface Waiting {
 }
 
 /**
- * Shares places so that no agent takes the last ones: an agent alone gets three quarters of them, a second one three
- * quarters of the rest, and so on. Who has none gets one as long as there is any. Who waits is served in turn, by agent.
+ * Shares places so that no agent takes the last ones. An agent alone gets three quarters of them, a second one three
+ * quarters of the rest, and so on. An agent without a place gets one as long as any is free. Waiting agents take turns.
  * @param waitMs how long a caller may wait for a place
  */
 export function createPlaces(total: number, waitMs: number): Places {
@@ -51,7 +52,7 @@ export function createPlaces(total: number, waitMs: number): Places {
     for (const [agent, queue] of waiting) {
       if (!mayTake(agent)) continue;
       const next = queue.shift();
-      // The others come before this agent's next one.
+      // Put the agent at the end, so that the others come first.
       waiting.delete(agent);
       if (queue.length > 0) waiting.set(agent, queue);
       if (next === undefined) continue;
@@ -62,7 +63,7 @@ export function createPlaces(total: number, waitMs: number): Places {
   };
   return {
     take: (agent) => {
-      // Who waits already comes first.
+      // Callers of this agent that already wait come first.
       if (!waiting.has(agent) && mayTake(agent)) return take(agent);
       if (waitMs === 0) return Promise.resolve(null);
       return new Promise((give) => {

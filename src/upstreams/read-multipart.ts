@@ -9,13 +9,13 @@ import type { IncomingFile } from './spool.ts';
 /** How a multipart body is read. */
 export interface MultipartOptions extends FormOptions {
   readonly boundary: string;
-  /** Bytes of all fields together, and of the headers of all parts. */
+  /** The most bytes of all fields together, and of the headers of all parts. */
   readonly fieldBytes: number;
   /** Begins a file of the body. */
   readonly openFile: () => IncomingFile;
 }
 
-/** Bytes of the headers of one part. */
+/** The most bytes of the headers of one part. */
 const MAX_HEAD = 8_192;
 const END_OF_HEAD = Buffer.from('\r\n\r\n');
 const CR = 0x0d;
@@ -38,9 +38,10 @@ interface Part {
 }
 
 /**
- * Reads `multipart/form-data` as it arrives: fields into params, files through {@link MultipartOptions.openFile}. Only
- * what every server reads in the same way is taken: nothing before the first boundary and after the last, no folded
- * headers, no padding of boundaries, no name twice (but for lists). What is sent is written anew from what was read.
+ * Reads `multipart/form-data` as it arrives: fields into params, files through {@link MultipartOptions.openFile}.
+ * Accepts only what every server reads in the same way: nothing before the first boundary or after the last, no folded
+ * headers, no padding of boundaries, no name twice (except for lists). The body that is sent is written anew from what
+ * was read.
  * @throws what the source and the files throw
  */
 export async function readMultipart(source: AsyncIterable<Buffer>, options: MultipartOptions): Promise<ReadForm> {
@@ -58,7 +59,7 @@ export async function readMultipart(source: AsyncIterable<Buffer>, options: Mult
 }
 
 interface Reader {
-  /** @returns a promise where what comes next has to wait for a file */
+  /** @returns a promise if the next chunk has to wait for a file */
   push(chunk: Buffer): Promise<void> | null;
   end(): ReadForm;
 }
@@ -125,7 +126,7 @@ function createReader(options: MultipartOptions): Reader {
     if (fault !== null) throw new MultipartFault(fault.path, fault.message);
   };
 
-  /** @returns whether there is more to be done with what is there; a promise where a file has to take it first */
+  /** @returns whether the buffered bytes need another step; a promise if a file has to take some of them first */
   const step = (): boolean | Promise<void> => {
     switch (state) {
       case 'start':
@@ -156,7 +157,7 @@ function createReader(options: MultipartOptions): Reader {
       case 'body': {
         const at = rest.indexOf(needle);
         if (at === -1) {
-          // What could be the beginning of a boundary, with the line end before it, stays.
+          // Keep back what could be the start of a boundary, with the line end before it.
           const sure = rest.byteLength - needle.byteLength - 1;
           return sure <= 0 ? false : (content(take(sure)) ?? false);
         }
@@ -193,7 +194,7 @@ function createReader(options: MultipartOptions): Reader {
       if (rest.byteLength === 1) throw new MultipartFault('', 'has something behind its last boundary');
       const read = fields.members();
       if (!read.ok) return read;
-      // Fields can be named so that they look like a file that nobody has sent.
+      // The names of fields can imitate a file that nobody sent.
       return looksLikeFile({ ...read.members }, files)
         ? { ok: false, path: '', message: 'has fields that look like a file: bytes, sha256' }
         : read;

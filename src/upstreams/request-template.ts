@@ -13,7 +13,7 @@ export type Place =
   | { readonly in: 'header'; readonly header: string }
   | { readonly in: 'body' };
 
-/** A request template, cut into its parts once. */
+/** A request template, split into its parts once. */
 export interface RequestPlan {
   readonly method: string;
   readonly path: readonly PatternSegment[];
@@ -36,7 +36,7 @@ export interface RenderedRequest {
   readonly body: RequestBody;
 }
 
-/** Longest param that goes into a path, a query or a header, characters: no server takes a longer one. */
+/** The most characters of a param in a path, a query or a header: no server takes more. */
 const MAX_PLACED = 4_096;
 
 const PLAIN_WORD = /^[A-Za-z0-9_-]+$/;
@@ -44,7 +44,7 @@ const PLAIN_WORD = /^[A-Za-z0-9_-]+$/;
 const plans = new WeakMap<RequestTemplate, RequestPlan>();
 
 /**
- * The plan of a template. Templates are frozen parts of the configuration, so that a plan is made once for each.
+ * The plan of a template. Templates are frozen parts of the configuration, so each gets its plan only once.
  * @throws Error on a template that the configuration should have refused
  */
 export function planOf(template: RequestTemplate): RequestPlan {
@@ -74,17 +74,17 @@ function makePlan(template: RequestTemplate): RequestPlan {
   return { method, path, query, headers, body, bodyAs, bodyType, formLists, places };
 }
 
-/** Whether the body of a request may hold files: it is read as it arrives, and written anew. */
+/** Whether the body of a request may contain files. Such a body is read as it arrives and written anew. */
 export function takesFiles({ bodyType }: Pick<RequestPlan, 'bodyType'>): boolean {
   return bodyType === 'multipart' || bodyType === 'opaque';
 }
 
-/** Where a param goes; `null` where the request has no use for it. */
+/** Where a param goes; `null` if the request does not use it. */
 export function placeOf(plan: RequestPlan, name: string): Place | null {
   return plan.places.get(name) ?? (plan.body === '*' ? { in: 'body' } : null);
 }
 
-/** What keeps a param from its place; `null` where it fits. */
+/** Why a param does not fit its place; `null` if it fits. */
 export function misfit(place: Place, value: Json): string | null {
   if (place.in !== 'body' && typeof value === 'string' && value.length > MAX_PLACED)
     return `goes into the ${place.in}: it must not have more than ${MAX_PLACED} characters`;
@@ -96,7 +96,7 @@ export function misfit(place: Place, value: Json): string | null {
       if (text === '' || typeof value === 'boolean' || (typeof value === 'number' && !Number.isInteger(value))) {
         return 'goes into the path: it must be a string that is not empty, or an integer';
       }
-      // Most ids are plain words, which nothing reads otherwise.
+      // Most ids are plain words, which every server reads in the same way.
       if (PLAIN_WORD.test(text)) return null;
       const read = readPath(`/${encodeURIComponent(text)}`);
       if (!read.ok || read.segments.length !== 1 || read.segments[0] !== text) {
@@ -113,9 +113,9 @@ export function misfit(place: Place, value: Json): string | null {
 }
 
 /**
- * Renders the request that params stand for.
- * @throws Error where a path param is missing or misfits (`misfit` tells beforehand), or the rendered path does not
- * match the template again
+ * Renders the request for some params.
+ * @throws Error if a path param is missing or does not fit (`misfit` tells beforehand), or if the rendered path no
+ *   longer matches the template
  */
 export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRequest {
   const path = renderPath(plan, params);
@@ -162,14 +162,14 @@ function renderPath(plan: RequestPlan, params: JsonObject): string {
   return path;
 }
 
-/** The `Content-Type` that a body is sent with; `null` where there is none, or it is not known. */
+/** The `Content-Type` that a body is sent with; `null` if there is no body or its type is not known. */
 function contentTypeOf(type: BodyType, body: RequestBody): string | null {
   if (body === null) return null;
   if (!Buffer.isBuffer(body)) return body.contentType;
   return type === 'form' ? 'application/x-www-form-urlencoded' : 'application/json';
 }
 
-/** The params that the body is made of, in the order in which they were given; `null` where the request has no body. */
+/** The params that go into the body, in the order in which they were given; `null` if the request has no body. */
 function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
   if (plan.body !== '*' && plan.body.length === 0) return null;
   const members: Record<string, Json> = {};
@@ -181,8 +181,8 @@ function bodyMembers(plan: RequestPlan, params: JsonObject): JsonObject | null {
 }
 
 /**
- * A body, the same for the same content in the same order, whichever door the call came through. Names keep
- * the order in which the caller gave them: some upstreams give it a meaning (schemas in calls of language models).
+ * A body: the same for equal content in the same order, whichever door the call came through. Names keep the order that
+ * the caller chose, because it has a meaning for some upstreams (schemas in calls of language models).
  */
 export function renderBody({ bodyType, formLists }: RequestPlan, content: Json): RequestBody {
   switch (bodyType) {

@@ -1,15 +1,15 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
-/** References and branches that are followed for one value: a schema may be recursive. */
+/** How many references and branches are followed for one value. There is a limit because a schema may be recursive. */
 const MOST_STEPS = 32;
 
-/** A schema within a schema of params, and the whole that its references point into. */
+/** A part of a params schema, and the whole schema, which its references point into. */
 export interface SchemaAt {
   readonly schema: JsonObject | null;
   readonly root: JsonObject | null;
 }
 
-/** The schemas that one consists of: itself, and what its references, `allOf`, `anyOf` and `oneOf` name. */
+/** The schemas that a schema consists of: itself, and those that its references, `allOf`, `anyOf` and `oneOf` name. */
 function branches({ schema, root }: SchemaAt): readonly JsonObject[] {
   if (schema === null) return [];
   const found: JsonObject[] = [schema];
@@ -53,7 +53,7 @@ export function itemSchema(at: SchemaAt): SchemaAt {
   return { schema: null, root: at.root };
 }
 
-/** The types that a value may have; empty where the schema does not say. */
+/** The types that a value may have; empty if the schema does not say. */
 export function typesOf(at: SchemaAt): ReadonlySet<string> {
   const types = new Set<string>();
   for (const { type } of branches(at))
@@ -62,8 +62,8 @@ export function typesOf(at: SchemaAt): ReadonlySet<string> {
 }
 
 /**
- * The value of a text (in a path, a query, a header, a form): of the schema's type where the text is exactly how that
- * value is written, so that what is sent is what was evaluated; the text itself otherwise.
+ * The value of a text in a path, a query, a header or a form. It gets the schema's type if the text is exactly how that
+ * value is written, so that what is sent is what was evaluated. Otherwise it is the text itself.
  */
 export function readTyped(at: SchemaAt, text: string): Json {
   const types = typesOf(at);
@@ -76,7 +76,10 @@ export function readTyped(at: SchemaAt, text: string): Json {
     : text;
 }
 
-/** A branch takes texts, and not only some words: a number could be meant as one of them. */
+/**
+ * Whether a branch takes any text and not only certain words. Then a text that looks like a number could be meant as a
+ * text.
+ */
 function takesAnyText(at: SchemaAt): boolean {
   return branches(at).some(({ type, enum: words, const: word }) => {
     const isText = type === 'string' || (isJsonArray(type) && type.includes('string'));

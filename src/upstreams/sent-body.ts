@@ -2,19 +2,19 @@ import { createHash } from 'node:crypto';
 import type { CallFiles } from '../effects/model/files.ts';
 import type { ComposedBody } from '../effects/upstream.ts';
 
-/** A composed body on its way. */
+/** A composed body that is being sent. */
 export interface SentBody {
   readonly contentType: string | null;
   readonly length: number;
-  /** Its pieces; asked for once. */
+  /** Its pieces; may be called only once. */
   pieces(): AsyncIterable<Buffer>;
 }
 
 /**
- * A composed body with the bytes of its files. The last piece of a file is held back until all of its bytes have been
- * found to be those that policy saw: a disk that gives back others ends the request before it is whole.
- * @param digest takes what is sent, as it is sent
- * @param ended told once all of it was given
+ * A composed body with the bytes of its files. The last piece of a file is held back until all its bytes have been
+ * compared with those that policy saw. If the disk returns other bytes, the request ends before it is complete.
+ * @param digest takes the bytes as they are sent
+ * @param ended called once the whole body was given
  */
 export function sentBody(
   body: ComposedBody,
@@ -24,7 +24,7 @@ export function sentBody(
 ): SentBody {
   async function* pieces(): AsyncGenerator<Buffer> {
     for (const piece of body.pieces) {
-      // Of an empty file nothing is kept.
+      // Nothing is kept of an empty file.
       if (!Buffer.isBuffer(piece) && piece.bytes === 0) continue;
       for await (const bytes of Buffer.isBuffer(piece) ? [piece] : verified(piece, files)) {
         if (bytes.byteLength === 0) continue;

@@ -4,36 +4,36 @@ import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises'
 import { join } from 'node:path';
 import type { CallFiles } from '../effects/model/files.ts';
 
-/** How much may be kept of what callers send, bytes. */
+/** How many bytes of callers' bodies may be kept. */
 export interface SpoolLimits {
   readonly file: number;
-  /** Of all requests together. */
+  /** For all requests together. */
   readonly all: number;
 }
 
 /** A file of a request, as it arrives. */
 export interface IncomingFile {
   /**
-   * @returns a promise where the sender has to wait
+   * @returns a promise if the sender has to wait
    * @throws FileTooLarge, SpoolFull
    */
   write(chunk: Buffer): Promise<void> | null;
-  /** What stands among the params of it. */
+  /** The facts about the file that go into the params. */
   end(): { readonly bytes: number; readonly sha256: string };
 }
 
 /** The files of one request. */
 export interface Upload {
-  /** Begins the next file; the one before has ended. */
+  /** Starts the next file. The previous one must have ended. */
   open(): IncomingFile;
   readonly files: CallFiles;
-  /** Whether what came is kept. @throws SpoolFull where it is not */
+  /** Resolves once everything is stored. @throws SpoolFull if it could not be */
   kept(): Promise<void>;
-  /** Removes all. Does nothing a second time. */
+  /** Removes everything. A second call does nothing. */
   discard(): Promise<void>;
 }
 
-/** Where the files of requests are while their calls run. */
+/** Where the files of requests are kept while their calls run. */
 export interface Spool {
   begin(limits: SpoolLimits): Upload;
   /** Bytes that are kept now. */
@@ -44,14 +44,14 @@ export class FileTooLarge extends Error {
   override readonly name = 'FileTooLarge';
 }
 
-/** There is no room for what a caller sends, or the disk does not take it. */
+/** There is no room for what a caller sends, or the disk refuses it. */
 export class SpoolFull extends Error {
   override readonly name = 'SpoolFull';
 }
 
-/** Bytes of the files of one request that stay in memory. */
+/** How many bytes of one request's files stay in memory. */
 export const IN_MEMORY = 65_536;
-/** Bytes that are read from a file at a time. */
+/** Bytes that one read from a file takes. */
 const PIECE = 65_536;
 
 interface Range {
@@ -60,8 +60,9 @@ interface Range {
 }
 
 /**
- * A spool in a folder. Small files stay in memory. Of larger ones a request has one file on disk, which loses its name
- * as soon as it is open: whatever ends the process, nothing of it stays. What a crash left between the two is removed.
+ * A spool in a folder. Small files stay in memory. Larger ones of a request go into one file on disk. Its name is
+ * removed as soon as it is open, so nothing stays when the process ends, however it ends. If a crash happened between
+ * the two, the next start removes the file.
  */
 export async function openSpool(folder: string): Promise<Spool> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
@@ -83,7 +84,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
   let memory: Buffer[] = [];
   let handle: FileHandle | null = null;
   let length = 0;
-  /** Reads that are under way: the file stays open for them. */
+  /** Running reads keep the file open. */
   let discarded = false;
   let lastWrite: Promise<void> = Promise.resolve();
 
@@ -105,7 +106,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
     const at = length;
     length += chunk.byteLength;
     if (handle === null && length <= IN_MEMORY) {
-      // A copy: the chunk is a piece of something larger.
+      // A copy, because the chunk is part of a larger buffer.
       memory.push(Buffer.from(chunk));
       return null;
     }

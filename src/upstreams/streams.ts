@@ -3,8 +3,8 @@ import { guardedConnector } from './connect.ts';
 import { CONNECT_TIMEOUT_MS, type ConnectionSettings } from './connections.ts';
 
 /**
- * A pool for reads that stream through. It repeats nothing, follows nothing, and connects only where an upstream may
- * be; its connections are not those of governed calls, which it could otherwise keep waiting.
+ * A pool for reads whose answers are streamed. It repeats nothing, follows no redirect, and connects only to addresses
+ * where an upstream may be. Governed calls use other connections, because a stream could keep them waiting.
  */
 export function createStream(settings: ConnectionSettings & { readonly timeoutMs: number }): Pool {
   return new Pool(settings.url, {
@@ -12,7 +12,7 @@ export function createStream(settings: ConnectionSettings & { readonly timeoutMs
     connections: settings.connections,
     pipelining: 1,
     allowH2: false,
-    // Of the bytes that follow as well: a stream may last, but not hang.
+    // The limit also holds between later bytes: a stream may take long, but must not hang.
     headersTimeout: settings.timeoutMs,
     bodyTimeout: settings.timeoutMs,
   });

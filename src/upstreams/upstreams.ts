@@ -13,16 +13,16 @@ import { createStream } from './streams.ts';
 
 /** The services behind the gateway, as the configuration in force declares them. */
 export interface Upstreams extends UpstreamPort {
-  /** Settings of an upstream; `null` where none is declared by that id. */
+  /** Settings of an upstream; `null` if no upstream has this id. */
   settings(id: string): UpstreamSettings | null;
-  /** Where reads of an upstream stream through; `null` where none is declared by that id. */
+  /** The pool for streamed reads of an upstream; `null` if no upstream has this id. */
   stream(id: string): Dispatcher | null;
   /**
-   * Takes a place for a piece of work of an agent on an upstream (see {@link createPlaces}); there are as many of each
-   * kind as the upstream has connections. `null` where none came in time.
+   * Takes a place for an agent's work on an upstream (see {@link createPlaces}). There are as many places of each kind
+   * as the upstream has connections. `null` if none became free in time.
    */
   place(kind: PlaceKind, id: string, agent: string): Place | Promise<Place | null>;
-  /** Takes on another configuration. What runs, ends on the connections that it has. */
+  /** Switches to another configuration. Running calls finish on their connections. */
   update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
   /** Lets running requests end, then closes all connections. */
   close(): Promise<void>;
@@ -30,10 +30,13 @@ export interface Upstreams extends UpstreamPort {
 
 export type PlaceKind = 'calls' | 'reads' | 'tunnels';
 
-/** How long a call or a read may wait for a place: short of `dispatch_by`, and of what a caller takes for an answer, ms. */
+/**
+ * How long a call or a read may wait for a place, ms. It has to be shorter than `dispatch_by`, and than callers wait
+ * for an answer.
+ */
 const PLACE_WAIT_MS = 1_000;
 
-/** Where the upstream is not declared any more there is nothing to wait for: what follows says so. */
+/** If the upstream is no longer declared, there is nothing to wait for; the next steps report it. */
 const NOWHERE: Place = () => undefined;
 
 /**
@@ -58,7 +61,7 @@ export function createUpstreams(
     const made = new Map<string, HttpUpstream>();
     for (const settings of next) {
       const before = current.get(settings.id);
-      // Credentials and time-outs change without losing connections.
+      // Credentials and time-outs can change without new connections.
       const kept = before !== undefined && sameConnections(before.settings, settings);
       const connections = kept ? before.connections : createConnections(settings);
       made.set(settings.id, { settings, connections, limits: nextLimits, now });
