@@ -16,15 +16,15 @@ export interface ProxyAnswer {
   readonly body: Buffer | string;
 }
 
-/** What an answer says of its request. */
+/** What an answer needs to know about its request. */
 export interface AnsweredRequest {
   readonly id: string;
   readonly method: string;
-  /** It carries an idempotency key, so that an earlier one may have run. */
+  /** The request has an idempotency key, so an earlier one with it may have run. */
   readonly keyed: boolean;
 }
 
-/** Where an answer comes from and to whom it goes. */
+/** Where an answer comes from and who gets it. */
 export interface AnswerContext {
   readonly request: AnsweredRequest;
   readonly principal: Principal;
@@ -64,8 +64,8 @@ export function problemAnswer(
 }
 
 /**
- * What became of a governed call, as an answer: the upstream's own where it committed or refused, with the gateway's
- * headers added; the decision's where the call did not run, or nobody knows.
+ * The outcome of a governed call as an answer. If the upstream committed or refused, it is the upstream's answer with
+ * the gateway's headers added. If the call did not run or nobody knows the outcome, it is the answer of the decision.
  */
 export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
   if (result.kind === 'problem')
@@ -75,7 +75,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   addProxyHeaders(own, ports, outcome);
   if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.answer !== null) {
     const { answer } = outcome;
-    // Headers of the decision go with its own status; here the status is the upstream's.
+    // Some headers belong to the status of the decision, but the status here is the upstream's.
     if (answer.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
     const headers = upstreamHeaders(ports, answer, context);
@@ -96,7 +96,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
   });
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
-  // Committed, without the upstream's answer: by another request, or settled later.
+  // Committed, but the upstream's answer is not here: another request ran it, or it was settled later.
   if (outcome.decision === 'committed')
     return { status: rendered.status, headers, body: JSON.stringify(rendered.body) };
   const status = outcome.decision === 'pending_approval' ? context.pendingStatus : rendered.status;
@@ -107,7 +107,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...rendered.body, ...members }) };
 }
 
-/** The core speaks of the body's `agent_id`; here it is a header. */
+/** The core calls it `agent_id`, a member of the body. At this door it is a header. */
 function inHeaders(problem: Problem): Problem {
   if (!problem.errors.some(({ path }) => path === '/agent_id')) return problem;
   const message = 'is required: this key belongs to no agent, so name the one that acts';
@@ -117,7 +117,7 @@ function inHeaders(problem: Problem): Problem {
   return { ...problem, errors };
 }
 
-/** Says in headers what the body of a decision would have said. */
+/** Says in headers what the body of a decision would say. */
 function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome: RunOutcome): void {
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') {
     headers['svc-receipt'] =

@@ -11,19 +11,19 @@ import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 
-/** A request whose sender is known and whose path and query have one meaning. */
+/** A request whose sender is known, and whose path and query have only one meaning. */
 export interface Arrived {
   readonly kind: 'arrived';
   readonly principal: Principal;
-  /** The key in the clear, to look again whether it still holds. */
+  /** The key in the clear, to check later whether it is still valid. */
   readonly key: string;
-  /** Headers that hold it, beside `Authorization`. */
+  /** Headers that contain it, besides `Authorization`. */
   readonly carriedIn: readonly string[];
-  /** An `Authorization` header of the caller's that is not ours: meant for the upstream. */
+  /** An `Authorization` header for the upstream: it does not hold the gateway's key. */
   readonly authorization: string | null;
   /** The key came in the query, which is deprecated. */
   readonly viaQuery: boolean;
-  /** The key's workspace; empty where it has none. */
+  /** The key's workspace; empty if it has none. */
   readonly workspace: string;
   /** The agent that the request names. */
   readonly agentId: string | null;
@@ -32,9 +32,9 @@ export interface Arrived {
   readonly path: string;
   readonly query: ReadQuery;
   readonly address: string;
-  /** Of the answer, and of the request to the upstream where the caller names none. */
+  /** The id of the answer. The request to the upstream gets it too, unless the caller chose one. */
   readonly requestId: string;
-  /** ms, store time, and how long authentication took. */
+  /** Store time, ms, and how long authentication took. */
   readonly authenticatedAt: number;
   readonly authenticatedInMs: number;
 }
@@ -46,8 +46,8 @@ export type Arrival =
   | Arrived;
 
 /**
- * Receives a request: who sends it, then whether its framing, path and query have one meaning, then what it matches.
- * A promise only where the key is not in the cache.
+ * Receives a request. Finds out who sends it, then whether its framing, path and query have only one meaning, then what
+ * it matches. Returns a promise only if the key is not in the cache.
  */
 export function receive(
   ports: ProxyPorts,
@@ -69,7 +69,7 @@ export function receive(
   const { keys } = query;
   const credentials = keyFromRequest(
     { headers: request.headers, query: keys.length === 0 ? {} : { api_key: keys } },
-    // The settings are only needed where there is a key in the query.
+    // The setting matters only if there is a key in the query.
     keys.length === 0 ? 'allow' : ports.settings().queryKey,
     carriers,
   );
@@ -108,7 +108,7 @@ export function receive(
   return who instanceof Promise ? who.then(identified) : identified(who);
 }
 
-/** Path and query as they are sent: what was matched, and the query's own bytes without the key. */
+/** Path and query as they are sent: the path that was matched, and the original bytes of the query without the key. */
 export function pathAndQuery({ path, query }: Arrived): string {
   return query.forwarded === '' ? path : `${path}?${query.forwarded}`;
 }
@@ -122,7 +122,7 @@ function problem(code: Code, detail: string, viaQuery: boolean): Arrival {
   return { kind: 'problem', problem: problemOf(code, detail), viaQuery };
 }
 
-/** What to do where no carrier of the route holds a key. */
+/** What to do if no carrier of the route has a key. */
 function missing({ headers, schemes, query }: KeyCarriers, authorization: string | undefined): string {
   const [scheme = ''] = authorization?.split(' ') ?? [];
   if (
@@ -141,7 +141,7 @@ function isOwn(path: string): boolean {
   return OWN_PREFIXES.includes(slash === -1 ? path : path.slice(0, slash));
 }
 
-/** Node's parser refuses contradictory framing. What it accepts must still be read alike by every server. */
+/** Node's parser refuses contradictory framing. What it accepts must still have the same meaning for every server. */
 function framingFault(request: IncomingMessage): Problem | null {
   const { headers } = request;
   const coding = headers['transfer-encoding'];
@@ -161,7 +161,7 @@ function queryFault(query: ReadQuery): Problem | null {
     : problemOf('invalid_request', 'The query does not have one meaning for every server.', query.faults);
 }
 
-/** The gateway's key never goes on, wherever a caller has put it beside the places it belongs in. */
+/** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
   const decoded = [...query.params.values(), ...query.params.keys(), decodedPath(path)];
   if (!query.forwarded.includes(key) && !decoded.some((text) => text.includes(key)))
@@ -169,7 +169,7 @@ function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key:
   return keyGoesOn();
 }
 
-/** Nor may another key be in a text that the ledger keeps, such as the path. */
+/** The ledger keeps some texts, such as the path, so they must not contain another key either. */
 function keyIsKept(request: IncomingMessage, path: string): Problem | null {
   const named = [path, ...['svc-agent-id', 'idempotency-key'].map((name) => String(request.headers[name] ?? ''))];
   if (!named.some(holdsKey)) return null;
@@ -184,11 +184,11 @@ function decodedPath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
-    return path; // refused by itself
+    return path; // readPath refuses it
   }
 }
 
-/** The refusal of a request that would carry the gateway's key to an upstream. */
+/** The refusal of a request that would take the gateway's key to an upstream. */
 export function keyGoesOn(): Problem {
   return problemOf(
     'invalid_request',

@@ -9,15 +9,15 @@ import type { Catalog } from '../upstreams/catalog.ts';
 import { planOf, renderBody, type RequestPlan } from '../upstreams/request-template.ts';
 import type { ReadContent } from './read-content.ts';
 
-/** The params that a proxied request carries. */
+/** The params of a proxied request. */
 export type CollectedParams =
-  /** `body`: the bytes that go on, made of what was read. */
+  /** `body`: the bytes that go on, written anew from what was read. */
   | { readonly ok: true; readonly params: JsonObject; readonly body: RequestBody }
   | { readonly ok: false; readonly code: 'invalid_json' | 'invalid_request'; readonly faults: readonly RequestFault[] };
 
 /**
- * Reads a tool's params out of a request: path, query, the headers that the tool names, and a JSON body. All that goes
- * on and is not transport becomes a param, and a param is taken from its own place only: what policy sees is what the
+ * Reads a tool's params out of a request: path, query, the headers that the tool names, and the body. Everything that
+ * goes on and is not transport becomes a param, and each param is read from its own place only. So policy sees what the
  * upstream sees. The params are not checked against the schema here.
  */
 export function collectParams(
@@ -37,7 +37,7 @@ export function collectParams(
   for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
   for (const [name, text] of request.query) {
     const place = plan.places.get(name);
-    // A name that the tool does not know stays among the params, where the check of params refuses it.
+    // A name that the tool does not know stays in the params; the check of params refuses it.
     if (place === undefined ? plan.body !== '*' : place.in === 'query') {
       params[name] = catalog.textParam(tool, name, text);
     } else faults.push({ path: `/query/${name}`, message: `is not in the query of the tool ${tool.name}` });
@@ -72,7 +72,7 @@ export function collectParams(
   return faults.length === 0 ? { ok: true, params, body } : { ok: false, code: 'invalid_request', faults };
 }
 
-/** Form fields that some servers act on: they change the method, or the charset of the other fields. */
+/** Some servers act on these form fields: they change the method, or the charset of the other fields. */
 function overrides(plan: RequestPlan, form: JsonObject): readonly RequestFault[] {
   return ['_method', '_charset_']
     .filter((name) => Object.hasOwn(form, name) && !plan.places.has(name))

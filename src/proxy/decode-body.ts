@@ -5,7 +5,7 @@ import { problemOf } from './arrival.ts';
 
 type Decoder = (bytes: Buffer, options: { readonly maxOutputLength: number }) => Promise<Buffer>;
 
-/** The codings that a body may come in. */
+/** The content codings that a body may have. */
 const DECODERS: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
   ['gzip', promisify(gunzip)],
   ['x-gzip', promisify(gunzip)],
@@ -13,7 +13,7 @@ const DECODERS: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
   ['br', promisify(brotliDecompress)],
 ]);
 
-/** Why a body cannot be decoded by what `Content-Encoding` says; `null` where it can. */
+/** Why a body with this `Content-Encoding` cannot be decoded; `null` if it can. */
 export function codingFault(coding: string | undefined, isUpload: boolean): Problem | null {
   if (isPlain(coding) || (!isUpload && DECODERS.has(coding.trim().toLowerCase()))) return null;
   const plain = 'This route inspects bodies: send them without Content-Encoding';
@@ -21,8 +21,8 @@ export function codingFault(coding: string | undefined, isUpload: boolean): Prob
 }
 
 /**
- * A body as it was before it was compressed: what is evaluated, and what is sent. Done beside the event loop, and ended
- * where the whole would be larger than `limit`.
+ * A body as it was before it was compressed, for evaluation and for sending. Decoding runs outside the event loop and
+ * stops when the result would be larger than `limit`.
  */
 export async function decodeBody(
   bytes: Buffer,

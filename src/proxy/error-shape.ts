@@ -1,9 +1,9 @@
 import type { Route } from '../config/configuration.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 
-/** What an answer that is not the upstream's says, for client libraries. */
+/** The content of an answer that the gateway made, for client libraries. */
 export interface ShownError {
-  /** The decision, or `problem` of a request that was not accepted. */
+  /** The decision, or `problem` if the request was not accepted. */
   readonly decision: string;
   readonly status: number;
   readonly code: string;
@@ -12,8 +12,8 @@ export interface ShownError {
 }
 
 /**
- * The members that client libraries look for beside the decision, so that they throw their own error with our code and
- * message: `error` and `message`, in the form that the family of the upstream knows.
+ * Extra members, `error` and `message`, in the form that clients of the upstream know. With them, client libraries
+ * throw their own error with our code and message.
  */
 export function errorMembers(shown: ShownError, format: Route['errorFormat']): JsonObject {
   const { code, message, docs } = shown;
@@ -29,7 +29,7 @@ export function errorMembers(shown: ShownError, format: Route['errorFormat']): J
   }
 }
 
-/** The types that Stripe's libraries make classes of. */
+/** The types for which Stripe's libraries have error classes. */
 function stripeType({ decision, status }: ShownError): Json {
   if (decision === 'duplicate_blocked' || decision === 'idempotency_conflict') return 'idempotency_error';
   if (status === 401) return 'authentication_error';
@@ -38,7 +38,7 @@ function stripeType({ decision, status }: ShownError): Json {
   return 'invalid_request_error';
 }
 
-/** Generated libraries obey the one, Stripe's the other. */
+/** Generated libraries obey one of these headers, Stripe's the other. */
 export function withRetryHints<Headers extends Readonly<Record<string, string | string[]>>>(
   headers: Headers,
 ): Headers | (Headers & { readonly 'stripe-should-retry': string }) {

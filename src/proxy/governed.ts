@@ -25,13 +25,13 @@ type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool
 type ReadArrived = Pick<Arrived, 'key' | 'query'>;
 type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'>;
 
-/** A request that was read whole: what policy sees of it, and the bytes that go on. */
+/** A request that was read completely: what policy sees of it, and the bytes that go on. */
 export type ReadRequest =
   | {
       readonly kind: 'read';
       readonly params: JsonObject;
       readonly body: RequestBody;
-      /** Whoever gets it discards it; `null` where the body has no files. */
+      /** Whoever gets the upload must discard it; `null` if the body has no files. */
       readonly upload: Upload | null;
     }
   | { readonly kind: 'problem'; readonly problem: Problem }
@@ -49,7 +49,7 @@ export function hasBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
 }
 
-/** Reads params, and the body where there is one, strictly. Nothing is checked against the tool's schema. */
+/** Reads params, and the body if there is one, strictly. Nothing is checked against the tool's schema. */
 export async function readRequest(
   ports: ReadPorts,
   arrived: ReadArrived,
@@ -80,7 +80,7 @@ export async function readRequest(
   }
 }
 
-/** Whatever is not let through leaves nothing behind. */
+/** If the request is refused, none of its files stay. */
 async function readWithFiles(
   ports: ReadPorts,
   arrived: ReadArrived,
@@ -121,12 +121,12 @@ async function readParams(
   return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
 }
 
-/** Whether the configuration that the request was matched under is still in force. */
+/** Whether the configuration that matched the request is still in force. */
 function isInForce(ports: ReadPorts, match: ReadMatch): boolean {
   return ports.catalog().tool(match.tool.name) === match.tool;
 }
 
-/** The same for a request without a body, at once. */
+/** Like {@link readRequest} for a request without a body, but synchronous. */
 export function paramsOf(
   ports: ReadPorts,
   arrived: ReadArrived,
@@ -141,8 +141,8 @@ export function paramsOf(
     body: body?.content ?? null,
   });
   if (collected.ok) {
-    // JSON of reads goes on as it came, and that of writes where policy only observes: nothing is to change before a
-    // rule is in force.
+    // The JSON of reads goes on unchanged. So does that of writes while policy only observes: nothing should change
+    // before a rule is in force.
     const asItCame =
       planOf(match.tool.request).bodyType === 'json' &&
       (match.tool.kind === 'read' || ports.policyMode() === 'observe');
@@ -161,7 +161,7 @@ export function paramsOf(
   return { kind: 'problem', problem: problemOf(collected.code, detail, collected.faults) };
 }
 
-/** The run request that a governed request stands for, or what is wrong with it. */
+/** The run request for a governed request, or what is wrong with it. */
 export function runRequestOf(
   ports: ProxyPorts,
   arrived: Arrived,

@@ -11,7 +11,7 @@ import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
 import { isLinkHeader, type LinkContext, ownLinks } from './links.ts';
 import type { ProxiedUpstream } from './ports.ts';
 
-/** The headers of a request, as they go on. */
+/** The headers of a request that go on. */
 export interface ForwardedHeaders {
   readonly kind: 'headers';
   readonly headers: CallHeaders;
@@ -19,7 +19,7 @@ export interface ForwardedHeaders {
   readonly apart: Readonly<Record<string, string>>;
 }
 
-/** What the headers of one request are read with. */
+/** What is needed to sort the headers of one request. */
 export interface HeaderContext {
   readonly tool: Tool;
   readonly route: Route;
@@ -28,12 +28,12 @@ export interface HeaderContext {
     Arrived,
     'key' | 'carriedIn' | 'authorization' | 'address' | 'agentId' | 'requestId' | 'principal'
   >;
-  /** The gateway looks into the answer. */
+  /** The gateway reads the answer. */
   readonly governed: boolean;
 }
 
 /**
- * The headers of a request that go on to the upstream: all that a rule does not keep back, parted into params, facts and
+ * The headers of a request that go on to the upstream: all that no rule holds back, sorted into params, facts and
  * credentials.
  */
 export function forwardedHeaders(
@@ -63,7 +63,7 @@ export function forwardedHeaders(
       kind: 'problem',
       problem: problemOf('invalid_request', 'The headers do not have one meaning for every server.', faults),
     };
-  // Found by the key itself: it may be the gateway's own.
+  // `Authorization` is handled with the key, because it may be the gateway's own.
   const { authorization: _, ...credentials } = sorted.credentials;
   Object.assign(apart, credentials);
   if (arrived.authorization !== null && upstream?.credentials === null) apart['authorization'] = arrived.authorization;
@@ -77,7 +77,7 @@ export function forwardedHeaders(
   return holdsKey ? { kind: 'problem', problem: keyGoesOn() } : { kind: 'headers', headers: sorted.headers, apart };
 }
 
-/** Of these servers take the one or the other. */
+/** If one of these comes twice, some servers use the first and some the last. */
 const ONCE: readonly string[] = [
   'authorization',
   'content-encoding',
@@ -119,7 +119,10 @@ export function returnedHeaders(
   return returned;
 }
 
-/** Header bytes come decoded as UTF-8 and are written as Latin-1: what is not ASCII goes on as the bytes it came as. */
+/**
+ * The bytes of headers come decoded as UTF-8 but are written as Latin-1. This keeps the bytes of characters outside
+ * ASCII unchanged.
+ */
 function asBytes(value: string): string {
   return !/[^ -~\t]/.test(value) ? value : Buffer.from(value, 'utf8').toString('latin1');
 }

@@ -2,9 +2,9 @@ import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Identified, ProxyPorts } from './ports.ts';
 
-/** Who sends requests. A key that was just verified on a connection is not verified again for a moment. */
+/** Who sends requests. A key that was just verified on a connection is not verified again for a short time. */
 export interface Identities {
-  /** A promise only where the key is not in the cache. */
+  /** Returns a promise only if the key is not in the cache. */
   of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;
   close(): void;
 }
@@ -16,12 +16,12 @@ interface Remembered {
   readonly change: number;
 }
 
-/** How long a verified key counts on its own connection without being verified again, ms. */
+/** How long a verified key counts on its connection without another check, ms. */
 const REMEMBERED_MS = 500;
 
 /**
- * Verifies keys, at most twice a second for one key on one connection: the same key on the same connection has been
- * verified a moment ago, and nothing about keys or pauses has changed since.
+ * Verifies a key at most twice a second on one connection. In between, the earlier result counts if nothing about keys
+ * or pauses has changed since.
  */
 export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>): Identities {
   const remembered = new WeakMap<Socket, Remembered>();

@@ -1,22 +1,25 @@
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-/** Node keeps no more names and values of a request than these; what it left out may have been the framing. */
+/**
+ * Node keeps at most this many header names and values of a request. The rest, which it drops, may have been the
+ * framing.
+ */
 const MAX_RAW_HEADERS = 2000;
 
 /** Headers that ask for another protocol (RFC 9110, 7.8; h2c: RFC 7540, 3.2). */
 const OF_UPGRADES: ReadonlySet<string> = new Set(['upgrade', 'http2-settings']);
 
 /**
- * Serves a request that asks for a protocol which is not spoken here (`h2c`, which Java's client asks for by default)
- * as what it is without that wish, as RFC 9110 lets a server do: it goes back to the server, which reads it from the
- * connection again. Bodies and requests behind it are read like any others.
- * @param head what came behind the headers
+ * Serves a request that asks for a protocol that the gateway does not speak, as if it had not asked; RFC 9110 lets a
+ * server do so. (Java's client asks for `h2c` by default.) The request goes back to the server, which reads it from the
+ * connection again. Its body and the requests after it are read as usual.
+ * @param head what came after the headers
  * @returns whether it could be handed back; if not, nothing was done
  */
 export function serveWithoutUpgrade(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
   const { rawHeaders } = request;
-  // An answer that is still under way would be lost between the two readings.
+  // An answer that is not finished yet would be lost between the two readings.
   const isAnswering = '_httpMessage' in socket && Boolean(socket._httpMessage);
   if (isAnswering || rawHeaders.length >= MAX_RAW_HEADERS) return false;
   const lines = [`${request.method} ${request.url} HTTP/${request.httpVersion}`];

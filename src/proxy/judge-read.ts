@@ -4,7 +4,7 @@ import type { Verdict } from '../effects/model/verdict.ts';
 import { problemOf } from './arrival.ts';
 import type { ReadCall, ReadVerdict } from './ports.ts';
 
-/** What judging a read needs; the same functions that the core judges with. */
+/** What judging a read needs: the same functions that the core uses. */
 export interface ReadJudgeParts {
   readonly authorize: (
     principal: Principal,
@@ -18,15 +18,15 @@ export interface ReadJudgeParts {
   readonly judge: (input: JudgeInput) => Verdict;
   readonly policyVersion: () => string;
   readonly pauses: PauseView;
-  /** Whether the gateway's view of keys and pauses is fresh enough to let anything pass by it. */
+  /** Whether the gateway's view of keys and pauses is fresh enough to let anything pass. */
   readonly isFresh: (workspace: string) => boolean;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
 }
 
 /**
- * Judges reads: permission and identity, policy, pauses, in that order, all from memory. What is refused, or has
- * obligations or approvals, goes to the core.
+ * Judges reads from memory: permission and identity, then policy, then pauses. Refused reads, and reads with
+ * obligations or approvals, go to the core.
  */
 export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
   return (call) => {
@@ -48,7 +48,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     if (authorized.kind === 'denied') {
       return { kind: 'govern', denied: { decision: authorized.decision, reason: authorized.reason } };
     }
-    // After the check of permission, because a key without a workspace has no view that could be fresh.
+    // Comes after the check of permission: a key without a workspace has no view that could be fresh.
     if (!parts.isFresh(workspace)) {
       const problem = problemOf('not_ready', 'The gateway has not heard of keys and pauses for too long.');
       return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
@@ -77,7 +77,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     const { trace } = verdict;
     let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
     if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
-      // The core knows declared tools only.
+      // The core knows only declared tools.
       if (tool.declared !== false || verdict.mode === 'enforce') {
         return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
       }

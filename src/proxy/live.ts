@@ -1,11 +1,11 @@
 import type { Principal } from '../effects/model/principal.ts';
 import type { ProxyPorts, ReadCall } from './ports.ts';
 
-/** Something open on behalf of a key: a read that streams, a tunnel. */
+/** Something that is open on behalf of a key: a streamed read or a tunnel. */
 export interface LiveConnection {
   readonly key: string;
   readonly address: string;
-  /** The call it was let in for; judged again under the key's principal as it is then. */
+  /** The call for which it was opened. It is judged again with the current principal of the key. */
   readonly call: ReadCall;
   readonly cut: () => void;
 }
@@ -18,7 +18,7 @@ export interface Live {
   close(): void;
 }
 
-/** Keys expire and pauses begin by time as well: how often what is open is looked at, ms. */
+/** How often open connections are checked, ms: keys can expire and pauses can begin without any event. */
 const RECHECK_MS = 2000;
 
 export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>): Live {
@@ -32,7 +32,7 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
     connection.cut();
   };
   const checkAll = (): void => {
-    // Whatever cannot be judged is cut: a view of keys that is too old refuses reads as well.
+    // What cannot be judged is cut. A view of keys that is too old refuses reads as well.
     for (const connection of open) {
       check(connection).catch(() => {
         open.delete(connection);

@@ -19,7 +19,7 @@ import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** A read that was let through and streams. */
+    /** A read that was allowed and is streamed. */
     streamed: StreamedRead | null;
     /** A request whose sender and path are known. */
     arrived: Arrived | null;
@@ -32,8 +32,8 @@ const QUERY_KEY_DEPRECATED = '@1767225600';
 const METHODS = ['DELETE', 'GET', 'HEAD', 'PATCH', 'POST', 'PUT', 'OPTIONS'];
 
 /**
- * The data plane: everything that is not one of the gateway's own paths. Declared writes are governed by the core,
- * declared reads stream through, the rest is refused. Register it on the server once; routes may change while it runs.
+ * The data plane: everything except the gateway's own paths. The core governs declared writes, declared reads are
+ * streamed, and the rest is refused. Register it on the server once; routes may change while it runs.
  */
 export async function proxyPlugin(app: FastifyInstance, options: { readonly ports: ProxyPorts }): Promise<void> {
   const { ports } = options;
@@ -45,7 +45,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const streaming = streamingOptions(ports, reads);
   const upgrades = attachUpgrades(app.server, { ports, identities, table, refusals, live, reads });
 
-  // Bodies are read here, strictly, or stream; no parser of the server touches them.
+  // The code here reads bodies strictly or streams them, so the parsers of the server must not touch them.
   app.removeAllContentTypeParsers();
   app.decorateRequest('streamed', null);
   app.decorateRequest('arrived', null);
@@ -102,7 +102,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       return;
     }
     if (read.kind === 'problem') {
-      // Part of the body may be unread: the connection cannot carry another request.
+      // Part of the body may be unread, so the connection cannot carry another request.
       if (!request.raw.complete) reply.header('connection', 'close');
       send(reply, problemAnswer(ports, read.problem, answered(request), match.route.errorFormat));
       return;
@@ -116,7 +116,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
   };
 
-  /** Lets a read stream once there is a place for it; the place is given back when its answer has gone, or its caller. */
+  /**
+   * Streams a read once there is a place for it. The place is given back when the answer was sent or the caller has
+   * gone.
+   */
   const passInPlace = (request: FastifyRequest, reply: FastifyReply, read: StreamedRead): Promise<void> | null => {
     const pass = (giveBack: (() => void) | null): void => {
       if (giveBack === null) {
@@ -139,7 +142,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     return null;
   };
 
-  /** Lets a read stream, or does instead what its verdict asks for. */
+  /** Streams a read, or does what its verdict asks for instead. */
   const passRead = (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -208,7 +211,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   };
 
   const whole = {
-    // Each request names its upstream; the gateway's own paths are more specific than this one.
+    // Each request names its upstream. The gateway's own paths are more specific than this one and win.
     upstream: '',
     prefix: '',
     routes: ['/*'],
@@ -216,7 +219,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     disableRequestLogging: true,
     undici: { request: streamThrough(ports) },
     preHandler: (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => {
-      // Everything is answered from here: `done` is called with errors only.
+      // Everything is answered here: `done` is called with errors only.
       const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
       if (ports.access !== null) tellOf(request, reply, arrivedOf, ports.access);
       try {
@@ -236,7 +239,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     },
   };
   await app.register(httpProxy, whole);
-  // Under a host name or at a listener of routes' own nothing is but them.
+  // Routes with their own host name or listener share it with nothing else.
   await app.register(httpProxy, { ...whole, constraints: { entrance: 'routes' } });
 }
 
@@ -250,7 +253,7 @@ function answered({ id, method, headers }: FastifyRequest): AnsweredRequest {
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 
-/** The route table of the routes in force; compiled once for each configuration. */
+/** The route table of the routes in force, compiled once for each configuration. */
 function currentTable(ports: ProxyPorts): () => RouteTable {
   let of = { routes: ports.routes(), catalog: ports.catalog() };
   let table = createRouteTable(of.routes, of.catalog);
@@ -265,7 +268,7 @@ function currentTable(ports: ProxyPorts): () => RouteTable {
   };
 }
 
-/** What would declare a request stands in the refusal: client libraries show its message and nothing else. */
+/** The refusal says how to declare the request, because client libraries show only its message. */
 function noRuleOf({ prefix }: Route, method: string, path: string): DoorRefusal {
   const what = `${method} ${path.slice(0, 200)}`;
   const message = `No rule of the route ${prefix} matches ${what}. If agents are to call it, declare a tool and add to the rules of the route: - { match: "${what}", tool: … }, with :name for a segment that varies.`;

@@ -16,29 +16,38 @@ import type { Spool, SpoolLimits } from '../upstreams/spool.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
- * function, asked on each request.
+ * function that is called on each request.
  */
 export interface ProxyPorts {
-  /** The routes in force; the same array as long as they do not change. */
+  /** The routes in force: the same array until they change. */
   readonly routes: () => readonly Route[];
   readonly catalog: () => Catalog;
-  /** Where a request came in: which routes are there, and whether the gateway's own addresses are. */
+  /** Where a request came in: this decides which routes exist, and whether the gateway's own addresses do. */
   readonly entranceOf: (request: IncomingMessage) => Entrance;
-  /** Why a request may not come in at all: its Host or Origin. The server asks this itself, of all but upgrades. */
+  /**
+   * Why a request may not come in at all, because of its Host or Origin. The server itself checks everything but
+   * upgrades.
+   */
   readonly doorFault: (request: IncomingMessage) => Problem | null;
-  /** Who a key is, with the limit on invalid keys by address applied; a promise only when the key is not in the cache. */
+  /**
+   * Who a key belongs to, with the limit on invalid keys per address applied. A promise only if the key is not in the
+   * cache.
+   */
   readonly identify: (key: string, address: string) => Identified | Promise<Identified>;
   /**
-   * Judges a read without a store round trip: permission and identity, policy, pauses, and whether the gateway's view
-   * of keys and pauses is fresh enough.
+   * Judges a read without asking the store: permission and identity, policy, pauses, and whether the gateway's view of
+   * keys and pauses is fresh enough.
    */
   readonly evaluateRead: (call: ReadCall) => ReadVerdict;
   readonly run: (request: RunRequest) => Promise<RunResult>;
-  /** Appends events that belong to no step. */
+  /** Appends events that do not belong to a step. */
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
-  /** Reads stream through this; `null` where no upstream is declared by that id. */
+  /** The pool for streamed reads; `null` if no upstream has this id. */
   readonly stream: (upstream: string) => Dispatcher | null;
-  /** Takes a place for a read or a tunnel of an agent; what it gives, gives it back. `null` where none came in time. */
+  /**
+   * Takes a place for an agent's read or tunnel. The returned function gives it back. `null` if none became free in
+   * time.
+   */
   readonly place: (
     kind: 'reads' | 'tunnels',
     upstream: string,
@@ -53,21 +62,21 @@ export interface ProxyPorts {
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
   ) => RenderedAnswer;
-  /** Whether policy is in force or only observes. */
+  /** Whether policy is enforced or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
-  /** Told of a read that passed and would have been refused, were policy in force. */
+  /** Called for a read that passed but would have been refused if policy were enforced. */
   readonly observed: (would: string) => void;
-  /** Told of the rules in shadow mode that would have refused a read that passed. */
+  /** Called with the rules in shadow mode that would have refused a read that passed. */
   readonly shadowed: (rules: readonly string[]) => void;
   /** Told of each request when its answer is over; `null`: nobody wants to know. */
   readonly access: ((line: AccessLine) => void) | null;
   readonly settings: () => ProxySettings;
-  /** Where the files of requests are while their calls run. */
+  /** Where the files of requests are kept while their calls run. */
   readonly spool: Spool;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
   readonly newId: (prefix: 'eff') => string;
-  /** Calls back whenever keys or pauses may have changed. Gives a function that ends it. */
+  /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
 
@@ -81,14 +90,14 @@ export type Identified =
   | { readonly kind: 'principal'; readonly principal: Principal }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** A read as a route matched it. */
+/** A read as its route matched it. */
 export interface ReadCall {
   readonly principal: Principal;
-  /** The key's workspace; empty where it has none. */
+  /** The key's workspace; empty if it has none. */
   readonly workspace: string;
-  /** The agent that the request names; `null` when it names none. */
+  /** The agent that the request names; `null` if it names none. */
   readonly agentId: string | null;
-  /** The declared tool, or what undeclared reads of the route are judged as. */
+  /** The declared tool, or the tool as which undeclared reads of the route are judged. */
   readonly tool: Tool;
   readonly upstream: string;
   readonly target: string;
@@ -99,20 +108,20 @@ export interface ReadCall {
 }
 
 export type ReadVerdict =
-  /** It may pass as it is. `rule` is the full id of the rule that allows it, where one does. */
+  /** It may pass without changes. `rule` is the full id of the rule that allows it, if there is one. */
   | {
       readonly kind: 'stream';
       readonly agentId: string;
       readonly policyVersion: string;
       readonly rule: string | null;
-      /** In `observe` mode: the decision that policy would have made, and by which rule. */
+      /** In `observe` mode: the decision that policy would have made, and the rule for it. */
       readonly observed: { readonly would: string; readonly rule: string | null } | null;
       /** Rules in shadow mode that would have refused it. */
       readonly shadow: readonly string[];
     }
   /**
-   * It is refused, or has obligations or approvals: the core decides, with a record. `denied` is the refusal, `null`
-   * where the call is permitted under obligations; an upgrade, which the core cannot run, is refused either way.
+   * It is refused, or has obligations or approvals: the core decides, with a record. `denied` is the refusal; `null` if
+   * the call is permitted under obligations. An upgrade is refused in both cases, because the core cannot run it.
    */
   | {
       readonly kind: 'govern';
@@ -134,11 +143,11 @@ export interface RenderedAnswer {
   readonly body: JsonObject;
 }
 
-/** How much of files is taken, bytes. */
+/** How many bytes of files are accepted. */
 export interface UploadLimits extends SpoolLimits {
-  /** Of a whole body with files. */
+  /** For a whole body with files. */
   readonly request: number;
-  /** Of the fields beside files, and of the headers of parts. */
+  /** For the fields besides files, and for the headers of parts. */
   readonly fields: number;
 }
 
@@ -146,7 +155,7 @@ export interface ProxySettings {
   /** Origin of links, no trailing slash. */
   readonly publicUrl: string;
   readonly queryKey: 'allow' | 'refuse';
-  /** Bytes of a body that is inspected. */
+  /** The most bytes of a body that is inspected. */
   readonly bodyLimit: number;
   /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;

@@ -4,9 +4,9 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 export interface ReadQuery {
   /** Decoded values by decoded name, without `api_key`. */
   readonly params: ReadonlyMap<string, string>;
-  /** Keys in the query, for authentication. */
+  /** The keys in the query, for authentication. */
   readonly keys: readonly string[];
-  /** What goes on: the bytes as they came, without `api_key`, and without a `?` where nothing is left. */
+  /** What goes on: the original bytes without `api_key`, and without a `?` if nothing is left. */
   readonly forwarded: string;
   /** What is ambiguous about it. */
   readonly faults: readonly RequestFault[];
@@ -15,9 +15,10 @@ export interface ReadQuery {
 const NOTHING: ReadQuery = { params: new Map(), keys: [], forwarded: '', faults: [] };
 
 /**
- * Reads the query of a request line. A name may appear once, in any case: servers differ in which of two they use.
- * @param text without the `?`; `null` where there is none
- * @param keyNames parameters that carry keys; `api_key` never goes on, even where it is none of them
+ * Reads the query of a request line. A name may appear only once, in any case, because servers differ in which of two
+ * they use.
+ * @param text without the `?`; `null` if there is none
+ * @param keyNames parameters that carry keys. `api_key` never goes on, even if it is not among them
  */
 export function readQuery(text: string | null, keyNames: readonly string[] = ['api_key']): ReadQuery {
   if (text === null || text === '') return NOTHING;

@@ -1,10 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 
-/** A body, read whole. */
+/** A body that was read completely. */
 export type ReadBody =
   | { readonly kind: 'body'; readonly bytes: Buffer }
   | { readonly kind: 'too_large' }
-  /** The caller went away in the middle: there is nobody to answer, and nothing to run. */
+  /** The caller went away in the middle: there is nobody to answer and nothing to run. */
   | { readonly kind: 'gone' };
 
 /** Reads a request's body up to `limit` bytes. */

@@ -14,7 +14,7 @@ import { planOf, takesFiles } from '../upstreams/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';
 
-/** What a body holds, or what is wrong with it. `path` is a JSON Pointer into it. */
+/** The content of a body, or what is wrong with it. `path` is a JSON Pointer into it. */
 export type ReadContent =
   | { readonly ok: true; readonly value: Json }
   | {
@@ -24,7 +24,7 @@ export type ReadContent =
       readonly message: string;
     };
 
-/** Reads a body as the tool says that it is written. */
+/** Reads a body in the format that the tool declares. */
 export function readContent(tool: Tool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
   const { bodyType, formLists } = planOf(tool.request);
   switch (bodyType) {
@@ -56,7 +56,7 @@ function ofJson(parsed: StrictJson): ReadContent {
 
 interface Kind {
   readonly form: RegExp;
-  /** In words. */
+  /** For messages. */
   readonly media: string;
 }
 
@@ -64,11 +64,11 @@ const KINDS: Readonly<Record<BodyType, Kind>> = {
   json: { form: /^application\/(?:[\w.+-]+\+)?json$/, media: 'application/json' },
   form: { form: /^application\/x-www-form-urlencoded$/, media: 'application/x-www-form-urlencoded' },
   multipart: { form: /^multipart\/form-data$/, media: 'multipart/form-data' },
-  // The last: every other type.
+  // Must be the last one: it matches every type.
   opaque: { form: /^/, media: 'any type' },
 };
 
-/** What makes a tool take a kind of body. */
+/** The declaration with which a tool takes a kind of body. */
 const DECLARED: Readonly<Record<BodyType, string>> = {
   json: 'body_type: json',
   form: 'body_type: form',
@@ -76,7 +76,7 @@ const DECLARED: Readonly<Record<BodyType, string>> = {
   opaque: 'body_type: opaque and body_as: body',
 };
 
-/** Why a body cannot be read for a tool by what its headers say; `null` where it can. */
+/** Why a tool cannot take a body with these headers; `null` if it can. */
 export function contentFault(
   tool: Tool,
   headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },

@@ -15,33 +15,36 @@ export interface PassedRead {
   readonly observed: ObservedRead | null;
 }
 
-/** A read that policy would have stopped, were it in force. */
+/** A read that policy would have stopped if it were enforced. */
 export interface ObservedRead {
-  /** The decision that it would have come to. */
+  /** The decision that it would have got. */
   readonly would: string;
-  /** The rule that would have stopped it; `null` where no rule allows it. */
+  /** The rule that would have stopped it; `null` if no rule allows it. */
   readonly rule: string | null;
-  /** Method and path, without the query: of reads that are added up, the first one's. */
+  /** Method and path, without the query. If several reads are added up, those of the first one. */
   readonly example: string;
 }
 
-/** Reads that passed, on their way into the ledger in batches. */
+/** Collects reads that passed and writes them into the ledger in batches. */
 export interface ReadLedger {
-  /** @param status of the upstream's answer; `null` where none came */
+  /** @param status of the upstream's answer; `null` if none came */
   record(read: PassedRead, status: number | null): void;
-  /** Writes what is there. */
+  /** Writes what was collected. */
   flush(): Promise<void>;
-  /** Writes what is there and stops. */
+  /** Writes what was collected and stops. */
   close(): Promise<void>;
 }
 
 /** How long a read waits for its batch, ms. */
 const BATCH_MS = 1000;
-/** A batch is written at once when it has this many entries. */
+/** A batch with this many entries is written at once. */
 const BATCH_ENTRIES = 500;
-/** Entries that wait while the store cannot be reached; beyond, a key's reads are added up under its first. */
+/**
+ * The most entries that wait while the store cannot be reached. Beyond it, all reads of a key are counted in the key's
+ * first entry.
+ */
 const MAX_ENTRIES = 10_000;
-/** Where no answer came. */
+/** For reads without an answer. */
 const NO_STATUS = 0;
 
 interface Entry {
@@ -53,7 +56,7 @@ interface Entry {
 }
 
 /**
- * Adds up reads by who, what and why, and appends one `read.batch` event for each once a second.
+ * Adds up reads with the same caller, tool and reason. Once a second it appends one `read.batch` event for each sum.
  * @param now ms since the epoch, store time
  */
 export function createReadLedger(
@@ -107,7 +110,7 @@ export function createReadLedger(
       try {
         await append(workspace, list.map(draftOf));
       } catch {
-        // Kept for the next batch: the store says elsewhere that it is down.
+        // Kept for the next batch. That the store is down is reported elsewhere.
         for (const { read, count, first, last, statuses } of list) add(read, count, first, last, statuses);
       }
     }

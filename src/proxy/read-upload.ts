@@ -11,7 +11,7 @@ import { keyGoesOn, problemOf } from './arrival.ts';
 import type { UploadLimits } from './ports.ts';
 import type { ReadContent } from './read-content.ts';
 
-/** What is in a body whose files are spooled. */
+/** The content of a body whose files are spooled. */
 export type ReadUpload =
   | { readonly kind: 'content'; readonly content: ReadContent }
   | { readonly kind: 'problem'; readonly problem: Problem }
@@ -26,8 +26,8 @@ class Refused extends Error {
 }
 
 /**
- * Reads a body with files as it arrives. Memory holds its fields and a piece of a file.
- * @param key of the caller: it never goes on, in a file neither
+ * Reads a body with files as it arrives. Only its fields and one piece of a file are in memory.
+ * @param key of the caller: it never goes on, not even inside a file
  */
 export async function readUpload(
   request: IncomingMessage,
@@ -76,7 +76,10 @@ async function readOpaque(source: AsyncIterable<Buffer>, type: string | null, up
   return { kind: 'content', content: { ok: true, value } };
 }
 
-/** The bytes of a body as they arrive. A request that is refused in the middle keeps its connection for the answer. */
+/**
+ * The bytes of a body as they arrive. If the request is refused in the middle, its connection stays open for the
+ * answer.
+ */
 async function* watched(request: IncomingMessage, most: number, key: string): AsyncGenerator<Buffer> {
   const needle = Buffer.from(key);
   let tail: Buffer = Buffer.alloc(0);
@@ -84,7 +87,7 @@ async function* watched(request: IncomingMessage, most: number, key: string): As
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     length += chunk.byteLength;
     if (length > most) throw new Refused(limitProblem(most));
-    // The key may lie across two chunks.
+    // The key may be split between two chunks.
     const begin = Buffer.concat([tail, chunk.subarray(0, needle.byteLength)]);
     if (begin.includes(needle) || chunk.includes(needle)) throw new Refused(keyGoesOn());
     tail = Buffer.concat([tail, chunk.subarray(-needle.byteLength)]).subarray(-(needle.byteLength - 1));

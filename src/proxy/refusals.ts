@@ -6,21 +6,21 @@ import { StoreUnavailable } from '../effects/store.ts';
 import { type Arrived, problemOf } from './arrival.ts';
 import type { ProxyPorts } from './ports.ts';
 
-/** What a door refuses with. */
+/** A refusal that the door makes. */
 export interface DoorRefusal {
   readonly decision: DeniedDecision;
   readonly reason: Reason;
 }
 
-/** Refusals that the door itself decides: the core never sees what no rule declares. */
+/** Refusals that the door decides alone: calls that no rule declares never reach the core. */
 export interface Refusals {
-  /** Refuses a request, with an effect id and an event of its own. */
+  /** Refuses a request. The refusal gets an effect id and an event. */
   refuse(arrived: Arrived, method: string, refusal: DoorRefusal): Promise<RunResult>;
-  /** Writes what was only counted so far. */
+  /** Writes the refusals that were only counted so far. */
   close(): Promise<void>;
 }
 
-/** Refusals of one key and code that get an event each, a second; what comes beyond is one counted event. */
+/** How many refusals of one key and code get their own event in a second. The rest becomes one counted event. */
 const EVENTS_PER_SECOND = 10;
 
 interface Burst {
@@ -41,7 +41,7 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
     for (const { workspace, event, counted } of over.values()) {
       if (counted === 0) continue;
       const data: JsonObject = { ...event.data, count: counted };
-      // A count that cannot be written is lost: each of these callers was refused all the same.
+      // A count that cannot be written is lost. Each of these callers was refused anyway.
       await ports.append(workspace, [{ ...event, effectId: null, data }]).catch(() => {});
     }
   };
@@ -109,7 +109,9 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
   };
 }
 
-/** The agent that the key is bound to. An agent that the request only names was not authorised: it did not act. */
+/**
+ * The agent that the key is bound to. An agent that is only named in the request was not authorised, so it did not act.
+ */
 function agentOf({ principal }: Arrived): string {
   if (principal.kind === 'agent') return principal.agentId;
   return (principal.kind === 'profile' ? principal.agentId : null) ?? '';

@@ -15,15 +15,16 @@ export type RouteMatch =
       /** Params of the path, as texts. */
       readonly pathParams: Readonly<Record<string, string>>;
     }
-  /** The route is there, no rule of it matches. */
+  /** The route exists, but none of its rules matches. */
   | {
       readonly kind: 'undeclared';
       readonly route: Route;
-      /** What its reads are judged as. */
+      /** The tool as which its reads are judged. */
       readonly tool: Tool;
       /**
-       * Some server may take the path for a declared one: a rule for GET or HEAD would match in other case or form of
-       * Unicode, with another method of the two, or with a "/" more or less; or a segment is not read alike everywhere.
+       * Some server may take the path for a declared one. A rule for GET or HEAD would match with other case, another
+       * Unicode form, the other of the two methods, or one "/" more or less; or servers do not all read a segment in
+       * the same way.
        */
       readonly resembles: boolean;
     }
@@ -31,9 +32,9 @@ export type RouteMatch =
 
 /** The routes of a configuration, compiled. */
 export interface RouteTable {
-  /** The route of an entrance whose prefix a raw path has, with the rest of the path, as it will be sent. */
+  /** The route of an entrance whose prefix matches a raw path, and the rest of the path as it will be sent. */
   locate(path: string, entrance: Entrance): { readonly route: CompiledRoute; readonly rest: string } | null;
-  /** The rule that fits. HEAD follows GET, for reads. */
+  /** The rule that matches. Reads: a rule for GET also covers HEAD. */
   match(route: CompiledRoute, method: string, segments: readonly string[]): RouteMatch;
 }
 
@@ -49,7 +50,7 @@ interface CompiledRule {
   readonly rule: RouteRule;
   readonly tool: Tool;
   readonly pattern: readonly PatternSegment[];
-  /** Patterns of rules that come before this one where both fit: `/users/me` before `/users/:id`. */
+  /** Patterns of rules that win over this one if both match: `/users/me` wins over `/users/:id`. */
   readonly before: readonly (readonly PatternSegment[])[];
 }
 
@@ -106,26 +107,29 @@ function placeOf({ listen, host }: { readonly listen: string | null; readonly ho
 }
 
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
-  // Rules of one method and length, those with more fixed segments first. The configuration makes sure that, of
-  // two that match, one has all the fixed segments of the other.
+  // Rules with this method and length. Those with more fixed segments come first. The configuration makes sure that, if
+  // two rules match, one of them has all the fixed segments of the other.
   for (const { rule, tool, pattern, before } of rules.get(`${method} ${segments.length}`) ?? []) {
     const pathParams = matchPattern(pattern, segments);
     if (pathParams === null) continue;
-    // `/users/ME` is no rule's: it fits `/users/:id`, and some servers take it for `/users/me`.
+    // `/users/ME` matches no rule: it fits `/users/:id`, but some servers take it for `/users/me`.
     if (before.some((each) => isTakenFor(each, segments))) return null;
     return { kind: 'rule', route, rule, tool, pathParams };
   }
   return null;
 }
 
-/** Whether some server may take segments for those of a pattern: in other case or form, with an end that it cuts off. */
+/**
+ * Whether some server may take segments for those of a pattern, because it ignores case, changes the Unicode form, or
+ * cuts off an end.
+ */
 function isTakenFor(pattern: readonly PatternSegment[], segments: readonly string[]): boolean {
   return pattern.every((part, index) => part.kind === 'param' || fold(part.text) === asCut(segments[index] ?? ''));
 }
 
 function asCut(segment: string): string {
   let text = segment;
-  // Each turn takes one encoding off; a text that is none ends it.
+  // Each turn removes one level of encoding. A text without any ends the loop.
   while (/%[0-9a-f]{2}/i.test(text)) {
     const decoded = decodedOnce(text);
     if (decoded === text) break;
@@ -142,7 +146,7 @@ function decodedOnce(text: string): string {
   }
 }
 
-/** Many servers take such a path for the declared one: it must not pass by the rule. */
+/** Many servers take such a path for the declared one, so it must not get around the rule. */
 function resembles({ reads }: CompiledRoute, segments: readonly string[]): boolean {
   if (!segments.every(isReadAlike)) return true;
   const folded = withoutLastSlash(segments, segments.at(-1) === '').map(fold);
@@ -195,7 +199,7 @@ function paramsOf({ pattern }: CompiledRule): number {
   return pattern.filter(({ kind }) => kind === 'param').length;
 }
 
-/** Whether all that fits the one fits the other, and not the other way round. */
+/** Whether everything that matches one also matches the other, and not the other way round. */
 function isWithin(one: CompiledRule, other: CompiledRule): boolean {
   if (paramsOf(one) >= paramsOf(other)) return false;
   return other.pattern.every((part, index) => {

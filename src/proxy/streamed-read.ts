@@ -11,15 +11,15 @@ import type { ProxiedUpstream, ProxyPorts, ReadCall, ReadVerdict } from './ports
 import type { PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
 
-/** A read on its way through. */
+/** A read that is being streamed. */
 export interface StreamedRead {
   readonly upstreamId: string;
   readonly upstream: ProxiedUpstream;
-  /** Path and query that are sent: exactly as they were matched. */
+  /** Path and query that are sent, exactly as they were matched. */
   readonly pathAndQuery: string;
   readonly headers: Record<string, string>;
   readonly body: Buffer | null;
-  /** How long each wait for its next bytes may take, ms; `null`: as the upstream says. */
+  /** How long each wait for the next bytes may take, ms; `null`: as the upstream's settings say. */
   readonly timeoutMs: number | null;
   readonly prefix: string;
   readonly setCookie: boolean;
@@ -35,7 +35,7 @@ export type JudgedRead =
   | { readonly kind: 'stream'; readonly read: StreamedRead }
   | Exclude<ReadVerdict, { kind: 'stream' }>;
 
-/** Checks and judges a read by its own rule, or on an undeclared route; makes of it what streams. */
+/** Checks and judges a read by its own rule, or as undeclared, and prepares it for streaming. */
 export function judgeRead(
   ports: ProxyPorts,
   arrived: Arrived,
@@ -76,7 +76,7 @@ export function judgeRead(
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
   const observed = faults.length > 0 ? { would: 'invalid_request', rule: null } : verdict.observed;
   if (observed !== null) ports.observed(observed.would);
-  // Counted here and not where it is judged, because an open stream is judged again and again.
+  // Counted here and not in the judge, because an open stream is judged again and again.
   if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
   const headers: Record<string, string> = { ...forwarded.headers.sent, ...forwarded.apart };
   if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;
@@ -87,7 +87,7 @@ export function judgeRead(
       upstream,
       pathAndQuery: pathAndQuery(arrived),
       headers,
-      // Tools with files are writes.
+      // Tools that take files are writes.
       body: Buffer.isBuffer(read.body) ? read.body : null,
       timeoutMs: isDeclared ? tool.timeoutMs : null,
       prefix: match.route.prefix,
@@ -113,10 +113,10 @@ export function judgeRead(
   };
 }
 
-/** Longest method and path that are kept of a read that policy only observed, characters. */
+/** The most characters of method and path that are kept of a read that policy only observed. */
 const MAX_EXAMPLE = 300;
 
-/** The refusal of a read or a tunnel beyond the agent's share. */
+/** The refusal of a read or a tunnel for which the agent has no place left. */
 export const BUSY: Problem = {
   ...problemOf('busy', 'This agent has too many reads or tunnels to this upstream under way. Nothing was sent.'),
   retryAfterMs: 1000,

@@ -10,8 +10,8 @@ import type { StreamedRead } from './streamed-read.ts';
 type ReplyOptions = NonNullable<Parameters<FastifyReply['from']>[1]>;
 
 /**
- * How `reply.from` of @fastify/http-proxy passes a read on. The path and query that were matched travel as its query
- * behind a path that is always `/` (see {@link streamThrough}): no URL parser ever sees them, so that what was matched is
+ * How `reply.from` of @fastify/http-proxy passes a read on. The path is always `/`, and the path and query that were
+ * matched travel inside its query (see {@link streamThrough}). So no URL parser ever sees them, and what was matched is
  * what is sent.
  */
 export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOptions {
@@ -38,7 +38,7 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
       const observed = streamed?.passed.observed?.would ?? null;
       if (observed !== null) reply.header('svc-observed', observed);
       if (statusCode === 304 && 'stream' in response) {
-        // It has no body, whatever length it names: undici takes that length for a body that is missing.
+        // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
         response.stream.on('error', () => {}).resume();
         void reply.send();
       } else void reply.send('stream' in response ? response.stream : response);
@@ -49,12 +49,15 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
       const answer = failedRead(ports, streamed, error);
       void reply.code(answer.status).headers(answer.headers).send(answer.body);
     },
-    // The default repeats a GET that was answered 503 up to ten times.
+    // By default, a GET that was answered 503 is repeated up to ten times.
     retryDelay: () => null,
   };
 }
 
-/** Answers a read whose upstream failed before the first byte of the body went back; nothing of its answer stays. */
+/**
+ * Answers a read whose upstream failed before any byte of the body was returned. Nothing of the upstream's answer
+ * stays.
+ */
 export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Error): FastifyReply {
   const kept = ['x-request-id', 'deprecation'];
   for (const name of Object.keys(reply.getHeaders())) if (!kept.includes(name)) reply.removeHeader(name);
@@ -62,7 +65,7 @@ export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Er
   return reply.code(answer.status).headers(answer.headers).send(answer.body);
 }
 
-/** Why a read ended: one line in the log, and no fault of anybody. */
+/** Why a read ended: one line in the log, and nobody's fault. */
 function callerGone(): Error {
   const gone = new Error('the caller left before the answer was over');
   gone.name = 'CallerGone';
@@ -70,7 +73,7 @@ function callerGone(): Error {
   return gone;
 }
 
-/** Passes a read on that was let through. */
+/** Passes on a read that was allowed. */
 export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
   request.streamed = read;
   const gone = new AbortController();
@@ -90,12 +93,14 @@ export function passOn(request: FastifyRequest, reply: FastifyReply, read: Strea
 }
 
 /**
- * Aborted when the caller of the read goes that {@link passOn} passes on: `reply.from` has no way to hand it over, and
- * asks {@link streamThrough} before it comes back.
+ * Aborts when the caller of the read that {@link passOn} passes on has gone. It is a variable because `reply.from`
+ * cannot hand it over. That is safe because `reply.from` calls {@link streamThrough} before it returns.
  */
 let callerOf: AbortSignal | null = null;
 
-/** Hands a streaming request to the pool of the upstream that its origin stands for, with the path that it carries. */
+/**
+ * Sends a streaming request to the pool of its upstream, with the path that it carries. Its origin says which upstream.
+ */
 export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
   function request(
     this: unknown,
@@ -111,7 +116,10 @@ export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
   return request as Dispatcher['request'];
 }
 
-/** Origins that stand for upstreams between {@link streamingOptions} and {@link streamThrough}; never resolved. */
+/**
+ * Made-up origins that identify upstreams between {@link streamingOptions} and {@link streamThrough}. They are never
+ * resolved.
+ */
 const origins = new Map<string, string>();
 const idsByOrigin = new Map<string, string>();
 
@@ -125,7 +133,7 @@ function originOf(id: string): string {
   return origin;
 }
 
-/** A read that came to nothing. It changed nothing, and is no effect. */
+/** A read that failed. It changed nothing and is not an effect. */
 function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
   const unconnected = error.cause instanceof Error && error.cause.name === 'ConnectFailed';
   const late = error.cause instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;

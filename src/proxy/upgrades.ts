@@ -35,9 +35,9 @@ const HANDSHAKE = [
 ] as const;
 
 /**
- * Tunnels WebSocket upgrades where a rule says `frames: ungoverned`, after the same checks as any read, and refuses
- * others. The wish for any other protocol is ignored, and the request served. What is open is cut when its key or a
- * pause no longer lets it.
+ * Tunnels WebSocket upgrades if a rule says `frames: ungoverned`, after the same checks as for any read, and refuses
+ * others. A request for any other protocol is served without the upgrade. An open tunnel is cut when its key or a pause
+ * no longer allows it.
  */
 export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): void } {
   const tunnel = createTunnel(parts);
@@ -57,7 +57,7 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
   return { close: () => void server.off('upgrade', onUpgrade) };
 }
 
-/** Judges an upgrade. Answers on the socket and gives `null` where it may not pass. */
+/** Judges an upgrade. If it may not pass, answers on the socket and returns `null`. */
 async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
   const { ports, identities, table, refusals } = parts;
   const context = { id: 'upgrade', method: request.method ?? 'GET', keyed: false };
@@ -142,7 +142,7 @@ function isWebSocket(request: IncomingMessage): boolean {
   return request.method === 'GET' && asked.some((protocol) => protocol.trim() === 'websocket');
 }
 
-/** Writes an answer on a socket that never became a tunnel, and ends it. */
+/** Writes an answer on a socket that never became a tunnel, and closes it. */
 function answer(socket: Duplex, { status, headers, body }: ProxyAnswer): null {
   const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
   for (const [name, value] of Object.entries({ 'x-should-retry': 'false', ...headers })) {
@@ -159,7 +159,7 @@ type Tunnel = (request: IncomingMessage, socket: Duplex, head: Buffer, read: Str
 function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
   const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
   const open = new WeakMap<IncomingMessage, StreamedRead>();
-  // Runs before http-proxy's own listeners, so that what they copy is what may pass.
+  // Runs before http-proxy's own listeners, so that they copy only what may pass.
   proxy.on('proxyReqWs', (proxyRequest, request, socket) => {
     const read = open.get(request);
     const clean = (response: IncomingMessage): void => {
@@ -180,7 +180,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
       clean(response);
-      // When one side ends, the other is ended too: a side that only stops sending would keep its place for ever.
+      // When one side ends, the other is closed too. A side that only stops sending would keep its place for ever.
       socket.once('end', () => upstreamSocket.destroySoon());
       upstreamSocket.once('end', () => socket.destroySoon());
       socket.once('close', () => upstreamSocket.destroy());
@@ -197,7 +197,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     const forwarded: Record<string, string> = { ...read.headers, connection: 'Upgrade', upgrade: 'websocket' };
     for (const name of HANDSHAKE) {
       const value = headers[name];
-      // A key that is also offered as a subprotocol stays here.
+      // If the key was also offered as a subprotocol, it must not go on.
       if (typeof value === 'string' && !value.includes(read.live.key)) forwarded[name] = value;
     }
     request.headers = forwarded;
@@ -218,7 +218,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
   };
 }
 
-/** An agent for one tunnel that connects only where an upstream may be. */
+/** An agent for one tunnel. It connects only to addresses where an upstream may be. */
 function guardedAgent(protocol: string, network: 'any' | 'public'): HttpAgent {
   const agent = protocol === 'https:' ? new HttpsAgent() : new HttpAgent();
   const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS }, () => {});
@@ -236,7 +236,7 @@ function guardedAgent(protocol: string, network: 'any' | 'public'): HttpAgent {
   });
 }
 
-/** http-proxy uses an old function of Node's, which would warn on standard error, where logs are JSON lines. */
+/** http-proxy uses a deprecated function of Node. Its warning would go to standard error, where logs are JSON lines. */
 function quietly<T>(act: () => T): T {
   const before = process.noDeprecation;
   process.noDeprecation = true;
