@@ -18,11 +18,14 @@ export type ApiApp = FastifyInstance<
   TypeBoxTypeProvider
 >;
 
-/** Who calls a control-plane route, and how much of it that key sees. */
+/** Who calls a control-plane route, and how much that key may see. */
 export interface Caller {
   readonly principal: Principal;
   readonly view: View;
-  /** On a run request a key that may not is a decision, which the core makes; elsewhere it never gets here. */
+  /**
+   * On a run request, a key without permission leads to a decision, which the core makes. On other routes such a
+   * request never gets here.
+   */
   readonly refusal: Extract<Permission, { ok: false }> | null;
   /** ms since the epoch, store time. */
   readonly authenticatedAt: number;
@@ -31,7 +34,7 @@ export interface Caller {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Row of the permission table that the route stands for; routes without one need no key. */
+    /** Row of the permission table for this route. A route without one needs no key. */
     readonly endpoint?: EndpointId;
   }
   interface FastifyRequest {

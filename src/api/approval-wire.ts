@@ -51,7 +51,7 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string): Json
 
 /**
  * What is asked: the action and where it goes, its params, and what it costs.
- * @param budgets rows as they stand now, where they are shown
+ * @param budgets their current rows, if they are shown
  */
 export function askedToWire(
   approval: ApprovalRecord,
@@ -68,7 +68,7 @@ export function askedToWire(
   };
 }
 
-/** Of budgets an agent sees what its call takes, and no more: others may share them. */
+/** An agent sees only what its call takes from a budget, because others may share the budget. */
 function costToWire(cost: ApprovalCost, view: View, budgets: readonly BudgetRow[] | null): JsonObject {
   const { budget, unit, amount, limit } = cost;
   if (view.kind === 'own') return { budget, unit, amount };
@@ -78,7 +78,7 @@ function costToWire(cost: ApprovalCost, view: View, budgets: readonly BudgetRow[
   return { budget, unit, amount, limit, spent, held, resets_at: optionalTimeToWire(resetsAt) };
 }
 
-/** Each rule that asks: what it is for, and what it could not judge. */
+/** Each rule that asks: its purpose, and what it could not judge. */
 export function whyAsked(
   approval: ApprovalRecord,
   effect: EffectRecord | null,
@@ -92,7 +92,7 @@ export function whyAsked(
   }));
 }
 
-/** The answer to a vote: the request as it is now, the call, and what became of it. */
+/** The answer to a vote: the request as it is now, the call, and its outcome. */
 export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string): JsonObject {
   const { approval, effect, became, votedAlready } = decided;
   return {
@@ -142,7 +142,7 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
   }
 }
 
-/** `1 of 2 approvals`; of several requirements each by its rule. */
+/** `1 of 2 approvals`; if there are several requirements, each with its rule. */
 function countToText(approval: ApprovalRecord): string {
   const counts = approval.requirements.map(({ rule, quorum }, index) => ({
     rule,

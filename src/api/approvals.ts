@@ -56,7 +56,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
       });
       const calls = readCalls(ports, caller, 'list');
       const approvals: JsonObject[] = [];
-      // One by one: records are large, and what of one is shown is little.
+      // One by one: records are large, but only a little of each is shown.
       for (const approval of items) {
         const effect = await store.effect(approval.workspace, approval.effectId);
         const asked = askedToWire(approval, effect, calls, view, null);

@@ -10,7 +10,7 @@ import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { AnyObject, InWorkspace, NoQuery, answers } from './schema.ts';
 
-/** `GET …/budgets`: rows whose window is not over. */
+/** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
   app.get(
     '/v1/workspaces/:ws/budgets',
@@ -58,8 +58,9 @@ function rowToWire(row: BudgetRow, set: CompiledPolicies): JsonObject {
 }
 
 /**
- * How an agent may see a row: `own` where the budget is kept by agent and the row is this one's, `shared` where what
- * the row is kept by fits the agent, else not at all (a row of a budget that no rule names any more, too).
+ * How an agent may see a row. `own`: the budget is kept by agent, and the row is this agent's. `shared`: others use the
+ * row too, and its values about agents (team, owner, …) fit this one. Otherwise it is hidden; so is a row whose budget no
+ * rule names any more.
  */
 function sharingWith(agent: Agent, row: BudgetRow, set: CompiledPolicies): 'own' | 'shared' | 'hidden' {
   const budget = budgetOf(row.budget, set);
@@ -91,7 +92,7 @@ function budgetOf(id: string, set: CompiledPolicies): CompiledBudget | null {
   return null;
 }
 
-/** The values that a bucket's name holds; `null` where it holds their digest only. */
+/** The values in a bucket's name; `null` if it has only their digest. */
 function bucketValues(bucket: string): readonly Json[] | null {
   if (!bucket.startsWith('[')) return null;
   const values: Json = JSON.parse(bucket);

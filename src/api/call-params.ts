@@ -5,12 +5,12 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 
-/** Most characters of sealed params that one answer opens. The params of further calls are left out. */
+/** The most characters of sealed params that one answer opens. The params of further calls are left out. */
 const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 
-/** What a reader is shown of calls. Params are opened until one answer has enough of them. */
+/** What a reader may see of calls. Params are opened until the answer has reached its limit. */
 export interface CallReader {
-  /** Members `params`, `headers` where there are some, and what was cut, or `params_omitted` and why. */
+  /** Members `params`, `headers` if there are any, and what was cut; or `params_omitted` with the reason. */
   params(effect: EffectRecord): JsonObject;
   /** Member `action`: what is sent where. */
   action(effect: EffectRecord): JsonObject;
@@ -20,19 +20,21 @@ type Opened = NonNullable<ReturnType<ApiPorts['openParams']>>;
 
 type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
 
-/** Reads calls for one answer to a caller. Params go only to a key that may call the tool, those redacted masked. */
+/**
+ * Reads calls for one answer to a caller. Only a key that may call the tool sees params, and redacted ones are masked.
+ */
 export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof typeof OPENED): CallReader {
   const { allowedTools } = caller.principal;
   let left: number = OPENED[answer];
   let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 
-  /** Params and action of one effect are asked for one after the other: its seal is opened once. */
+  /** The params and the action of an effect are asked for one after the other, so its seal is opened only once. */
   function open(effect: EffectRecord, tool: Tool | null): Opened | string {
     if (last?.effect !== effect) last = { effect, opened: openSeal(effect, tool) };
     return last.opened;
   }
 
-  /** @returns why there are none, where there are none */
+  /** @returns the opened seal, or why it cannot be shown */
   function openSeal(effect: EffectRecord, tool: Tool | null): Opened | string {
     const { action, sealed } = effect;
     if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
@@ -50,7 +52,7 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
       const opened = open(effect, tool);
       if (typeof opened === 'string') return { params_omitted: opened };
       const shown = shownParams(opened.params, ports.policies().set.redacted(effect.action.tool));
-      // A header can decide what is done: an approver must see, for example, which account it names.
+      // A header can decide what the call does. For example, an approver must see which account it names.
       const bound = opened.headers?.bound ?? {};
       const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set());
       return {
@@ -71,14 +73,14 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
         title: tool.title,
         method: tool.request.method,
         path: typeof opened === 'string' ? tool.request.path : pathOf(tool, opened.params, redacted),
-        // The tool has changed since approval was asked for.
+        // The tool has changed since the request for approval.
         ...(tool.digest === action.toolDigest ? {} : { tool_changed: true }),
       };
     },
   };
 }
 
-/** The path with its params; one that is redacted stays the placeholder that it is. */
+/** The path with its params. A redacted one keeps its placeholder. */
 function pathOf({ request }: Tool, params: JsonObject, redacted: ReadonlySet<string>): string {
   const filled = request.path.replace(/\{([^{}]+)\}/g, (placeholder, name: string) => {
     const value = Object.hasOwn(params, name) && !redacted.has(name) ? params[name] : undefined;

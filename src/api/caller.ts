@@ -15,7 +15,7 @@ const QUERY_KEY_DEPRECATED = '@1767225600';
 
 /**
  * The hook before each control-plane route that names a row of the permission table: 429, then 401, then 403, all
- * before the body is read. On a run request a 403 is left to the core, which makes it a decision with a ledger event.
+ * before the body is read. On a run request the core handles the 403: it becomes a decision with a ledger event.
  */
 export function identifyCaller(
   ports: Pick<ApiPorts, 'authenticate' | 'settings' | 'store' | 'directory'>,
@@ -70,7 +70,7 @@ function callerFor(
   return { principal, view: permission.view, refusal: null, ...times };
 }
 
-/** A name may stand once in a query. Runs after authentication; `api_key` is removed for good. */
+/** Each name may appear only once in a query. Runs after authentication, and removes `api_key` from the query. */
 export async function checkQuery(request: FastifyRequest): Promise<void> {
   const query = queryOf(request);
   const repeated = Object.entries(query).filter(([name, value]) => name !== 'api_key' && Array.isArray(value));
@@ -82,25 +82,27 @@ export async function checkQuery(request: FastifyRequest): Promise<void> {
   }
 }
 
-/** The caller of a route that named a row of the permission table. */
+/** The caller of a route that names a row of the permission table. */
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new Error('the route names no row of the permission table');
   return request.caller;
 }
 
-/** Who an event in the ledger is attributed to: the agent, the user, else the key. */
+/** Who is named in a ledger event: the agent, else the user, else the key. */
 export function ledgerActor(principal: Principal): LedgerActor {
   if (principal.kind === 'agent') return { type: 'agent', id: principal.agentId };
   if (principal.kind === 'profile' && principal.agentId !== null) return { type: 'agent', id: principal.agentId };
   return principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user };
 }
 
-/** Whether something that belongs to an agent may be seen: of other agents' things an agent key sees nothing. */
+/** Whether something of an agent may be seen: an agent key sees nothing of other agents. */
 export function mayBeSeen(caller: Caller, agentId: string): boolean {
   return caller.view.kind !== 'own' || caller.view.agentId === agentId;
 }
 
-/** The agent that a request acts for: the key's own, else the one it names, which must be registered. */
+/**
+ * The agent that a request acts for: that of the key, else the one that the request names, which must be registered.
+ */
 export function actingAgent(
   caller: Caller,
   named: string | undefined,
@@ -119,7 +121,7 @@ export function actingAgent(
   return id;
 }
 
-/** One name of the path, as far as the route has it. */
+/** A name from the path, if the route has it. */
 function pathParam(request: FastifyRequest, name: string): string | null {
   const params = request.params as Json;
   const value = isJsonObject(params) ? params[name] : undefined;

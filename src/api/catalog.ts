@@ -58,7 +58,7 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-/** Without the upstream's address and without the request that is made of a call. */
+/** Leaves out the upstream's address and the request that a call becomes. */
 function toolToWire(tool: Tool): JsonObject {
   return {
     name: tool.name,

@@ -15,7 +15,10 @@ const Conditions = AnyObject(
   'Field values that must hold: a value, or operators ($eq $ne $gt $gte $lt $lte $in $nin $exists $regex), all of which must hold. Fields may be paths (`order.lines.0.sku`).',
 );
 
-/** Of names of what is looked up: longer paths are refused with the conditions, by their own words. */
+/**
+ * Limits the length of field names. In conditions, the check of the conditions refuses longer paths, with its own
+ * message.
+ */
 const Fields = Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), {
   maxItems: CHECK_LIMITS.fields,
   description: 'Fields that must match between assumed and current state.',
@@ -142,7 +145,7 @@ function tooManySteps(): Refused {
   );
 }
 
-/** Faults of shape and of conditions in one answer. A known other outcome alone has a code of its own. */
+/** Reports faults of shape and of conditions in one answer. If the only fault is an outcome other than UNKNOWN, it has its own code. */
 function refuseFaulty(request: FastifyRequest): void {
   const body = request.body as Json | undefined;
   const conditions = isJsonObject(body) ? body['conditions'] : undefined;

@@ -9,7 +9,7 @@ import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
-/** Longest time for which a claim or a reservation may be asked, s. */
+/** The longest time for which a claim or a reservation may be taken, s. */
 export const MAX_TTL_S = 3600;
 const RENEWAL_S = 300;
 
@@ -67,7 +67,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
         case 'held':
           throw refuse('claim_held', `Another agent holds a claim on ${target}.`, {
             retryAfterMs: Math.max(1000, result.claim.expiresAt - store.now()),
-            // Agents are not told which other agent holds it.
+            // Agents are not told which other agent has it.
             members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
           });
         case 'too_many':
@@ -161,7 +161,7 @@ function noSuchClaim() {
   return refuse('not_found', 'There is no such claim here, or its time is over.');
 }
 
-/** What policy knows of the calls that an agent would make with this key. */
+/** What policy knows about the calls that an agent would make with this key. */
 export function whoCalls(
   { principal }: Caller,
   agentId: string,
@@ -176,7 +176,7 @@ export function whoCalls(
   return { agent, key, workspace, target };
 }
 
-/** Whether the agent may, with this key and under this policy, call some tool that has targets of this form. */
+/** Whether the agent may call some tool with targets of this form, with this key and under this policy. */
 function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, ports: ApiPorts): boolean {
   const { allowedTools } = caller.principal;
   const { set } = ports.policies();
@@ -191,7 +191,9 @@ function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, p
     );
 }
 
-/** Whether a template can produce a text: its literal parts in order, each placeholder at least one character. */
+/**
+ * Whether a template can produce a text: its literal parts in order, with at least one character for each placeholder.
+ */
 function fitsTemplate(template: string, text: string): boolean {
   const literals = template.split(/\{[^{}]*\}/);
   const [first = '', ...rest] = literals;

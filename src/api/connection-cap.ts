@@ -1,34 +1,34 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** A caller who was sent the last answer of a connection has this long to close its side, ms. */
+/** After the last answer of a connection, the caller has this long to close its side, ms. */
 const LINGER_MS = 1_000;
 
 export interface ConnectionCap {
-  /** Counts a connection, unless there are too many: then that one or another is closed. Says whether it may stay. */
+  /** Counts a connection. If there are too many, closes this one or another. Returns whether this one may stay. */
   admit(socket: Socket): boolean;
-  /** From here on the one connection is spoken on through the other socket, which encrypts it. */
+  /** From now on the connection uses the other socket, which encrypts it. */
   replace(plain: Socket, encrypted: Socket): void;
   /**
-   * The server closes. It waits for every connection, and Node no longer ends those that send no request: a silent one
-   * would keep it open for ever. So silent ones are closed at once, and those in the middle of a request's head a second
-   * later.
+   * Called when the server closes. It waits for every connection, and Node no longer ends those without a request: a
+   * silent one would keep it open for ever. So silent ones are closed at once, and those in the middle of a request's
+   * head a second later.
    */
   close(): void;
 }
 
 /**
- * Holds the connections of callers to a number that the process can have open, and lets none stay that is over.
+ * Limits the connections of callers to what the process can have open, and removes those that are finished.
  *
- * One connection too many takes the place of the one that has been idle for longest; where every other one has a request
- * under way, it is closed itself. A connection on which the gateway has said its last word (a refusal of what is no
- * request, of an upgrade) is closed soon, whether its caller closes it or not.
+ * If there is one too many, the one that was idle for longest is closed. If all others have a running request, the new
+ * one is closed. A connection that has got its last answer (to something that is no request, or to a refused upgrade)
+ * is closed soon, even if its caller does not close it.
  */
 export function capConnections(server: Server, most: number): ConnectionCap {
   const open = new Set<Socket>();
-  /** Those without a request under way, the longest idle first. */
+  /** Connections without a running request, the longest idle first. */
   const idle = new Set<Socket>();
-  /** Requests under way, of connections that have any. */
+  /** The number of running requests, for connections that have any. */
   const underWay = new Map<Socket, number>();
   let isOver = false;
 
@@ -46,7 +46,7 @@ export function capConnections(server: Server, most: number): ConnectionCap {
     });
   };
   const admit = (socket: Socket): boolean => {
-    // A request that is read a second time (see ignored-upgrade.ts) comes with a connection that is known.
+    // A request that is read a second time (see ignored-upgrade.ts) comes on a known connection.
     if (open.has(socket)) return true;
     if (open.size >= most) {
       const [longest] = idle;
@@ -71,7 +71,7 @@ export function capConnections(server: Server, most: number): ConnectionCap {
       }
     });
   });
-  // A tunnel is under way until its connection closes.
+  // A tunnel counts as a running request until its connection closes.
   server.on('upgrade', ({ socket }: IncomingMessage) => void idle.delete(socket));
 
   return {

@@ -23,9 +23,9 @@ import { addWellKnownRoutes } from './well-known.ts';
 import { addWorkspaceRoutes } from './workspaces.ts';
 
 /**
- * Adds the control plane to the server, within a scope of its own: its hooks and parsers are not those of other doors.
+ * Adds the control plane to the server, in its own scope, so that its hooks and parsers do not apply to other doors.
  * @param version of the product, for the OpenAPI document
- * @param healthElsewhere health and metrics answer on a port of their own (`server.admin_port`)
+ * @param healthElsewhere health and metrics have their own port (`server.admin_port`)
  */
 export async function addControlPlane(
   server: ApiApp,
@@ -62,7 +62,7 @@ export async function addControlPlane(
   });
 }
 
-/** Adds health and metrics alone, to a server for `server.admin_port`. */
+/** Adds only health and metrics, to a server for `server.admin_port`. */
 export async function addHealth(
   server: ApiApp,
   ports: Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics'>,
@@ -72,12 +72,12 @@ export async function addHealth(
   });
 }
 
-/** Where nothing was sent, what is missing is named field by field. */
+/** If nothing was sent, the answer still names every missing field. */
 async function absentBodyIsEmpty(request: FastifyRequest): Promise<void> {
   if (request.method === 'POST' && request.body === undefined) request.body = {};
 }
 
-/** One line per request: never the query, never a key; health checks only when they fail. */
+/** One line per request: never the query, never a key. Health checks only if they fail. */
 async function logRequest(
   request: FastifyRequest,
   reply: { readonly statusCode: number; readonly elapsedTime: number; getHeader(name: string): unknown },

@@ -7,7 +7,7 @@ import type { ApiApp } from './app.ts';
 import { markdownToHtml } from './markdown.ts';
 import { refuse } from './problem.ts';
 
-/** The folder of pages about codes, beside `src/` and `dist/` alike. */
+/** The folder with the pages about codes. The path is the same from `src/` and from `dist/`. */
 const ERROR_PAGES = new URL('../../docs/errors/', import.meta.url);
 
 /** Nothing from any other host, no inline script, no frame. */
@@ -32,7 +32,7 @@ const REFERENCE_PAGE = `<!doctype html>
 </html>
 `;
 
-/** Everything that would reach for another host is off; the policy above would stop it as well. */
+/** Turns off everything that would ask another host; the policy above would block it as well. */
 const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
   url: '/openapi.json',
   withDefaultFonts: false,
@@ -45,9 +45,12 @@ const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
 })});
 `;
 
-/** `/docs`: the reference, which works offline, and a page for every code. Read when asked for, never kept. */
+/**
+ * `/docs`: the reference, which works offline, and a page for every code. Pages are read on each request and never
+ * cached.
+ */
 export function addDocsPages(app: ApiApp): void {
-  // Who opens the printed address in a browser is shown round, and not asked for a key.
+  // Whoever opens the printed address in a browser gets the documentation instead of a request for a key.
   app.get('/', async (_request, reply) => secured(reply).redirect('/docs', 302));
   for (const path of ['/docs', '/docs/']) app.get(path, async (_request, reply) => sendPage(reply, REFERENCE_PAGE));
   app.get('/docs/start.js', async (_request, reply) =>
@@ -75,7 +78,7 @@ export function addDocsPages(app: ApiApp): void {
   });
 }
 
-/** The table of all codes; where the installation has no pages, their titles. */
+/** The table of all codes, or just their titles if the installation has no pages. */
 async function indexOfCodes(): Promise<string> {
   try {
     return await readFile(fileURLToPath(new URL('README.md', ERROR_PAGES)), 'utf8');
@@ -85,7 +88,7 @@ async function indexOfCodes(): Promise<string> {
   }
 }
 
-/** The page of a code; where the installation has no pages, its title. */
+/** The page of a code, or just its title if the installation has no pages. */
 async function pageOf(code: string): Promise<string> {
   const title = Object.entries(CODES).find(([name]) => name === code)?.[1].title ?? code;
   try {

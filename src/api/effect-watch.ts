@@ -4,18 +4,18 @@ const FIRST_LOOK_MS = 25;
 const SLOWEST_LOOK_MS = 500;
 
 export interface EffectWatch {
-  /** Resolves with `true` when the effect is no longer executing, with `false` when the time is over first. */
+  /** Resolves with `true` when the effect is no longer executing, or with `false` when the time ends first. */
   settled(workspace: string, id: string, waitMs: number): Promise<boolean>;
 }
 
-/** Waits for effects on behalf of many callers: whoever waits for the same effect shares one series of reads. */
+/** Waits for effects on behalf of many callers. Callers that wait for the same effect share one series of reads. */
 export function createEffectWatch(read: (workspace: string, id: string) => Promise<EffectRecord | null>): EffectWatch {
   const waiting = new Map<string, Set<(settled: boolean) => void>>();
 
   const look = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {
     const waiters = waiting.get(key);
     if (waiters === undefined) return;
-    // A store that cannot be read is looked at again: the waiters have a limit of their own.
+    // If the store cannot be read, try again later: the waiters have their own time limit.
     const effect = await read(workspace, id).catch(() => undefined);
     if (effect !== undefined && effect?.life.state !== 'executing') {
       waiting.delete(key);

@@ -8,21 +8,21 @@ import { approvalToWire, resultMembers } from '../effects/run/render.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './schema.ts';
 
-/** What the wire form of an effect needs from outside its record. */
+/** What the wire form of an effect needs besides its record. */
 export interface EffectWireContext {
   readonly publicUrl: string;
   readonly receiptView: (jws: string) => JsonObject;
-  /** The tool as it is declared now; `null` where it is not any more. */
+  /** The tool as it is declared now; `null` if it no longer is. */
   readonly tool: Tool | null;
-  /** The kept answer goes only to a key that may call the tool. */
+  /** The kept answer is shown only to a key that may call the tool. */
   readonly withResult: boolean;
-  /** The request for approval that the effect waits for, where it was looked up. */
+  /** The request for approval that the effect waits for, if it was looked up. */
   readonly approval: ApprovalRecord | null;
   /** The store's time. */
   readonly now: number;
 }
 
-/** An effect as `GET …/effects/{id}` and lists show it: its present decision, state and times. */
+/** An effect as `GET …/effects/{id}` and lists show it: its current decision, state and times. */
 export function effectToWire(effect: EffectRecord, context: EffectWireContext): JsonObject {
   const decision = decisionOf(effect);
   const safe = isSafeToRetry(effect, context);
@@ -71,13 +71,16 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
   };
 }
 
-/** An unknown outcome may be sent again only where the upstream itself removes duplicates, unchanged and still. */
+/**
+ * An unknown outcome may be sent again only if the upstream itself removes duplicates, and the tool has not changed
+ * since.
+ */
 function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolean {
   if (effect.life.state === 'executing') return false;
   if (effect.life.state !== 'unknown') return true;
   const { tool, now } = context;
   const { matched, observed } = effect.trace;
-  // An approval covers one dispatch.
+  // An approval covers only one dispatch.
   const asked = observed === null && matched.some((rule) => rule.effect === 'require_approval');
   return (
     tool !== null &&
@@ -129,7 +132,7 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
   }
 }
 
-/** Makes a sentence of evidence, which is stored as a few words without a capital. */
+/** Turns evidence into a sentence: it is stored as a few words without a capital. */
 function sentence(note: string): string {
   const text = note.charAt(0).toUpperCase() + note.slice(1);
   return /[.!?]$/.test(text) ? text : `${text}.`;

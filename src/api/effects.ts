@@ -96,7 +96,7 @@ const RunAnswer = Type.Object({
 
 const Decided = (description: string) => ({ ...RunAnswer, description });
 
-/** Permission is judged before the body: names of an unreadable body are not known. */
+/** Permission is judged before the body. If the body cannot be read, its names are not known. */
 const RefusedAnswer = Type.Object({
   ...RunAnswer.properties,
   effect_id: Type.Optional(Type.String()),
@@ -272,7 +272,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
         throw refuse('receipt_not_issued', 'Receipts are issued for committed effects; this one is not.');
       }
       const shown = ports.receipts.view(receipt.jws);
-      // The record may be gone while its receipt is kept: the receipt names the agent.
+      // The receipt may be kept longer than the record, so the agent is taken from the receipt.
       const actor = shown['actor'];
       if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
       if (request.query.disclosure === '1') {
@@ -346,7 +346,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-/** Params are shown to keys that may send them. Keys with a profile are for looking around. */
+/** Params are shown to keys that may send them. Keys with a profile may only look around. */
 function mayReadParams({ principal }: Caller, receipt: JsonObject): void {
   if (principal.kind === 'profile')
     throw refuse('insufficient_scope', 'A key with a profile does not read params: use an account or agent key.');
@@ -356,12 +356,12 @@ function mayReadParams({ principal }: Caller, receipt: JsonObject): void {
     throw refuse('insufficient_scope', 'The key may not call the tool, so it does not read its params.');
 }
 
-/** Of a read that was not accepted there is no earlier run that could have changed anything. */
+/** For a read that was not accepted: no earlier run can have changed anything. */
 function neverHappens(ports: ApiPorts, { tool }: RunRequest): JsonObject {
   return ports.catalog().tool(tool)?.kind === 'read' ? { did_it_happen: 'no', safe_to_retry: true } : {};
 }
 
-/** The answer about an effect that the caller may not see: as if there were none. */
+/** An effect that the caller may not see is answered as if it did not exist. */
 async function visibleEffect(ports: ApiPorts, caller: Caller, workspace: string, id: string): Promise<EffectRecord> {
   const effect = await ports.store.effect(workspace, id);
   if (effect === null || !mayBeSeen(caller, effect.actor.agentId)) throw noSuchEffect();
@@ -409,7 +409,7 @@ function preferredWaitMs(request: FastifyRequest): number {
   return seconds === undefined ? 0 : Math.min(Number(seconds), MAX_WAIT_S) * 1000;
 }
 
-/** @returns `null` when the filter asks for what the caller may not see */
+/** @returns `null` if the filter asks for what the caller may not see */
 function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilter | null {
   const faults: RequestFault[] = [];
   const time = (name: 'since' | 'until'): number | null => {

@@ -3,24 +3,24 @@ import type { Route } from '../config/configuration.ts';
 import { hostName } from './host-name.ts';
 import { listenerOf } from './listeners.ts';
 
-/** Where a request came in. What is there is another address space at each. */
+/** Where a request came in. Each entrance has its own address space. */
 export type Entrance =
   /** The gateway's own name and port: the control plane, and routes by their prefix. */
   | { readonly kind: 'own' }
-  /** Routes alone. `host` is the name that they are under; `null` where every name of the gateway leads to them. */
+  /** Routes only. `host` is their name; `null` if every name of the gateway leads to them. */
   | { readonly kind: 'routes'; readonly listen: string | null; readonly host: string | null }
-  /** A listener at which no route is under that name. */
+  /** A listener that has no route under that name. */
   | { readonly kind: 'none' };
 
-/** The value of the constraint `entrance` of handlers that serve what came in elsewhere than at the gateway's own. */
+/** The value of the constraint `entrance` for handlers that serve requests from outside the gateway's own entrance. */
 export const ROUTES_ONLY = 'routes';
 
 const OWN: Entrance = { kind: 'own' };
 const NONE: Entrance = { kind: 'none' };
 
 /**
- * Tells where a request came in, by its connection and its Host alone.
- * @param routes those in force; asked on each request
+ * Finds out where a request came in, only from its connection and its Host.
+ * @param routes those in force; called on each request
  */
 export function createEntrances(
   routes: () => readonly Pick<Route, 'listen' | 'host'>[],

@@ -4,7 +4,7 @@ import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { AnyObject, answers, NoQuery, WithId } from './schema.ts';
 
-/** `DELETE …/effects/{id}/params`: forgets what the receipt only commits to. */
+/** `DELETE …/effects/{id}/params`: removes the values behind the receipt's commitments. */
 export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
   app.delete(
     '/v1/workspaces/:ws/effects/:id/params',

@@ -4,7 +4,7 @@ import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { AnyObject, answers } from './schema.ts';
 
-/** `/livez`, `/readyz`, `/metrics`: need no key and take no store round trip. */
+/** `/livez`, `/readyz`, `/metrics`: they need no key and do not ask the store. */
 export function addHealthRoutes(
   app: ApiApp,
   ports: Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics'>,

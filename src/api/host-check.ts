@@ -10,9 +10,9 @@ type HostSettings = Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>;
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'] as const;
 
 /**
- * Whether a `Host` header names this gateway: the address the connection came in on, the host of `public_url`, a
- * configured name, and on loopback all of its names. Ports do not count. Guards against DNS rebinding.
- * @param localAddress of the socket; `undefined` where there is none
+ * Whether a `Host` header names this gateway: the address that the connection came in on, the host of `public_url`, a
+ * configured name, and on loopback any loopback name. Ports are ignored. Protects against DNS rebinding.
+ * @param localAddress of the socket; `undefined` if there is none
  */
 function isKnownHost(host: string | undefined, localAddress: string | undefined, settings: HostSettings): boolean {
   const name = host === undefined ? null : hostName(host);
@@ -26,12 +26,12 @@ function isKnownHost(host: string | undefined, localAddress: string | undefined,
   return onLoopback && LOOPBACK.some((loopback) => loopback === name);
 }
 
-/** Known hosts that are remembered; a client may add any port to a name. */
+/** How many known hosts are remembered. Limited, because a client may add any port to a name. */
 const MAX_REMEMBERED = 100;
 
 /**
- * Why a request may not come in whatever it asks for: it has to name this gateway, once, no other page may send it, and
- * its body must have one length for every server along the way.
+ * Why a request may not come in, whatever it asks for. It has to name this gateway exactly once, must not come from
+ * another site's page, and its body must have the same length for every server along the way.
  */
 export function createDoorCheck(
   settings: () => HostSettings,
@@ -46,7 +46,7 @@ export function createDoorCheck(
       socket: { localAddress },
     } = request;
     const { host, origin } = headers;
-    // HTTP/1.0 does not know it (RFC 9112, 6.1): a server before this one may have taken the chunks for a request.
+    // HTTP/1.0 has no chunked coding (RFC 9112, 6.1): a server before this one may have taken the chunks for a request.
     if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined)
       return plainProblem('invalid_request', 'HTTP/1.0 has no Transfer-Encoding: send Content-Length.');
     const entrance = entranceOf(request);
@@ -74,19 +74,19 @@ const NO_ROUTE_THERE = plainProblem(
   'host_not_allowed',
   'No route of this listener is under the name in the Host header.',
 );
-/** A name in the target and one in the header could each mean another route. */
+/** A name in the target and another in the header could each mean a different route. */
 const NO_AUTHORITY = plainProblem(
   'invalid_request',
   'Send the path alone as the target: the Host header has the name.',
 );
 
-/** Of a target in absolute form (RFC 9112, 3.2.2) the host, which then counts beside the header. */
+/** The host of a target in absolute form (RFC 9112, 3.2.2), which then counts besides the header. */
 function authorityOf(url: string | undefined): string | null {
   if (url === undefined || url.startsWith('/')) return null;
   return /^[a-z][a-z0-9+.-]*:\/\/([^/?#]*)/i.exec(url)?.[1] ?? null;
 }
 
-/** {@link isKnownHost} that remembers which hosts it has found known, until the settings change. */
+/** {@link isKnownHost} with a memory of known hosts, until the settings change. */
 function createHostCheck(
   settings: () => HostSettings,
 ): (host: string | undefined, localAddress: string | undefined) => boolean {
@@ -107,12 +107,12 @@ function createHostCheck(
   };
 }
 
-/** The name in an `Origin`; `null` where there is none. */
+/** The name in an `Origin`; `null` if there is none. */
 function originName(origin: string): string | null {
   return /^https?:\/\//i.test(origin) ? hostName(origin.replace(/^https?:\/\//i, '')) : null;
 }
 
-/** Whether a browser's `Origin` is a page of this gateway. `null` and unparsable origins are not. */
+/** Whether a browser's `Origin` is a page of this gateway. `null` and texts that cannot be parsed are not. */
 function isKnownOrigin(origin: string, localAddress: string | undefined, settings: HostSettings): boolean {
   if (!/^https?:\/\//i.test(origin)) return false;
   return isKnownHost(origin.replace(/^https?:\/\//i, ''), localAddress, settings);

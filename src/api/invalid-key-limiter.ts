@@ -1,16 +1,16 @@
-/** Invalid keys that an address may show at once, and how many a second it gets back. */
+/** How many invalid keys an address may send at once, and how many it gets back per second. */
 export const INVALID_KEY_LIMIT = { burst: 500, perSecond: 10, addresses: 10_000, remembered: 10_000 } as const;
 
 export interface InvalidKeyLimiter {
   /**
-   * Asked before a key is looked at.
-   * @param handle the key's part in the clear; one that was valid lately passes whatever its address did
+   * Called before a key is checked.
+   * @param handle the public part of the key. A handle that was valid lately passes, whatever its address did
    * @returns `null` to go on, or ms to wait
    */
   check(address: string, handle: string | null): number | null;
-  /** Told of each key that was not valid. */
+  /** Called for each invalid key. */
   failed(address: string): void;
-  /** Told of each key that was. */
+  /** Called for each valid key. */
   passed(handle: string | null): void;
 }
 
@@ -20,8 +20,8 @@ interface Bucket {
 }
 
 /**
- * Keeps an address that guesses keys from costing store reads: a token bucket per address, spent by invalid keys only.
- * Memory is bounded: the oldest addresses are forgotten first.
+ * Stops an address that guesses keys from causing many store reads. It is a token bucket per address that only invalid
+ * keys use up. Memory is bounded: the oldest addresses are forgotten first.
  * @param now monotonic ms
  */
 export function createInvalidKeyLimiter(now: () => number): InvalidKeyLimiter {

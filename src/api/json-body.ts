@@ -9,8 +9,8 @@ import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
 
 /**
- * Bodies of the control plane: `application/json`, UTF-8, strict I-JSON, and nothing else. An empty body is none.
- * Fastify's own parsers, which forgive, are removed.
+ * Bodies of the control plane: only `application/json`, UTF-8, strict I-JSON. An empty body counts as no body.
+ * Fastify's own parsers are removed because they are too lenient.
  */
 export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
   app.removeAllContentTypeParsers();

@@ -19,7 +19,7 @@ const OfUser = Type.Object({ user_id: Type.String({ description: 'Whom the key b
 const OneOfUser = Type.Object({ user_id: Type.String(), key_id: Type.String() });
 const OneKey = Type.Object({ key_id: Type.String() });
 
-/** Which keys are listed; those that fit all that is named. */
+/** Filters for the list of keys. A key must fit all that are given. */
 const WhichKeys = Type.Object(
   {
     kind: Type.Optional(Type.Enum([...KEY_KINDS])),
@@ -62,7 +62,10 @@ const CreateBody = Type.Object(
 const Record = AnyObject('The record of the key.');
 const WithKey = AnyObject('The record, and `key`: shown this once.');
 
-/** `/v1/beta/users/{user_id}/keys`: make, list, revoke, rotate. `/v1/beta/keys`: the same but make, for all keys. */
+/**
+ * `/v1/beta/users/{user_id}/keys`: create, list, revoke, rotate. `/v1/beta/keys`: the same without create, for all
+ * keys.
+ */
 export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
 

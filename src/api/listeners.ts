@@ -5,23 +5,23 @@ import { createServer as createTlsServer } from 'node:tls';
 import type { ListenerSettings, TlsPair } from '../config/configuration.ts';
 import type { ConnectionCap } from './connection-cap.ts';
 
-/** Who has connected and does not begin to speak TLS, or does not end to shake hands, is let go after this long, ms. */
+/** A connection that does not start or finish its TLS handshake is closed after this long, ms. */
 const HANDSHAKE_MS = 10_000;
 
 /**
- * Doors in one wall: whatever comes in at a listener becomes a connection of the one HTTP server, so that each limit of
- * it holds for all of them together, and none can be forgotten at one.
+ * Several listeners, one server: every connection, at whatever listener, becomes a connection of the one HTTP server.
+ * So each of its limits holds for all of them together, and none can be forgotten at one.
  */
 export interface Listeners {
-  /** Opens a listener; gives the URL at which it is. @throws what `listen` of Node's emits */
+  /** Opens a listener; returns its URL. @throws what Node's `listen` emits */
   open(settings: ListenerSettings): Promise<string>;
-  /** Takes on other certificates. Connections that are open keep what they began with. */
+  /** Switches to other certificates. Open connections keep those that they started with. */
   update(main: TlsPair | null, listeners: readonly ListenerSettings[]): void;
-  /** Nobody else is let in. Resolves when the last connection of the listeners has ended. */
+  /** Accepts no more connections. Resolves when the last connection of the listeners has ended. */
   close(): Promise<void>;
 }
 
-/** Listeners by the sockets that came in at them; those of the main one are not kept. */
+/** Which listener a socket came in at; sockets of the main listener are not in it. */
 const listenerBySocket = new WeakMap<object, string>();
 
 /** The listener at which a connection came in, by its `at`; `null`: the main one. */
@@ -30,9 +30,9 @@ export function listenerOf(socket: object): string | null {
 }
 
 /**
- * Makes listeners of an HTTP server, and has its own one speak TLS where there is a pair for it. To be called before
- * anybody else listens to its connections.
- * @param cap counts connections, those in the middle of a handshake too
+ * Adds listeners to an HTTP server, and gives its own listener TLS if there is a certificate for it. Call it before
+ * anybody else listens to the server's connections.
+ * @param cap counts connections, including those in the middle of a handshake
  */
 export function createListeners(
   server: Server,
@@ -45,7 +45,7 @@ export function createListeners(
   const connections = cap(server);
   if (mainTls !== null)
     server.on('connection', (socket: Socket) => {
-      // Encrypted, or one of another listener, or one that is read a second time (see ignored-upgrade.ts).
+      // Already encrypted, or from another listener, or read a second time (see ignored-upgrade.ts).
       if ('encrypted' in socket || listenerBySocket.has(socket))
         for (const each of take) Reflect.apply(each, server, [socket]);
       else if (!socket.destroyed) mainTls.begin(socket, connections);
@@ -84,14 +84,17 @@ export function createListeners(
 }
 
 interface Encrypted {
-  /** Shakes hands on a connection. */
+  /** Starts the handshake on a connection. */
   begin(socket: Socket, connections: ConnectionCap): void;
   use(pair: TlsPair): void;
 }
 
-/** TLS on connections that somebody else accepts. @param arrived told of each once hands are shaken */
+/** TLS on connections that somebody else accepts. @param arrived told of each after its handshake */
 function encrypted(pair: TlsPair, arrived: (socket: Socket) => void): Encrypted {
-  /** What to do when hands are shaken, by where a connection comes from: Node does not say which one a TLS socket is on. */
+  /**
+   * What to do after the handshake, by the remote end of the connection: Node does not say which connection a TLS
+   * socket is on.
+   */
   const shaking = new Map<string, (socket: Socket) => void>();
   let current = pair;
   const server = createTlsServer({

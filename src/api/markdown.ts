@@ -1,6 +1,6 @@
 /**
- * The part of Markdown that the pages about codes are written in, as HTML: headings, paragraphs, lists, tables, fenced
- * code, `code`, **bold**, *emphasis* and links to paths or https addresses. Everything else is text, and escaped.
+ * Renders the part of Markdown that the pages about codes use as HTML: headings, paragraphs, lists, tables, fenced
+ * code, `code`, **bold**, *emphasis* and links to paths or https addresses. Everything else is escaped text.
  */
 export function markdownToHtml(markdown: string): string {
   const lines = markdown.replaceAll('\r\n', '\n').split('\n');
@@ -47,7 +47,7 @@ export function markdownToHtml(markdown: string): string {
       out.push(table(takeWhile((next) => next.startsWith('|'))));
     } else {
       const text = takeWhile((next) => next.trim() !== '' && !/^(#{1,4} |```|[-*] |\d+\. |\|)/.test(next));
-      // A line that only looks like the beginning of something else is text.
+      // A line that only looks like the start of another block is text.
       if (text.length === 0) at += 1;
       out.push(`<p>${inline((text.length === 0 ? [line] : text).join(' '))}</p>`);
     }
@@ -74,7 +74,10 @@ function table(lines: readonly string[]): string {
   return `<table><thead>${cells(head, 'th')}</thead><tbody>${body.map((row) => cells(row, 'td')).join('')}</tbody></table>`;
 }
 
-/** Code spans and links first, whichever begins earlier: nothing within a code span is marked up, a label may hold one. */
+/**
+ * Code spans and links first, whichever starts earlier: a code span contains no markup, but a label may contain a code
+ * span.
+ */
 function inline(text: string): string {
   return text
     .split(/(`[^`]+`|\[(?:`[^`]+`|[^`\]])*\]\([^()\s]+\))/)
@@ -89,7 +92,7 @@ function inline(text: string): string {
     .join('');
 }
 
-/** A sibling page `x.md` is the page `x` here; other schemes than https are no links. */
+/** A sibling page `x.md` becomes the page `x`. Links with other schemes than https stay text. */
 function link(label: string, href: string): string {
   const page = /^(?:\.\/)?([a-z0-9_]+)\.md$/.exec(href)?.[1];
   const to = page === undefined ? href : `/docs/errors/${page}`;

@@ -9,12 +9,12 @@ import type { ApiPorts } from './ports.ts';
 import { refuseFaults } from './problem.ts';
 import { AnyObject, answers, InWorkspace } from './schema.ts';
 
-/** Events of the ledger that one page looks at: reads that were observed stand among all others. */
+/** How many events of the ledger one page looks at. Observed reads are mixed with all other events. */
 const SCANNED = 500;
 
 /**
- * `GET …/observed-reads`: proxied reads that passed because policy only observes. A read is no effect; the ledger has
- * them added up, once a second, and this is what stands there.
+ * `GET …/observed-reads`: proxied reads that passed because policy only observes. A read is no effect. The ledger has
+ * reads added up once a second, and this list shows those sums.
  */
 export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
   app.get(
@@ -47,7 +47,7 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
         ({ kind, data, actor }) => kind === 'read.batch' && 'observed' in data && mayBeSeen(caller, actor.id),
       );
       const page = observed.slice(0, limit);
-      // The page ends behind the last one shown, or, where all were shown, behind all that was looked at.
+      // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
       const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
       return { reads: page.map(toWire), next_cursor: last === undefined ? null : last.seq.toString(36) };
     },

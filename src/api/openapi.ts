@@ -4,8 +4,8 @@ import type { ApiApp } from './app.ts';
 import { ProblemDocument } from './schema.ts';
 
 /**
- * Collects the schemas of routes that are added after it into the OpenAPI document, and serves it at `/openapi.json`.
- * The document is made on the first request for it, and kept.
+ * Collects the schemas of all routes that are added later into the OpenAPI document, and serves it at `/openapi.json`.
+ * The document is made on the first request and kept.
  * @param version of the product
  */
 export async function addOpenApi(app: ApiApp, publicUrl: () => string, version: string): Promise<void> {
@@ -33,7 +33,7 @@ export async function addOpenApi(app: ApiApp, publicUrl: () => string, version: 
       buildLocalReference: (schema, _base, _fragment, index) =>
         typeof schema['$id'] === 'string' ? schema['$id'] : `schema-${index}`,
     },
-    // Routes of other doors have no operation id and are no part of this document.
+    // Routes of other doors have no operation id and are not in this document.
     transform: ({ schema, url }) => ({
       schema: { ...schema, ...(schema?.operationId === undefined ? { hide: true } : {}) },
       url,

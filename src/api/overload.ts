@@ -1,21 +1,24 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
-/** Requests are shed when, over a second, the event loop was late by this on average, ms. One long pause is no overload. */
+/**
+ * Requests are shed if the event loop was late by this much on average over a second, ms. One long pause is no
+ * overload.
+ */
 const MAX_EVENT_LOOP_DELAY_MS = 750;
-/** Samples of the first two seconds are ignored, ms: they measure the work of the start, not load. */
+/** Samples of the first two seconds are ignored, ms: they measure the start-up work, not load. */
 const MEASURED_AFTER_MS = 2_000;
 const SAMPLE_MS = 1_000;
 const RESOLUTION_MS = 10;
 
-/** Whether the process has more to do than it can. */
+/** Whether the process has more work than it can do. */
 export interface Overload {
   isOverloaded(): boolean;
-  /** What came before was the start. */
+  /** Earlier samples belong to the start. */
   started(): void;
   close(): void;
 }
 
-/** Measures how late the event loop runs. Opens no file, so it works when the process has no descriptors left. */
+/** Measures how late the event loop runs. It opens no file, so it works even if the process has no descriptors left. */
 export function measureOverload(): Overload {
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   histogram.enable();
@@ -23,7 +26,7 @@ export function measureOverload(): Overload {
   let startedAt = performance.now();
   const timer = setInterval(() => {
     const { mean } = histogram;
-    // Without a sample in a second the loop stood still for all of it.
+    // No sample in a second means that the loop was blocked for the whole second.
     delay = Number.isNaN(mean) ? Number.POSITIVE_INFINITY : mean / 1e6 - RESOLUTION_MS;
     histogram.reset();
   }, SAMPLE_MS).unref();

@@ -3,10 +3,10 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
-/** Form of the cursors that stores make. */
+/** The form of the cursors that stores make. */
 const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z_]{1,64})?$/;
 
-/** Query members of a list that comes in pages. */
+/** Query members of a paged list. */
 export const PAGE_QUERY = {
   limit: Type.Optional(
     Type.String({
@@ -25,7 +25,7 @@ export function pageOf(
 ): { readonly limit: number; readonly cursor: string | null } {
   const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
   if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
-  // A text that no store makes would begin at the start again: whoever pages would never come to the end.
+  // The store would treat any other text as the start of the list, so a client that pages would never reach the end.
   if (query.cursor !== undefined && !CURSOR.test(query.cursor))
     faults.push({ path: '/query/cursor', message: 'is no cursor; send next_cursor of the page before' });
   return { limit, cursor: query.cursor ?? null };

@@ -103,7 +103,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
     async (request) => {
       const { view, principal } = callerOf(request);
       const { pauses } = await store.pauses(request.params.ws);
-      // An agent sees the pauses that stop it, and no others.
+      // An agent sees only the pauses that stop it.
       const visible = pauses.filter(({ scope }) => {
         if (view.kind !== 'own') return true;
         if (scope.kind === 'agent') return scope.id === view.agentId;
@@ -152,8 +152,8 @@ function scopeOf(scope: Static<typeof Scope>): PauseScope {
 }
 
 /**
- * What is wrong with a name that nothing known has; `null` where it has. The pause is set all the same: what comes later
- * under the name is stopped too.
+ * A warning if nothing known has this name, else `null`. The pause is set anyway, and also stops what gets the name
+ * later.
  */
 async function warningOf(
   ports: ApiPorts,
@@ -164,7 +164,7 @@ async function warningOf(
   const stops = (what: string): string => `${what} is known, so this stops nothing now. Look for a misspelt name.`;
   const tools = ports.catalog().tools();
   if (glob?.ok === true) {
-    // Reads that no tool declares are paused by globs of their upstream.
+    // Reads that no tool declares are paused by a pattern with their upstream.
     const upstreams = new Set(tools.map((tool) => tool.upstream));
     const names = [...tools.map(({ name }) => name), ...[...upstreams].map((id) => undeclaredRead(id).name)];
     return names.some((name) => glob.test(name)) ? null : stops(`No tool that fits '${scope.tool}'`);

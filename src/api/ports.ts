@@ -21,25 +21,25 @@ import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
- * function, asked on each request.
+ * function that is called on each request.
  */
 export interface ApiPorts {
   readonly store: EffectStore;
-  /** The principal of a key in the clear; a promise only when the key is not in the cache. */
+  /** The principal of a key in the clear; a promise only if the key is not in the cache. */
   readonly authenticate: (key: string) => Authenticated | Promise<Authenticated>;
-  /** What addresses spend on invalid keys; shared by all doors. */
+  /** What each address has used up with invalid keys; all doors share it. */
   readonly invalidKeys: InvalidKeyLimiter;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
-  /** What this gateway runs now. */
+  /** The effects that this gateway is running now. */
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
-  /** The params of a call and the headers that are part of it, opened; `null` where they cannot be. */
+  /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
   readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers'> | null;
   readonly directory: Directory;
-  /** Which headers go on to an upstream; `null` where none is declared by that id. */
+  /** Which headers go on to an upstream; `null` if no upstream has this id. */
   readonly upstream: (id: string) => {
     readonly credentials: { readonly header: string } | null;
     readonly headers?: HeaderSettings;
@@ -47,20 +47,20 @@ export interface ApiPorts {
   readonly catalog: () => ApiCatalog;
   /** The active policy set. */
   readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
-  /** Shipped and configured profiles. */
+  /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
-    /** Makes a key; nothing is stored yet (`createKeyRecord` with its context). */
+    /** Makes a key without storing it (`createKeyRecord` with its context). */
     readonly create: (request: KeyRequest) => MadeKey;
-    /** A successor with the same rights; nothing is stored yet. */
+    /** Makes a successor with the same rights without storing it. */
     readonly successor: (of: KeyRecord) => { readonly record: KeyRecord; readonly key: string };
   };
   readonly receipts: {
     /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
-    /** Salts and values that open a receipt's commitments; `null` once they are erased, or the seal does not open. */
+    /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
     readonly disclosure: (effect: EffectRecord, jws: string) => JsonObject | null;
-    /** All receipt keys, retired ones too (RFC 7517). */
+    /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
   };
   /** Resource pools and their capacity. */
@@ -68,9 +68,9 @@ export interface ApiPorts {
   readonly settings: () => ApiSettings;
   /** A fresh id: the prefix, `_` and a ULID in lower case. */
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;
-  /** Beyond the store: what keeps the gateway from taking calls (draining, journal, policy). Empty: nothing. */
+  /** What, besides the store, keeps the gateway from taking calls (draining, journal, policy). Empty: nothing. */
   readonly impediments: () => readonly { readonly part: string; readonly message: string }[];
-  /** What people have to look at although the gateway takes calls (files that are not in force). Empty: nothing. */
+  /** What people should look at although the gateway takes calls (files that are not in force). Empty: nothing. */
   readonly notes: () => readonly { readonly part: string; readonly message: string }[];
   /** Prometheus text of all metrics. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -81,7 +81,7 @@ export type Authenticated = Principal | { readonly failure: 'invalid_key' };
 export interface ApiSettings {
   /** Origin of links, no trailing slash. */
   readonly publicUrl: string;
-  /** Names that `Host` may carry beside the bound address; compared without port. */
+  /** Further names that `Host` may have besides the bound address; compared without port. */
   readonly allowedHosts: readonly string[];
   readonly queryKey: 'allow' | 'refuse';
   /** What a JSON body may hold. */

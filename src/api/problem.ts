@@ -6,14 +6,14 @@ import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 
 /** At most this many faults are listed in one answer. */
 const MAX_LISTED = MOST_FAULTS;
-/** Characters of a fault's path, and of its message, that are listed. */
+/** The most characters that are shown of a fault's path, and of its message. */
 const MAX_FAULT_TEXT = 400;
 
 /** Thrown by a handler to answer with a problem document; the error handler of the server renders it. */
 export class Refused extends Error {
   override readonly name = 'Refused';
   readonly problem: Problem;
-  /** Further members of the document (what is in the way, …). */
+  /** Further members of the document, such as what is in the way. */
   readonly members: JsonObject;
   constructor(problem: Problem, members: JsonObject) {
     super(problem.detail);
@@ -22,7 +22,7 @@ export class Refused extends Error {
   }
 }
 
-/** A problem without faults and without a time to wait. */
+/** A problem without faults and without a waiting time. */
 export function plainProblem(code: Code, detail: string): Problem {
   return { code, detail, errors: [], retryAfterMs: null };
 }
@@ -41,12 +41,12 @@ export function refuse(
   return new Refused({ code, detail, errors, retryAfterMs }, members);
 }
 
-/** The refusal of a request with faults, all listed. */
+/** The refusal of a request with faults, with all of them listed. */
 export function refuseFaults(errors: readonly RequestFault[]): Refused {
   return refuse('invalid_request', faultSummary(errors), { errors });
 }
 
-/** One sentence over the faults of a request. */
+/** One sentence that sums up the faults of a request. */
 export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
@@ -63,7 +63,7 @@ function shortened(text: string): string {
   return text.length <= MAX_FAULT_TEXT ? text : `${text.slice(0, MAX_FAULT_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
 
-/** What the request was about, as far as a problem document needs it. */
+/** What a problem document needs to know about the request. */
 interface ProblemContext {
   /** Origin of links, no trailing slash. */
   readonly publicUrl: string;
@@ -103,7 +103,7 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
     code: problem.code,
     request_id: context.requestId,
     did_it_happen: happened,
-    // The key makes a run safe to repeat; anything else is when it did not happen.
+    // The idempotency key makes a run safe to repeat. Any other request is safe to repeat if it did not happen.
     safe_to_retry: context.run || !context.changes || happened === 'no',
     next: nextStep(problem.code, status),
   };
@@ -119,7 +119,7 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
 }
 
 /**
- * The hint that generated SDKs obey: only overload and an unreachable store pass by themselves.
+ * The hint that generated SDKs obey. Only overload and an unreachable store go away without help.
  * @param status of an answer that is not 2xx
  */
 export function shouldRetry(status: number): boolean {
@@ -135,7 +135,7 @@ function nextStep(code: Code, status: number): NextStep {
   return NEXT[code] ?? (REPLAN.includes(status) ? 'replan' : 'block');
 }
 
-/** Steps that do not follow from the status. */
+/** Next steps that the status does not tell. */
 const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   claim_held: 'wait',
   pool_full: 'wait',

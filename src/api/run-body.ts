@@ -56,13 +56,13 @@ export const RunBody = Type.Object(
   { ...CALL_FIELDS, idempotency_key: IdempotencyKey },
   { additionalProperties: false },
 );
-/** The body of a preview: a run request whose key may be left out. */
+/** The body of a preview: a run request that may leave out the key. */
 export const PreviewBody = Type.Object(
   { ...CALL_FIELDS, idempotency_key: Type.Optional(IdempotencyKey) },
   { additionalProperties: false },
 );
 
-/** The key may come in the header of the IETF draft as well; `"a"` and `a` are one key. */
+/** The key may also come in the header of the IETF draft; `"a"` and `a` are the same key. */
 export async function takeKeyFromHeader(request: FastifyRequest): Promise<void> {
   const read = readIdempotencyKey(request.headers['idempotency-key']);
   const body = request.body as Json | undefined;
@@ -76,7 +76,7 @@ export async function takeKeyFromHeader(request: FastifyRequest): Promise<void> 
 }
 
 /**
- * The run request that a body stands for.
+ * The run request that a body describes.
  * @throws Refused with all faults that the schema cannot find
  */
 export function runRequest(

@@ -4,8 +4,8 @@ import type { RenderedOutcome } from '../effects/run/render.ts';
 import type { Caller } from './app.ts';
 
 /**
- * The decision on a run request whose key may not run actions and whose body cannot be read either: permission is
- * judged before the body. Nothing can be recorded of an action that nobody could read, so there is no effect id.
+ * The decision on a run request whose key may not run actions, when its body cannot be read either. Permission is
+ * judged before the body. Nobody could read the action, so nothing can be recorded about it, and there is no effect id.
  */
 export function decisionOfRefusal(
   refusal: NonNullable<Caller['refusal']>,
@@ -32,7 +32,7 @@ export function decisionOfRefusal(
   };
 }
 
-/** What the body says of the call, as far as it says so in strings. */
+/** The names that the body gives for the call, if they are strings. */
 function namesIn(body: Json | undefined): Record<string, Json> {
   if (!isJsonObject(body)) return {};
   const found: Record<string, Json> = {};

@@ -4,8 +4,8 @@ import type { Running } from '../effects/run/running.ts';
 import { timeToWire } from './schema.ts';
 
 /**
- * The stages of an effect: those on record, and of one that is executing those that are over and the one that runs now.
- * Another gateway's are not known here, but for the admission.
+ * The stages of an effect: those on record. If it is executing, also the finished ones and the one that runs now. If
+ * another gateway runs it, only the admission is known here.
  */
 export function runStages(effect: EffectRecord, running: Pick<Running, 'stagesOf'>): readonly JsonObject[] {
   const recorded = effect.stages.map(stageToWire);

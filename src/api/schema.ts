@@ -2,7 +2,10 @@ import { type TSchema, type TUnsafe, Type } from 'typebox';
 import { CODES } from '../effects/model/codes.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 
-/** Building blocks of the schemas. They validate, they type handlers, and they are the OpenAPI document. */
+/**
+ * Building blocks of the schemas. The schemas validate requests, give handlers their types, and make the OpenAPI
+ * document.
+ */
 
 export const AnyObject = (description: string): TUnsafe<JsonObject> =>
   Type.Unsafe<JsonObject>({ type: 'object', description });
@@ -15,7 +18,7 @@ export const AgentId = Type.String({
   examples: ['support-bot'],
 });
 
-/** Form of a user's and an agent's id. */
+/** The form of the ids of users and agents. */
 export const USER_ID = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
 
 export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.', examples: ['maria'] });
@@ -26,7 +29,7 @@ export const WorkspaceId = Type.String({
   examples: ['demo'],
 });
 
-/** Path parameters are not judged by form: what is malformed is not found, or not the key's. */
+/** Path parameters are not checked for form: a malformed one is simply not found, or does not belong to the key. */
 export const InWorkspace = Type.Object({ ws: Type.String({ description: 'Id of the workspace.' }) });
 export const WithId = Type.Object({
   ws: Type.String({ description: 'Id of the workspace.' }),
@@ -41,7 +44,7 @@ export const Time = Type.String({
 
 export const Tool = Type.String({ minLength: 1, maxLength: 200, description: 'Name of a declared tool.' });
 
-/** No query at all (the key apart). */
+/** No query at all, except for the key. */
 export const NoQuery = Type.Object({}, { additionalProperties: false });
 
 /** The body of every answer that is neither success nor a decision (RFC 9457). */
@@ -76,7 +79,7 @@ function problemCodes(): string[] {
 /** Bodies are JSON objects; a bare JWS is text. */
 type Answers = Readonly<Record<string, TUnsafe<JsonObject | string>>>;
 
-/** Answers of a route: those given, and problem documents for all that goes wrong. */
+/** Answers of a route: the given ones, and problem documents for everything that goes wrong. */
 export function answers(given: Readonly<Record<string, TSchema>>): Answers {
   const problem = Type.Unsafe<JsonObject | string>({
     description: 'A problem.',
@@ -97,11 +100,11 @@ export function optionalTimeToWire(ms: number | null): string | null {
   return ms === null ? null : timeToWire(ms);
 }
 
-/** @returns ms since the epoch, or `null` for a text that is no time (31 February, hour 25) */
+/** @returns ms since the epoch, or `null` if the text is not a valid time (31 February, hour 25) */
 export function timeFromWire(text: string): number | null {
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) return null;
-  // `Date.parse` lets some days that do not exist run over into the next month.
+  // For some days that do not exist, `Date.parse` continues into the next month.
   const day = Number(text.slice(8, 10));
   const shifted = new Date(`${text.slice(0, 10)}T00:00:00Z`);
   return shifted.getUTCDate() === day ? ms : null;

@@ -27,57 +27,60 @@ import { Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
-/** A request that has not arrived whole by then is given up, ms. */
+/** A request that has not arrived completely after this time is given up, ms. */
 const REQUEST_TIMEOUT_MS = 60_000;
-/** The same for its headers, counted from the connection or from the request's first byte. */
+/** The same for its headers, counted from the connection or the first byte of the request. */
 const HEADERS_TIMEOUT_MS = 10_000;
-/** A connection is closed when no other request came on it for this long, ms. Longer than load balancers keep theirs. */
+/**
+ * A connection is closed if no further request comes on it for this long, ms. It is longer than load balancers keep
+ * theirs.
+ */
 const KEEP_ALIVE_MS = 72_000;
-/** How often all of these are looked at, ms. */
+/** How often these time-outs are checked, ms. */
 const TIMEOUTS_EVERY_MS = 5_000;
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
   readonly settings: () => ApiSettings;
-  /** Bytes of a request body. */
+  /** The most bytes of a request body. */
   readonly bodyLimit: number;
-  /** Connections of callers at once. */
+  /** The most connections of callers at the same time. */
   readonly connections: number;
   /** Certificate and key of the main listener; absent: no TLS. */
   readonly tls?: TlsPair | null;
-  /** The routes in force, some of which may be under a host name or at a listener of their own. */
+  /** The routes in force. Some may have a host name or a listener of their own. */
   readonly routes?: () => readonly Pick<Route, 'host' | 'listen'>[];
-  /** Told of each request, health checks apart. */
+  /** Called for each request except health checks. */
   readonly arrived?: () => void;
-  /** The gateway is about to stop: each answer closes its connection. */
+  /** The gateway is about to stop, so each answer closes its connection. */
   readonly isStopping?: () => boolean;
-  /** Told of each answer: the route's pattern (`''` where none matched), method, status and ms. */
+  /** Called for each answer: the route's pattern (`''` if none matched), method, status and ms. */
   readonly answered?: (route: string, method: string, status: number, durationMs: number) => void;
 }
 
 /**
  * The HTTP server that all doors share: request ids, Host and Origin checks, shedding, one form of errors, and
- * `x-should-retry` on whatever is not 2xx. Nothing is coerced, filled in or dropped by validation, faults are
- * found together (the first {@link MOST_FAULTS}), and no proxy header is trusted. Routes are added by the doors.
+ * `x-should-retry` on every answer that is not 2xx. Validation does not coerce, fill in or drop anything, and finds
+ * faults together (the first {@link MOST_FAULTS}). No proxy header is trusted. The doors add their routes.
  */
 export function createServer(options: ServerOptions): ApiApp {
   return createListeningServer(options).app;
 }
 
-/** The same, with what opens other listeners of it. */
+/** Like {@link createServer}, with the part that opens other listeners for it. */
 export function createListeningServer(options: ServerOptions): { readonly app: ApiApp; readonly listeners: Listeners } {
   const { settings } = options;
   const entranceOf = createEntrances(options.routes ?? (() => NO_ROUTES));
   const app: ApiApp = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
-    // Answers are sent as they are: a serializer would drop members that a schema does not list.
+    // Answers are sent unchanged: a serializer would drop members that a schema does not list.
     schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
     genReqId: () => newId('req'),
     requestIdHeader: false,
-    // Its answer would lack what every answer has; see the hook below.
+    // Its answer would lack what every answer must have; see the hook below.
     return503OnClosing: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -89,13 +92,13 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
         removeAdditional: false,
         useDefaults: false,
         allErrors: true,
-        // None of our own schemas has a branch that an early end could misjudge.
+        // None of our schemas has a branch that would be misjudged if validation stops early.
         code: { process: stopAt(MOST_FAULTS) },
         verbose: true,
         allowUnionTypes: true,
       },
     },
-    // A request without Host, or with two, is refused below, in the form that all refusals have.
+    // A request without Host, or with two, is refused below, so that the refusal has the same form as all others.
     http: {
       requireHostHeader: false,
       joinDuplicateHeaders: true,
@@ -137,7 +140,7 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     reply.header('x-request-id', request.id);
     const fault = doorFault(request.raw);
     if (fault !== null) {
-      // It is not certain where this request ends, so nothing behind it is read.
+      // It is not certain where this request ends, so nothing after it is read.
       if (request.raw.headers['transfer-encoding'] !== undefined) reply.header('connection', 'close');
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
@@ -188,7 +191,8 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
 
   app.setNotFoundHandler((request, reply) => {
     const methods = entranceOf(request.raw).kind === 'own' ? allowed(request.url) : PROXIED;
-    // A path that takes the method and was not found all the same names something that cannot be (an id too long).
+    // If the path takes this method and was still not found, it names something that cannot exist (an id that is too
+    // long).
     if (methods.length === 0 || methods.includes(request.method))
       return answer(reply, request, plainProblem('not_found', 'There is nothing at this path.'), {}, settings());
     reply.header('allow', methods.join(', '));
@@ -205,10 +209,10 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
 }
 
 const NO_ROUTES: readonly never[] = [];
-/** What the data plane takes; see the proxy's plugin. */
+/** The methods that the data plane takes; see the proxy's plugin. */
 const PROXIED: readonly string[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'];
 
-/** Keeps the gateway's own addresses from requests that came in elsewhere: there, only handlers that say so are asked. */
+/** Hides the gateway's own addresses from requests that came in elsewhere: those reach only handlers that allow it. */
 function byEntrance(entranceOf: (request: IncomingMessage) => Entrance) {
   return {
     name: 'entrance',
@@ -219,14 +223,14 @@ function byEntrance(entranceOf: (request: IncomingMessage) => Entrance) {
         set: (kind: string, handler: Handler): void => void handlers.set(kind, handler),
       };
     },
-    // The type forgets that nothing may be derived, which then matches handlers without a constraint.
+    // The type does not know that the result may be `undefined`, which matches handlers without a constraint.
     deriveConstraint: (request: IncomingMessage) =>
       (entranceOf(request).kind === 'own' ? undefined : ROUTES_ONLY) as string,
     mustMatchWhenDerived: true,
   };
 }
 
-/** Health and metrics answer under load too: that is when they are wanted. */
+/** Health and metrics must answer under load too: that is when they are needed. */
 function isProbe(request: FastifyRequest): boolean {
   return (
     request.routeOptions.url === '/livez' ||
@@ -254,7 +258,7 @@ function answer(
     .send(JSON.stringify(rendered.body));
 }
 
-/** Makes a problem of whatever was thrown. An unknown error becomes `internal`, without its message. */
+/** Turns anything that was thrown into a problem. An unknown error becomes `internal`, without its message. */
 function problemOf(error: FastifyError): Problem {
   if (error instanceof Refused) return error.problem;
   if (error instanceof StoreUnavailable)
@@ -285,7 +289,7 @@ function problemOf(error: FastifyError): Problem {
     : plainProblem('internal', 'Something went wrong inside the gateway. The request id is in its log.');
 }
 
-/** Methods that some route has for a path; asked only where none was found. */
+/** The methods that routes have for a path; called only if no route was found. */
 function allowedMethods(app: ApiApp): (url: string) => readonly string[] {
   const routes: { readonly methods: readonly string[]; readonly path: RegExp }[] = [];
   app.addHook('onRoute', ({ method, url }) => {
@@ -299,7 +303,7 @@ function allowedMethods(app: ApiApp): (url: string) => readonly string[] {
   };
 }
 
-/** What Node's parser refuses never becomes a request: the answer is written on the socket as it is. */
+/** What Node's parser refuses never becomes a request, so the answer is written directly on the socket. */
 function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
@@ -309,11 +313,11 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
 }
 
 /**
- * Answers on a connection that carries no request any more. What still comes on it is not read as one: a call that
- * arrives behind a 408 would run, though its caller was told that nothing happened.
+ * Sends the last answer on a connection. What still arrives on it is not read as a request: a call that arrives after a
+ * 408 would run although its caller was told that nothing happened.
  */
 function endWith(socket: Duplex, status: number): void {
-  // The first listener of ours makes Node's parser let go of the socket; the parser's own is then one of these.
+  // Our first listener makes Node's parser let go of the socket; from then on the parser's own is an ordinary listener.
   socket.on('data', () => {});
   socket.removeAllListeners('data');
   socket.on('data', () => {});
@@ -349,7 +353,10 @@ function brokenBody(status: number): JsonObject {
   };
 }
 
-/** A request that came too slowly has no fault but that; on a busy machine it may have been the gateway that was slow. */
+/**
+ * The only fault of such a request is that it came too slowly. On a busy machine, the slow part may have been the
+ * gateway.
+ */
 function isLate(status: number): boolean {
   return status === 408;
 }

@@ -5,10 +5,10 @@ import { escapePointer } from '../effects/checks/conditions.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 
 /**
- * The validator's findings as faults for people: each with a JSON Pointer, unknown fields named with the field that
- * was probably meant.
+ * Turns the validator's findings into faults that people can read. Each has a JSON Pointer; for an unknown field, the
+ * fault also names the field that was probably meant.
  * @param part as Fastify names it: `body`, `querystring`, `params`, `headers`
- * @param errors of an Ajv with `verbose`, so that each says the schema it comes from
+ * @param errors of an Ajv with `verbose`, so that each names its schema
  */
 export function validationFaults(
   errors: readonly FastifySchemaValidationError[],
@@ -24,7 +24,7 @@ export function validationFaults(
   return [...faults.values()];
 }
 
-/** Characters of a name that a path shows. */
+/** The most characters of a name that a path shows. */
 const MOST_SHOWN = 300;
 
 function withHint(fault: RequestFault, error: FastifySchemaValidationError): RequestFault {
@@ -88,7 +88,7 @@ function suchAs(error: object): string {
   return example === '' ? '' : `, such as ${example}`;
 }
 
-/** Names that the object in question may have. */
+/** Names that the object may have. */
 function knownFields(error: object): readonly string[] {
   const { parentSchema } = error as { readonly parentSchema?: { readonly properties?: object } };
   return Object.keys(parentSchema?.properties ?? {});

@@ -2,7 +2,7 @@ import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { AnyObject, NoQuery, answers } from './schema.ts';
 
-/** `GET /.well-known/jwks.json`: what receipts are checked with. Needs no key. */
+/** `GET /.well-known/jwks.json`: the keys for checking receipts. Needs no key itself. */
 export function addWellKnownRoutes(app: ApiApp, ports: Pick<ApiPorts, 'receipts'>): void {
   app.get(
     '/.well-known/jwks.json',

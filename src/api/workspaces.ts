@@ -29,7 +29,7 @@ const AgentBody = Type.Object(
   { additionalProperties: false },
 );
 
-/** `/v1/workspaces`: make, list; `…/agents`: register, list. */
+/** `/v1/workspaces`: create, list; `…/agents`: register, list. */
 export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
   const { store, directory } = ports;
 
@@ -104,7 +104,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
       }
       if (principal.kind !== 'administrative' && principal.user === null)
         throw refuse('wrong_key_kind', 'This key belongs to no user, so nobody would answer for the agent.');
-      // Another gateway may have registered it a moment ago: what it was given must not be taken from it.
+      // Another gateway may have just registered it. Its settings must not be taken away.
       await directory.refresh();
       if (directory.agent(ws, body.id) !== null) throw refuse('conflict', `There is an agent ${body.id} already.`);
       const agent: Agent = {
@@ -112,7 +112,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         workspace: ws,
         disabled: false,
         team: body.team ?? null,
-        // The people behind an agent cannot decide on what it asks for: who registers it is one of them.
+        // The people behind an agent may not decide on its requests, and whoever registers it is one of them.
         owner: body.owner ?? principal.user,
         registeredBy: principal.user,
         roles: body.roles ?? [],
