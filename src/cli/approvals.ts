@@ -129,7 +129,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   );
 }
 
-/** Every param, a line each. What a terminal would act upon is escaped. */
+/** Every param on its own line. Characters that would control a terminal are escaped. */
 function showParams(terminal: Terminal, approval: Approval): void {
   const { params } = approval;
   terminal.out(`\n${styled(terminal, 'bold', 'Params')}`);
@@ -147,13 +147,13 @@ function sentTo(action: Json | undefined): string {
   return `${upstream} ${method} ${path}`.trim();
 }
 
-/** Why a call that was approved is not sent yet, or never will be. */
+/** Why an approved call is not sent yet, or never will be. */
 function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
   const message = words(member(approval['stopped'], 'message'));
   return message === '' ? [] : [['stopped', message]];
 }
 
-/** Who asked. None of those who are named here may decide. */
+/** Who asked. None of the people named here may decide. */
 function askedBy(of: Json | undefined): string {
   const parts = [
     ['agent', 'agentId'],

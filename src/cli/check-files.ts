@@ -10,7 +10,7 @@ import { loadPolicySets } from '../policy/load.ts';
 export interface CheckedFiles {
   /** 0 usable, 1 findings, 2 cannot be read. */
   readonly exit: 0 | 1 | 2;
-  /** `null` when the configuration has errors: the policies are not checked then. */
+  /** `null` if the configuration has errors; then the policies are not checked. */
   readonly configuration: Configuration | null;
   readonly findings: readonly Finding[];
   /** For people: each finding with its line and a caret, then a summary. */

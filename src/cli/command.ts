@@ -58,7 +58,7 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
   }
 }
 
-/** Largest file that a command reads, bytes. The file may come from somebody else. */
+/** The largest file that a command reads, bytes. Somebody else may have made the file. */
 const MOST_FILE = 16 * 1024 * 1024;
 
 /** Text of a file that the user named. @throws CommandFailure when it cannot be read or is too large */

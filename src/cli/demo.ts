@@ -17,12 +17,14 @@ interface DemoOptions {
   readonly json?: true;
 }
 
-/** Keys that an earlier start of the demo made, kept so that a command copied from the terminal still works. */
+/**
+ * Keys that an earlier start of the demo made. They are kept so that a command copied from the terminal still works.
+ */
 interface DemoKeys {
   readonly agent: string;
-  /** Of the agent's owner, who may not approve what the agent asks for. */
+  /** The key of the agent's owner, who may not approve the agent's requests. */
   readonly account: string;
-  /** Of somebody who may. */
+  /** The key of somebody who may. */
   readonly approver: string;
 }
 
@@ -30,13 +32,13 @@ interface Demo {
   readonly gateway: RunningGateway;
   readonly upstream: DemoUpstream;
   readonly keys: DemoKeys;
-  /** For {@link CliPorts}: the configuration and what it takes from the environment. */
+  /** For {@link CliPorts}: the configuration and the environment variables that it uses. */
   readonly store: { readonly configFile: string; readonly environment: Readonly<Record<string, string>> };
 }
 
 const WORKSPACE = 'demo';
 const AGENT = 'support-bot';
-/** Folder of the product: configuration and policies of the demo name their files relative to it. */
+/** Folder of the product: the demo's configuration and policies name their files relative to it. */
 const HOME = fileURLToPath(new URL('../..', import.meta.url));
 
 /** `svc demo`: gateway and demo upstream in one process, with keys and a line to try. */
@@ -119,7 +121,7 @@ async function readKeys(file: string): Promise<DemoKeys | null> {
       ? { agent, account, approver }
       : null;
   } catch {
-    return null; // not there, or not whole: new keys are made
+    return null; // the file is absent or incomplete: new keys are made
   }
 }
 

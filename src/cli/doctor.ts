@@ -58,7 +58,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
   ];
 }
 
-/** What a check of files says, its last line, which sums up, first. */
+/** The result of a check of files, with its last line, the summary, first. */
 function sumFirst(text: string): string {
   const lines = text.trimEnd().split('\n');
   return [lines.at(-1) ?? '', ...lines.slice(0, -1)].join('\n').trimEnd();

@@ -121,12 +121,14 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
     });
 }
 
-/** A page of effects; with reads where they are asked for too. */
+/** A page of effects, with reads if they are asked for too. */
 interface ObservedPage extends EffectPage {
   readonly reads?: readonly ObservedRead[];
 }
 
-/** What policy would have stopped. Reads are no effects: they stand on the first page, where no state is asked for. */
+/**
+ * What policy would have stopped. Reads are not effects: they are added to the first page, if no state is asked for.
+ */
 async function listObserved(svc: Svc, filter: EffectFilter & { readonly limit: number }): Promise<ObservedPage> {
   const page = await listObservedEffects(svc, filter);
   if (filter.cursor !== undefined || filter.state !== undefined || filter.decision !== undefined) return page;
@@ -146,10 +148,10 @@ async function listObservedEffects(svc: Svc, filter: EffectFilter & { readonly l
   }
 }
 
-/** Pages of the ledger that are looked through for reads. */
+/** How many pages of the ledger are searched for reads. */
 const MOST_READ_PAGES = 20;
 
-/** The newest proxied reads that policy would have stopped: they are no effects, and have a list of their own. */
+/** The newest proxied reads that policy would have stopped. They are not effects, so they have their own list. */
 async function listObservedReads(
   svc: Svc,
   { limit, tool, agentId, since, until }: EffectFilter & { readonly limit: number },
@@ -187,14 +189,14 @@ export function effectRow(effect: Effect): readonly string[] {
   return [effect.effectId, effect.createdAt, effect.agentId, effect.tool, effect.decision, reasonOf(effect)];
 }
 
-/** What policy would have stopped: what it is, so that people can say whether it should be. */
+/** Calls that policy would have stopped, with enough about each for people to say whether it should be stopped. */
 const OBSERVED_COLUMNS = [...EFFECT_COLUMNS, 'target', 'params'] as const;
 
 function observedRow(effect: Effect): readonly string[] {
   return [...effectRow(effect), effect.target, inShort(paramsText(effect.params, effect.paramsOmitted))];
 }
 
-/** The reason code. In observe mode also the decision that policy would have made. */
+/** The reason code. In observe mode it also shows the decision that policy would have made. */
 function reasonOf({ reason, observed }: Effect): string {
   return observed === undefined ? reason.code : `${reason.code}, policy: ${observed.would}`;
 }

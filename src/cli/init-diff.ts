@@ -16,13 +16,13 @@ interface Change {
   readonly tool: string;
   /** `POST /v1/refunds`. */
   readonly operation: string;
-  /** Of a changed one: what, one line each. */
+  /** For a changed tool: the changes, one line each. */
   readonly details: readonly string[];
 }
 
 const SIGNS: Readonly<Record<Change['change'], string>> = { new: '+', gone: '-', changed: '~' };
 
-/** `svc init --diff`: compares the tools that a document makes with those that are configured. Writes nothing. */
+/** `svc init --diff`: compares the tools that a document gives with the configured ones. Writes nothing. */
 export async function showChanges(options: InitOptions, from: Source, { terminal, exit }: CliContext): Promise<void> {
   if (from.found === null) throw new CommandFailure('No OpenAPI document was found; name it with --openapi');
   const file = join(plainFolder(options.dir), 'gateway.yaml');
@@ -53,7 +53,7 @@ export async function showChanges(options: InitOptions, from: Source, { terminal
   exit(changes.length === 0 ? 0 : 1);
 }
 
-/** Tools stand for one another where they send the same method to the same path, whatever they are called. */
+/** Two tools correspond if they send the same method to the same path, whatever their names are. */
 function changesOf(now: readonly Tool[], then: readonly DraftTool[]): readonly Change[] {
   const known = new Map(now.map((tool) => [keyOf(tool.upstream, tool.request.method, tool.request.path), tool]));
   const changes: Change[] = [];
@@ -77,7 +77,7 @@ function keyOf(upstream: string, method: string, path: string): string {
   return `${upstream} ${method} ${path.replace(/\{[^{}]*\}/g, '{}')}`;
 }
 
-/** Details of one tool that are shown. */
+/** The most details that are shown for one tool. */
 const MOST_DETAILS = 40;
 
 function differences(before: Tool, after: DraftTool): readonly string[] {
@@ -104,7 +104,7 @@ function pathParams(path: string): readonly string[] {
   return [...path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
 }
 
-/** A param of the path is called as its tool has it: another name there changes nothing for the API. */
+/** Gives a path param the name that the configured tool uses: a different name there changes nothing for the API. */
 function withNames(schema: JsonObject, names: readonly string[], own: readonly string[]): JsonObject {
   const called = new Map(names.map((name, index) => [name, own[index] ?? name]));
   const properties = Object.entries(objectIn(schema, 'properties')).map(([name, value]): [string, Json] => [
@@ -120,7 +120,7 @@ function isNamed(schema: JsonObject | null, name: string): boolean {
   return isJsonObject(properties) && Object.hasOwn(properties, name);
 }
 
-/** Says what differs between two schemas, member by member. */
+/** Lists the differences between two schemas, member by member. */
 function compare(before: Json, after: Json, at: string, details: string[]): void {
   if (!isJsonObject(before) || !isJsonObject(after)) {
     if (JSON.stringify(before) !== JSON.stringify(after))

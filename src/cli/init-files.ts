@@ -12,15 +12,15 @@ export interface InitUpstream {
 }
 
 export interface InitChoices {
-  /** The API first, then others that its document names for some of its operations. */
+  /** The API first, then others that its document names for some operations. */
   readonly upstreams: readonly InitUpstream[];
   readonly workspace: string;
   readonly agent: string;
-  /** Folder of the files, as seen from where `svc` runs: `.`, `my-gateway`. Paths in them begin with it. */
+  /** Folder of the files, relative to where `svc` runs: `.`, `my-gateway`. Paths in the files start with it. */
   readonly folder: string;
   /** How `svc` is called here: `npx svc`, or the path of the launcher. */
   readonly launcher: string;
-  /** Words after the launcher that show what a new version of the document changes; `null` without a document. */
+  /** The arguments of the command that shows what a new version of the document changes; `null` without a document. */
   readonly diff: string | null;
 }
 
@@ -103,7 +103,7 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
   return `${lines.join('\n')}\n`;
 }
 
-/** Text of a first policy set that names the real tools, by how much is at stake. */
+/** Text of a first policy set that names the real tools, grouped by how much is at stake. */
 export function policyFile(choices: InitChoices, draft: Draft, schema: string): string {
   const grave = draft.tools.filter(({ risk }) => risk === 'high' || risk === 'critical');
   const lines = [
@@ -149,7 +149,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
   return `${lines.join('\n')}\n`;
 }
 
-/** A rule for each risk, so that what an agent may do is read, and taken out, in the order of what is at stake. */
+/** One rule for each risk, in order of risk, so that people can read what an agent may do and take rules out. */
 function writeRules(agent: string, tools: readonly DraftTool[]): readonly string[] {
   const head = (name: string, words: string): string[] => [
     `  - id: ${name}`,
@@ -231,7 +231,7 @@ function entryOf(tool: DraftTool): readonly string[] {
   ];
 }
 
-/** `/v1/notes/{id}` has the target `notes:{id}`, which approvers see and claims are taken on. */
+/** `/v1/notes/{id}` gets the target `notes:{id}`. Approvers see it, and claims are taken on it. */
 function targetLine({ path }: DraftTool): readonly string[] {
   const [, noun, param] = /([A-Za-z0-9_-]+)\/\{(\w+)\}[^{}]*$/.exec(path) ?? [];
   return noun === undefined || param === undefined ? [] : [`    target: ${quoted(`${noun}:{${param}}`)}`];
@@ -252,7 +252,7 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
   return lines;
 }
 
-/** Names become keys of the file, in which references to the environment are not expanded; in values they are. */
+/** Writes names as keys of the file, because references to the environment are expanded only in values. */
 function schemaText(schema: { readonly [name: string]: Tree }): string {
   return json(
     JSON.parse(JSON.stringify(schema), (_name, value: Tree) =>
@@ -262,14 +262,14 @@ function schemaText(schema: { readonly [name: string]: Tree }): string {
   );
 }
 
-/** Quotes an id where YAML would read it as something else: `007`, `null`, `a:`. */
+/** Quotes an id if YAML would read it as something else: `007`, `null`, `a:`. */
 function id(text: string): string {
   return /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(true|false|null)$/i.test(text) ? text : quoted(text);
 }
 
 /**
- * A text as a YAML scalar that is read as the text itself: a JSON string, in which no `${…}` is a reference to the
- * environment. Texts of the OpenAPI document were written by others.
+ * A text as a YAML scalar that YAML reads as exactly this text: a JSON string in which no `${…}` refers to the
+ * environment. Other people wrote the texts of an OpenAPI document.
  */
 function quoted(text: string): string {
   return JSON.stringify(literalText(text));

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { OWN_PREFIXES } from '../config/resolve-routes.ts';
 import { CommandFailure } from './ports.ts';
 
-/** The options of `svc init`, as they were written. */
+/** The options of `svc init` as the user wrote them. */
 export interface InitOptions {
   readonly upstream?: string;
   readonly openapi?: string;
@@ -31,7 +31,7 @@ export function toOrigin(text: string): string {
   return url.origin;
 }
 
-/** A first id for an upstream: of `api.stripe.com` it is `stripe`. */
+/** A suggested id for an upstream: `stripe` for `api.stripe.com`. */
 export function upstreamName(origin: string): string {
   const labels = new URL(origin).hostname.split('.');
   const telling = (labels.length > 1 ? labels.slice(0, -1) : labels).find(
@@ -40,12 +40,12 @@ export function upstreamName(origin: string): string {
   return telling === undefined || isTaken(telling) ? 'api' : telling;
 }
 
-/** The id becomes the prefix of the route and of the tools. Some prefixes belong to the gateway itself. */
+/** The id becomes the prefix of the route and of the tools. The gateway uses some prefixes itself. */
 function isTaken(upstream: string): boolean {
   return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
 }
 
-/** The id of the upstream, given or made. @throws CommandFailure where it cannot be one */
+/** The id of the upstream, given or suggested. @throws CommandFailure if it cannot be one */
 export function upstreamId(given: string | undefined, origin: string): string {
   const upstream = given ?? upstreamName(origin);
   if (isTaken(upstream))
@@ -53,7 +53,7 @@ export function upstreamId(given: string | undefined, origin: string): string {
   return named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/);
 }
 
-/** An id that fits its form. @throws CommandFailure */
+/** Checks the form of an id. @throws CommandFailure */
 export function named(what: string, id: string, pattern: RegExp): string {
   if (!pattern.test(id))
     throw new CommandFailure(
@@ -70,14 +70,17 @@ export function plainFolder(dir: string): string {
     .replace(/(?<=.)\/+$/, '');
 }
 
-/** How `svc` is called in this folder: `npx` finds it in its own folder and where it is installed, else by its path. */
+/**
+ * How to call `svc` in this folder: by `npx` if that finds it (in its own folder, or where it is installed), else by
+ * its path.
+ */
 export function launcher(): string {
   const home = resolve(fileURLToPath(new URL('../..', import.meta.url)));
   if (home === process.cwd() || home.includes('node_modules')) return 'npx svc';
   return `node ${shellWord(join(home, 'bin', 'svc.mjs'))}`;
 }
 
-/** A word as a shell takes it. */
+/** A word, quoted for a shell if needed. */
 export function shellWord(text: string): string {
   return /^[A-Za-z0-9_./:@=+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

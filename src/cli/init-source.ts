@@ -6,7 +6,7 @@ import { type ApiOperation, operationsOf, serverOf } from './openapi/operations.
 import { findDocument, type ReadDocument, readDocument } from './openapi/read-document.ts';
 import { CommandFailure } from './ports.ts';
 
-/** The API that the gateway is put in front of, and its document where it has one. */
+/** The API behind the gateway, and its document if it has one. */
 export interface Source {
   readonly origin: string;
   readonly found: ReadDocument | null;
@@ -33,7 +33,7 @@ export async function sourceOf({ upstream, openapi }: InitOptions): Promise<Sour
   return { origin, found, operations };
 }
 
-/** Tools and upstreams for the operations that were chosen. */
+/** Tools and upstreams for the chosen operations. */
 export function draftFrom(
   { include, exclude }: Pick<InitOptions, 'include' | 'exclude'>,
   { origin, found, operations }: Source,
@@ -49,7 +49,7 @@ export function draftFrom(
   const own = serverOf(found.document).origin;
   const upstreams: InitUpstream[] = [{ id: upstream, url: origin }];
   const upstreamOf = ({ server }: ApiOperation): string => {
-    // `--upstream` stands for the server that the document names for most of it.
+    // `--upstream` replaces the server that the document names for most operations.
     if (server.origin === null || server.origin === own) return upstream;
     const known = upstreams.find(({ url }) => url === server.origin);
     if (known !== undefined) return known.id;

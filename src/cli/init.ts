@@ -60,7 +60,7 @@ async function init(options: InitOptions, { terminal, exit }: CliContext): Promi
   const ask = terminal.interactive && !options.yes && !options.json;
   const folder = plainFolder(options.dir);
   const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
-  // Before anything is asked of anybody: what was typed is wrong first.
+  // Report wrong options before asking any questions.
   if (options.upstream !== undefined) upstreamId(options.name, toOrigin(options.upstream));
   const workspace = named('workspace', options.workspace ?? 'default', /^[a-z0-9][a-z0-9_-]{0,62}$/);
   const agent = named(
@@ -125,7 +125,7 @@ function summary({ found, operations }: Source, { tools, leftOut }: Draft): stri
   return `${[`${tools.length} tools from ${plainText(found.name, 200)}`, ...others].join(', ')}.`;
 }
 
-/** The command line that compares another version of the document with what is written now. */
+/** The command line that compares a new version of the document with the files written now. */
 function diffWords(options: InitOptions, document: string, tagged: readonly string[] | null): string {
   const include = [...options.include, ...(tagged ?? []).filter((tag) => tag !== '').map((tag) => `tag:${tag}`)];
   return [
@@ -140,7 +140,7 @@ function diffWords(options: InitOptions, document: string, tagged: readonly stri
   ].join(' ');
 }
 
-/** Largest file that the gateway reads, characters. */
+/** The largest file that the gateway reads, characters. */
 const MOST_TEXT = 16_000_000;
 
 async function write(
@@ -167,7 +167,7 @@ async function askAgent(): Promise<string> {
   return isCancel(answer) ? giveUp() : answer;
 }
 
-/** Documents with more operations than this are chosen from by tag, where somebody is there to choose. */
+/** If a document has more operations than this, and a person is at the terminal, the person chooses by tag. */
 const ASK_BEYOND = 60;
 
 /** The tags whose operations become tools; `null` for all of them. */
@@ -193,7 +193,7 @@ function giveUp(): never {
   throw new CommandFailure('cancelled');
 }
 
-/** Refuses to overwrite files, and to put policies in force that belong to another configuration. */
+/** Refuses to overwrite files, and to activate policies that belong to another configuration. */
 async function refuseToDisturb(
   folder: string,
   files: { readonly gateway: string; readonly policy: string },
@@ -215,7 +215,7 @@ async function exists(file: string): Promise<boolean> {
   );
 }
 
-/** The schema files that come with the product. Editors use them to complete and check. */
+/** The schema files of the product. Editors use them for completion and checks. */
 function schemaUrl(name: string): string {
   return new URL(`../../schemas/${name}.schema.json`, import.meta.url).href;
 }

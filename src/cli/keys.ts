@@ -17,7 +17,7 @@ interface CreateOptions {
   readonly json?: true;
 }
 
-/** `svc keys create|list|revoke|rotate`: in the store directly, also while the gateway runs, or through the API. */
+/** `svc keys create|list|revoke|rotate`: directly in the store, even while the gateway runs, or through the API. */
 export function addKeys(program: Command, context: CliContext): void {
   const keys = program.command('keys').description('API keys');
   addCreate(keys, context);
@@ -208,7 +208,7 @@ function toSeconds(value: string): number {
   return seconds;
 }
 
-/** A record as the API spells it. */
+/** A record with the names that the API uses. */
 type WireRecord = Readonly<Record<string, unknown>>;
 
 function isRecord(value: unknown): value is WireRecord {

@@ -84,7 +84,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
   } else if (error instanceof SvcError) {
     const wait = error.retryAfterMs === null ? '' : ` (in ${Math.ceil(error.retryAfterMs / 1000)} s)`;
     terminal.err(`svc: ${printable(error.message)}${wait} [${error.code}]`);
-    // The key may be of another gateway, and the URL may come from a variable.
+    // The key may belong to another gateway, and the URL may come from a variable.
     if (error.status === 401 && error.baseUrl !== null)
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);

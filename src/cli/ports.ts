@@ -2,41 +2,44 @@ import type { Difference } from '../effects/upkeep/fsck.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { KeyKind } from '../effects/model/principal.ts';
 
-/** What the commands need of the rest of the product. `main.ts` builds it; nothing here knows a store or a server. */
+/** What the commands need of the rest of the product. `main.ts` builds it. No command knows a store or a server. */
 export interface CliPorts {
   /**
-   * Starts a gateway in this process and resolves when it accepts requests.
-   * Throws `InvalidFiles` when the configuration or a policy has errors, and `CommandFailure` for anything else that
-   * the user can mend (port taken, store locked).
+   * Starts a gateway in this process and resolves when it accepts requests. Throws `InvalidFiles` when the
+   * configuration or a policy has errors, and `CommandFailure` for anything else that the user can fix (port taken,
+   * store locked).
    */
   startGateway(options: GatewayOptions): Promise<RunningGateway>;
   /** Makes a key directly in the store, also while a gateway runs on it. Throws `CommandFailure` on bad combinations. */
   createKey(options: CreateKeyOptions): Promise<CreatedKey>;
   /** The records of all keys in the store, in their wire form. Throws `CommandFailure`. */
   listKeys(options: StoreOptions): Promise<readonly JsonObject[]>;
-  /** Revokes a key directly in the store. @returns its record; `null` where there is none of this id */
+  /** Revokes a key directly in the store. @returns its record; `null` if no key has this id */
   revokeKey(options: StoreOptions, id: string): Promise<JsonObject | null>;
   /** Makes a successor of a key directly in the store; the old one stays valid for the overlap. */
   rotateKey(options: StoreOptions, id: string, overlapMs: number): Promise<RotatedKey>;
-  /** Looks at the store of a configuration without changing it, also while a gateway runs on it. */
+  /** Looks at the store of a configuration without changing it, even while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /**
-   * Goes on with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped.
-   * Throws `CommandFailure`.
+   * Continues with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped. Throws
+   * `CommandFailure`.
    */
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;
   /**
-   * Takes the clock of this machine, or of the Redis servers, for right, also beside running gateways.
-   * Throws `CommandFailure`, also where the store's time is not behind it.
+   * Accepts the clock of this machine, or of the Redis servers, as right, even while gateways run. Throws
+   * `CommandFailure`, also if the store's time is not behind that clock.
    */
   acceptClock(options: StoreOptions): Promise<{ readonly before: number; readonly time: number }>;
   /** Declares that a gateway's journal is lost. Only on Redis. Throws `CommandFailure`. */
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
-  /** What the format of the store is, and what a start would do. Changes nothing. Throws `CommandFailure`. */
+  /** What format the store has, and what a start would do. Changes nothing. Throws `CommandFailure`. */
   checkFormat(options: StoreOptions): Promise<FormatReport>;
-  /** Brings the store to the format of this program, as a start does. Throws `CommandFailure`, also while a gateway runs. */
+  /**
+   * Converts the store to the format of this program, as a start does. Throws `CommandFailure`, also while a gateway
+   * runs.
+   */
   migrateStore(options: StoreOptions): Promise<FormatReport>;
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
@@ -52,7 +55,7 @@ export interface GatewayOptions extends StoreOptions {
   /** Overrides `server.port`; 0 lets the system choose. */
   readonly port: number | null;
   /**
-   * Which log lines (JSON) go to standard error: those that are configured, warnings and errors alone (the demo, whose
+   * Which log lines (JSON) go to standard error: the configured ones, only warnings and errors (for the demo, whose
    * output is for people), or none.
    */
   readonly log: 'stderr' | 'warnings' | 'none';
@@ -64,28 +67,28 @@ export interface GatewayOptions extends StoreOptions {
 }
 
 export interface RunningServer {
-  /** Base URL with the port really bound, no trailing slash. */
+  /** Base URL with the actual port, no trailing slash. */
   readonly url: string;
-  /** Stops accepting requests, waits for those that run, and closes files. */
+  /** Stops accepting requests, waits for running ones, and closes files. */
   close(): Promise<void>;
 }
 
-/** `loseNextAnswer`: the next write is done, but its answer does not arrive. */
+/** `loseNextAnswer`: the next write happens, but its answer does not arrive. */
 export interface DemoUpstream extends RunningServer {
   loseNextAnswer(): void;
 }
 
 export interface RunningGateway extends RunningServer {
   /**
-   * The first administrative key, where this start made one (`key`, with `firstKey: 'shown'`), or the file in which
-   * this or an earlier start left it; `null` when there is neither.
+   * The first administrative key if this start made one (`key`, with `firstKey: 'shown'`), or the file in which this or
+   * an earlier start left it; `null` if there is neither.
    */
   readonly administrativeKey: { readonly key: string } | { readonly file: string } | null;
-  /** Why it listens and takes no work yet: the store is not there, or was set back. `null` where it does. */
+  /** Why it listens but takes no work yet: the store cannot be reached, or was set back. `null` if it takes work. */
   hindrance(): { readonly code: string; readonly message: string } | null;
   /** Resolves when it takes work. */
   readonly ready: Promise<void>;
-  /** Resolves, with the reason, when this process can only end: the next one goes on from what is on the disk. */
+  /** Resolves, with the reason, when this process can only end. The next process continues from what is on the disk. */
   readonly lost: Promise<string>;
 }
 
@@ -101,13 +104,13 @@ export interface CreateKeyOptions extends StoreOptions {
 export interface CreatedKey {
   /** The record in its wire form, without the key. */
   readonly record: JsonObject;
-  /** The key in clear; it is not kept anywhere. */
+  /** The key in the clear; it is not kept anywhere. */
   readonly key: string;
-  /** Warnings for the person who made the key, where it can do less than they may expect. */
+  /** A warning for the person who made the key, if it can do less than they may expect. */
   readonly notice: string | null;
 }
 
-/** What became of a rotation. `ended`: the key is revoked, or has a successor. */
+/** The result of a rotation. `ended`: the key is revoked or has a successor already. */
 export type RotatedKey =
   | { readonly kind: 'rotated'; readonly record: JsonObject; readonly key: string }
   | { readonly kind: 'absent' | 'ended' };
@@ -115,7 +118,7 @@ export type RotatedKey =
 export interface StoreInspection {
   /** `absent`: nothing was ever started here. */
   readonly state: 'absent' | 'ready' | 'broken';
-  /** What is wrong and how to mend it; `null` unless the store is broken. */
+  /** What is wrong and how to fix it; `null` unless the store is broken. */
   readonly problem: { readonly message: string; readonly remedy: string } | null;
   /** Durability in force, e.g. `fsync`. */
   readonly durability: string | null;
@@ -125,18 +128,18 @@ export interface StoreInspection {
   readonly keys: Readonly<Record<KeyKind, number>> | null;
 }
 
-/** What `svc migrate` says. */
+/** What `svc migrate` reports. */
 export interface FormatReport {
   readonly store: 'embedded' | 'redis';
-  /** Of the store; `null` where there is none, or nobody can tell. */
+  /** Of the store; `null` if there is none, or it cannot be told. */
   readonly format: number | null;
   /** Of this program; `null` on Redis. */
   readonly current: number | null;
-  /** What a start does with it. `none`: there is no migration. */
+  /** What a start would do with the store. `none`: there is no migration. */
   readonly start: 'makes' | 'opens' | 'migrates' | 'refuses' | 'none';
-  /** How many records there are, by what they are. */
+  /** How many records there are of each kind. */
   readonly records: Readonly<Record<string, number>> | null;
-  /** In sentences, for people. */
+  /** Sentences for people. */
   readonly explanation: readonly string[];
 }
 
@@ -154,7 +157,7 @@ export interface Check {
   readonly remedy: string | null;
 }
 
-/** A command cannot do what was asked; the message is for people and says what to do. */
+/** A command cannot do what was asked. The message is for people and says what to do. */
 export class CommandFailure extends Error {
   override readonly name = 'CommandFailure';
 }

@@ -7,7 +7,7 @@ interface StoreChoice {
   readonly json?: true;
 }
 
-/** `svc store` and `svc fsck`: checks and repairs of a store by an operator. */
+/** `svc store` and `svc fsck`: an operator checks and repairs a store. */
 export function addStore(program: Command, { ports, terminal, exit }: CliContext): void {
   const store = program.command('store').description('what only an operator can decide about the store');
 

@@ -41,7 +41,7 @@ export function addTail(program: Command, { terminal }: CliContext): void {
         seen = show(await since(svc, seen), seen);
       }
 
-      /** Prints what was not printed before, oldest first; gives back the effects that the next look may meet again. */
+      /** Prints what was not printed before, oldest first. Returns the effects that the next look may find again. */
       function show(newestFirst: readonly Effect[], before: readonly Effect[] = []): readonly Effect[] {
         const known = new Map(before.map((effect) => [effect.effectId, effect.decision]));
         for (const effect of newestFirst.toReversed()) {

@@ -47,7 +47,7 @@ const CODES: Readonly<Record<Style, readonly [number, number]>> = {
   yellow: [33, 39],
 };
 
-/** Text in a style, where the terminal shows colours. The text itself is made safe to show. */
+/** Text in a style, if the terminal shows colours. The text itself is made safe to show. */
 export function styled(terminal: Terminal, style: Style, text: string): string {
   const [on, off] = CODES[style];
   return terminal.color ? `\u001b[${on}m${printable(text)}\u001b[${off}m` : printable(text);
@@ -67,13 +67,13 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
     .join('\n');
 }
 
-/** Params in one line, or why there are none. */
+/** Params on one line, or why there are none. */
 export function paramsText(params: unknown, omitted: unknown): string {
   if (params !== undefined) return JSON.stringify(params);
   return typeof omitted === 'string' ? `(${omitted})` : '';
 }
 
-/** A text as a cell of a table that people read. */
+/** A text for a cell of a table that people read. */
 export function inShort(text: string): string {
   return text.length <= MAX_CELL ? text : `${text.slice(0, MAX_CELL - 1)}…`;
 }

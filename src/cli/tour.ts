@@ -11,7 +11,7 @@ export interface TourStage {
   readonly approver: Svc;
   /** Holds an account key: may pause and resolve. */
   readonly operator: Svc;
-  /** The payments API does the next write and loses its answer. */
+  /** The payments API will do the next write and lose its answer. */
   readonly loseNextAnswer: () => void;
 }
 

@@ -2,16 +2,16 @@ import { compilePattern } from '../../policy/glob.ts';
 import { CommandFailure } from '../ports.ts';
 import type { ApiOperation } from './operations.ts';
 
-/** Which operations become tools. Patterns are globs, as policies have them. */
+/** Which operations become tools. Patterns are globs, as in policies. */
 export interface Choice {
   readonly include: readonly string[];
   readonly exclude: readonly string[];
 }
 
 /**
- * The operations that are chosen, in the order of the document. A pattern is compared with `POST /v1/refunds`, with the
- * path alone, with the operation id, and, after `tag:`, with each tag.
- * @throws CommandFailure on a pattern that is none, or that fits nothing
+ * The chosen operations, in the order of the document. A pattern is compared with `POST /v1/refunds`, with the path
+ * alone, with the operation id, and, after `tag:`, with each tag.
+ * @throws CommandFailure if a pattern is invalid or matches nothing
  */
 export function choose(operations: readonly ApiOperation[], { include, exclude }: Choice): readonly ApiOperation[] {
   const chosen = include.length === 0 ? new Set(operations) : fitting(operations, include, '--include');
@@ -57,7 +57,7 @@ function nothingFits(operations: readonly ApiOperation[], pattern: string, optio
     : `${option} ${pattern} fits no operation of the document. A pattern is a glob such as 'POST /v1/refunds/**', '/v1/**', an operation id, or tag:NAME; '*' stays within a segment`;
 }
 
-/** The tags of operations, with how many have each, those of most first. `''` stands for operations without one. */
+/** The tags of operations with their counts, the most frequent first. `''` stands for operations without a tag. */
 export function tagsOf(
   operations: readonly ApiOperation[],
 ): readonly { readonly tag: string; readonly count: number }[] {

@@ -1,18 +1,18 @@
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
-/** An OpenAPI document, read whole, with what it refers to in other files. */
+/** An OpenAPI document that was read completely, with the other files that it refers to. */
 export interface ApiDocument {
   readonly root: JsonObject;
-  /** `file:` or `http(s):`, where it was read. */
+  /** The URL where it was read, `file:` or `http(s):`. */
   readonly url: string;
-  /** Documents that it refers to, by URL. */
+  /** The documents that it refers to, by URL. */
   readonly others: ReadonlyMap<string, Json>;
 }
 
-/** References that are followed one after the other before it is said that they lead nowhere. */
+/** After this many references in a row, the last one counts as leading nowhere. */
 const MOST_HOPS = 32;
 
-/** Follows a `$ref` to what it stands for. `null` where it leads nowhere, or in a circle. */
+/** Follows a `$ref` to its target. `null` if it leads nowhere or in a circle. */
 export function resolve(document: ApiDocument, value: Json | undefined): Json | null {
   let found = value ?? null;
   for (let hops = 0; hops < MOST_HOPS; hops += 1) {
@@ -24,12 +24,12 @@ export function resolve(document: ApiDocument, value: Json | undefined): Json | 
   return null;
 }
 
-/** The same where an object is wanted; anything else is an empty one. */
+/** Like {@link resolve}, for objects; anything else becomes an empty object. */
 export function resolveObject(document: ApiDocument, value: Json | undefined): JsonObject {
   return object(resolve(document, value) ?? undefined);
 }
 
-/** The reference that an object is. A property may be called `$ref` as well: then its value is no text. */
+/** The reference in an object. A property may also be named `$ref`; then its value is not a text. */
 export function refOf(value: Json | undefined): string | null {
   const ref = isJsonObject(value) ? value['$ref'] : undefined;
   return typeof ref === 'string' ? ref : null;
@@ -47,7 +47,7 @@ function lookUp(document: ApiDocument, ref: string): Json | undefined {
   return node;
 }
 
-/** A step of a pointer is percent-encoded in a URL; some documents do without. */
+/** A step of a pointer should be percent-encoded in a URL, but some documents do not encode it. */
 function decoded(step: string): string {
   try {
     return decodeURIComponent(step);
@@ -56,22 +56,22 @@ function decoded(step: string): string {
   }
 }
 
-/** An object, or an empty one where something else stands. */
+/** An object; an empty one if the value is anything else. */
 export function object(value: Json | undefined): JsonObject {
   return isJsonObject(value) ? value : {};
 }
 
-/** Members of an object; none where something else stands. */
+/** Members of an object; none if the value is anything else. */
 export function entries(value: Json | undefined): readonly (readonly [string, Json])[] {
   return Object.entries(object(value));
 }
 
-/** Elements of a list; none where something else stands. */
+/** Elements of a list; none if the value is anything else. */
 export function list(value: Json | undefined): readonly Json[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** A text, or `null` where something else stands. */
+/** A text; `null` if the value is anything else. */
 export function textOf(value: Json | undefined): string | null {
   return typeof value === 'string' ? value : null;
 }

@@ -16,37 +16,37 @@ import { type PathTemplate, readTemplate } from './path-template.ts';
 import { type Risk, riskOf } from './risk.ts';
 import { plainText, snakeWord, word } from './words.ts';
 
-/** A tool as `svc init` drafts it from an OpenAPI document, with the request that calls it. */
+/** A tool that `svc init` drafts from an OpenAPI document, with the request that calls it. */
 export interface DraftTool {
   readonly name: string;
   readonly title: string;
   readonly upstream: string;
   readonly kind: 'read' | 'write';
-  /** Of writes. */
+  /** For writes only. */
   readonly risk: Risk | null;
   readonly tags: readonly string[];
   readonly method: string;
-  /** `/v1/payments/{payment_id}`. */
+  /** Such as `/v1/payments/{payment_id}`. */
   readonly path: string;
   readonly query: readonly string[];
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
-  /** How the body is written; `null` without one. */
+  /** How to write the body; `null` if there is none. */
   readonly body: DraftBody | null;
   readonly schema: { readonly [name: string]: Tree };
-  /** What the document says and the tool cannot express, one line each. */
+  /** What the document says but the tool cannot express, one line each. */
   readonly notes: readonly string[];
 }
 
-/** A body, of which all params are members that have no other place, or which is one param. */
+/** A body. Either all params without another place are its members, or one param is the whole body. */
 export type DraftBody =
-  /** `repeat`: lists write their name for each element. */
+  /** `repeat`: a list repeats its name for each element. */
   | { readonly as: 'members'; readonly type: 'json' | 'form' | 'multipart'; readonly lists: 'indices' | 'repeat' }
   | { readonly as: 'param'; readonly type: 'json' | 'opaque'; readonly name: string };
 
 /** An operation that cannot be declared. */
 export interface LeftOut {
-  /** `POST /v1/files`. */
+  /** Such as `POST /v1/files`. */
   readonly operation: string;
   readonly why: string;
 }
@@ -56,16 +56,19 @@ export interface Draft {
   readonly leftOut: readonly LeftOut[];
 }
 
-/** Most params of one operation beside its body. The document may name thousands. */
+/** The most params of one operation besides its body. A document may name thousands. */
 const MOST_PARAMS = 200;
 const MOST_MEMBERS = 1_000;
 const MOST_NAME = 128;
 const MOST_TITLE = 80;
 const MOST_TAGS = 5;
-/** Elements of a list in the query that are declared one by one. */
+/** How many elements of a list in the query are declared one by one. */
 const LISTED = 5;
 
-/** Headers that go on, or stay, by themselves: those of the transport, credentials, and what differs from try to try. */
+/**
+ * Headers that are handled without a declaration: those of the transport, credentials, and headers that differ between
+ * tries.
+ */
 const NOT_PARAMS = [
   ...CREDENTIAL_HEADERS,
   ...DROPPED_HEADERS,
@@ -76,14 +79,14 @@ const NOT_PARAMS = [
 ];
 
 /**
- * Characters that the schema of one tool may take, tried in turn until all schemas together are not too large for one
- * file. What has no room is left open.
+ * How many characters the schema of one tool may have. Tried in turn until all schemas together fit into one file. What
+ * does not fit is left open.
  */
 const ROOMS = [12_000, 6_000, 3_000, 1_500] as const;
 const MOST_SCHEMAS = 1_200_000;
 
 /**
- * Drafts tools from operations. Those that it cannot declare are listed with the reason.
+ * Drafts tools from operations. Operations that cannot be declared are listed with the reason.
  * @param upstreamOf id of the upstream that serves an operation
  */
 export function draftTools(
@@ -123,7 +126,7 @@ function shown({ method, path, server }: ApiOperation): string {
   return plainText(`${method} ${server.base}${path}`, 160);
 }
 
-/** Two operations may have one name: the path tells them apart, else a number. */
+/** If two operations get the same name, the path tells them apart, else a number. */
 function freeName({ name, path }: DraftTool, tools: ReadonlyMap<string, DraftTool>): string {
   if (!tools.has(name)) return name;
   const last = [...path.matchAll(/\{(\w+)\}/g)].at(-1)?.[1];
@@ -136,8 +139,8 @@ function freeName({ name, path }: DraftTool, tools: ReadonlyMap<string, DraftToo
 type Shape = readonly (string | null)[];
 
 /**
- * A request must have one meaning. `/users/me` comes before `/users/{id}`; of two operations neither of which comes
- * before the other only one can be routed: the one with more params, under which requests of the other pass as well.
+ * A request must have only one meaning. `/users/me` wins over `/users/{id}`. If neither of two operations wins over the
+ * other, only one can get a rule: the one with more params, because its rule also lets requests of the other pass.
  */
 function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[]): Draft {
   const kept = new Map<string, { readonly tool: DraftTool; readonly shape: Shape }[]>();
@@ -166,7 +169,10 @@ function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[
   };
 }
 
-/** Where one segment tells an operation from one that comes before it, no param of its own may say that segment. */
+/**
+ * If only one segment separates an operation from one that wins over it, the param there must not have that segment as
+ * its value.
+ */
 function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: DraftTool, before: Shape): void {
   const differing = tool.path
     .split('/')
@@ -179,7 +185,7 @@ function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: Draft
   byParam.set(param, (byParam.get(param) ?? new Set()).add(before[only.index] ?? ''));
 }
 
-/** The same request through the effects API would be the other operation, judged as this one. */
+/** With this value, a request through the effects API would be the other operation but would be judged as this one. */
 function withoutValues(tool: DraftTool, excluded: ReadonlyMap<string, ReadonlySet<string>> | undefined): DraftTool {
   const properties = tool.schema['properties'];
   if (excluded === undefined || !isTree(properties)) return tool;
@@ -293,19 +299,19 @@ function requiring(names: readonly string[]): Tree {
   return { required: known, properties: Object.fromEntries(known.map((name): [string, Tree] => [name, {}])) };
 }
 
-/** Why the gateway cannot send a body as it is; `null` where it can. */
+/** Why the gateway cannot send a body unchanged; `null` if it can. */
 function unsentBody(document: ApiDocument, { body, method }: ApiOperation): string | null {
   if (body === null) return null;
   const media = plainText(body.media, 80);
   const hasFiles = body.kind === 'multipart' || body.kind === 'opaque';
   if (hasFiles && method === 'OPTIONS') return `its body is ${media}, and it is a read`;
-  // Parts of `related` and `mixed` have an order and no names.
+  // The parts of `related` and `mixed` have an order but no names.
   if (body.kind === 'multipart' && !/^multipart\/(?:form-data|\*)/i.test(body.media)) return `its body is ${media}`;
   if (body.kind === 'json' || body.kind === 'opaque') return null;
   return membersOf(document, body.schema) === null ? `its body is ${media}, and no object` : null;
 }
 
-/** @param whole the param that the body is; `null` where params are its members */
+/** @param whole the param that is the whole body; `null` if its members are params */
 function bodyAs(document: ApiDocument, { kind, schema, isDeep }: ApiBody, whole: string | null): DraftBody {
   if (kind === 'opaque' || whole !== null)
     return { as: 'param', type: kind === 'opaque' ? 'opaque' : 'json', name: whole ?? 'body' };
@@ -315,7 +321,7 @@ function bodyAs(document: ApiDocument, { kind, schema, isDeep }: ApiBody, whole:
   return { as: 'members', type: kind, lists: kind !== 'json' && lists && !isDeep ? 'repeat' : 'indices' };
 }
 
-/** A tag as tools have it: `Pull requests` becomes `pull-requests`. */
+/** A tag in the form that tools use: `Pull requests` becomes `pull-requests`. */
 export function tagOf(tag: string): string {
   return tag
     .replace(/[^A-Za-z0-9_.:-]+/g, '-')
@@ -326,7 +332,7 @@ export function tagOf(tag: string): string {
 
 function pathSchema(writer: SchemaWriter, param: ApiParam | undefined): { [name: string]: Tree } {
   const schema = param === undefined ? { type: 'string' } : writer.text(param.schema);
-  // What goes into a path is a text that is not empty, or an integer.
+  // A value in a path must be a text that is not empty, or an integer.
   return schema['type'] === 'boolean' || schema['type'] === 'number' ? { type: 'string' } : schema;
 }
 
@@ -336,7 +342,7 @@ interface QueryParam {
   readonly schema: Json;
 }
 
-/** The names that params have in a query: `created[gte]` is one of its own. */
+/** The names of params in a query: `created[gte]` is a param with a name of its own. */
 function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: string[]): Map<string, QueryParam> {
   const names = new Map<string, QueryParam>();
   for (const param of params) {
@@ -371,7 +377,7 @@ function isScalarSchema(document: ApiDocument, schema: Json): boolean {
   return typeof type === 'string' && type !== 'object' && type !== 'array';
 }
 
-/** Of alternatives the one that is written as a plain text. */
+/** From alternatives, takes the one that is written as plain text. */
 function scalarPart(document: ApiDocument, schema: { readonly [name: string]: Json }): Json {
   const any = [...list(schema['anyOf']), ...list(schema['oneOf'])];
   return any.find((one) => isScalarSchema(document, one)) ?? null;
@@ -404,7 +410,7 @@ function nameFault(names: readonly string[]): string | null {
   return names.some(isOdd) ? 'a param whose name cannot be declared' : null;
 }
 
-/** The path with names of its own where the query or the body has a param of that name. */
+/** The path with other param names if a param of the query or the body has the same name. */
 function renamed(
   { segments }: PathTemplate,
   taken: ReadonlySet<string>,
@@ -426,7 +432,7 @@ function renamed(
   return { text, names };
 }
 
-/** `getPaymentById` becomes `get_payment_by_id`; without an operation id, method and literal segments. */
+/** `getPaymentById` becomes `get_payment_by_id`. Without an operation id: the method and the literal segments. */
 function toolWord({ id, method }: ApiOperation, { segments }: PathTemplate): string {
   const literal = segments.filter((one) => typeof one === 'string').filter((text) => !/^v\d+$/.test(text));
   return snakeWord(id !== null && /[A-Za-z0-9]/.test(id) ? id : word([method, ...literal].join('_')));

@@ -1,10 +1,10 @@
 import type { Json, JsonObject } from '../../json/value.ts';
 import { type ApiDocument, entries, list, object, resolve, resolveObject, textOf } from './document.ts';
 
-/** Where a param of an operation stands. */
+/** Where a param of an operation is. */
 export type ParamPlace = 'path' | 'query' | 'header' | 'cookie';
 
-/** A param beside the body. */
+/** A param that is not in the body. */
 export interface ApiParam {
   readonly name: string;
   readonly in: ParamPlace;
@@ -14,21 +14,21 @@ export interface ApiParam {
   readonly written: 'repeated' | 'joined' | 'deep' | 'json';
 }
 
-/** A body, in one of the forms that the document allows. */
+/** A body in one of the formats that the document allows. */
 export interface ApiBody {
   readonly kind: 'json' | 'form' | 'multipart' | 'opaque';
   readonly media: string;
   readonly required: boolean;
-  /** `null` where the document says nothing of what is in it. */
+  /** `null` if the document does not describe the content. */
   readonly schema: Json;
-  /** Of forms: members are written `a[b]=1`, lists `a[0]=1`, as the document says; else the name is repeated. */
+  /** For forms: members are written `a[b]=1` and lists `a[0]=1`, if the document says so; else the name is repeated. */
   readonly isDeep: boolean;
 }
 
-/** An operation of a document, of whatever version. */
+/** An operation of a document of any version. */
 export interface ApiOperation {
   readonly method: string;
-  /** As the document has it. */
+  /** As it is in the document. */
   readonly path: string;
   readonly server: ApiServer;
   readonly id: string | null;
@@ -42,15 +42,15 @@ export interface ApiOperation {
 
 /** Where an operation is served. */
 export interface ApiServer {
-  /** `null` where the document does not name one. */
+  /** `null` if the document names none. */
   readonly origin: string | null;
-  /** Path before all paths, without a slash at its end. */
+  /** The common start of all paths, without a slash at its end. */
   readonly base: string;
 }
 
 const METHODS = ['get', 'put', 'post', 'delete', 'options', 'patch'] as const;
 
-/** All operations of a document, in its order. Operations are not judged here. */
+/** All operations of a document, in its order. They are not judged here. */
 export function operationsOf(document: ApiDocument): readonly ApiOperation[] {
   const isTwo = document.root['swagger'] !== undefined;
   const found: ApiOperation[] = [];
@@ -77,7 +77,7 @@ export function operationsOf(document: ApiDocument): readonly ApiOperation[] {
   return found;
 }
 
-/** Where operations are served that say nothing else. */
+/** The server for operations that name no other. */
 export function serverOf(document: ApiDocument): ApiServer {
   return document.root['swagger'] === undefined ? serverOfThree(document, {}, {}) : serverOfTwo(document);
 }
@@ -88,7 +88,7 @@ interface ReadParams {
   readonly lost: string[];
 }
 
-/** Params of the path item and of the operation, which replaces those of the same name and place. */
+/** Params of the path item and of the operation. The operation's replace those with the same name and place. */
 function readParams(document: ApiDocument, isTwo: boolean, item: JsonObject, operation: JsonObject): ReadParams {
   const params = new Map<string, ApiParam>();
   const fields: { readonly name: string; readonly param: JsonObject }[] = [];
@@ -150,7 +150,7 @@ function bodyOfThree(document: ApiDocument, operation: JsonObject, lost: string[
     : bodyOf(media, (type) => object(content[type]), body);
 }
 
-/** Of the forms that an API takes, JSON is the one that says most, then forms, then files. */
+/** If an API takes several formats, JSON says most, then forms, then files. */
 function bodyOf(media: readonly string[], contentOf: (type: string) => JsonObject, body: JsonObject): ApiBody | null {
   const made = (kind: ApiBody['kind'], type: string): ApiBody => {
     const content = contentOf(type);
@@ -172,7 +172,7 @@ function bodyOf(media: readonly string[], contentOf: (type: string) => JsonObjec
 
 const KINDS: readonly (readonly [ApiBody['kind'], RegExp])[] = [
   ['json', /^application\/json\b/],
-  // Of patches the one whose body is an object.
+  // Among patch formats, the one whose body is an object.
   ['json', /^application\/merge-patch\+json\b/],
   ['json', /^application\/(?!json-patch)[\w.+-]*\+json\b/],
   ['json', /^(?:\*\/\*|application\/\*)/],
@@ -202,7 +202,7 @@ function formOfTwo(
   };
 }
 
-/** In version 2 `required` of a field is a flag, which a schema does not have. */
+/** In version 2, `required` of a field is a flag. Schemas have no such flag. */
 function fieldOf({ required: _required, ...schema }: JsonObject): JsonObject {
   return schema;
 }

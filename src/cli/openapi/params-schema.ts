@@ -4,21 +4,22 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../jso
 import { type ApiDocument, entries, list, object, refOf, resolve, resolveObject } from './document.ts';
 
 /**
- * Makes JSON Schema (2020-12, as the configuration takes it: strictly) out of the schemas of OpenAPI documents, which
- * are dialects of their own. What it does not take over is left open: a call that the document allows is never refused.
+ * Turns the schemas of OpenAPI documents, which have their own dialects, into JSON Schema (2020-12, in the strict form
+ * that the configuration takes). What it cannot translate is left open, so that a call that the document allows is
+ * never refused.
  */
 export interface SchemaWriter {
   /** A schema of a value in a body. */
   whole(schema: Json): Tree;
   /** A schema of a value that arrives as text, in a path, a query or a header. */
   text(schema: Json): { [name: string]: Tree };
-  /** What the schemas written so far refer to, by name. */
+  /** The definitions that the schemas so far refer to, by name. */
   defs(): { [name: string]: Tree };
-  /** Writes what is still owed, the nearest first, until the room is used up. @returns whether all had room */
+  /** Writes what is still missing, outer levels first, until the room is used up. @returns whether everything fitted */
   finish(): boolean;
 }
 
-/** Levels of schemas within schemas; files of configuration may nest 64 deep. */
+/** How deep schemas may nest. Files of configuration may nest 64 deep. */
 const MOST_LEVELS = 12;
 const MOST_PATTERN = 256;
 const MOST_PROGRAM = 300;
@@ -33,7 +34,7 @@ interface Owed {
 
 type Written = { [name: string]: Tree };
 
-/** @param room characters that the schemas may take */
+/** @param room the most characters that the schemas may have */
 export function schemaWriter(document: ApiDocument, room: number): SchemaWriter {
   const owed: Owed[] = [];
   const names = new Map<string, string>();
@@ -65,7 +66,7 @@ export function schemaWriter(document: ApiDocument, room: number): SchemaWriter 
     const name = nameOf(ref);
     names.set(ref, name);
     defs[name] = {};
-    // A definition stands beside the others, whatever refers to it.
+    // A definition is in one place, whatever refers to it.
     owe(target, 1, (written) => {
       defs[name] = written;
     });
@@ -103,7 +104,7 @@ export function schemaWriter(document: ApiDocument, room: number): SchemaWriter 
   };
 }
 
-/** One schema in `allOf` is what version 3.0 writes to put a description beside a reference. */
+/** In version 3.0, `allOf` with one schema is a way to put a description beside a reference. */
 function simplest(document: ApiDocument, schema: Json): Json {
   let found = schema;
   for (let hops = 0; hops < 8; hops += 1) {
@@ -116,7 +117,7 @@ function simplest(document: ApiDocument, schema: Json): Json {
   return resolve(document, found) ?? {};
 }
 
-/** Keywords that say something about values. */
+/** Keywords that restrict values. */
 const KEPT = new Set([
   'type',
   'enum',
@@ -141,7 +142,7 @@ function isSmall(schema: Json): boolean {
   return isJsonObject(schema) && !inner.some((keyword) => schema[keyword] !== undefined);
 }
 
-/** One level of a schema. The levels below are written later. */
+/** One level of a schema. The levels below it are written later. */
 function shallow(
   document: ApiDocument,
   source: Json,
@@ -166,7 +167,7 @@ function shallow(
   const required = requiredOf(document, schema);
   if (required.length > 0) {
     const inner = isTreeMap(written['properties']) ? written['properties'] : {};
-    // Strictly read, what is required has to be declared beside it.
+    // In strict mode, each required name must also be declared here.
     for (const name of required) if (!Object.hasOwn(inner, name)) inner[name] = {};
     written['properties'] = inner;
     written['required'] = [...required];
@@ -186,8 +187,8 @@ function shallow(
 }
 
 /**
- * `oneOf` becomes `anyOf`: alternatives that were left open in part may both fit. Parts of `allOf` that are closed would
- * refuse what the other parts declare: they are opened.
+ * `oneOf` becomes `anyOf`, because alternatives that were left partly open may match at the same time. Closed parts of
+ * `allOf` are opened, because they would refuse what the other parts declare.
  */
 function combine(
   document: ApiDocument,
@@ -226,7 +227,7 @@ function opened(document: ApiDocument, part: Json): Json {
   return open;
 }
 
-/** What is required of a caller: the gateway of requests does not ask for what only answers have. */
+/** What a caller must send: a member that only answers have is not required. */
 export function requiredOf(document: ApiDocument, schema: JsonObject): readonly string[] {
   const properties = object(schema['properties']);
   const names = list(schema['required']).filter((name) => typeof name === 'string');
@@ -237,7 +238,7 @@ export function requiredOf(document: ApiDocument, schema: JsonObject): readonly 
   );
 }
 
-/** Names that a file of configuration can hold as a key, without misleading who reads it. */
+/** Names that can be keys in a file of configuration without misleading a reader. */
 export function isPropertyName(name: string): boolean {
   return name !== '__proto__' && name.length <= MOST_NAME && !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/u.test(name);
 }
@@ -246,7 +247,7 @@ const TYPES = new Set(['string', 'integer', 'number', 'boolean', 'array', 'objec
 const TEXT_FORMATS = new Set(['date', 'date-time', 'email', 'hostname', 'ipv4', 'ipv6', 'uri', 'uuid']);
 const COUNTS = ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'] as const;
 
-/** The keywords that hold no schemas. */
+/** The keywords that contain no schemas. */
 function scalars(schema: JsonObject): Written {
   const written: Written = {};
   const types = typesOf(schema);
@@ -273,7 +274,7 @@ function scalars(schema: JsonObject): Written {
 
 function typesOf(schema: JsonObject): readonly string[] {
   const { type, format } = schema;
-  // Kubernetes.
+  // Used by Kubernetes.
   if (format === 'int-or-string') return ['integer', 'string'];
   if (type === 'file') return ['string'];
   const named = (isJsonArray(type) ? type : [type]).filter((one) => typeof one === 'string' && TYPES.has(one));
@@ -284,13 +285,13 @@ function isNullable(schema: JsonObject): boolean {
   return schema['nullable'] === true || schema['x-nullable'] === true;
 }
 
-/** The values that are allowed, as far as a file can hold them; `null` where any is. */
+/** The allowed values, as far as a file can hold them; `null` if any value is allowed. */
 function enumOf(schema: JsonObject, types: readonly string[]): readonly Tree[] | null {
   const given = schema['const'] !== undefined ? [schema['const']] : list(schema['enum']);
   const known = given.filter(
     (value) => isHeld(value) && (types.length === 0 || types.some((type) => isOf(type, value))),
   );
-  // Values of a type that the schema does not name, or too many of them: any value is allowed then.
+  // If values have a type that the schema does not name, or there are too many, any value is allowed.
   if (known.length === 0 || known.length < given.filter((value) => value !== null).length) return null;
   return JSON.stringify(known).length > MOST_ENUM ? null : known.filter((value) => value === null || isScalar(value));
 }
@@ -319,7 +320,7 @@ function isOf(type: string, value: Json): boolean {
   }
 }
 
-/** In version 3.0 `exclusiveMinimum` is a flag beside `minimum`, later the bound itself. */
+/** In version 3.0 `exclusiveMinimum` is a flag beside `minimum`; later it is the limit itself. */
 function ranges(schema: JsonObject, written: Written): void {
   for (const [bound, exclusive] of [
     ['minimum', 'exclusiveMinimum'],
@@ -334,7 +335,7 @@ function ranges(schema: JsonObject, written: Written): void {
   if (typeof step === 'number' && isNumberHeld(step) && step > 0) written['multipleOf'] = step;
 }
 
-/** Patterns are matched in linear time; what RE2 does not know, or what is too large, is left open. */
+/** Patterns must run in linear time. What RE2 does not know, or what is too large, is left open. */
 function isUsable(pattern: string): boolean {
   if (pattern.length > MOST_PATTERN || pattern === '' || !pattern.isWellFormed()) return false;
   try {
@@ -345,8 +346,8 @@ function isUsable(pattern: string): boolean {
 }
 
 /**
- * A value in a path, a query or a header is a text. The gateway reads it as a number or a boolean where the schema names
- * that type and no other.
+ * A value in a path, a query or a header is a text. The gateway reads it as a number or a boolean only if the schema
+ * names that type and no other.
  */
 function textSchema(document: ApiDocument, source: Json): Written {
   const schema = object(resolve(document, simplest(document, source)) ?? undefined);
@@ -364,17 +365,17 @@ function textSchema(document: ApiDocument, source: Json): Written {
   return scalars({ ...plain, type });
 }
 
-/** Members of an object, however a schema puts it together. */
+/** The members of an object, however its schema is composed. */
 export interface Members {
   readonly properties: ReadonlyMap<string, Json>;
   readonly required: readonly string[];
-  /** Of alternatives, what each requires. */
+  /** For each alternative, what it requires. */
   readonly alternatives: readonly (readonly string[])[];
-  /** No other members are allowed. */
+  /** Whether other members are forbidden. */
   readonly isClosed: boolean;
 }
 
-/** The members that a body has where it is an object; `null` where it cannot be one. */
+/** The members of a body that is an object; `null` if it cannot be one. */
 export function membersOf(document: ApiDocument, source: Json, level = 0): Members | null {
   const found = resolve(document, source);
   if (found === null || typeof found === 'boolean')
@@ -407,13 +408,14 @@ export function membersOf(document: ApiDocument, source: Json, level = 0): Membe
   return {
     properties,
     required: [...required],
-    // An alternative that requires nothing lets everything pass. Several sets of alternatives cannot be expressed here.
+    // An alternative that requires nothing lets everything pass. More than one set of alternatives cannot be expressed
+    // here.
     alternatives: own.some((names) => names.length === 0) ? [] : own.length > 0 ? own : nested,
     isClosed: isClosed && all.length === 0 && objects.length === 0,
   };
 }
 
-/** Of a field of multipart: what a file, or a list of files, is as a param; `null` of any other field. */
+/** The schema of a multipart field that is a file or a list of files; `null` for any other field. */
 export function fileFieldSchema(document: ApiDocument, source: Json): Tree | null {
   const schema = resolveObject(document, source);
   if (isBinary(schema)) return { type: 'object' };
@@ -421,7 +423,8 @@ export function fileFieldSchema(document: ApiDocument, source: Json): Tree | nul
   if (type === 'array' && isBinary(resolveObject(document, schema['items'] ?? {})))
     return { type: 'array', items: { type: 'object' } };
   const any = [...list(schema['anyOf']), ...list(schema['oneOf'])];
-  // What a field that is a file or a text may be is not said; objects are written as JSON by some clients, by name by others.
+  // Left open: for a field that may be a file or a text, nothing can be said. Objects are written as JSON by some
+  // clients, and by name by others.
   return any.some((one) => fileFieldSchema(document, one) !== null) || membersAt(schema) ? {} : null;
 }
 
@@ -429,7 +432,7 @@ function membersAt(schema: JsonObject): boolean {
   return schema['type'] === 'object' || schema['properties'] !== undefined || schema['allOf'] !== undefined;
 }
 
-/** How the versions of OpenAPI say that a value is bytes. */
+/** How the versions of OpenAPI mark a value as bytes. */
 function isBinary(schema: JsonObject): boolean {
   const { type, format, contentMediaType, contentEncoding } = schema;
   if (type === 'file' || (type === 'string' && format === 'binary')) return true;

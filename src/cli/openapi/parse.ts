@@ -3,13 +3,13 @@ import { readYamlSource, nestsDeeper, type DataPath } from '../../diagnostics/ya
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
 
-/** Nesting beyond this is refused: what walks through a document recurses. */
+/** Deeper documents are refused, because the code that walks through them is recursive. */
 const MOST_LEVELS = 300;
 
-/** Values that aliases of YAML may stand for, as a multiple of what is written. */
+/** How many values YAML aliases may expand to, as a multiple of what is written. */
 const MOST_ALIASES = 1_000;
 
-/** Text of a document as data. @throws CommandFailure that says where it is no JSON or YAML */
+/** The text of a document as data. @throws CommandFailure that says where it is not JSON or YAML */
 export function parseDocument(name: string, text: string): JsonObject {
   const plain = text.replace(/^\uFEFF/, '');
   if (plain.trim() === '') throw new CommandFailure(`${name} is empty`);
@@ -62,14 +62,14 @@ function parseYaml(name: string, text: string): Json {
   }
 }
 
-/** Line and column of an offset, as editors count them. */
+/** Line and column of an offset, counted as editors do. */
 function place(text: string, offset: number): string {
   const before = text.slice(0, offset);
   const line = before.split('\n').length;
   return `${line}:${offset - before.lastIndexOf('\n')}`;
 }
 
-/** An alias of YAML may stand within what it names: that nests without an end. */
+/** A YAML alias may be inside the value that it names; that nests without end. */
 function refuseDeep(name: string, value: Json): void {
   const open: { readonly value: Json; readonly level: number }[] = [{ value, level: 0 }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -84,7 +84,7 @@ function tooDeep(name: string): CommandFailure {
   return new CommandFailure(`${name} nests deeper than ${MOST_LEVELS} levels`);
 }
 
-/** `file:line:column` of a value of the document; the name of the file alone where that cannot be said. */
+/** `file:line:column` of a value of the document; only the file's name if the place is not known. */
 export function placeOf(name: string, text: string, path: DataPath): string {
   const source = readYamlSource(name, text);
   if (source.value === undefined) return name;

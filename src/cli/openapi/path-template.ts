@@ -1,20 +1,20 @@
 import { word } from './words.ts';
 
-/** A path of the document, as tools and routes have it: params fill whole segments. */
+/** A path of the document in the form that tools and routes need: each param fills a whole segment. */
 export interface PathTemplate {
-  /** By segment: the literal text, or a param. */
+  /** Each segment: the literal text, or a param. */
   readonly segments: readonly (string | PathParam)[];
 }
 
 export interface PathParam {
   readonly name: string;
-  /** The params of the document that it stands for: one, or those of a segment that holds several. */
+  /** The params of the document that this one replaces: one, or all params of a segment that has several. */
   readonly of: readonly string[];
-  /** What a value looks like, where the segment has a literal part: `{id}.json`. */
+  /** The form of a value if the segment has a literal part: `{id}.json`. */
   readonly pattern: string | null;
 }
 
-/** Reads a path of the document. @returns why it cannot be declared, where it cannot */
+/** Reads a path of the document. @returns a text with the reason if it cannot be declared */
 export function readTemplate(path: string): PathTemplate | string {
   if (!path.startsWith('/')) return "the path does not begin with '/'";
   if (/[?#]/.test(path)) return 'the path has a query or a fragment';

@@ -7,20 +7,20 @@ import { CommandFailure } from '../ports.ts';
 import type { ApiDocument } from './document.ts';
 import { parseDocument, placeOf } from './parse.ts';
 
-/** Largest document, bytes. GitHub's has 13 million. */
+/** The largest document, bytes. GitHub's has 13 million. */
 const MOST_BYTES = 64 * 1024 * 1024;
-/** Documents that one may refer to. */
+/** How many other documents one may refer to. */
 const MOST_FILES = 500;
 const PATIENCE_MS = 60_000;
-/** Faults of form that are named. */
+/** How many faults of form are reported. */
 const MOST_FAULTS = 5;
 
 /** A document as it was read. */
 export interface ReadDocument {
   readonly document: ApiDocument;
-  /** As the user named it. */
+  /** As the user wrote it. */
   readonly name: string;
-  /** Where it breaks the specification: `file:line:column: what`. It is used all the same, as far as it can be. */
+  /** Where it violates the specification: `file:line:column: what`. It is still used as far as possible. */
   readonly faults: readonly string[];
 }
 
@@ -46,7 +46,7 @@ export async function readDocument(name: string): Promise<ReadDocument> {
   return take(name, url, text);
 }
 
-/** The first document that a running API publishes where APIs usually do; `null` where there is none. */
+/** The first document at one of the places where APIs usually publish theirs; `null` if there is none. */
 export async function findDocument(origin: string): Promise<ReadDocument | null> {
   for (const path of USUAL_PATHS) {
     const url = origin + path;
@@ -58,7 +58,7 @@ export async function findDocument(origin: string): Promise<ReadDocument | null>
         continue;
       }
       const root = parseDocument(url, text);
-      // Something else may live here.
+      // Another kind of document may be here.
       if (versionOf(root) !== null || isJsonObject(root['paths'])) return await take(url, url, text, root);
     } catch (error) {
       if (error instanceof CommandFailure && /openapi|swagger/.test(path)) throw error;
@@ -91,7 +91,7 @@ async function take(name: string, url: string, text: string, parsed?: JsonObject
   };
 }
 
-/** YAML without quotes makes a number of `2.0`. */
+/** YAML without quotes turns `2.0` into a number. */
 function versionOf(root: JsonObject): string | null {
   const version = root['openapi'] ?? root['swagger'];
   if (typeof version === 'number') return Number.isInteger(version) ? version.toFixed(1) : String(version);
@@ -107,7 +107,8 @@ async function faultsOfForm(name: string, text: string, root: JsonObject, versio
   } catch (error) {
     return [`${name}: it could not be checked: ${error instanceof Error ? error.message : String(error)}`];
   }
-  // A text is what the checker says of references. Those are followed here, where they are used.
+  // The checker reports faults of references as a text. They are ignored here, because references are followed where
+  // they are used.
   if (!Array.isArray(errors)) return [];
   // The checker reports every alternative that does not match. The deepest fault is the most specific one.
   const deepest = Math.max(...errors.map(({ instancePath }) => instancePath.split('/').length));
@@ -123,7 +124,7 @@ async function faultsOfForm(name: string, text: string, root: JsonObject, versio
   });
 }
 
-/** Steps into lists as numbers. */
+/** The steps as a path, with numbers for steps into lists. */
 function pathIn(root: JsonObject, steps: readonly string[]): (string | number)[] {
   let node: Json | undefined = root;
   return steps.map((step) => {
@@ -134,8 +135,8 @@ function pathIn(root: JsonObject, steps: readonly string[]): (string | number)[]
 }
 
 /**
- * Loads what a document refers to in other files or at other URLs of its origin, and writes each such reference as a
- * whole URL, in place: from then on a reference can be followed without knowing where it stands.
+ * Loads what a document refers to in other files or at other URLs of its origin, and replaces each such reference with
+ * a whole URL. After that, a reference can be followed without knowing which document it is in.
  */
 async function loadOthers(root: JsonObject, url: string, others: Map<string, Json>): Promise<string[]> {
   const faults: string[] = [];
@@ -160,10 +161,10 @@ async function loadOthers(root: JsonObject, url: string, others: Map<string, Jso
   return faults;
 }
 
-/** Fields that hold examples and constants of the API: a `$ref` in them is data. */
+/** Fields with examples and constants of the API: a `$ref` in them is data. */
 const DATA = new Set(['example', 'examples', 'default', 'enum', 'const']);
 
-/** Writes references to other documents as whole URLs. @returns those documents */
+/** Replaces references to other documents with whole URLs. @returns those documents */
 function qualify(value: Json, base: string, root: string): Set<string> {
   const wanted = new Set<string>();
   const visit = (node: Json, isMap: boolean): void => {
@@ -186,7 +187,10 @@ function qualify(value: Json, base: string, root: string): Set<string> {
   return wanted;
 }
 
-/** Whether a document may refer to a place: its own origin, or its own folder and the one that `svc` runs in. */
+/**
+ * Why a document may not refer to a place. It may refer to its own origin, or to its own folder and the folder that
+ * `svc` runs in.
+ */
 function refusalOf(wanted: string, root: string): string | null {
   const [other, own] = [new URL(wanted), new URL(root)];
   if (other.protocol !== own.protocol || other.host !== own.host)
@@ -248,7 +252,7 @@ function utf8(bytes: Uint8Array, name: string): string {
   }
 }
 
-/** The text of an answer; `null` where it is too long, and then it is not read to its end. */
+/** The text of an answer; `null` if it is too long, and then the rest is not read. */
 async function textUpTo(answer: Response): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let length = 0;

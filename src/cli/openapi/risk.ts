@@ -1,22 +1,22 @@
-/** How much is at stake in a write, as tools say it. */
+/** How much is at stake in a write, with the words that tools use. */
 export type Risk = 'low' | 'medium' | 'high' | 'critical';
 
 export const RISKS: readonly Risk[] = ['low', 'medium', 'high', 'critical'];
 
-/** What moves money. */
+/** Words of operations that move money. */
 const MONEY =
   /^(refund|payout|transfer|charge|capture|withdraw|withdrawal|disburse|disbursement|wire|topup|payment|payments|debit)s?$/;
-/** What many other things hang on. */
+/** Words of operations on which much else depends. */
 const GROUND =
   /^(account|org|organization|organisation|tenant|workspace|project|repo|repository|database|cluster|namespace|customer|user|bucket)s?$/;
-/** What cannot be taken back, or lets others in. */
+/** Words of operations that cannot be undone, or that let others in. */
 const GRAVE =
   /^(delete|destroy|remove|purge|erase|revoke|cancel|terminate|suspend|deactivate|disable|reset|rotate|merge|deploy|deployment|publish|permission|role|member|collaborator|admin|credential|secret|token|password|apikey|key|webhook|hook|invite|invitation)s?$/;
-/** What writes by its method only. */
+/** Words of operations that are writes only by their method. */
 const HARMLESS =
   /^(search|query|preview|validate|verify|check|estimate|calculate|lookup|simulate|render|dry|dryrun|find)$/;
 
-/** A first guess, from the words of an operation: for people to correct. */
+/** A first guess from the words of an operation; people should correct it. */
 export function riskOf(method: string, path: string, id: string): Risk {
   const literals = path.split('/').filter((segment) => !segment.includes('{'));
   const words = [...literals, id].flatMap((text) =>

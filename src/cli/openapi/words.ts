@@ -12,10 +12,10 @@ export function plainText(text: string, most: number): string {
     .replace(UNSAFE, '');
 }
 
-/** Most characters of a word made from a text of the document. */
+/** The most characters of a word made from a text of the document. */
 const MOST_WORD = 90;
 
-/** Makes a word that is allowed in the name of a tool or of a param of a path: a letter first, then letters, digits and `_`. */
+/** Makes a word that may be in the name of a tool or of a path param: a letter first, then letters, digits and `_`. */
 export function word(text: string): string {
   const clean = text.replace(/[^A-Za-z0-9]+/g, '_').replace(/^_+|_+$/g, '');
   return (/^[A-Za-z]/.test(clean) ? clean : `x_${clean}`).slice(0, MOST_WORD).replace(/_+$/, '');
