@@ -7,7 +7,7 @@ import { parseStrictJson } from '../json/strict.ts';
 export interface PaymentsUpstream {
   /** Origin, no trailing slash. */
   readonly url: string;
-  /** The next write happens, and its answer is lost on the way: what an agent meets on a bad day. */
+  /** The next write happens, but its answer is lost: what an agent sees on a bad day. */
   loseNextAnswer(): void;
   close(): Promise<void>;
 }
@@ -25,16 +25,16 @@ interface Answer {
   readonly body: JsonObject;
 }
 
-/** Bytes of a request body. */
+/** The most bytes of a request body. */
 const BODY_LIMIT = 64 * 1024;
-/** Payments that are there from the start: pay_1 to pay_9, 2,500.00 EUR each. */
+/** Payments that exist from the start: pay_1 to pay_9, 2,500.00 EUR each. */
 const SEEDED = 9;
 const SEEDED_AMOUNT = 250_000;
 
 /**
- * Starts a small API on 127.0.0.1 that behaves like one in production: payments and refunds (never more than was
- * paid), mails, deployments; GET by id; repeats of a write under one `Idempotency-Key` get the first answer again.
- * It keeps everything in memory.
+ * Starts a small API on 127.0.0.1 that behaves like a real one: payments, refunds (never more than was paid), mails,
+ * deployments. It has GET by id, and a repeated write with the same `Idempotency-Key` gets the first answer again.
+ * Everything is in memory.
  */
 export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
   const answer = createPayments();
@@ -179,7 +179,7 @@ function refused(status: number, message: string): Answer {
   return { status, body: { error: message } };
 }
 
-/** The body as JSON; `undefined` where there is none, it is too long, or is not JSON. */
+/** The body as JSON; `undefined` if there is none, it is too long, or it is not JSON. */
 async function readBody(request: IncomingMessage): Promise<Json | undefined> {
   const chunks: Buffer[] = [];
   let length = 0;

@@ -6,9 +6,9 @@ interface Remark {
   readonly message: string;
 }
 
-/** Whether the gateways that share a store have the same in force, for `/readyz`. */
+/** Whether the gateways that share a store have the same files in force, for `/readyz`. */
 export interface Agreement {
-  /** Tells the others what is in force here; call it when its policies have been activated. */
+  /** Tells the others what is in force here. Call it once the policies have been activated. */
   announce(inForce: InForce): void;
   /** What keeps this gateway from taking calls. */
   impediments(): readonly Remark[];
@@ -16,7 +16,7 @@ export interface Agreement {
   notes(): readonly Remark[];
 }
 
-/** @param fleet `null` where the store has one gateway only */
+/** @param fleet `null` if the store has only one gateway */
 export function createAgreement(
   fleet: Pick<RedisStore, 'announce' | 'announced'> | null,
   current: () => InForce,

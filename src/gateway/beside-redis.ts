@@ -12,9 +12,9 @@ import { openFit, redisOptions } from './open-store.ts';
 import type { RedisStore } from './redis-store.ts';
 
 /**
- * Opens the store on Redis for a command beside the gateways, under a name of its own that leaves with it. Where a
- * gateway's journal is here, the store has to be the one that it remembers: an emptied one gets nothing.
- * @param keySeals vouches for records of keys, where the command reads or writes any
+ * Opens the store on Redis for a command that runs beside the gateways, under a temporary name. If a gateway's journal
+ * is here, the store must be the one that the journal knows: the command must not write to an emptied one.
+ * @param keySeals checks and makes the seals of keys, if the command reads or writes any
  * @throws StoreUnavailable, CommandFailure
  */
 export async function openBeside(
@@ -23,7 +23,7 @@ export async function openBeside(
   keySeals: KeySeals = UNJUDGED,
 ): Promise<RedisStore> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-command-'));
-  // With the colon no gateway is named so: an epoch to come does not wait for a command, which has no journal to keep.
+  // No gateway has a colon in its name. A new epoch does not wait for a command, because a command has no journal.
   const gatewayId = `command:${randomBytes(4).toString('hex')}`;
   try {
     const installId = await rememberedInstall(settings.journal).catch((error: unknown) => {
@@ -48,7 +48,7 @@ export async function openBeside(
   }
 }
 
-/** Looks at the servers without changing what is in them. */
+/** Looks at the servers without changing anything in them. */
 export async function inspectRedis(settings: RedisStoreSettings): Promise<StoreInspection> {
   const none = { inUse: false, keys: null };
   const glance = await glanceAtRedis(settings);

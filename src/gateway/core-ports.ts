@@ -20,8 +20,8 @@ import { sealedSettlement } from './sealed-store.ts';
 const DISPATCH_WINDOW_MS = 2000;
 
 /**
- * ms that never stand still: each step is the larger of what the monotonic and the wall clock say has passed, because
- * the first may stop while the machine sleeps and the second may be set back.
+ * A clock in ms that never stops. Each step is the larger one of what the monotonic and the wall clock say: the first
+ * may stop while the machine sleeps, and the second may be set back.
  */
 export function createElapsed(): () => number {
   let monotonic = performance.now();
@@ -37,7 +37,7 @@ export function createElapsed(): () => number {
   };
 }
 
-/** Wires the rooms into what the core asks for. */
+/** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
   readonly upstream: Upstreams;
@@ -49,7 +49,7 @@ export function corePorts(parts: {
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
   readonly alert: EffectPorts['alert'];
-  /** Reads the files again, and takes on what they say. */
+  /** Reads the files again and puts them in force. */
   readonly reload: () => Promise<void>;
 }): EffectPorts {
   const { current, directory, pauses, secrets, signer } = parts;
@@ -65,7 +65,7 @@ export function corePorts(parts: {
       const { agent, key, tool, workspace, target, params, headers, requestIp, now } = input;
       const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
       const { mode } = configuration.policies;
-      // On the path of every call: a literal with all members costs a tenth of a spread.
+      // This runs for every call: a literal with all members costs a tenth of a spread.
       return evaluatePolicies(policies, {
         agent,
         key,
@@ -100,7 +100,7 @@ export function corePorts(parts: {
       return {
         dispatchWindowMs: DISPATCH_WINDOW_MS,
         allowForce: resolve.allowForce,
-        // What the effects API could carry: base64 takes four bytes for three.
+        // As much as the effects API could take: base64 needs four bytes for three.
         filesKeptBytes: Math.floor((limits.bodyBytes / 4) * 3),
       };
     },

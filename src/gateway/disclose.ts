@@ -4,7 +4,10 @@ import { disclosureOf } from '../receipts/disclosure.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Secrets } from '../secrets/vault.ts';
 
-/** Opens the seal of a committed effect for who may read its params; `null` where there is none that opens. */
+/**
+ * Opens the seal of a committed effect for a caller who may read its params; `null` if there is none, or it does not
+ * open.
+ */
 export function discloser(secrets: Pick<Secrets, 'open'>): (effect: EffectRecord, jws: string) => JsonObject | null {
   return (effect, jws) => {
     const { workspace, id: effectId, fingerprint, sealed } = effect;

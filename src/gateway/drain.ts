@@ -1,24 +1,27 @@
-/** Requests are waited for until none has come for so long, ms. */
+/** Stopping waits until no request has come for this long, ms. */
 const QUIET_MS = 200;
-/** And at most this long, ms: a caller that ignores `/readyz` cannot keep the gateway from stopping. */
+/** But at most this long, ms: a caller that ignores `/readyz` must not keep the gateway from stopping. */
 const MOST_MS = 5_000;
 const LOOK_MS = 20;
-/** Between two looks the process reads what has come; a moment in which it does not run is one look, however long. */
+/**
+ * Between two looks the process reads what has arrived. If the process does not run for a while, that counts as one
+ * look, however long it was.
+ */
 const QUIET_LOOKS = QUIET_MS / LOOK_MS;
 
-/** How a gateway stops without cutting anybody off: not ready first, then the last requests, then the port. */
+/** How a gateway stops without cutting off anybody: first not ready, then the last requests, then the port. */
 export interface Drain {
-  /** Told of each request. */
+  /** Called for each request. */
   arrived(): void;
   isDraining(): boolean;
   /**
-   * From here on `/readyz` says that the gateway stops, and each answer closes its connection. Resolves when requests
-   * have stopped coming: an idle connection that is closed then is not one that a request is on its way on.
+   * From now on `/readyz` says that the gateway is stopping, and each answer closes its connection. Resolves when no
+   * more requests come. Then no request can be on its way on the idle connections that are closed next.
    */
   drain(): Promise<void>;
-  /** Work that goes on when its caller has gone away: what was sent must be settled while the store is there. */
+  /** Work that continues after its caller has gone: what was sent must be settled while the store is open. */
   running<T>(work: Promise<T>): Promise<T>;
-  /** Resolves when no such work is under way. */
+  /** Resolves when no such work is running. */
   finished(): Promise<void>;
 }
 
@@ -36,7 +39,7 @@ export function createDrain(elapsed: () => number): Drain {
     async drain() {
       isDraining = true;
       const began = elapsed();
-      // What came while the process stood still is read after this look, not before it.
+      // Requests that came while the process was stopped are read after this look, not before it.
       let left = began - lastAt < QUIET_MS ? QUIET_LOOKS : 1;
       while (left > 0 && elapsed() - began < MOST_MS) {
         const last = lastAt;

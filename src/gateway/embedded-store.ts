@@ -23,12 +23,12 @@ import { upgradeStore } from './upgrade-store.ts';
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;
   readonly keySeals: KeySeals;
-  /** Told where the file had an earlier format and was brought forward. */
+  /** Called if the file had an earlier format and was converted. */
   readonly onUpgraded?: (upgraded: Upgraded) => void;
 }
 
 /**
- * Opens the store in a folder on this machine, for the gateway. A file of an earlier format is brought forward first.
+ * Opens the store in a folder on this machine, for the gateway. A file of an earlier format is converted first.
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged
  */
 export async function openEmbeddedStore({
@@ -39,11 +39,11 @@ export async function openEmbeddedStore({
 }: EmbeddedOptions): Promise<EffectStore> {
   const upgraded = await upgradeStore(options.path, options.lockWaitMs);
   if (upgraded !== null) onUpgraded?.(upgraded);
-  // Beside the lock no other process sends; a process that froze finds its lease over when it wakes.
+  // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
   return createEffectStore(await openEmbeddedRows(options), { retention, keySeals, maxFreezeMs: 0 });
 }
 
-/** Keys of a store, for a process beside the gateway, which notices what is written. */
+/** Keys of a store, for a process beside the gateway. The gateway notices what is written. */
 export type KeyStore = Pick<
   EffectStore,
   'secretMark' | 'bindSecret' | 'hasKeys' | 'putKey' | 'keys' | 'endKey' | 'close'
@@ -52,7 +52,7 @@ export type KeyStore = Pick<
 };
 
 /**
- * Opens a store for its keys only, also while a gateway runs on it. A store that is absent is made.
+ * Opens a store for its keys only, even while a gateway runs on it. Creates the store if it is absent.
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
 export async function openKeyStore(
@@ -61,7 +61,7 @@ export async function openKeyStore(
   maxClockJumpMs = MAX_CLOCK_JUMP_MS,
 ): Promise<KeyStore> {
   const rows = await openRowsBeside(path, ({ record, counted }) => {
-    // A key is ended also where the machine's clock is not believed; time stands still then.
+    // Keys can be revoked even if the machine's clock is not trusted; then the time stands still.
     const beginning = beginningOf(record, counted, Date.now(), maxClockJumpMs);
     return beginning.kind === 'believed' ? beginning.time : record;
   });
@@ -73,15 +73,15 @@ function installationOf(rows: RowsBeside, keySeals: KeySeals): ReturnType<typeof
 }
 
 /**
- * What a clock may be ahead of the time on record without anything being wrong, ms: a gateway writes down its time with
- * what it writes otherwise, so the record of one that has had little to do is a little old.
+ * How far a clock may be ahead of the recorded time without being wrong, ms. A gateway records its time with its other
+ * writes, so the record of an idle gateway is a little old.
  */
 const UNREMARKABLE_MS = 60_000;
 
 /**
- * Takes the machine's clock for right, whatever it says, also while a gateway runs on the store: that one goes on from
- * there. It stands in the ledger.
- * @returns the time on record before and the one from now on, ms; `null` where the clock is not ahead by a minute
+ * Accepts the machine's clock as right, whatever it says, even while a gateway runs on the store; that gateway
+ * continues from there. The ledger records it.
+ * @returns the recorded time before and the time from now on, ms; `null` if the clock is not ahead by a minute
  * @throws StoreUnavailable
  */
 export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number } | null> {
@@ -98,7 +98,7 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
   }
 }
 
-/** A store as one finds it. */
+/** What a look at a store found. */
 export type StoreGlance =
   | { readonly state: 'absent' }
   | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
@@ -110,7 +110,7 @@ export type StoreGlance =
       readonly keys: readonly KeyRecord[];
     };
 
-/** Looks at a store without making or changing it, also while a gateway runs on it. */
+/** Looks at a store without creating or changing it, even while a gateway runs on it. */
 export async function glanceAtStore(path: string): Promise<StoreGlance> {
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
   const inUse = isLocked(path, await loadDriver());

@@ -1,4 +1,4 @@
-/** What has been opened, closed in the opposite order: at the end, or as soon as something later fails to open. */
+/** Closes what was opened, in the opposite order: at the end, or as soon as something later fails to open. */
 export interface ExitStack {
   push(close: () => void | Promise<void>): void;
   close(): Promise<void>;

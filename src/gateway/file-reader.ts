@@ -1,21 +1,21 @@
 import { Worker } from 'node:worker_threads';
 import { answerRead, type ReadAnswer, type ReadRequest } from './read-files.ts';
 
-/** Files that take longer to read and check are given up. */
+/** Reading and checking the files is given up after this long. */
 const LONGEST_MS = 120_000;
 
-/** Reads and checks files beside the thread that answers calls. */
+/** Reads and checks files outside the thread that answers calls. */
 export interface FileReader {
-  /** @throws FilesNotRead where the thread died or did not answer in time */
+  /** @throws FilesNotRead if the thread died or did not answer in time */
   read(request: ReadRequest): Promise<ReadAnswer>;
-  /** Gives up what is being read. */
+  /** Stops a read that is running. */
   close(): Promise<void>;
 }
 
-/** The files could not be read. Their content is not at fault. */
+/** The files could not be read. Their content is not the cause. */
 export class FilesNotRead extends Error {}
 
-/** @param options.entry the program of the thread; `null`: this thread reads, where no other can run these sources */
+/** @param options.entry the program of the thread; `null`: read in this thread, if no other can run these sources */
 export function createFileReader(
   options: { readonly entry: URL | null; readonly longestMs: number } = {
     entry: workerEntry(),
@@ -59,7 +59,7 @@ export function createFileReader(
   };
 }
 
-/** The compiled thread beside this file; the source itself where Node runs TypeScript. */
+/** The compiled thread beside this file, or the source if Node runs TypeScript. */
 function workerEntry(): URL | null {
   if (import.meta.url.endsWith('.js')) return new URL('./read-worker.js', import.meta.url);
   return 'typescript' in process.features && process.features.typescript === 'strip'

@@ -8,9 +8,9 @@ import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 
 /**
- * The first administrative key of an empty store: provided by the operator, shown on a terminal, or left in a file.
+ * The first administrative key of an empty store: given by the operator, shown on a terminal, or left in a file.
  * @param folder where the file goes
- * @throws CommandFailure when what the operator provided cannot be used
+ * @throws CommandFailure if what the operator gave cannot be used
  */
 export async function makeFirstKey(
   store: EffectStore,

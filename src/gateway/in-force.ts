@@ -10,30 +10,30 @@ import type { FileReader } from './file-reader.ts';
 import { type CheckedBefore, type ReadAnswer, readAndCheck, unpackConfiguration } from './read-files.ts';
 import { inSlices } from './slices.ts';
 
-/** Configuration and policies, checked and compiled. They are replaced as a whole, or not at all. */
+/** Configuration and policies, checked and compiled. They are replaced as a whole or not at all. */
 export interface InForce {
   readonly configuration: Configuration;
   readonly policies: CompiledPolicies;
   readonly catalog: Catalog;
   /** Units by pool. */
   readonly pools: ReadonlyMap<string, number>;
-  /** The fact `env` of an upstream's tools, where the upstream says. */
+  /** The fact `env` of an upstream's tools, if the upstream has one. */
   readonly upstreamEnv: ReadonlyMap<string, string>;
-  /** Everything that has to be watched. */
+  /** All files to watch. */
   readonly files: readonly string[];
-  /** Digest of what was in the files when they were read. */
+  /** Digest of the files' content when they were read. */
   readonly content: string;
-  /** How the files looked then. */
+  /** The state of the files at that time, from `stat`. */
   readonly stamp: string;
-  /** The policy files as they were checked, so that those which stay as they are need not be checked again. */
+  /** The checked policy files, so that unchanged ones need no second check. */
   readonly checked: CheckedBefore;
-  /** Findings that leave the files usable, for the log. */
+  /** For the log: findings that do not make the files unusable. */
   readonly warnings: readonly string[];
 }
 
 /**
  * Reads configuration and policies, compiles them, and proves that a forbidden call is denied.
- * @param environment laid over the process's own when `${NAME}` is expanded
+ * @param environment overrides that of the process when `${NAME}` is expanded
  * @throws InvalidFiles with every fault of the configuration, or of the policies
  */
 export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
@@ -51,12 +51,12 @@ function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstr
 
 /** What a reload found. */
 export type Reread =
-  /** The files changed, and nothing in them that decides anything: comments or layout. */
+  /** The files changed, but only in comments or layout. */
   { readonly kind: 'same'; readonly inForce: InForce } | { readonly kind: 'new'; readonly inForce: InForce };
 
 /**
- * Reads the files again, beside the thread that answers calls, and takes up what they say a little at a time: this
- * thread is never held for long.
+ * Reads the files again outside the thread that answers calls, and takes over the result in small steps, so that this
+ * thread is never blocked for long.
  * @throws FilesRefused, FilesNotRead
  */
 export async function rereadFiles(
@@ -102,12 +102,12 @@ function* takeUp(
   return { ...rest, configuration, policies: set, catalog, ...seen };
 }
 
-/** What the files say cannot be used. */
+/** The content of the files cannot be used. */
 export class FilesRefused extends Error {}
 
 /**
- * Makes the policies the ones that admissions must have seen.
- * @throws InvalidFiles when a budget would change its unit or window without `reset: true`
+ * Activates the policies: from then on admissions must have seen them.
+ * @throws InvalidFiles if a budget would change its unit or window without `reset: true`
  */
 export async function activate(store: EffectStore, { policies }: InForce): Promise<void> {
   const activation = await store.activatePolicy(policies.version, policies.budgets);

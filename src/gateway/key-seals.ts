@@ -1,16 +1,16 @@
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import type { JudgingSeals, SealJudgement } from '../secrets/key-seals.ts';
 
-/** Told of a record of a key that lets nobody in, and why. */
+/** Called with the record of a key that lets nobody in, and why. */
 type Unfit = (key: KeyRecord, why: Exclude<SealJudgement, 'sound'>) => void;
 
-/** Seals for a store that is opened before the secrets are: whether one may be made is asked of the store. */
+/** Seals for a store that is opened before the secrets, because the store says whether a new secret may be made. */
 export interface LateKeySeals extends KeySeals {
-  /** From here on records of keys can be read and written. */
+  /** From now on records of keys can be read and written. */
   use(seals: JudgingSeals): void;
 }
 
-/** @param unfit told each time that such a record is read */
+/** @param unfit called each time such a record is read */
 export function createLateKeySeals(unfit: Unfit): LateKeySeals {
   let inUse: JudgingSeals | null = null;
 
@@ -32,7 +32,7 @@ export function createLateKeySeals(unfit: Unfit): LateKeySeals {
   };
 }
 
-/** For whoever only looks at keys, and lets nobody in by them. */
+/** For code that only lists keys and lets nobody in by them. */
 export const UNJUDGED: JudgingSeals = {
   seal() {
     throw new Error('Nothing is sealed here.');
@@ -41,13 +41,13 @@ export const UNJUDGED: JudgingSeals = {
   fits: () => true,
 };
 
-/** A record that is tried again and again is told of once in this time, ms. */
+/** A record that is used again and again is reported once in this time, ms. */
 const TELL_EVERY_MS = 60_000;
-/** Records whose last telling is remembered. */
+/** For how many records the time of the last report is remembered. */
 const MOST_TOLD = 1000;
 
 /**
- * Tells of such records: forged ones are counted, and each is said at most once a minute.
+ * Reports such records. Forged ones are counted, and each is logged at most once a minute.
  * @param parts.elapsed monotonic ms
  */
 export function createForgeryAlarm(parts: {

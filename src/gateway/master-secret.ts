@@ -3,14 +3,14 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { KeyFileFault } from '../secrets/key-file.ts';
 import { openSecrets, type SecretFiles, type Secrets } from '../secrets/vault.ts';
 
-/** The part of a store that tells whether it was used with a master secret before. */
+/** The part of a store that tells whether it has been used with a master secret. */
 interface MarkedStore {
   secretMark(): Promise<string | null>;
   hasKeys(): Promise<boolean>;
 }
 
 /**
- * Opens the secrets for a store. A master secret is made only where nothing was stored under another one.
+ * Opens the secrets for a store. A new master secret is made only if nothing was stored under another one.
  * @throws KeyFileFault, CommandFailure
  */
 export function openSecretsFor(store: MarkedStore, files: SecretFiles): Promise<Secrets> {
@@ -27,10 +27,10 @@ export function openSecretsFor(store: MarkedStore, files: SecretFiles): Promise<
 }
 
 /**
- * Binds a store to the master secret; the store remembers it by a mark that tells nothing of it. Keys of before there
- * were seals are sealed with it.
- * @returns how many were
- * @throws CommandFailure where the store belongs to another secret
+ * Binds a store to the master secret. The store remembers the secret by a mark that reveals nothing about it. Keys from
+ * before seals existed get their seals now.
+ * @returns how many were sealed
+ * @throws CommandFailure if the store belongs to another secret
  */
 export async function bindToStore(
   store: Pick<EffectStore, 'bindSecret'>,
@@ -44,11 +44,11 @@ export async function bindToStore(
   );
 }
 
-/** How the master secret of a store is found, by whoever changes nothing. */
+/** The master secret of a store, as found by code that changes nothing. */
 export type FoundSecret =
-  /** `isSealed`: keys of the store have seals; before the first start of this version they have none. */
+  /** `isSealed`: keys of the store have seals. Before the first start of this version they have none. */
   | { readonly kind: 'right'; readonly secrets: Secrets; readonly isSealed: boolean }
-  /** There is none yet, nor anything that one would be needed for. */
+  /** There is none yet, and nothing that needs one. */
   | { readonly kind: 'none' }
   | { readonly kind: 'fault'; readonly fault: string };
 

@@ -1,13 +1,13 @@
 import type { Directory } from '../identity/directory.ts';
 import type { LivePauseView } from './pause-view.ts';
 
-/** How often changes of other gateways are looked for, ms. Most are heard of earlier, by a message. */
+/** How often this gateway looks for changes of other gateways, ms. A message usually announces them earlier. */
 const LOOK_EVERY_MS = 400;
 
 /**
- * Keeps what is read without the store (workspaces, agents, pauses) as other gateways have left it. One look at a time;
- * what cannot be read now is read at the next look.
- * @returns ends it
+ * Keeps what is read without asking the store (workspaces, agents, pauses) up to date with other gateways' changes.
+ * Only one look runs at a time. What cannot be read now is read at the next look.
+ * @returns a function that stops it
  */
 export function watchNeighbours(directory: Directory, pauses: LivePauseView): () => Promise<void> {
   let looking: Promise<void> | null = null;

@@ -15,7 +15,7 @@ import { bindToStore, openSecretsFor } from './master-secret.ts';
 
 const COMMAND_LINE: LedgerActor = { type: 'gateway', id: 'command-line' };
 
-/** Makes a key directly in the store, also while a gateway runs on it; the gateway notices within a moment. */
+/** Makes a key directly in the store, even while a gateway runs on it. The gateway soon notices. */
 export const createKey: CliPorts['createKey'] = (options) =>
   withShelf(options, async (shelf, configuration) => {
     const secrets = await secretsOf(shelf, configuration);
@@ -52,7 +52,7 @@ export const createKey: CliPorts['createKey'] = (options) =>
 /** The keys in the store, oldest first. */
 export const listKeys: CliPorts['listKeys'] = (options) =>
   withShelf(options, async (shelf, configuration) => {
-    // A store that nobody has used gets no secret by being looked at.
+    // Only looking at an unused store must not create a secret for it.
     if (!(await shelf.hasKeys())) return [];
     await secretsOf(shelf, configuration);
     return (await shelf.keys(null)).map(keyToWire);
@@ -79,7 +79,7 @@ export const rotateKey: CliPorts['rotateKey'] = (options, id, overlapMs) =>
     return { kind: 'rotated', record: { ...keyToWire(made.record), replaces: id }, key: made.key };
   });
 
-/** Works with the keys of a configuration's store; what a person can mend is said as such. */
+/** Works with the keys of a configuration's store. Errors that a person can fix get a message that says so. */
 async function withShelf<T>(
   { configFile, environment }: StoreOptions,
   work: (shelf: Shelf, configuration: Configuration) => Promise<T>,
@@ -106,7 +106,7 @@ async function secretsOf(shelf: Shelf, { secrets: files }: Configuration): Promi
   return secrets;
 }
 
-/** Where keys are. */
+/** Where keys are kept. */
 interface Shelf
   extends Pick<EffectStore, 'secretMark' | 'bindSecret' | 'hasKeys' | 'keys' | 'putKey' | 'endKey' | 'close'> {
   /** They wait for the secrets. */
@@ -123,7 +123,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
   }
 }
 
-/** A key may name a user whom the configuration does not know. Such a key has no roles. */
+/** A key may name a user who is not in the configuration. Such a key has no roles. */
 function noticeFor(
   { kind, user, agent }: Parameters<CliPorts['createKey']>[0],
   { users, workspaces }: Configuration,

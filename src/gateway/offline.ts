@@ -5,7 +5,7 @@ import { keyState } from '../identity/key-record.ts';
 import { glanceAtStore } from './embedded-store.ts';
 import { inspectRedis } from './beside-redis.ts';
 
-/** Looks at a store without changing it, also while a gateway runs on it. */
+/** Looks at a store without changing it, even while a gateway runs on it. */
 export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   if (configuration.store.kind === 'redis') return inspectRedis(configuration.store);

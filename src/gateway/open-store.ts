@@ -12,19 +12,19 @@ import { type EmbeddedOptions, openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from './redis-store.ts';
 
-/** How long a start waits for the gateway before it to let go of the journal, ms. */
+/** How long a start waits for the previous gateway to release the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
 
-/** A store, and, where several gateways may share it, the means to tell each other what is in force. */
+/** A store. If several gateways may share it, also the means to tell each other what is in force. */
 interface OpenedStore {
   readonly store: EffectStore;
   readonly fleet: Pick<RedisStore, 'announce' | 'announced'> | null;
 }
 
 /**
- * Opens the store that the configuration names. One on Redis opens also while the servers cannot be reached.
- * @param keySeals vouches for records of keys
- * @param onUpgraded told where the file of an embedded store was brought to the format of this program
+ * Opens the store that the configuration names. A store on Redis opens even if the servers cannot be reached.
+ * @param keySeals checks and makes the seals of keys
+ * @param onUpgraded called if the file of an embedded store was converted to the format of this program
  * @throws CommandFailure for settings that cannot be used, StoreUnavailable
  */
 export async function openStoreAndFleet(
@@ -55,7 +55,7 @@ export async function openStoreAndFleet(
   }
 }
 
-/** The store alone, as {@link openStoreAndFleet} opens it. */
+/** Only the store, opened as {@link openStoreAndFleet} does. */
 export async function openStore(
   of: Pick<Configuration, 'store' | 'retention'>,
   keySeals: KeySeals,
@@ -95,7 +95,7 @@ export async function openOnRedis(
   }
 }
 
-/** What the store on Redis is opened with. */
+/** The options with which the store on Redis is opened. */
 export function redisOptions(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
@@ -117,7 +117,7 @@ export function redisOptions(
   };
 }
 
-/** Opens a store on Redis; that the servers' settings do not fit is said to a person. */
+/** Opens a store on Redis. If the servers' settings do not fit, the error is one for people. */
 export async function openFit(options: RedisStoreOptions): Promise<RedisStore> {
   try {
     return await openRedisStore(options);
@@ -127,7 +127,7 @@ export async function openFit(options: RedisStoreOptions): Promise<RedisStore> {
   }
 }
 
-/** The name of this gateway among those that share the store: made once, and kept with its journal. */
+/** The name of this gateway among those that share the store. It is made once and kept with the journal. */
 async function gatewayIdIn(journal: string): Promise<string> {
   const file = join(journal, 'gateway-id');
   const host = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-');
@@ -138,7 +138,7 @@ async function gatewayIdIn(journal: string): Promise<string> {
   return id;
 }
 
-/** The same store with another end; its getter stays one. */
+/** The same store with another `close`. Its getter must stay a getter. */
 function withClose(store: RedisStore, close: () => Promise<void>): RedisStore {
   return {
     ...store,

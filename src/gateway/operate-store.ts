@@ -13,13 +13,13 @@ import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
 import { findSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
 
-/** Goes on, in a new epoch, with a store on Redis that was emptied or set back. */
+/** Continues, in a new epoch, with a store on Redis that was emptied or set back. */
 export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
   const { store: settings, retention } = await onRedis(options, 'accept-loss');
   return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
 };
 
-/** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways go on from there. */
+/** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways continue from there. */
 export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store, retention } = configuration;
@@ -45,13 +45,13 @@ export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => 
   });
 };
 
-/** Of records of keys that let nobody in. */
+/** Texts about records of keys that let nobody in. */
 const UNFIT = {
   forged: 'it was put there or changed by something else than a gateway',
   unknown_secret: 'it was sealed under a master secret that is not named here',
 } as const;
 
-/** Computes every workspace anew from its ledger. On Redis gateways may go on meanwhile. */
+/** Recomputes every workspace from its ledger. On Redis, gateways may keep running. */
 export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store: settings, retention, workspaces, secrets } = configuration;
@@ -65,7 +65,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
     if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');
     const found: StoreDifference[] = [];
     const secret = await findSecret(store, secrets);
-    // Without the secret nothing can be said of seals.
+    // Without the secret, nothing can be said about seals.
     if (secret.kind !== 'right' || !secret.isSealed) keySeals.use(UNJUDGED);
     else {
       const { keySeals: seals } = secret.secrets;
@@ -74,7 +74,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
         judge(key, seal) {
           const judgement = seals.judge(key, seal);
           if (judgement !== 'unknown_secret') return judgement;
-          // Keys stay that were replaced before their secret went.
+          // Keys that were replaced before their secret was lost stay in the store and are no fault.
           if (keyState(key, store.now()) === 'active') note(key, judgement);
           return 'sound';
         },
@@ -122,7 +122,7 @@ async function onRedis(
   return { store, retention };
 }
 
-/** Works with a store and closes it. Where it cannot be reached, the error is one for people. */
+/** Works with a store and closes it. If it cannot be reached, the error is one for people. */
 async function using<Store extends EffectStore, T>(
   opening: Promise<Store>,
   work: (store: Store) => Promise<T>,

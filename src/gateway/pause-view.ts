@@ -13,10 +13,12 @@ interface WorkspacePauses {
   readonly pauses: readonly Compiled[];
 }
 
-/** A version that no store has: an admission under it is stale, and the view is loaded. */
+/** A version that no store has: an admission with it is stale, so the view is loaded. */
 const NOT_LOADED = -1;
 
-/** The gateway's view of pauses, with their globs compiled. A notice of the store or a stale admission reloads it. */
+/**
+ * The gateway's view of pauses, with their patterns compiled. A notice from the store or a stale admission reloads it.
+ */
 export interface LivePauseView extends PauseView {
   refresh(workspace: string): Promise<void>;
   /** Workspaces whose pauses are known here. */
@@ -27,7 +29,7 @@ export interface LivePauseView extends PauseView {
   onChange(listener: (workspace: string) => void): void;
 }
 
-/** Makes the view; it loads a workspace when it is first asked for. */
+/** Makes the view. A workspace is loaded when it is first asked for. */
 export function createPauseView(store: EffectStore): LivePauseView {
   const known = new Map<string, WorkspacePauses>();
   const listeners: ((workspace: string) => void)[] = [];
@@ -41,7 +43,7 @@ export function createPauseView(store: EffectStore): LivePauseView {
   }
 
   store.onPausesChanged((workspace) => {
-    // A failed refresh leaves the old version, which admission finds stale.
+    // If the refresh fails, the old version stays, and admission finds it stale.
     refresh(workspace).catch(() => undefined);
   });
 
@@ -73,7 +75,7 @@ function matcher(scope: PauseScope): (subject: PauseSubject) => boolean {
       return ({ keyId }) => keyId === scope.id;
     case 'tool': {
       const compiled = compilePattern('glob', scope.glob);
-      // A pattern that cannot be read stops everything: a pause is never silently without effect.
+      // A pattern that cannot be read stops everything: no pause may silently do nothing.
       return compiled.ok ? ({ tool }) => compiled.test(tool) : () => true;
     }
   }

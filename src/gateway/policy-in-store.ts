@@ -1,21 +1,21 @@
 import { type Admission, type EffectStore, StoreUnavailable } from '../effects/store.ts';
 
-/** Files that did not have a policy are read again for it after this long at the earliest, ms. */
+/** If the files did not have the policy, they are read again no sooner than after this long, ms. */
 const READ_AGAIN_MS = 1000;
 
-/** The store, listened to for the policy that it has in force, and the way to come up to it. */
+/** The store, watched for the policy that it has in force, and a way to catch up with it. */
 interface FollowedStore {
   readonly store: EffectStore;
   /**
-   * Reads the files where another gateway has put other policies in force.
+   * Reads the files if another gateway has activated other policies.
    * @throws StoreUnavailable while the files here still say something else
    */
   readonly catchUp: () => Promise<void>;
 }
 
 /**
- * Follows the policy in force: a stale admission names it. Limits stand in the store with it, so a gateway whose files
- * differ admits nothing until they agree.
+ * Follows the policy in force, which a stale admission names. The limits are in the store with it. So a gateway with
+ * other files admits nothing until they agree.
  * @param version of the policies that this gateway evaluates
  */
 export function followPolicy(store: EffectStore, version: () => string, reload: () => Promise<void>): FollowedStore {

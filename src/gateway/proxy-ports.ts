@@ -16,7 +16,7 @@ import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 
-/** Wires the rooms into what the data plane asks for. */
+/** Connects the rooms to what the data plane needs. */
 export function proxyPorts(parts: {
   readonly core: EffectPorts;
   readonly current: () => InForce;
@@ -67,7 +67,7 @@ export function proxyPorts(parts: {
     renderProblem: (problem, { id, method, keyed }) => {
       const changes = method !== 'GET' && method !== 'HEAD';
       const { publicUrl } = parts.settings();
-      // A read without a key has no earlier run that could have happened.
+      // For a read without an idempotency key, there is no earlier run that could have happened.
       return renderProblem(problem, {}, { publicUrl, requestId: id, run: changes || keyed, changes });
     },
     policyMode: core.policyMode,
@@ -90,7 +90,7 @@ export function proxyPorts(parts: {
   };
 }
 
-/** Who a key is; synchronous while the key is in the cache and the pauses of its workspace are known. */
+/** Who a key belongs to. Synchronous if the key is in the cache and the pauses of its workspace are known. */
 function identify(
   {
     authenticate,

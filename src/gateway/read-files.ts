@@ -19,10 +19,10 @@ import { buffersOf, type PackedPolicies, packPolicies } from '../policy/packed.t
 import type { CompiledPolicies } from '../policy/policies.ts';
 import { proveDenial } from '../policy/self-test.ts';
 
-/** Policy files as they were checked, serialised, by what they were checked from: shared between threads, not copied. */
+/** Checked policy files, serialised, by what they were checked from. Threads share them without copies. */
 export type CheckedBefore = ReadonlyMap<string, SharedArrayBuffer>;
 
-/** What is in force, as far as it matters to whether there is anything new. */
+/** The part of what is in force that tells whether the files say anything new. */
 export interface KnownFiles {
   readonly files: readonly string[];
   readonly content: string;
@@ -33,33 +33,33 @@ export interface KnownFiles {
 
 export interface ReadRequest {
   readonly configFile: string;
-  /** Laid over the process's own when `${NAME}` is expanded. */
+  /** Overrides that of the process when `${NAME}` is expanded. */
   readonly environment: Readonly<Record<string, string>>;
   readonly known: KnownFiles;
 }
 
-/** Where the files are, and how they were when they were read. */
+/** Where the files are, and their state when they were read. */
 export interface FilesSeen {
-  /** Everything that has to be watched. */
+  /** All files to watch. */
   readonly files: readonly string[];
-  /** Digest of what was in them. */
+  /** Digest of their content. */
   readonly content: string;
-  /** How they looked to `stat`; empty where they changed while they were read. */
+  /** Their state from `stat`; empty if they changed while they were read. */
   readonly stamp: string;
 }
 
-/** What reading came to, as it goes from thread to thread. */
+/** The result of a read, in the form in which one thread sends it to the other. */
 export type ReadAnswer =
-  /** The bytes are those that are in force. */
+  /** The bytes are the same as those in force. */
   | { readonly kind: 'unchanged'; readonly stamp: string }
   | {
       readonly kind: 'read';
       readonly seen: FilesSeen;
       readonly configurationDigest: string;
       readonly policyVersion: string;
-      /** `null`: it says what is in force. */
+      /** `null`: the same as the one in force. */
       readonly configuration: PackedConfiguration | null;
-      /** `null`: neither they nor what they are compiled against differ from what is in force. */
+      /** `null`: neither the policies nor what they are compiled against differ from what is in force. */
       readonly policies: PackedPolicies | null;
       readonly checked: CheckedBefore;
       readonly warnings: readonly string[];
@@ -67,13 +67,13 @@ export type ReadAnswer =
   /** For people, with every fault. */
   | { readonly kind: 'invalid'; readonly message: string };
 
-/** A configuration in small pieces: tools are the many. */
+/** A configuration in small pieces, because there may be many tools. */
 interface PackedConfiguration {
   readonly rest: Uint8Array;
   readonly tools: readonly Uint8Array[];
 }
 
-/** Files as they were read and checked, in the thread that did it. */
+/** Files as the reading thread read and checked them. */
 interface ReadFiles {
   readonly seen: FilesSeen;
   readonly configuration: Configuration;
@@ -82,17 +82,17 @@ interface ReadFiles {
   readonly warnings: readonly string[];
 }
 
-/** How often files are read again that change while they are read. */
+/** How often files are read again if they change while they are read. */
 const MAX_READS = 5;
-/** Of what a log says about broken files, characters. */
+/** The most characters that a log line says about broken files. */
 const MAX_MESSAGE = 64 * 1024;
-/** Warnings that the log tells one by one. */
+/** How many warnings the log lists one by one. */
 const MAX_WARNINGS = 100;
 const TOOLS_IN_ONE_PIECE = 4;
 
 /**
- * Reads configuration and policies as of one moment: what changed while it was read is read again, so that no policy
- * of one version is put beside a configuration of another. Compiles them, and proves that a forbidden call is denied.
+ * Reads configuration and policies as of one moment. Files that change meanwhile are read again, so that policies are
+ * never combined with a configuration of another version. Compiles them, and proves that a forbidden call is denied.
  * @throws InvalidFiles with every fault of the configuration, or of the policies
  */
 export async function readAndCheck(
@@ -142,7 +142,7 @@ function said({ at, message }: Finding): string {
   return at === null ? message : `${at.file}:${at.line}:${at.column} ${message}`;
 }
 
-/** Reads files beside what is in force, for another thread to take up. @throws what is a fault of ours */
+/** Reads files and compares them with what is in force; another thread takes over the result. @throws errors of ours */
 export async function answerRead({ configFile, environment, known }: ReadRequest): Promise<ReadAnswer> {
   const reading = createReading();
   const content = await digestOf(known.files, reading);
@@ -177,7 +177,7 @@ export async function answerRead({ configFile, environment, known }: ReadRequest
   }
 }
 
-/** What can be handed over with an answer. */
+/** The buffers that can be transferred with an answer. */
 export function buffersOfAnswer(answer: ReadAnswer): ArrayBufferLike[] {
   if (answer.kind !== 'read') return [];
   const { configuration, policies } = answer;
@@ -187,7 +187,7 @@ export function buffersOfAnswer(answer: ReadAnswer): ArrayBufferLike[] {
   ];
 }
 
-/** Files found by their text, the lists that they name, and the configuration that they were checked against. */
+/** Checked files by their text, the lists that they name, and the configuration that they were checked against. */
 function checkedBefore(
   configuration: Configuration,
   before: CheckedBefore,
@@ -222,7 +222,7 @@ function packConfiguration({ tools, ...rest }: Configuration): PackedConfigurati
   return { rest: new Uint8Array(serialize(rest)), tools: pieces };
 }
 
-/** Takes a configuration up, a little at each step. */
+/** Takes over a configuration in small steps. */
 export function* unpackConfiguration(packed: PackedConfiguration): Generator<void, Configuration> {
   const tools: Tool[] = [];
   for (const piece of packed.tools) {

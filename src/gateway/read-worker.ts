@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { answerRead, buffersOfAnswer, type ReadRequest } from './read-files.ts';
 
-/** The thread that reads and checks files, so that the one which answers calls need not: it answers once and ends. */
+/** The thread that reads and checks files, so that the thread that answers calls need not. It answers once and ends. */
 const request: ReadRequest = workerData;
 const answer = await answerRead(request);
 parentPort?.postMessage(

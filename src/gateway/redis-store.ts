@@ -11,24 +11,24 @@ import { timeAccepted } from './time-accepted.ts';
 
 export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent'> {
   readonly retention: Retention;
-  /** Vouches for records of keys. */
+  /** Checks and makes the seals of keys. */
   readonly keySeals: KeySeals;
   /** How long a process may be frozen between its last check and the write to the socket, ms. */
   readonly maxFreezeMs: number;
 }
 
-/** A store on Redis, with what only an operator of several gateways needs. */
+/** A store on Redis, with functions that only operators of several gateways need. */
 export interface RedisStore extends EffectStore, Pick<RedisRows, 'recoverLost' | 'acceptLoss' | 'acceptTime'> {
-  /** Tells the other gateways what is in force here; call it when the policies have been activated. */
+  /** Tells the other gateways what is in force here. Call it once the policies have been activated. */
   announce(digests: InForceDigests): void;
   /** The policies in force in the store (`null` until known), and what the other gateways have in force, by name. */
   announced(): { readonly policies: string | null; readonly others: ReadonlyMap<string, InForceDigests> };
 }
 
 /**
- * Opens the store on Redis, for the gateway. It keeps connecting for as long as it is open; while it cannot, everything rejects at
- * once.
- * @throws Error for settings of the servers that cannot be used, StoreUnavailable where they cannot be reached
+ * Opens the store on Redis, for the gateway. It tries to connect as long as it is open. While it cannot, everything
+ * rejects at once.
+ * @throws Error for settings of the servers that cannot be used, StoreUnavailable if they cannot be reached
  */
 export async function openRedisStore({
   retention,
@@ -59,10 +59,10 @@ export async function openRedisStore({
   };
 }
 
-/** Knows the policies that are in force in the store, whoever activated them. */
+/** Knows which policies are in force in the store, no matter who activated them. */
 function followPolicies(rows: RedisRows): {
   policies(): string | null;
-  /** This gateway's own. */
+  /** Called with the policies that this gateway has activated. */
   activated(policies: string): void;
 } {
   let policies: string | null = null;
@@ -72,7 +72,7 @@ function followPolicies(rows: RedisRows): {
     const before = told;
     const seen = await rows.read(INSTALLATION, [{ kind: policyRows.kind, id: ONLY }], [], true);
     const row = seen.rows[0]?.row ?? null;
-    // A look that began before this gateway activated its own is out of date.
+    // A look that began before this gateway activated its policies is out of date.
     if (before === told && row !== null) policies = policyRows.of(row);
   }
 
@@ -91,6 +91,6 @@ function followPolicies(rows: RedisRows): {
   };
 }
 
-/** What an operator decided about a gateway, as it stands in the ledger. */
+/** What an operator decided about a gateway, as an event of the ledger. */
 const operatorEvent: RedisRowsOptions['operatorEvent'] = (kind, gateway) =>
   eventDraft({ kind, effectId: null, actor: { type: 'gateway', id: 'command-line' }, data: { gateway } }).text;

@@ -8,29 +8,29 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 
-/** What could not be taken on because the store was away is tried again after this long. */
+/** If files could not be put in force because the store was away, the next try comes after this long. */
 const RETRY_MS = 1_000;
-/** Where a thread died while it read files, the wait before the next try doubles up to this. */
+/** If a thread died while it read files, the wait before the next try doubles up to this. */
 const LONGEST_RETRY_MS = 60_000;
 
-/** Puts the files in force as they are now. Broken files change nothing, and the log says so as an error. */
+/** Puts the current files in force. Broken files change nothing, and the log reports them as an error. */
 export interface Reloader {
-  /** One after the other; resolves when this one is done. */
+  /** Reloads run one after the other. Resolves when this one is done. */
   reload(): Promise<void>;
-  /** Whether the files say something that was refused, or could not be read at all and are tried again. */
+  /** Whether the current files were refused, or could not be read at all and are tried again. */
   behind(): 'refused' | 'unread' | null;
-  /** Resolves when nothing is being taken on any more. */
+  /** Resolves when no reload is running. */
   settled(): Promise<void>;
 }
 
-/** @param parts.adopt swaps everything over to what is in force now */
+/** @param parts.adopt switches everything to what is in force now */
 export function createReloader(parts: {
   readonly configFile: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly store: EffectStore;
   readonly current: () => InForce;
   readonly adopt: (next: InForce) => void;
-  /** Told where the files are and how they look now, when they say what is in force. */
+  /** Called with where the files are and their current state, if their content is what is in force. */
   readonly noted: (same: InForce) => void;
   readonly reader: FileReader;
   readonly owner: string;
@@ -91,7 +91,7 @@ export function createReloader(parts: {
     retryMs = RETRY_MS;
   }
 
-  /** It is no fault of what the files say: nobody has to change them for the next try. */
+  /** The files' content is not the cause: the next try can succeed without a change. */
   function unread({ message }: FilesNotRead): void {
     behind = 'unread';
     logger.error({ detail: message, retry_after_ms: retryMs }, 'the files could not be read; they are tried again');

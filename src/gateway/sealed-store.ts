@@ -5,18 +5,21 @@ import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 
 /*
- * Summaries of requests for approval and kept answers hold what params hold, so at rest they are sealed like them. It is
- * done here, around the store: so it is the same for every store, and for the journals beside them.
+ * Summaries of requests for approval, and kept answers, contain the same data as params. So they are sealed at rest
+ * like params. This is done here, around the store, so it is the same for every store and for the journals beside them.
  */
 
 type Seals = Pick<Secrets, 'sealText' | 'openText'>;
 
-/** Characters of sealed answers that one list opens; the others of it are left sealed. */
+/** How many characters of sealed answers one list opens; the rest stays sealed. */
 const OPENED_IN_LIST = 1024 * 1024;
 
 const UNREADABLE = '(the summary cannot be read)';
 
-/** The store with what is sealed at rest: sealed on the way in, opened on the way out. Records of before are read as they are. */
+/**
+ * The store with sealing: seals on the way in, opens on the way out. Records from before seals existed are read
+ * unchanged.
+ */
 export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
   const openApproval = (approval: ApprovalRecord): ApprovalRecord => withSummaries(approval, seals);
   const openEffect = (effect: EffectRecord): EffectRecord => withResult(effect, seals);
@@ -49,7 +52,7 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     },
     async settle(request) {
       const settlement = await store.settle(sealedSettlement(request, seals));
-      // Where it was settled, the record is made when it is first read, and nobody reads it here.
+      // For a settled call, the record is made only when somebody reads it, and nobody does here.
       return settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement;
     },
     async resolve(request) {
@@ -93,7 +96,7 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
   };
 }
 
-/** A settlement with its kept answer sealed, for the store and for the journal of what the store did not take. */
+/** A settlement with its kept answer sealed, for the store and for the spill journal. */
 export function sealedSettlement(request: SettleRequest, seals: Pick<Seals, 'sealText'>): SettleRequest {
   const { outcome, workspace, effectId } = request;
   if (outcome.kind !== 'committed' && outcome.kind !== 'failed') return request;
@@ -114,14 +117,14 @@ function sealedSize({ life }: EffectRecord): number {
   return life.result?.body.kind === 'sealed' ? life.result.body.value.length : 0;
 }
 
-/** What cannot be opened stays sealed, and is shown as left out. */
+/** What cannot be opened stays sealed and is shown as left out. */
 function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
   const { life } = effect;
   if ((life.state !== 'committed' && life.state !== 'failed') || life.result?.body.kind !== 'sealed') return effect;
   const { status, truncated, body } = life.result;
   const text = seals.openText(body.value, bindingOfResult(effect.workspace, effect.id));
   if (text === null) return effect;
-  // What was sealed was written by `sealedSettlement`.
+  // Only `sealedSettlement` writes what was sealed.
   const opened = JSON.parse(text) as Pick<KeptResult, 'headers' | 'body'>;
   return { ...effect, life: { ...life, result: { status, truncated, ...opened } } };
 }

@@ -1,12 +1,12 @@
 import { setImmediate as others } from 'node:timers/promises';
 
-/** Work on the thread that answers calls is left off after this long, ms, so that calls are answered. */
+/** Work on the thread that answers calls is interrupted after this long, ms, so that calls are answered. */
 const SLICE_MS = 1;
 
 /**
- * Does work a little at a time, so that calls are answered in between.
+ * Does work in small slices, so that calls are answered in between.
  * @param work yields wherever it may be interrupted
- * @param clock what time the work takes is measured with
+ * @param clock measures the time that the work takes
  */
 export async function inSlices<Value>(
   work: Generator<void, Value>,

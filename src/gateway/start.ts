@@ -1,4 +1,6 @@
-/** A start waits for the settlements beside the store no longer than this, ms: they may be many, or the store be away. */
+/**
+ * A start waits at most this long for the spill journal, ms: it may hold many settlements, or the store may be away.
+ */
 const FIRST_DRAIN_MS = 5000;
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -55,7 +57,7 @@ import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
 
 const SWEEP_EVERY_MS = 1000;
-/** Connections of the admin port at once: those who scrape and probe. */
+/** The most connections of the admin port at the same time, for scrapes and probes. */
 const ADMIN_CONNECTIONS = 16;
 const BEHIND = {
   refused: 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.',
@@ -65,7 +67,7 @@ const BEHIND = {
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
 
-/** Least important lines of the log; `null`: as configured. */
+/** The lowest level that is logged; `null`: as configured. */
 const LEVELS = { stderr: null, warnings: 'warn', none: 'silent' } as const;
 
 /** For tests that stop or break the gateway at a point of their choice. */
@@ -75,7 +77,7 @@ export interface GatewayHooks {
 
 /**
  * Starts a gateway in this process; resolves when it accepts requests. The order is that of trust: files, secrets,
- * store (recovery included), policies, and only then the port.
+ * store (including recovery), policies, and only then the port.
  * @throws InvalidFiles, CommandFailure
  */
 export async function startGateway(
@@ -136,7 +138,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
       agreement.announce(inForce);
       await directory.refresh();
-      // A key that is made later could not be shown to anybody.
+      // A key that is made later cannot be shown to anybody.
       const firstKey = isListening ? 'file' : options.firstKey;
       administrativeKey = await makeFirstKey(store, secrets.keyPepper, { ...options, firstKey }, folder);
       if (isListening) logger.info({ durability: store.health().durability }, 'the store is there: work is taken up');
@@ -321,7 +323,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     logger.error({ err: error }, 'sweeping failed'),
   );
   opened.push(() => sweeper.stop());
-  // A repeated call is told the outcome, where this gateway knows it.
+  // After this, a repeated call gets its outcome if this gateway knows it.
   await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);
   opened.push(() => drain.finished());
   if (adminPort !== null) {
@@ -350,7 +352,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     () => void reloader.reload(),
     inForce.stamp,
   );
-  // A reload may read what came after the change that it was told of.
+  // A reload may read a later change than the one that triggered it.
   tellWatch = (stamp) => watch.adopted(stamp);
   opened.push(() => reloader.settled());
   opened.push(() => watch.close());
@@ -393,12 +395,12 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
 function peopleOf(directory: Directory, store: EffectStore): People {
   return {
     rolesOf: (user) => directory.rolesOf(user),
-    // A user whom the configuration does not name has no roles: all that is known is the key.
+    // A user whom the configuration does not name has no roles: only the key is known.
     since: async (user) => (directory.isUser(user) ? store.userSince(user) : 0),
     agent: (workspace, id) => directory.agent(workspace, id),
     async key(keyId) {
       const record = await store.key(keyId.slice('key_'.length));
-      // A call is only sent while the key that asked for it is valid. During a rotation's overlap the old key still is.
+      // A call is only sent while its key is valid. During the overlap of a rotation, the old key still is.
       return record === null || keyState(record, store.now()) !== 'active' ? null : { profile: record.profile };
     },
   };
@@ -409,7 +411,7 @@ function listen(
   host: string,
   port: number,
 ): Promise<string> {
-  // Node would open another server for the second address of that name, past all limits of the first.
+  // Node would open a second server for the other address of `localhost`, without the limits of the first.
   const address = host === 'localhost' ? '127.0.0.1' : host;
   return orTaken(server.listen({ host: address, port }), host, port);
 }

@@ -14,7 +14,7 @@ const NO_MIGRATION = [
   'What stays behind in the old one: effects and what their idempotency keys are bound to, so that a retry of an earlier call runs again; the ledger and receipts (receipts that callers have stay valid, with the same signing keys); spent and held budgets; approvals that wait; claims, reservations and pauses; API keys, which are made anew with svc keys create. Keep the old Redis and its journals until nobody asks for what is in it.',
 ];
 
-/** What a start would do with the store on Redis. Of a cluster nodes are not searched for it. */
+/** What a start would do with the store on Redis. The nodes of a cluster are not searched for it. */
 async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport> {
   const glance = await glanceAtRedis(settings);
   switch (glance.state) {
@@ -34,14 +34,14 @@ async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport
   }
 }
 
-/** What the format of the store is, and what a start would do. */
+/** What format the store has, and what a start would do. */
 export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;
   return store.kind === 'redis' ? reportOnRedis(store) : reportOf(store.path, await glanceAtFormat(store.path));
 };
 
-/** Brings the embedded store to the format of this program, as a start does. */
+/** Converts the embedded store to the format of this program, as a start does. */
 export const migrateStore: CliPorts['migrateStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;

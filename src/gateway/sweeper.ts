@@ -3,23 +3,26 @@ import type { EffectPorts } from '../effects/ports.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 
-/** Rows of each kind that one round declares. */
+/** How many rows of each kind one round declares. */
 const BATCH = 100;
 
-/** Granted calls looked at in one round; and most rounds that a call waits which is stopped again and again. */
+/**
+ * How many granted calls one round looks at. It is also the most rounds that a call waits if it is stopped again and
+ * again.
+ */
 const MOST_GRANTED = 1000;
 const MOST_ROUNDS = 7;
 
-/** What the gateway does by itself, over and over. */
+/** What the gateway does regularly without being asked. */
 export interface Sweeper {
-  /** What the journal beside the store held at the start has been handed to the store, or cannot be yet. */
+  /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
   readonly begun: Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
- * Drives spilled settlements in, declares what is over, and dispatches what was approved while a gateway died.
- * One round at a time; the next begins `everyMs` after the last ended.
+ * Writes spilled settlements into the store, declares what has ended, and dispatches approved calls that a dead gateway
+ * left behind. One round at a time; the next starts `everyMs` after the last one ended.
  */
 export function startSweeper(
   ports: EffectPorts,
@@ -30,10 +33,10 @@ export function startSweeper(
 ): Sweeper {
   let stopped = false;
   let wake: () => void = () => undefined;
-  /** Granted calls that were stopped: rounds until they are tried again, and how many they waited last. */
+  /** Granted calls that were stopped: how many rounds until the next try, and how many they waited last time. */
   const waits = new Map<string, { rounds: number; readonly waited: number }>();
 
-  /** One part of a round. An error in it is logged, and the other parts run all the same. */
+  /** One part of a round. An error in it is logged, and the other parts still run. */
   async function attempt(part: () => Promise<unknown>): Promise<void> {
     try {
       await part();
@@ -54,7 +57,8 @@ export function startSweeper(
     const ids = new Set(granted.map(({ id }) => id));
     for (const id of waits.keys()) if (!ids.has(id)) waits.delete(id);
     const due = granted.filter((approval) => {
-      // The vote that grants a call dispatches it. What is older than that was left behind by a gateway that died.
+      // The vote that grants a call also dispatches it. A call that is granted for longer than this was left behind by
+      // a dead gateway.
       const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
       return left && (waits.get(approval.id)?.rounds ?? 0) <= 0;
     });

@@ -3,19 +3,19 @@ import { StoreUnavailable } from '../effects/store.ts';
 /** How often work that waits for the store is tried again, ms. */
 const AGAIN_MS = 250;
 
-/** What has to be done in the store before the gateway works, and whether it is done. */
+/** What has to be done in the store before the gateway can work, and whether it is done. */
 export interface TakeUp {
-  /** The first try. @throws what the work throws, but for a store that is not there: then it goes on by itself */
+  /** The first try. @throws what the work throws. If only the store is missing, it does not throw and keeps trying */
   begin(): Promise<void>;
   isDone(): boolean;
-  /** Resolves once it is done; never where that does not come. */
+  /** Resolves once the work is done, which may be never. */
   readonly finished: Promise<void>;
   stop(): Promise<void>;
 }
 
 /**
- * Does the work as soon as the store is there, over and over until it succeeds.
- * @param report told of what hinders it beside the store
+ * Does the work as soon as the store can be reached, and repeats it until it succeeds.
+ * @param report called with whatever stops the work, except a missing store
  */
 export function createTakeUp(work: () => Promise<void>, report: (error: unknown) => void): TakeUp {
   let done = false;

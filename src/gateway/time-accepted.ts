@@ -1,6 +1,6 @@
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 
-/** An operator said that a clock is right. Times in ms. */
+/** The event that says that an operator accepted a clock as right. Times in ms. */
 export function timeAccepted({ before, time }: { readonly before: number; readonly time: number }): LedgerDraft {
   return {
     kind: 'store.time_accepted',

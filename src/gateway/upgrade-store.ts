@@ -20,18 +20,18 @@ import type { Format1 } from '../stores/embedded/format-1.ts';
 import type { RowLoad } from '../stores/embedded/rows/load.ts';
 import { type CarryOver, upgradeFile, type Upgraded } from '../stores/embedded/upgrade.ts';
 
-/** Id of the change that is said to have written what came from before. */
+/** Id of the change to which all converted rows belong. */
 const CHANGE = 'format-1';
 
 /**
- * Brings the embedded store in a folder to the format of this program; see {@link upgradeFile}.
+ * Converts the embedded store in a folder to the format of this program; see {@link upgradeFile}.
  * @throws StoreUnavailable
  */
 export function upgradeStore(path: string, lockWaitMs: number): Promise<Upgraded | null> {
   return upgradeFile(path, lockWaitMs, carryOver);
 }
 
-/** Reads the tables of format 1, and writes what stands in them as this program's records. */
+/** Reads the tables of format 1 and writes their content as this program's records. */
 const carryOver: CarryOver = async (from, into) => {
   const all = <T extends { readonly workspace: string }>(
     slices: Iterable<readonly T[]>,
@@ -65,7 +65,7 @@ const carryOver: CarryOver = async (from, into) => {
   });
 };
 
-/** What is in force. */
+/** Carries over what is in force. */
 function carryLittle(from: Format1, into: RowLoad): void {
   const policy = from.meta?.policy ?? '';
   const entered = from.entered().filter((workspace) => workspace !== INSTALLATION);
@@ -82,7 +82,7 @@ function carryLittle(from: Format1, into: RowLoad): void {
     inDraft(into, workspace, (draft) => carryPauses(draft, version, pauses));
 }
 
-/** Slice by slice; the process can be told to end in between. */
+/** Works slice by slice, so that a signal can end the process in between. */
 async function each<T>(
   slices: Iterable<readonly T[]>,
   into: RowLoad,

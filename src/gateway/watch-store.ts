@@ -5,7 +5,7 @@ const LOOK_MS = 250;
 
 function endHard(): never {
   process.kill(process.pid, 'SIGKILL');
-  // The first process of a container does not get that signal from itself.
+  // In a container, the first process does not receive this signal from itself.
   process.abort();
 }
 
@@ -16,8 +16,8 @@ export interface StoreWatch {
 }
 
 /**
- * Says in the log when the store ceases to be ready, why, and when it is again. After a failed sync the process ends
- * without ending its connections, however it comes to its end: that would copy within the store what may not be on the
+ * Logs when the store stops being ready, why, and when it is ready again. After a failed sync the process ends without
+ * closing its database connections, whatever ends it: closing would copy data inside the store that may not be on the
  * disk.
  */
 export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>): StoreWatch {
