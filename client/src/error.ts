@@ -27,7 +27,7 @@ export class SvcError extends Error {
   readonly errors: readonly Fault[];
   readonly requestId: string | null;
   readonly retryAfterMs: number | null;
-  /** On a call: the key it was sent with. The same call with this key is the same action. */
+  /** For a call: its idempotency key. The same call with this key is the same action. */
   readonly idempotencyKey: string | null;
   readonly didItHappen: 'yes' | 'no' | 'maybe';
   /** The gateway that refused; `null` when no answer came. */

@@ -1,7 +1,6 @@
 /** Values that JSON can carry. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 
-/** A JSON object. */
 export interface JsonObject {
   readonly [name: string]: Json;
 }

@@ -6,22 +6,27 @@ export interface CallInput {
   /** Canonical name, `<upstream>.<tool>`. */
   readonly tool: string;
   readonly params?: JsonObject;
-  /** Who acts. Needed with an account key; an agent key names its agent itself. */
+  /** Who acts. Needed with an account key; an agent key already names its agent. */
   readonly agentId?: string;
-  /** The same key is the same action. Made once per call when absent, and kept over retries. */
+  /**
+   * Calls with the same key are the same action. If absent, the client makes one per call and keeps it over retries.
+   */
   readonly idempotencyKey?: string;
   readonly target?: string;
   readonly actionType?: string;
-  /** What the agent believes about the world; the gateway compares it with the live state right before it sends. */
+  /** What the agent assumes about the live state. The gateway compares both right before it sends. */
   readonly stateCheck?: StateCheck;
   readonly claimId?: string;
   readonly reservationId?: string;
-  /** Kept and returned, never evaluated; 4 KiB at most. */
+  /** Stored and returned, never evaluated; 4 KiB at most. */
   readonly metadata?: JsonObject;
 }
 
 export interface CallOptions {
-  /** Wait for a person or a running twin: `true` for as long as it takes, or at most this many ms. */
+  /**
+   * Wait for a person, or for a running call with the same key: `true` for as long as it takes, a number for at most
+   * this many ms.
+   */
   readonly wait?: boolean | number;
   readonly signal?: AbortSignal;
 }
@@ -58,7 +63,7 @@ export interface ReconcileVerdict {
 
 export type EffectState = 'pending_approval' | 'executing' | 'committed' | 'failed' | 'unknown' | 'rejected' | 'denied';
 
-/** The record of an action. What it came to is `toResult(effect)`, or simply what `wait` resolves to. */
+/** The record of an action. `toResult(effect)` gives its result, and so does `wait`. */
 export interface Effect {
   readonly effectId: string;
   readonly state: EffectState;
@@ -82,10 +87,10 @@ export interface Effect {
   /** While policy only observes: the decision it would have made. */
   readonly observed?: { readonly would: string; readonly rule: string | null };
   readonly metadata?: JsonObject | null;
-  /** With `get`, and with lists that ask for them; those that policy redacts are masked. */
+  /** With `get`, and with lists that ask for them. Params that policy redacts are masked. */
   readonly params?: JsonObject;
   readonly paramsTruncated?: boolean;
-  /** Why there are none. */
+  /** Why there are no params. */
   readonly paramsOmitted?: string;
 }
 
@@ -126,7 +131,7 @@ export interface EffectPage {
   readonly nextCursor: string | null;
 }
 
-/** One step of a run: what the time went into. */
+/** One step of a run, and how long it took. */
 export interface Stage {
   readonly stage: string;
   readonly status: 'passed' | 'refused' | 'failed' | 'unknown' | 'waiting' | 'skipped';
@@ -135,7 +140,7 @@ export interface Stage {
   readonly detail: string | null;
 }
 
-/** What a call would come to now. */
+/** What the result of a call would be now. */
 export interface Preview {
   readonly would: Decision;
   readonly httpStatus: number;
@@ -152,7 +157,7 @@ export interface ResolveInput {
   readonly outcome: 'happened' | 'not_happened';
   readonly evidence?: Json;
   readonly comment?: string;
-  /** Before the quiet time is over; needs a second user, and stands in the receipt. */
+  /** Settle before the quiet time is over. Needs a second user; the receipt says so. */
   readonly force?: boolean;
 }
 
@@ -168,28 +173,28 @@ export interface Approval {
   readonly [more: string]: Json;
 }
 
-/** A page of requests, newest first. It may be short though others follow: `nextCursor` says so. */
+/** A page of requests, newest first. It may be short even if others follow: `nextCursor` says so. */
 export interface ApprovalPage {
   readonly approvals: readonly Approval[];
   readonly nextCursor: string | null;
 }
 
-/** What became of the call by a vote. */
+/** What a vote did to the call. */
 export interface Became {
   readonly what: 'waiting' | 'rejected' | 'dispatched' | 'stopped' | 'asked_anew' | 'ended';
   /** For people. */
   readonly message: string;
-  /** `dispatched`, `stopped`: the decision that the call got. */
+  /** `dispatched`, `stopped`: the decision on the call. */
   readonly decision?: Decision;
   readonly code?: string;
   readonly rule?: string;
   readonly effectId?: string;
   readonly receiptId?: string;
-  /** `asked_anew`: the request that people are asked by now. */
+  /** `asked_anew`: the request that people are asked now. */
   readonly approvalId?: string;
 }
 
-/** The answer to a vote: the request as it is now, and what became of the call. */
+/** The answer to a vote: the request as it is now, and what happened to the call. */
 export interface Voted {
   readonly id: string;
   readonly status: Approval['status'];
@@ -199,7 +204,7 @@ export interface Voted {
   readonly became: Became;
 }
 
-/** An exclusive right of an agent on a target, for a time. */
+/** An exclusive right of an agent to act on a target, for a limited time. */
 export interface Claim {
   readonly id: string;
   readonly target: string;
@@ -208,7 +213,7 @@ export interface Claim {
   readonly expiresAt: string;
 }
 
-/** Units of a pool set aside for an agent, for a time. */
+/** Units of a pool that are set aside for an agent, for a limited time. */
 export interface Reservation {
   readonly id: string;
   readonly pool: string;
@@ -232,11 +237,11 @@ export interface Pause {
   readonly reason: string;
   readonly createdAt: string;
   readonly until: string | null;
-  /** When it was just set: nothing known has the name that it stops. */
+  /** Only when it was just set: nothing known has the name that it stops. */
   readonly warning?: string;
 }
 
-/** Which keys are listed: those that fit all that is named. */
+/** Filters for the list of keys. A key must fit all that are given. */
 export interface KeyFilter {
   readonly kind?: ApiKey['kind'];
   readonly workspace?: string;
@@ -264,7 +269,7 @@ export interface ApiKey {
   readonly replacedBy: string | null;
 }
 
-/** Proxied reads of one second, one agent and one tool that policy would have stopped, were it in force. */
+/** Proxied reads of one second, one agent and one tool that policy would have stopped if it were enforced. */
 export interface ObservedRead {
   readonly firstAt: string;
   readonly lastAt: string;

@@ -17,7 +17,7 @@ export type Decision =
   | 'failed'
   | 'unknown_effect';
 
-/** Why the decision came out as it did. `code` is stable and has a page in the gateway's documentation. */
+/** Why the decision was made. `code` is stable and has a page in the gateway's documentation. */
 export interface Reason {
   readonly code: string;
   readonly message: string;
@@ -25,16 +25,16 @@ export interface Reason {
   readonly rule?: string;
 }
 
-/** A field whose live value is not the one assumed. An absent side is `null`. */
+/** A field whose live value is not the assumed one. A missing value is `null`. */
 export interface Mismatch {
   readonly field: string;
   readonly assumed: Json;
   readonly current: Json;
-  /** A value is too long to be shown: it is a text with its beginning, or null. */
+  /** A value is too long to be shown: it is replaced by its beginning as a text, or by null. */
   readonly truncated?: true;
 }
 
-/** A budget as the agent may see it: numbers and a level for its own, only the level for those that it shares. */
+/** A budget as the agent may see it: numbers and a level for its own budgets, only the level for shared ones. */
 export type Budget =
   | {
       readonly budget: string;
@@ -43,7 +43,7 @@ export type Budget =
       readonly spent: number;
       readonly held: number;
       readonly remaining: number;
-      /** `low` from the policy's `warn_at` percent of use on. */
+      /** `low` when the use reaches `warn_at` percent, from the policy. */
       readonly level: 'ok' | 'low' | 'exhausted';
       /** RFC 3339; `null` for rolling windows. */
       readonly resetsAt: string | null;
@@ -66,14 +66,14 @@ export interface PendingApproval {
   readonly url?: string;
 }
 
-/** The signed receipt: its payload in the spelling that was signed, and the signature (`jws`). */
+/** The signed receipt: its payload with the exact spelling that was signed, and the signature (`jws`). */
 export interface Receipt {
   readonly [name: string]: Json;
   readonly id: string;
   readonly jws: string;
 }
 
-/** What every result has. */
+/** What all results have. */
 interface Answer {
   readonly effectId: string;
   readonly tool: string;
@@ -100,11 +100,11 @@ export interface Committed extends Answer {
   readonly receipt: Receipt;
   readonly result: Json;
   readonly upstreamStatus?: number;
-  /** The upstream has taken the action on and finishes it later. */
+  /** The upstream has accepted the action and will finish it later. */
   readonly accepted: boolean;
-  /** The upstream's answer was cut; the action happened all the same. */
+  /** The upstream's answer was cut; the action still happened. */
   readonly responseTruncated: boolean;
-  /** `pending`: it happened, and the gateway's store will know it once it can be reached again. */
+  /** `pending`: it happened, but the gateway's store will only know it once it can be reached again. */
   readonly settlement?: 'pending';
 }
 
@@ -112,7 +112,7 @@ export interface Committed extends Answer {
 export interface DuplicateBlocked extends Answer {
   readonly status: 'duplicate_blocked';
   readonly receipt: Receipt;
-  /** Absent when it has expired, or the caller may not call the tool any more. */
+  /** Absent if it has expired, or the caller may no longer call the tool. */
   readonly result?: Json;
   readonly resultExpired: boolean;
 }
@@ -139,7 +139,9 @@ export interface DeniedBudget extends Answer {
   readonly budgets: readonly Budget[];
 }
 
-/** A claim is in the way, or the live state drifted and the call asked to be blocked then; it did not happen. */
+/**
+ * A claim is in the way, or the live state changed and the call asked to be blocked in that case; it did not happen.
+ */
 export interface DeniedClaim extends Answer {
   readonly status: 'denied_claim';
   readonly mismatches: readonly Mismatch[];
@@ -159,7 +161,7 @@ export interface IdempotencyConflict extends Answer {
 /** The tool failed and nothing changed. The same key may be used again. */
 export interface Failed extends Answer {
   readonly status: 'failed';
-  /** What the upstream answered, where it did. */
+  /** The upstream's answer, if there was one. */
   readonly result?: Json;
   readonly upstreamStatus?: number;
 }
@@ -169,7 +171,7 @@ export interface UnknownEffect extends Answer {
   readonly status: 'unknown_effect';
 }
 
-/** What a call came to: a closed union on `status`. */
+/** The result of a call: a closed union on `status`. */
 export type CallResult =
   | Committed
   | DuplicateBlocked

@@ -37,15 +37,15 @@ export interface SvcOptions {
   /** Default: `SVC_WORKSPACE`, else `default`. */
   readonly workspace?: string;
   readonly fetch?: Fetch;
-  /** Sendings of one request in all, the first one included; default 4. */
+  /** How often one request is sent at most, including the first time; default 4. */
   readonly attempts?: number;
-  /** For one sending, in ms; default 60 s. */
+  /** For each sending, in ms; default 60 s. */
   readonly timeoutMs?: number;
 }
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 
-/** A client of the gateway. Holds no connection and no state: make one, keep it. */
+/** A client of the gateway. It has no connection and no state: make one and keep it. */
 export class Svc {
   readonly #to: Connection;
   readonly #base: string;
@@ -74,7 +74,8 @@ export class Svc {
   }
 
   /**
-   * Runs an action, at most once per idempotency key. A decision is never retried; a lost answer is, with the same key.
+   * Runs an action, at most once per idempotency key. A decision is never retried. If the answer is lost, the call is
+   * sent again with the same key.
    * @throws SvcError when the request was not accepted, or no answer came (its `idempotencyKey` says which call it was)
    */
   async call(input: CallInput & CallOptions): Promise<CallResult> {
@@ -87,15 +88,15 @@ export class Svc {
     return this.wait(result, { ...(signal && { signal }), ...(wait !== true && { timeoutMs: wait }) });
   }
 
-  /** What {@link call} would come to now; nothing is run, nothing is written. */
+  /** What the result of {@link call} would be now; nothing is run, nothing is written. */
   async preview(input: CallInput): Promise<Preview> {
     const body = actionToWire({ ...input, idempotencyKey: input.idempotencyKey ?? globalThis.crypto.randomUUID() });
     return this.#post('/effects/preview', body, true);
   }
 
   /**
-   * Polls until a waiting or running effect has come to something, also after a restart of the caller, by its id.
-   * Resolves with the last result seen when the time is over. An unknown outcome is a result.
+   * Polls until a waiting or running effect has a result. Needs only its id, so it also works after a restart of the
+   * caller. When the time is over, resolves with the last result seen. An unknown outcome is a result.
    */
   async wait(
     effect: string | CallResult,
@@ -113,7 +114,7 @@ export class Svc {
     }
   }
 
-  /** Settles an unknown outcome. Needs an account key. The same resolution twice is fine. */
+  /** Settles an unknown outcome. Needs an account key. The same resolution may be sent twice. */
   async resolve(effectId: string, input: ResolveInput): Promise<CallResult> {
     await this.#post(`/effects/${encodeURIComponent(effectId)}/resolve`, snake(input), true);
     return this.#result(effectId);
@@ -122,17 +123,21 @@ export class Svc {
   readonly effects = {
     get: (id: string): Promise<EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
     list: (filter: EffectFilter = {}): Promise<EffectPage> => this.#get('/effects', snake(filter) as Query),
-    /** Proxied reads that passed because policy only observes, newest first. A page may be empty though others follow. */
+    /**
+     * Proxied reads that passed because policy only observes, newest first. A page may be empty even if others follow.
+     */
     observedReads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<ObservedReadPage> =>
       this.#get('/observed-reads', page),
-    /** The signed receipt, in the spelling that was signed. */
+    /** The signed receipt, with the exact spelling that was signed. */
     receipt: async (id: string): Promise<Receipt> =>
       (await this.#ask({
         method: 'GET',
         path: `/effects/${encodeURIComponent(id)}/receipt`,
         repeatable: true,
       })) as unknown as Receipt,
-    /** Forgets params, salts and the kept answer of an effect that is over; its receipt stays. Needs an account key. */
+    /**
+     * Removes params, salts and the kept answer of an effect that has ended; its receipt stays. Needs an account key.
+     */
     erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
     run: (id: string): Promise<{ readonly stages: readonly Stage[] }> =>
       this.#get(`/effects/${encodeURIComponent(id)}/run`),
@@ -183,7 +188,7 @@ export class Svc {
     list: (filter: KeyFilter = {}): Promise<{ readonly keys: readonly ApiKey[] }> =>
       this.#installation('GET', `/keys${search(snake(filter) as Query)}`),
     revoke: (id: string): Promise<ApiKey> => this.#installation('DELETE', `/keys/${encodeURIComponent(id)}`),
-    /** The answer holds the successor's `key`, this once; `overlap` is how long the old one stays valid, s. */
+    /** The answer has the successor's `key`, only this once. `overlap` is how long the old key stays valid, s. */
     rotate: (
       id: string,
       input: { readonly overlap?: number } = {},
@@ -229,7 +234,7 @@ export class Svc {
     return exchange(this.#to, { ...request, path: this.#base + request.path });
   }
 
-  /** What belongs to no workspace. */
+  /** For requests that belong to no workspace. */
   async #installation<T>(method: 'GET' | 'POST' | 'DELETE', path: string, body?: JsonObject): Promise<T> {
     const request = { method, path: `/v1/beta${path}`, repeatable: method === 'GET', ...(body && { body }) };
     return camel(await exchange(this.#to, request)) as T;

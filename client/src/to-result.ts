@@ -3,7 +3,7 @@ import type { Json } from './json.ts';
 import type { CallResult } from './result.ts';
 import { camel, isObject } from './wire.ts';
 
-/** Fields that every result has, where the gateway sent them. */
+/** Fields that every result has, if the gateway sent them. */
 const COMMON: Readonly<Record<string, Json | undefined>> = {
   effectId: undefined,
   tool: undefined,
@@ -21,7 +21,7 @@ const COMMON: Readonly<Record<string, Json | undefined>> = {
   links: undefined,
 };
 
-/** What each status has beside them; the value stands in where the gateway sent nothing. */
+/** The further fields of each status, with the value to use if the gateway sent none. */
 const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | undefined>>>> = {
   committed: {
     receipt: undefined,
@@ -48,9 +48,9 @@ const OWN: Readonly<Record<CallResult['status'], Readonly<Record<string, Json | 
 };
 
 /**
- * Reads the body of a run answer, or the effect of a get, into the union.
- * Drift under `on_mismatch: replan` is `denied_claim` on the wire, and `replan_required` here.
- * @throws SvcError `bad_answer` when it carries no decision that this client knows
+ * Turns the body of a run answer, or the effect of a get, into the union. A changed state under `on_mismatch: replan`
+ * is `denied_claim` in the answer and `replan_required` here.
+ * @throws SvcError `bad_answer` if it has no decision that this client knows
  */
 export function toResult(body: Json): CallResult {
   const answer = camel(body);

@@ -13,10 +13,13 @@ export interface Exchange {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: JsonObject;
-  /** Whether sending it twice is the same as once; else only a refusal before acceptance (429) is sent again. */
+  /**
+   * Whether sending it twice has the same effect as once. If not, it is sent again only after a refusal before
+   * acceptance (429).
+   */
   readonly repeatable: boolean;
   readonly signal?: AbortSignal | undefined;
-  /** On a call: its idempotency key, for the error. */
+  /** For a call: its idempotency key, for the error. */
   readonly key?: string;
 }
 
@@ -24,18 +27,18 @@ export interface Connection {
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly fetch: Fetch;
-  /** Sendings in all, the first one included. */
+  /** How often it is sent at most, including the first time. */
   readonly attempts: number;
-  /** For one sending, in ms. */
+  /** For each sending, in ms. */
   readonly timeoutMs: number;
 }
 
-/** Nothing was accepted (408: the request did not arrive whole in time), or nobody is there. */
+/** The request was not accepted (408: it did not arrive completely in time), or nobody is there. */
 const GATEWAY_GONE = [408, 502, 503, 504];
 
 /**
- * Sends until there is an answer: again, with the same body, after a lost connection, 408, 429 or 502 to 504, at most
- * `attempts` times. An answer that carries a decision is an answer, whatever its status.
+ * Sends a request until there is an answer. After a lost connection, 408, 429 or 502 to 504 it sends the same body
+ * again, at most `attempts` times in all. An answer with a decision is always an answer, whatever its status.
  * @throws SvcError for a problem document, or when no answer came
  */
 export async function exchange(to: Connection, request: Exchange): Promise<Json> {
@@ -51,7 +54,7 @@ export async function exchange(to: Connection, request: Exchange): Promise<Json>
 }
 
 async function once(to: Connection, request: Exchange): Promise<Json | SvcError> {
-  // A vote, a claim or a pause whose answer is lost may be in force, as a call may have run.
+  // If the answer to a vote, a claim or a pause is lost, it may still be in force, just as a call may have run.
   const details = {
     idempotencyKey: request.key ?? null,
     didItHappen: request.method === 'GET' ? 'no' : 'maybe',
@@ -117,7 +120,7 @@ function text(value: Json | undefined): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** Resolves after `ms`, or at once when the caller gives up. */
+/** Resolves after `ms`, or at once if the caller gives up. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms);

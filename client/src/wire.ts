@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from './json.ts';
 
-/** Fields whose content is the caller's or the upstream's: their names are left as they are. */
+/** Fields whose content belongs to the caller or the upstream: the names in it stay unchanged. */
 const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
 
-/** Turns the names of an answer from snake_case into camelCase, except within foreign content. */
+/** Converts the names of an answer from snake_case to camelCase, except in foreign content. */
 export function camel(value: Json): Json {
   if (Array.isArray(value)) return value.map(camel);
   if (typeof value !== 'object' || value === null) return value;
@@ -15,7 +15,7 @@ export function camel(value: Json): Json {
   return out;
 }
 
-/** Turns the names of one flat object into snake_case; what is undefined is left out. */
+/** Converts the names of one flat object to snake_case; undefined values are left out. */
 export function snake(value: object): Record<string, Json> {
   const out: Record<string, Json> = {};
   for (const [name, item] of Object.entries(value))
