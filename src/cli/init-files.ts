@@ -252,7 +252,7 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
   return lines;
 }
 
-/** Writes names as keys of the file, because references to the environment are expanded only in values. */
+/** Escapes references to the environment in values only: they are not expanded in keys. */
 function schemaText(schema: { readonly [name: string]: Tree }): string {
   return json(
     JSON.parse(JSON.stringify(schema), (_name, value: Tree) =>
