@@ -1,7 +1,7 @@
-/** How far a clock may be ahead of what is known where nobody says otherwise: a holiday, not a season. */
+/** How far a clock may be ahead of the known time by default: as long as a holiday, not a season. */
 export const MAX_CLOCK_JUMP_MS = 7 * 86_400_000;
 
-/** What is wrong with a clock that is not believed, for people. Times in ms. */
+/** Says what is wrong with a clock that is not trusted, for people. Times in ms. */
 export function aheadMessage({
   whose,
   known,

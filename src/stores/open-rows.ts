@@ -2,27 +2,30 @@ import type { Lease } from '../effects/model/effect.ts';
 import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
 import type { RowStore } from './port.ts';
 
-/** Effects that run on record although whoever ran them has ended. */
+/** Effects that are still recorded as running although their gateway has ended. */
 export interface Ended {
-  /** What admissions carry as their owner, so that it can be told whether that has ended; `null`: their own will do. */
+  /**
+   * What admissions carry as their owner, so that others can tell whether it has ended; `null`: what they carry anyway
+   * is enough.
+   */
   readonly owner: string | null;
-  /** Resolves when it is known of the workspace; where the store cannot say it now, too. */
+  /** Resolves when it is known for the workspace, and also if the store cannot say it now. */
   known(workspace: string): Promise<void>;
   /** Whether there may be any. */
   any(workspace: string): boolean;
-  /** Until when something of the attempt may be under way, ms; `null` where its owner may live. */
+  /** Until when something of the attempt may still be running, ms; `null` if its owner may be alive. */
   quietAt(workspace: string, lease: Lease): number | null;
-  /** All of a workspace have been declared. */
+  /** All such effects of a workspace have been declared. */
   none(workspace: string): void;
 }
 
-/** An open store of rows, and what only the one who opened it knows. */
+/** An open store of rows, with what only its opener knows. */
 export interface OpenRows extends RowStore {
-  /** Tells this store from all others, for as long as it lives. */
+  /** Identifies this store for as long as it exists. */
   readonly installId: string;
   /** As of now; does not wait. */
   health(): StoreHealth;
   readonly ended: Ended;
-  /** Why no call may begin in a workspace at present, or `null`: what would have to be undone is not begun. */
+  /** Why no call may start in a workspace now, or `null`: a call that would have to be undone is not started. */
   impediment(workspace: string): StoreUnavailable | null;
 }

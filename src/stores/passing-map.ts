@@ -1,4 +1,4 @@
-/** A map whose entries pass through: set, and soon deleted. */
+/** A map whose entries do not stay long: they are set and soon deleted. */
 export interface PassingMap<Key, Value> extends Iterable<[Key, Value]> {
   readonly size: number;
   get(key: Key): Value | undefined;
@@ -8,15 +8,15 @@ export interface PassingMap<Key, Value> extends Iterable<[Key, Value]> {
   values(): IterableIterator<Value>;
 }
 
-/** Deletions after which the map is made anew, at the least. */
+/** The fewest deletions after which the map is rebuilt. */
 const FEWEST_DELETIONS = 64;
 
 /**
- * Makes an empty map. It behaves as a `Map` does, and costs a third where entries come and go with every call: V8 moves
- * a `Map` with deletions to a new table every now and then, and the old table points to the new one. Once an old table
- * has become old to the garbage collector, all tables after it stay alive with all that was ever in them, until the next
- * full collection (measured, 64 entries at a time: scavenges of 40 ms that free nothing). A map that is made anew in
- * time breaks the chain.
+ * Creates an empty map. It behaves like a `Map`, and costs a third if entries come and go with every call. V8 moves a
+ * `Map` with deletions to a new table now and then, and the old table points to the new one. Once the garbage collector
+ * has moved an old table to the old generation, all later tables stay alive, with everything that was ever in them,
+ * until the next full collection (measured, 64 entries at a time: scavenges of 40 ms that free nothing). Rebuilding the
+ * map in time breaks this chain.
  */
 export function passingMap<Key, Value>(): PassingMap<Key, Value> {
   let map = new Map<Key, Value>();

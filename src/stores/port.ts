@@ -1,17 +1,18 @@
 /*
  * The port between the rules and a store. Rules run in the gateway; a store reads, commits and watches. It knows rows,
- * figures and a ledger, and nothing of decisions. All that passes is plain data, so that it can be spoken over a socket.
+ * figures and a ledger, but nothing about decisions. Everything that passes is plain data, so that it can be sent over
+ * a socket.
  */
 
-/** Where a row stands, within a workspace. Kinds and ids are the caller's; an id is any text. */
+/** The name of a row within a workspace. Kinds and ids are the caller's; an id is any text. */
 export interface RowName {
   readonly kind: string;
   readonly id: string;
 }
 
 /**
- * A row. `version` is the id of the change that wrote it last: no two changes have one id, so a row that went and came
- * again is another. `text` is opaque to the store.
+ * A row. `version` is the id of the change that wrote it last. No two changes have the same id, so a row that was
+ * removed and written again has another version. The store does not read `text`.
  */
 export interface Row {
   readonly version: string;
@@ -21,7 +22,7 @@ export interface Row {
 /** The version of a row that is not there. */
 export const ABSENT = '';
 
-/** A row to read. With `follow`, the row of that kind whose id is this row's text comes as well, where there is one. */
+/** A row to read. With `follow`, the row of that kind whose id is this row's text is read as well, if there is one. */
 export interface Want extends RowName {
   readonly follow?: string;
 }
@@ -31,16 +32,16 @@ export interface Found extends RowName {
   readonly row: Row | null;
 }
 
-/** A row that the step looked at and does not write: it is to be as it was seen. */
+/** A row that the step looked at and does not write. It must still be as it was seen. */
 export interface Guard extends Want {
-  /** {@link ABSENT} where it was not there. */
+  /** {@link ABSENT} if it was not there. */
   readonly version: string;
 }
 
 /**
- * A place in a list of the workspace, whose rows are all of one kind; a row has one place in it at most. Lists are read in
- * the order of `at` (a whole number from 0 on, ms as a rule), then of the rows' ids: ids of ASCII by their characters, others
- * in an order of the store's own, always the same.
+ * A place in a list of the workspace. All rows of a list are of one kind, and a row has at most one place in it. Lists
+ * are read in the order of `at` (a whole number from 0 on, mostly ms), then of the rows' ids: ASCII ids by their
+ * characters, others in an order of the store, which is always the same.
  */
 export interface Place {
   readonly list: string;
@@ -50,41 +51,44 @@ export interface Place {
 /** A row to write, guarded by the version that it replaces. */
 export interface Put extends Want {
   readonly version: string;
-  /** `null`: the row goes. */
+  /** `null`: the row is removed. */
   readonly text: string | null;
-  /** Lists that the row comes to stand in, and those that it leaves (first). A place in both is left alone. */
+  /** Lists that the row enters, and lists that it leaves (first). A place in both stays unchanged. */
   readonly enter: readonly Place[];
   readonly leave: readonly Place[];
 }
 
 /**
- * The span of a figure: until a time; or the last `ms`. A rolling one is cut into 1,000 slots: what was spent counts
- * until the end of its slot is a whole window ago.
+ * The span of a figure: until a time, or the last `ms`. A rolling one is divided into 1,000 slots: what was spent
+ * counts until the end of its slot is a whole window ago.
  */
 export type Span = { readonly kind: 'until'; readonly end: number } | { readonly kind: 'rolling'; readonly ms: number };
 
 /** Names a figure of the workspace. */
 export interface SumName {
-  /** Unique in the workspace; says the span too, so that it never changes under one name. */
+  /** Unique in the workspace. It contains the span too, so that the span of a name never changes. */
   readonly name: string;
   readonly span: Span;
-  /** Figures that are counted, listed and begun anew together. */
+  /** Figures that are counted, listed and reset together. */
   readonly group: string;
 }
 
 /**
- * A change of a figure. Changes commute: nothing that they are computed from is guarded, and the store checks the limit
- * itself. Amounts are whole numbers up to 2^53-1.
+ * A change of a figure. Changes can be made in any order: nothing that they are computed from is guarded, and the store
+ * itself checks the limit. Amounts are whole numbers up to 2^53-1.
  */
 export interface SumChange extends SumName {
-  /** Set aside, or (below zero) given back; what is set aside never falls below zero. */
+  /** Set aside, or (below zero) given back. The amount set aside never falls below zero. */
   readonly hold: number;
   readonly spend: number;
-  /** The change is refused where spent + held + hold + spend would be more; `null`: it is made all the same. */
+  /** The change is refused if spent + held + hold + spend would be more; `null`: no limit. */
   readonly limit: number | null;
-  /** The change is refused where it would make one more figure of the group that counts something; `null`: no bound. */
+  /**
+   * The change is refused if it would add one more figure of the group that counts something, beyond this number;
+   * `null`: no limit.
+   */
   readonly most: number | null;
-  /** Kept with the figure for readers; `null` leaves what is there. */
+  /** Kept with the figure for readers; `null` keeps the existing text. */
   readonly text: string | null;
 }
 
@@ -92,11 +96,14 @@ export interface SumChange extends SumName {
 export interface Figure {
   readonly spent: number;
   readonly held: number;
-  /** Figures of the group that count something: span not over (rolling: something in it), or something held. */
+  /**
+   * How many figures of the group count something: their span is not over (rolling: something is in it), or something
+   * is held.
+   */
   readonly rows: number;
 }
 
-/** An event of the ledger before it has a place and a time. `about`: the id of what it can be found by. */
+/** An event of the ledger before it has a place and a time. `about`: an id by which it can be found. */
 export interface EventDraft {
   readonly about: string | null;
   readonly text: string;
@@ -109,40 +116,44 @@ export interface LedgerEntry extends EventDraft {
   readonly at: number;
 }
 
-/** All or nothing. A row is named once among its guards and puts, a figure once among its sums. */
+/** All or nothing. A row appears only once among the guards and puts, a figure only once among the sums. */
 export interface Change {
   /** Never used twice; without blanks; at most 40 characters. */
   readonly id: string;
   readonly workspace: string;
-  /** Grows when the store may have lost what was acknowledged; another than the store's: `moved`. */
+  /** Grows when the store may have lost what was acknowledged. If it differs from the store's: `moved`. */
   readonly epoch: number;
   /**
-   * The time that the step was run at, ms. Once the change is made the store's time is not before it, so that what is
-   * told of it afterwards is told of a later time.
+   * The time at which the step ran, ms. Once the change is made, the store's time is at least this, so that anything
+   * told about the change afterwards has a later time.
    */
   readonly at: number;
-  /** The store's time must be in [from, until), ms; else: `moved`. */
+  /** The store's time must be in [from, until), ms; otherwise: `moved`. */
   readonly from: number;
   readonly until: number;
   readonly guards: readonly Guard[];
   readonly puts: readonly Put[];
   readonly sums: readonly SumChange[];
-  /** Groups whose figures begin anew, before `sums`: figures that hold nothing are gone, of others nothing is spent. */
+  /**
+   * Groups whose figures are reset before `sums`: figures that hold nothing are removed, and for the others nothing is
+   * spent.
+   */
   readonly resets: readonly string[];
   readonly events: readonly EventDraft[];
 }
 
 /**
- * `done`: made and durable; a change without writes is done where its guards hold, and what it confirms is durable.
- * `moved`: nothing was written; the rows of guards and puts that are not as they were said to be (and what they follow),
- * and every figure of its sums as it stands. Neither depends on the other changes of a batch, but for those before it.
+ * `done`: made and durable. A change without writes is done if its guards hold, and then what it confirms is durable.
+ * `moved`: nothing was written. It has the rows of guards and puts that differ from what was said (and what they
+ * follow), and all figures of its sums as they are. Of the other changes of a batch, only those before this one affect
+ * the answer.
  */
 export type Answer =
   | {
       readonly kind: 'done';
       readonly now: number;
       readonly epoch: number;
-      /** Of the first event; of the one that would be next where the change has none. */
+      /** The place of the first event, or of the next one if the change has no events. */
       readonly seq: number;
       /** After the change, in the order of its sums. */
       readonly figures: readonly Figure[];
@@ -155,7 +166,7 @@ export type Answer =
       readonly figures: readonly Figure[];
     };
 
-/** What is read together: one state of the workspace. */
+/** Everything that was read together: one state of the workspace. */
 export interface Seen {
   readonly now: number;
   readonly epoch: number;
@@ -167,15 +178,18 @@ export interface Seen {
 export interface ListQuery {
   readonly workspace: string;
   readonly list: string;
-  /** Kind of the rows that stand in it. */
+  /** Kind of the rows in the list. */
   readonly kind: string;
   readonly order: 'up' | 'down';
   /** Bounds of `at`, both inclusive; `null`: none. */
   readonly from: number | null;
   readonly to: number | null;
-  /** Beyond this place, in the order asked for; `null` begins at the start. */
+  /** Begin after this place, in the requested order; `null` begins at the start. */
   readonly after: { readonly at: number; readonly id: string } | null;
-  /** Entries at most; and characters of texts at most, but for the first row. Fewer may come: `more` says whether others follow. */
+  /**
+   * The most entries, and the most characters of texts, not counting the first row. Fewer may come: `more` says whether
+   * others follow.
+   */
   readonly limit: number;
   readonly characters: number;
 }
@@ -199,22 +213,23 @@ export interface Watched {
 }
 
 /**
- * A store. Whatever it answers is durable. A method rejects with `StoreUnavailable` where it cannot answer: of a change
- * nothing may then be assumed to have happened, nor not to have happened. Several changes handed over in one turn of the
- * event loop travel and are made together, in order; each decides before it writes, so that one that is refused leaves its neighbours
- * whole.
+ * A store. Everything that it answers is durable. A method rejects with `StoreUnavailable` if it cannot answer. Then
+ * the change may or may not have been made. Changes that are passed in one turn of the event loop are sent and made
+ * together, in order. Each decides before it writes, so that a refused change does not damage the others.
  */
 export interface RowStore {
   /**
-   * @param isShown what comes is shown and nothing is decided on it: then it may not be durable yet, and comes also while nothing can
-   * be written. `epoch` is 0 where nothing was ever written.
+   * @param isShown the result is only shown, and nothing is decided on it. Then it may not be durable yet, and can be
+   *   read even while nothing can be written. `epoch` is 0 if nothing was ever written.
    */
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
   commit(change: Change): Promise<Answer>;
   list(query: ListQuery): Promise<Listed>;
   /** Figures of the workspace that count something. */
   sums(workspace: string, limit: number): Promise<readonly SumListed[]>;
-  /** Events with `seq` beyond `after`, in the order asked for; `about`: only those of one id. */
+  /**
+   * Events with `seq` greater than `after` (less, if downwards), in the requested order; `about`: only those of one id.
+   */
   ledger(query: {
     readonly workspace: string;
     readonly about: string | null;
@@ -222,11 +237,11 @@ export interface RowStore {
     readonly after: number | null;
     readonly limit: number;
   }): Promise<readonly LedgerEntry[]>;
-  /** Hears of changes of rows of some kinds, whoever made them, within a second. */
+  /** Calls the listener within a second for changes of rows of these kinds, whoever made them. */
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /** Removes figures that count nothing any more, at most `limit`. */
+  /** Removes figures that no longer count anything, at most `limit`. */
   prune(workspace: string, limit: number): Promise<number>;
-  /** The store's time as last seen plus what has gone by since, ms. */
+  /** The last seen store time plus the time that has passed since, ms. */
   now(): number;
   close(): Promise<void>;
 }

@@ -3,8 +3,8 @@ import { open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * Makes a folder, for this user only, whose name lasts through a power cut. One that is there is left as it is: it may be
- * anybody's. Its name is synced all the same: whoever made it may not have come to that.
+ * Creates a folder for this user only. Its name survives a power cut. An existing folder is left unchanged, because it
+ * may belong to anybody. Its name is still synced, because its creator may not have done so.
  */
 export function makePrivateFolder(path: string): void {
   const folder = resolve(path);
@@ -16,7 +16,7 @@ export function makePrivateFolder(path: string): void {
   }
 }
 
-/** A folder above one that is there may be closed to this user. */
+/** A folder above an existing one may not be readable for this user. */
 function mayRead(folder: string): boolean {
   try {
     accessSync(folder, constants.R_OK);
@@ -26,7 +26,7 @@ function mayRead(folder: string): boolean {
   }
 }
 
-/** Makes what happened to the names in a folder survive a power cut. */
+/** Makes changes to the names in a folder survive a power cut. */
 export function syncFolder(folder: string): void {
   const descriptor = openSync(folder, 'r');
   try {
@@ -36,7 +36,7 @@ export function syncFolder(folder: string): void {
   }
 }
 
-/** The same, in another thread: for what does not wait for it in its own. */
+/** The same in another thread, for callers that must not block. */
 export async function syncFolderAside(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

@@ -1,47 +1,49 @@
 import { closeSync, fdatasync, openSync, readSync } from 'node:fs';
 
-/** A transaction that is committed, and whose answers wait for the disk. */
+/** A committed transaction whose answers wait for the disk. */
 export interface Committed {
   /** It is durable. */
   answer(): void;
-  /** Nobody can tell whether it is. */
+  /** Nobody can tell whether it is durable. */
   fail(error: unknown): void;
 }
 
-/** Syncs the journal of a database (its `-wal` file) behind the commits. */
+/** Syncs the journal of a database (its `-wal` file) after the commits. */
 export interface SyncBehind {
-  /** Whether answers wait. */
+  /** Whether any answers wait. */
   pending(): boolean;
-  /** Takes a transaction right after its commit; its answers leave when it is durable. */
+  /** Takes a transaction right after its commit. Its answers are sent when it is durable. */
   add(transaction: Committed): void;
-  /** Takes what has changed nothing: it leaves with what it may have seen, and no sync is made for it. */
+  /**
+   * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
+   */
   join(transaction: Committed): void;
-  /** Resolves when all that was taken is durable and answered, or a sync has failed: the one under way is waited for. */
+  /** Resolves when all that was taken is durable and answered, or a sync has failed. Waits for a running sync. */
   finish(): Promise<void>;
   /**
-   * Another sync of the file failed, on a descriptor of its own: nothing that waits here is known to be on the disk, and
-   * what the sync under way says later proves nothing.
+   * Another sync of the file, on its own descriptor, failed. Nothing that waits here is known to be on the disk, and
+   * what the running sync reports later proves nothing.
    */
   distrust(error: Error): void;
-  /** Whether the journal has at least so many frames that no checkpoint has made room of. */
+  /** Whether the journal has at least this many frames that no checkpoint has freed yet. */
   hasFrames(count: number): boolean;
-  /** Lets go of the file; after `finish`. */
+  /** Closes the file; call it after `finish`. */
   close(): void;
 }
 
 /**
- * With `synchronous = FULL` a commit waits for the disk with its thread. Here the thread goes on with the next
- * transaction meanwhile: commits write the journal only (`synchronous = NORMAL`), a sync of the file follows, and no
- * answer leaves before a sync that began after its commit has returned. One sync is under way at a time; it covers all
- * that was committed before it began. Checkpoints, which overwrite, sync by themselves in both settings
+ * With `synchronous = FULL`, a commit blocks its thread until the disk is done. Here the thread continues with the next
+ * transaction. A commit only writes the journal (`synchronous = NORMAL`). A sync of the file follows, and no answer is
+ * sent before a sync that began after its commit has returned. Only one sync runs at a time. It covers everything that
+ * was committed before it began. Checkpoints, which overwrite, sync by themselves in both settings
  * (https://www.sqlite.org/pragma.html#pragma_synchronous).
  *
- * A sync that failed is the last one. The kernel tells an error once for each descriptor, and then takes what it could
- * not write for written: a second sync would succeed and prove nothing.
+ * After a failed sync there is no other. The kernel reports an error once for each descriptor, and then treats what it
+ * could not write as written. A second sync would succeed and prove nothing.
  * @param file the journal; exists from the first write of the connection to its close
  * @param pageBytes size of the database's pages
- * @param answered after the answers of a sync
- * @param faulted a sync failed, and all that waited for it; nothing more is taken
+ * @param answered called after the answers of a sync
+ * @param faulted called when a sync failed, and with it everything that waited for it; nothing more is taken
  */
 export function syncBehind(
   file: string,
@@ -123,12 +125,12 @@ export function syncBehind(
   };
 }
 
-/** Of the header of a journal, and of a frame in it, before its page (https://www.sqlite.org/fileformat2.html#walformat). */
+/** Size of a journal's header, and of a frame before its page (https://www.sqlite.org/fileformat2.html#walformat). */
 const HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const SALT_BYTES = 8;
 
-/** A frame is of the journal's present round when it has the two random numbers of the journal's header. */
+/** A frame belongs to the current round of the journal if it has the two random numbers of the journal's header. */
 function isFrameInUse(descriptor: number, count: number, pageBytes: number): boolean {
   const salts = Buffer.alloc(2 * SALT_BYTES);
   const frame = HEADER_BYTES + (count - 1) * (FRAME_HEADER_BYTES + pageBytes);

@@ -12,9 +12,9 @@ import { rowFormat } from './rows/session.ts';
 
 /** What is known of the time when a transaction begins, ms. */
 export interface KnownTime {
-  /** The highest time on record. */
+  /** The highest recorded time. */
   readonly record: number;
-  /** What the time must be at least, by the machine's own count; `null` where it was off meanwhile. */
+  /** What the time must be at least, from the machine's uptime; `null` if the machine was off meanwhile. */
   readonly counted: number | null;
 }
 
@@ -25,7 +25,7 @@ export interface RowsBeside extends RowStore {
 }
 
 /**
- * Opens a store also while a gateway runs on it. A store that is absent is made.
+ * Opens a store even while a gateway runs on it. Creates the store if it is absent.
  * @param time the time of a transaction, ms
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
@@ -47,7 +47,7 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
   const reader = openReader(database);
   const known = (): KnownTime => ({ record: session.meta.get().clock, counted: countFrom(mark.seen) });
 
-  /** What is in memory is of before what the gateway has written since. */
+  /** The gateway may have written since, so what is in memory is out of date. */
   function write<T>(work: () => T): Promise<T> {
     return new Promise((resolve) => {
       session.forget();

@@ -13,24 +13,27 @@ import { configureConnection } from './connection.ts';
 /** Name of the database in the store's folder. */
 export const STORE_FILE = 'store.db';
 
-/** An open database file whose rows belong to this installation. */
+/** An open database file that belongs to this installation. */
 export interface OpenStore<Session> {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: Session;
   readonly mark: InstallMark;
-  /** The store was made just now. */
+  /** The store was created just now. */
   readonly fresh: boolean;
 }
 
-/** The store is older than what is remembered beside it, or empty, or another's. Nothing may be built on it. */
+/**
+ * The store is older than the mark beside it says, or empty, or belongs to another installation. Nothing may be built
+ * on it.
+ */
 export interface RolledBack {
   readonly kind: 'rolled_back';
   readonly installId: string;
   readonly message: string;
 }
 
-/** The machine's clock is not believed. The file stays open: whether it is, is looked at again. */
+/** The machine's clock is not trusted. The file stays open, and the clock is checked again later. */
 interface ClockAhead<Session> {
   readonly kind: 'clock_ahead';
   readonly opened: OpenStore<Session>;
@@ -39,7 +42,7 @@ interface ClockAhead<Session> {
 
 export type Booted<Session> = (OpenStore<Session> & { readonly clock: StoreClock }) | RolledBack | ClockAhead<Session>;
 
-/** Runs `work` in a transaction of its own. */
+/** Runs `work` in a transaction. */
 export function inTransaction<T>(
   database: SqlDatabase,
   session: EngineSession<unknown>,
@@ -60,20 +63,20 @@ export function inTransaction<T>(
   }
 }
 
-/** Ends a transaction without its writes. After some errors SQLite has done so already. */
+/** Ends a transaction without its writes. After some errors SQLite has already done so. */
 export function rollback(database: SqlDatabase): void {
   try {
     database.exec('ROLLBACK');
   } catch {
-    // No transaction is open any more, which is what is asked for.
+    // No transaction is open any more, as wanted.
   }
 }
 
 /**
- * Opens the store's file, makes it where this is a new installation, and compares it with the mark beside it.
- * Throws the driver's error for a file that cannot be opened.
+ * Opens the store's file, creates it in a new installation, and compares it with the mark beside it. Throws the
+ * driver's error for a file that cannot be opened.
  * @param now the time at which a new store's clock begins, ms
- * @param inUse a gateway runs on it: what is in the journal is that gateway's
+ * @param inUse a gateway runs on it, and the journal's content is that gateway's
  */
 export function openStoreFile<Told, Session extends EngineSession<Told>>(
   path: string,
@@ -102,7 +105,7 @@ export function openStoreFile<Told, Session extends EngineSession<Told>>(
     if (found === null) {
       const installId = randomBytes(16).toString('hex');
       inTransaction(database, session, now, () => {
-        // Another process may have made the store in between.
+        // Another process may have created the store in between.
         if (session.meta.find() === null) session.meta.create(installId, now);
       });
     }
@@ -117,7 +120,7 @@ export function openStoreFile<Told, Session extends EngineSession<Told>>(
         return rolledBack(path, beside, 'is older than this gateway has seen it');
       }
     }
-    // Where the mark is gone, nobody can tell whether the store is the newest there was: a new epoch.
+    // If the mark is gone, nobody can tell whether this is the newest state of the store: a new epoch.
     const continued = beside === null && found !== null ? epoch + 1 : epoch;
     return {
       kind: 'open',
@@ -141,10 +144,10 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
 }
 
 /**
- * Opens the store for a gateway: what an earlier boot left executing is answered as unknown from now on, however much
- * it is; the sweep puts it on record.
- * @param clock the caller's clock; `null` takes the machine's
- * @param maxJumpMs how much time may have gone by while nobody counted it
+ * Opens the store for a gateway. Effects that an earlier boot left executing are answered as unknown from now on,
+ * however many there are. The sweep records that.
+ * @param clock the caller's clock; `null` uses the machine's
+ * @param maxJumpMs how much time may have passed while nobody counted it
  */
 export function bootStore<Told, Session extends EngineSession<Told>>(
   path: string,
@@ -157,7 +160,7 @@ export function bootStore<Told, Session extends EngineSession<Told>>(
   return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, format, clock, maxJumpMs);
 }
 
-/** The rest of {@link bootStore}, for a file that is open. */
+/** The rest of {@link bootStore} for a file that is already open. */
 export function beginBoot<Told, Session extends EngineSession<Told>>(
   path: string,
   opened: OpenStore<Session>,
@@ -169,7 +172,7 @@ export function beginBoot<Told, Session extends EngineSession<Told>>(
   try {
     session.forget();
     const told = session.meta.get();
-    // No time is told again after a boot: what was admitted before it is known by its time.
+    // After a boot, no time is used a second time, because the time of an admission tells that it was before the boot.
     const start = told.boots === 0 ? told.clock : told.clock + 1;
     const counted = clock === null ? countFrom(mark.seen) : null;
     const beginning = beginningOf(start, counted, timeOf(clock), maxJumpMs);

@@ -4,22 +4,22 @@ import { aheadMessage } from '../clock-jump.ts';
 /** The store's clock: whole ms since the epoch, never goes back. */
 export interface StoreClock {
   now(): number;
-  /** By how much the machine's clock is further ahead than is believed, ms; 0 where it is not. As of the last `now`. */
+  /** How far the machine's clock is ahead of what is trusted, ms; 0 if it is not. As of the last `now`. */
   ahead(): number;
-  /** An operator says that it is so late at least. */
+  /** An operator says that it is at least this late. */
   accept(time: number): void;
 }
 
-/** A step of the wall clock by more than this is looked at: suspension, or somebody set the clock. */
+/** A step of the wall clock by more than this is checked: the machine slept, or somebody set the clock. */
 const STEP_MS = 500;
 
-/** How much of the elapsed time may be added or left out to come nearer to the wall clock. */
+/** Which part of the elapsed time may be added or left out to approach the wall clock. */
 const SLEW = 0.05;
 
 /**
- * Time runs by the monotonic clock from `start` on. Time that the machine slept is added at once. A wall clock that
- * was set forward or back is only approached, so that no lease ends early and no time stands still; one that is
- * further ahead than `maxJumpMs` is not.
+ * Time follows the monotonic clock, beginning at `start`. Time that the machine slept is added at once. If the wall
+ * clock was set forward or back, time only approaches it slowly, so that no lease ends early and time never stands
+ * still. It does not approach a wall clock that is more than `maxJumpMs` ahead.
  * @param start ms
  */
 export function createStoreClock(start: number, maxJumpMs: number): StoreClock {
@@ -58,10 +58,10 @@ export function createStoreClock(start: number, maxJumpMs: number): StoreClock {
   };
 }
 
-/** A clock of the caller's, which is believed; or one that this process has had before, and goes on with. */
+/** A clock of the caller, which is trusted, or a clock that this process had before and continues. */
 export type ClockSource = (() => number) | StoreClock;
 
-/** A given clock, held to the same promise. */
+/** Makes a given clock keep the same promise. */
 export function wrapClock(start: number, source: ClockSource): StoreClock {
   let last = start;
   return {
@@ -77,22 +77,22 @@ export function wrapClock(start: number, source: ClockSource): StoreClock {
   };
 }
 
-/** What a clock says, or the machine's where none is given. */
+/** The time of a given clock, or of the machine if none is given. */
 export function timeOf(source: ClockSource | null): number {
   if (source === null) return Date.now();
   return typeof source === 'function' ? source() : source.now();
 }
 
-/** Where time begins, for a process that opens the store. */
+/** The first time of a process that opens the store. */
 export type Beginning =
   | { readonly kind: 'believed'; readonly time: number }
   | { readonly kind: 'ahead'; readonly message: string };
 
 /**
- * Since the store was written time has gone by: as much as the machine counted, where it is still up, and else what
- * its clock says, up to a bound. Beyond the bound nobody believes it: budgets would begin anew, and keys be forgotten.
- * @param record the highest time on record
- * @param counted what the time must be at least, by the machine's own count; `null` where it was off meanwhile
+ * Time has passed since the store was written: as much as the machine counted if it stayed up, else what its clock
+ * says, up to a limit. A clock beyond the limit is not trusted: budgets would start again, and keys would be forgotten.
+ * @param record the highest recorded time
+ * @param counted what the time must be at least, from the machine's uptime; `null` if the machine was off meanwhile
  */
 export function beginningOf(record: number, counted: number | null, wall: number, maxJumpMs: number): Beginning {
   const known = Math.max(record, Math.floor(counted ?? record));
@@ -100,7 +100,7 @@ export function beginningOf(record: number, counted: number | null, wall: number
   return { kind: 'believed', time: counted === null ? Math.max(known, wall) : known };
 }
 
-/** What is wrong with the machine's clock, for people. */
+/** Says what is wrong with the machine's clock, for people. */
 export function machineAhead(known: number, wall: number, maxJumpMs: number): string {
   return aheadMessage({ whose: 'this machine', known, clock: wall, maxJumpMs });
 }

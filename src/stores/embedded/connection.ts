@@ -1,6 +1,6 @@
 import type { SqlDatabase } from './driver.ts';
 
-/** Settings of a connection: durable on commit, readers beside the writer, a short wait for another writer. */
+/** Settings of a connection: durable on commit, readers in parallel to the writer, a short wait for another writer. */
 export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA busy_timeout = 5000').all();
   database.prepare('PRAGMA page_size = 8192').all();
@@ -10,7 +10,9 @@ export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA wal_autocheckpoint = 4000').all();
 }
 
-/** Settings of a connection beside the one that writes: it cannot, and never waits for the other. */
+/**
+ * Settings of a connection that only reads, beside the one that writes: it cannot write and never waits for the other.
+ */
 export function configureReader(database: SqlDatabase): void {
   database.prepare('PRAGMA busy_timeout = 5000').all();
   database.prepare('PRAGMA query_only = 1').all();

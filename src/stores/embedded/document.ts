@@ -1,6 +1,6 @@
 /**
- * Records are kept as JSON documents beside the few columns that are searched. Documents are written by this store
- * from typed values only, so reading one back needs no check of its shape.
+ * Records are stored as JSON documents beside the few columns that are searched. Only this store writes the documents,
+ * from typed values, so reading one needs no check of its shape.
  */
 export function decode<T>(document: SqlDocument): T {
   if (typeof document !== 'string') throw new TypeError('a document column holds something else than text');
@@ -10,15 +10,15 @@ export function decode<T>(document: SqlDocument): T {
 type SqlDocument = string | number | null | undefined;
 
 /**
- * A string as a searched column: injective for every string. SQLite ends text at a NUL in places, and UTF-8 has no
- * form for a lone surrogate; such strings are escaped, and marked as escaped.
+ * A string as a searched column; different strings give different columns. SQLite sometimes ends text at a NUL, and
+ * UTF-8 has no form for a lone surrogate. Such strings are escaped and marked as escaped.
  */
 export function columnText(plain: string): string {
   const escape = !plain.isWellFormed() || plain.includes('\0') || plain.startsWith('\u0001');
   return escape ? `\u0001${JSON.stringify(plain)}` : plain;
 }
 
-/** The string that {@link columnText} made a column of. */
+/** The string from which {@link columnText} made a column. */
 export function plainText(column: SqlDocument): string {
   const stored = text(column);
   return stored.startsWith('\u0001') ? decode<string>(stored.slice(1)) : stored;

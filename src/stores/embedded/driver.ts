@@ -1,15 +1,15 @@
 /**
- * The one SQL interface of this store: that of `node:sqlite`, which Node has from 22.13 on. On Node 20 the package
- * `@photostructure/sqlite` stands in, which is made of the same source and has the same names, errors and rows.
+ * The only SQL interface of this store: that of `node:sqlite`, which Node has since 22.13. On Node 20 the package
+ * `@photostructure/sqlite` replaces it. It is built from the same source and has the same names, errors and rows.
  */
 
 export type SqlValue = string | number | null;
 
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
-/** Its text names values by bare question marks. */
+/** The SQL text marks values by question marks without names. */
 export interface SqlStatement {
-  /** Runs a statement that changes rows; answers with the rowid of the last row inserted. */
+  /** Runs a statement that changes rows; returns the rowid of the last inserted row. */
   run(...values: SqlValue[]): number;
   get(...values: SqlValue[]): SqlRow | undefined;
   all(...values: SqlValue[]): readonly SqlRow[];
@@ -19,14 +19,14 @@ export interface SqlDatabase {
   prepare(sql: string): SqlStatement;
   /** Runs statements without values and without rows. */
   exec(sql: string): void;
-  /** Ends the connection and its statements, and lets go of the file. */
+  /** Closes the connection with its statements, and the file. */
   close(): void;
 }
 
 /** Opens a database file; creates it where it is absent. Throws the driver's error, see {@link storageFailure}. */
 export type OpenDatabase = (file: string) => SqlDatabase;
 
-/** Primary result codes of SQLite that this store tells apart. */
+/** Primary result codes of SQLite that this store handles differently. */
 export const SQLITE_BUSY = 5;
 export const SQLITE_CORRUPT = 11;
 export const SQLITE_FULL = 13;
@@ -39,7 +39,7 @@ const SQLITE_IOERR = 10;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_PROTOCOL = 15;
 
-/** What says that the file or the machine failed, and not the statement. */
+/** Errors of the file or the machine, not of the statement. */
 const STORAGE_CODES: ReadonlySet<number> = new Set([
   SQLITE_BUSY,
   SQLITE_LOCKED,
@@ -54,8 +54,8 @@ const STORAGE_CODES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * The primary result code of SQLite behind an error of the driver where storage failed (busy, full, an I/O error,
- * a damaged file, …); `null` for any other error, which is a fault of the step: a broken constraint, for example.
+ * The primary result code of SQLite if an error of the driver means that storage failed (busy, full, an I/O error, a
+ * damaged file, …). `null` for any other error, which is a fault of the step: a broken constraint, for example.
  */
 export function storageFailure(error: unknown): number | null {
   const extended = resultCode(error);
@@ -71,10 +71,10 @@ function resultCode(error: unknown): number | null {
   return typeof extended === 'number' ? extended : null;
 }
 
-/** Primary code of an error of the file, and those of its kinds that say that a sync failed: of the file, of its folder. */
+/** The primary code for I/O errors, and the extended ones for a failed sync of the file and of its folder. */
 const SYNC_CODES: ReadonlySet<number> = new Set([SQLITE_IOERR, SQLITE_IOERR | (4 << 8), SQLITE_IOERR | (5 << 8)]);
 
-/** Whether SQLite could not sync: what it wrote may be on the disk or not. */
+/** Whether SQLite could not sync. What it wrote may or may not be on the disk. */
 export function isSyncFailure(error: unknown): boolean {
   const code = resultCode(error);
   return code !== null && SYNC_CODES.has(code);
@@ -82,13 +82,13 @@ export function isSyncFailure(error: unknown): boolean {
 
 const SQLITE_CONSTRAINT = 19;
 
-/** Whether what was to be written breaks a rule of its table: a fault of the program. */
+/** Whether a write broke a constraint of its table, which is a fault of the program. */
 export function isConstraintFailure(error: unknown): boolean {
   const extended = resultCode(error);
   return extended !== null && (extended & 0xff) === SQLITE_CONSTRAINT;
 }
 
-/** What is used of either module; the types of Node 20 do not know `node:sqlite`. */
+/** What is used of both modules; the types of Node 20 do not know `node:sqlite`. */
 interface SqliteModule {
   readonly DatabaseSync: new (file: string) => Connection;
 }
@@ -116,7 +116,7 @@ function isSqliteModule(module: unknown): module is SqliteModule {
   return typeof module === 'object' && module !== null && 'DatabaseSync' in module;
 }
 
-/** Loading it warns on standard error that it is experimental; that stream carries JSON lines only. */
+/** Loading it prints a warning that it is experimental. It must not reach standard error, which has only JSON lines. */
 function loadBuiltin(): SqliteModule | null {
   const emitWarning = process.emitWarning;
   process.emitWarning = () => {};
@@ -152,8 +152,8 @@ function prepared(connection: Connection, sql: string) {
 }
 
 /**
- * The package ends a text that it binds at the first NUL, and says nothing: two keys would be one. Such texts are rare.
- * They are bound as bytes, and SQLite makes the text of them.
+ * The package silently cuts a bound text at the first NUL, so two keys could become one. Such texts are rare. They are
+ * bound as bytes, and SQLite turns them into text.
  */
 function preparedWhole(connection: Connection, sql: string): SqlStatement {
   const usual = prepared(connection, sql);

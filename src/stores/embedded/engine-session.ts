@@ -1,53 +1,53 @@
 import type { SqlDatabase } from './driver.ts';
 
-/** What the file says of itself, as far as opening it needs to know. */
+/** What the file says about itself, as far as it is needed to open it. */
 export interface FileMeta {
   readonly installId: string;
   readonly epoch: number;
   /** How often a gateway has opened the store. */
   readonly boots: number;
-  /** The highest time that was told; the clock begins there. */
+  /** The highest time that was given out; the clock begins there. */
   readonly clock: number;
-  /** Transactions written; the file beside the store remembers it, so that an older copy is noticed. */
+  /** How many transactions were written. The mark beside the store remembers it, so that an older copy is noticed. */
   readonly commits: number;
 }
 
 export interface FileMetaTable {
-  /** Throws where `find` would find nothing. */
+  /** Like `find`, but throws if there is nothing. */
   get(): FileMeta;
   find(): FileMeta | null;
   create(installId: string, clock: number): void;
-  /** A gateway begins to use the store. */
+  /** A gateway starts to use the store. */
   boot(epoch: number): void;
 }
 
-/** What the engine asks of a session: the tables of one open database. `Told` is what others are to hear of. */
+/** What the engine needs of a session: the tables of one open database. `Told` is what listeners are told. */
 export interface EngineSession<Told> {
   readonly meta: FileMetaTable;
   /** Sets the time of the transaction that begins. */
   beginAt(now: number): void;
-  /** How many writes were made; grows. Lets the caller tell a step that failed before it wrote from one that tore. */
+  /** How many writes were made so far. It shows whether a failed step had already written something. */
   writes(): number;
-  /** Writes what was gathered in memory; right before the commit. */
+  /** Writes what was collected in memory; called right before the commit. */
   flush(): void;
-  /** What others are to hear of the transaction once it is durable; forgets it. */
+  /** What listeners are told once the transaction is durable; a second call returns nothing. */
   takeTold(): readonly Told[];
-  /** Something waits to be written, though nobody asks for it. */
+  /** Whether something waits to be written although nobody asks for it. */
   pending(): boolean;
-  /** The transaction was rolled back, or another process wrote: nothing in memory holds. */
+  /** The transaction was rolled back, or another process wrote: nothing in memory is valid any more. */
   forget(): void;
 }
 
 /** A format of the store's file. */
 export interface Format<Told, Session extends EngineSession<Told>, Reader> {
-  /** Makes the tables where the file has none; throws for a file of another format. */
+  /** Creates the tables if the file has none; throws for a file of another format. */
   ensureSchema(database: SqlDatabase): void;
   openSession(database: SqlDatabase): Session;
-  /** Tables as people look at them, on a connection that cannot write. */
+  /** The tables for people's reads, on a connection that cannot write. */
   openReader(database: SqlDatabase): Reader;
   /**
-   * A gateway begins: what an earlier one left is from before `start`.
-   * @param gone how much time has gone by since, ms
+   * A gateway starts: what an earlier one left is from before `start`.
+   * @param gone how much time has passed since, ms
    */
   recover(session: Session, start: number, gone: number): void;
 }

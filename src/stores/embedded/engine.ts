@@ -24,28 +24,28 @@ import { type Look, serveLooks } from './looks.ts';
 import { JOURNAL } from './rewrite.ts';
 import type { EngineSession, Format } from './engine-session.ts';
 
-/** Operations that one transaction takes at most: bounds how long an answer waits for its neighbours. */
+/** The most operations in one transaction. It limits how long an answer waits for others. */
 const MAX_BATCH = 512;
 
-/** How often writes of other processes are looked for, ms. */
+/** How often the store looks for writes of other processes, ms. */
 const WATCH_MS = 250;
 
-/** How often the mark beside the store is renewed, in watches. */
+/** How often the mark beside the store is renewed, counted in watches. */
 const WATCHES_PER_MARK = 20;
 
-/** Waits between attempts to open a store that failed, ms. */
+/** The first wait before a store that failed to open is tried again, ms. */
 const REOPEN_FIRST_MS = 100;
 const REOPEN_MOST_MS = 5000;
 
-/** How often a clock that is not believed is looked at, ms. */
+/** How often a clock that is not trusted is checked, ms. */
 const CLOCK_LOOK_MS = 500;
 
-/** Pages in the journal from which on they are brought into the file of the store. */
+/** With this many pages in the journal, they are moved into the file of the store. */
 const CHECKPOINT_PAGES = 4000;
 
 /** One operation. Exactly one of `done` and `failed` is called, after the transaction has ended. */
 export interface Job<Session> {
-  /** Runs within the transaction; may be called again after a rollback. */
+  /** Runs inside the transaction; may be called again after a rollback. */
   run(session: Session): void;
   /** The transaction is durable. */
   done(): void;
@@ -54,18 +54,18 @@ export interface Job<Session> {
 
 export interface EngineListener<Told> {
   onHealth(health: StoreHealth): void;
-  /** What transactions have changed that others are to hear of; `null`: anything may have changed. */
+  /** What transactions have changed that listeners are told; `null`: anything may have changed. */
   onTold(told: readonly Told[] | null): void;
-  /** The jobs of a transaction have had their answers. */
+  /** Called when the jobs of a transaction have their answers. */
   onBatch(): void;
 }
 
 export interface EngineOptions {
   readonly path: string;
   readonly lockWaitMs: number;
-  /** Instead of the machine's clock; for tests. */
+  /** Replaces the machine's clock, for tests. */
   readonly clock: (() => number) | null;
-  /** How far the machine's clock may be ahead of what is known, ms. */
+  /** How far the machine's clock may be ahead of the known time, ms. */
   readonly maxClockJumpMs: number;
 }
 
@@ -86,10 +86,10 @@ interface OpenState<Session, Reader> {
   readonly dataVersion: SqlStatement;
   readonly journal: SyncBehind;
   readonly checkpoint: SqlStatement;
-  /** Opened when it is first asked for. */
+  /** Opened on first use. */
   reader: { readonly database: SqlDatabase; readonly tables: Reader } | null;
   seenVersion: unknown;
-  /** Commits that wait for the disk or are durable; that are durable; and those of the mark. */
+  /** Number of commits: taken (waiting for the disk or durable), durable, and recorded in the mark. */
   takenCommits: number;
   durableCommits: number;
   markedCommits: number;
@@ -98,18 +98,18 @@ interface OpenState<Session, Reader> {
 type Shut = { readonly kind: 'failed'; readonly why: string } | { readonly kind: 'closed' };
 
 /**
- * Connections whose journal may not be on the disk. They are kept as they are until the process ends: ending one copies
- * from its journal into the store's file, and the journal may be read back other than it was written.
+ * Connections whose journal may not be on the disk. They stay open until the process ends: closing one copies from its
+ * journal into the store's file, and a later read of the journal may give other content than was written.
  */
 const unsynced: SqlDatabase[] = [];
 
-/** A step failed after it had written: the transaction cannot be kept. */
+/** A step failed after it had written something, so the transaction cannot be kept. */
 class TornStep extends Error {}
 
 /**
- * Opens the store and runs jobs on it with group commit: all jobs of a turn of the event loop, and all that arrive
- * while a commit runs, share one transaction, and all transactions that are committed while the disk works share its
- * next sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
+ * Opens the store and runs jobs on it with group commit. All jobs of a turn of the event loop, and all that arrive
+ * while a commit runs, share one transaction. All transactions that are committed while the disk works share its next
+ * sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
 export async function startEngine<Told, Session extends EngineSession<Told>, Reader>(
   format: Format<Told, Session, Reader>,
@@ -152,7 +152,8 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   type Open = OpenState<Session, Reader>;
   type State = Open | Shut;
   const { path, maxClockJumpMs } = options;
-  // What this process has sent is still under way when the file is opened anew: its clock goes on, whatever the machine's says.
+  // Calls that this process has sent are still running when the file is reopened. So its clock continues, whatever the
+  // machine's clock says.
   let clock: ClockSource | null = options.clock ?? (first.kind === 'open' ? first.clock : null);
   const installId = installOf(first);
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
@@ -161,9 +162,9 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   let watches = 0;
   let reopenTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
-  /** Open, and not begun with: the machine's clock is not believed. */
+  /** The file is open but not used yet, because the machine's clock is not trusted. */
   let awaited: OpenStore<Session> | null = null;
-  /** A file that is being let go of. */
+  /** A file that is being closed. */
   let ending = Promise.resolve();
   let state: State = enter(first);
   let lastNow = state.kind === 'open' ? state.clock.now() : Date.now();
@@ -203,15 +204,15 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     };
   }
 
-  /** From here on commits do not wait for the disk, and answers do. */
+  /** From now on answers wait for the disk, but commits do not. */
   function followJournal(database: SqlDatabase): SyncBehind {
     try {
       const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
       const journal = syncBehind(join(path, JOURNAL), pageBytes, listener.onBatch, (error) => giveUp(database, error));
-      // The journal was made by the first write: its name is to last as well.
+      // The first write created the journal: its name must be durable too.
       syncFolder(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
-      // By itself SQLite tells nobody when a checkpoint cannot be synced.
+      // By itself, SQLite reports to nobody when a checkpoint cannot be synced.
       database.prepare('PRAGMA wal_autocheckpoint = 0').all();
       return journal;
     } catch (error) {
@@ -240,7 +241,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     if (state.kind === 'open' && !state.journal.pending()) listener.onBatch();
   }
 
-  /** What looks may see at present; throws where nothing can be seen. */
+  /** What looks may see now; throws if nothing can be seen. */
   function readerOf(): { readonly tables: Reader; readonly journal: SyncBehind } {
     if (state.kind !== 'open') throw new StoreUnavailable(whyShut(state));
     if (state.reader === null) {
@@ -276,7 +277,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }
   }
 
-  /** What changed nothing waits as well: it may have read what is not durable yet. */
+  /** A job that changed nothing waits as well: it may have read what is not durable yet. */
   function answerWhenDurable(
     store: Open,
     commits: number,
@@ -338,7 +339,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }
   }
 
-  /** After a torn step: each job in a transaction of its own, so that only the faulty one fails. */
+  /** After a torn step, each job gets its own transaction, so that only the faulty one fails. */
   function commitSingly(store: Open, jobs: readonly Job<Session>[]): void {
     const failures = new Map<Job<Session>, Error>();
     for (const [index, job] of jobs.entries()) {
@@ -356,7 +357,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }
   }
 
-  /** Another process (`svc keys create`) wrote: nothing in memory holds, and keys may be new. */
+  /** Another process (`svc keys create`) wrote: nothing in memory is valid any more, and there may be new keys. */
   function notice(store: Open): void {
     const version = store.dataVersion.get()?.['data_version'];
     if (version === store.seenVersion) return;
@@ -367,7 +368,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     listener.onTold(null);
   }
 
-  /** Nothing may be assumed of what was under way: the file is closed, and opened anew as after a crash. */
+  /** Nothing may be assumed about running transactions: the file is closed and reopened as after a crash. */
   function breakDown(store: Open, jobs: readonly Job<Session>[], error: unknown): void {
     const why = describe(path, error);
     if (isSyncFailure(error)) {
@@ -381,7 +382,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     });
   }
 
-  /** What is committed stays so: it is answered by what its own sync says. */
+  /** What is committed stays committed. Its own sync decides the answers. */
   async function letGo({ database, journal, reader }: Open): Promise<void> {
     await journal.finish();
     if (isUnsynced) return;
@@ -390,14 +391,14 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       reader?.database.close();
       database.close();
     } catch {
-      // The connection is given up either way.
+      // The connection is given up in any case.
     }
   }
 
   /**
-   * The disk could not sync. What was committed since the last sync may be there, in part, or not at all, and nothing
-   * that this process can ask the system tells which. So it does no more with the store: the next one reads what there
-   * is, writes all of it anew, and syncs that before it admits anything.
+   * The disk could not sync. What was committed since the last sync may be there completely, partly or not at all, and
+   * this process cannot find out from the system. So it stops using the store. The next process reads what is there,
+   * writes all of it again, and syncs it before it admits anything.
    */
   function giveUp(database: SqlDatabase, error: unknown): void {
     if (isUnsynced) return;
@@ -430,7 +431,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }, waitMs).unref();
   }
 
-  /** Looks again whether the machine's clock is believed: it was set right, or an operator accepts it. */
+  /** Checks again whether the machine's clock can be trusted: somebody corrected it, or an operator accepted it. */
   function beginAfter(opened: OpenStore<Session>): void {
     awaited = opened;
     reopenTimer = setTimeout(() => {
@@ -448,7 +449,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }, CLOCK_LOOK_MS).unref();
   }
 
-  /** While the machine's clock is not believed the store goes on by its own, and nothing is admitted. */
+  /** While the machine's clock is not trusted, the store continues with its own time and admits nothing. */
   function watchClock(store: Open): void {
     const now = store.clock.now();
     const ahead = store.clock.ahead();
@@ -506,7 +507,8 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       await ending;
       awaited?.database.close();
       if (last.kind === 'open') await closeWhole(last);
-      // Whoever came now would go on with what this process has of the file in memory: its end lets go of the lock.
+      // A new process would continue with what this process has of the file in memory. So the lock is released only
+      // when this process ends.
       if (!isUnsynced) lock.release();
     },
   };
@@ -519,10 +521,10 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     try {
       reader?.database.close();
       mark(store);
-      // All in one file, whenever the driver lets go of it: a copy of store.db is then a whole copy.
+      // Moves everything into one file, so that a copy of store.db is complete as soon as the driver has closed it.
       database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
     } catch {
-      // A disk without room: what was acknowledged is in the journal, and the next start takes it from there.
+      // The disk may be full. What was acknowledged is in the journal, and the next start reads it from there.
     }
     database.close();
   }
@@ -554,7 +556,7 @@ export function isFull(error: unknown): boolean {
   return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';
 }
 
-/** What is wrong with the store, for people. */
+/** Says what is wrong with the store, for people. */
 export function describe(path: string, error: unknown): string {
   const code = storageFailure(error);
   if (isFull(error)) {

@@ -1,8 +1,8 @@
 import { chmodSync, closeSync, existsSync, openSync } from 'node:fs';
 
 /**
- * Makes a file for this user only, and narrows one that is there. An existing file is not opened: closing it again
- * would end the locks that this process holds on it.
+ * Creates a file for this user only, and restricts an existing one. An existing file is not opened, because closing it
+ * would release the locks that this process has on it.
  */
 export function makePrivateFile(file: string): void {
   if (existsSync(file)) chmodSync(file, 0o600);

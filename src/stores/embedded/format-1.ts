@@ -14,11 +14,11 @@ import type { FileMeta } from './engine-session.ts';
 /** `PRAGMA user_version` of a file of this format. */
 export const FORMAT_1 = 1;
 
-/** Rows that are read at a time; of effects and of the ledger fewer, because they can be large. */
+/** How many rows are read at a time. For effects and the ledger it is fewer, because their rows can be large. */
 const SLICE = 500;
 const LARGE_SLICE = 32;
 
-/** An effect: its texts, as they stand in the columns, or what is left of it. */
+/** An effect: its texts as they are in the columns, or what is left of it. */
 export interface OldEffect {
   readonly id: string;
   readonly workspace: string;
@@ -44,7 +44,7 @@ export interface OldLedgerRow {
   readonly events: readonly LedgerDraft[];
 }
 
-/** A row of a budget, or a rate, with the slots of a rolling one. */
+/** A row of a budget, or a rate. A rolling one has its slots. */
 export interface OldTally {
   readonly kind: 'budget' | 'rate';
   readonly workspace: string;
@@ -82,13 +82,13 @@ export interface OldDefinition {
 
 type Slices<T> = Iterable<readonly T[]>;
 
-/** What stands in a file of format 1. All that can be much comes in slices. */
+/** The content of a file of format 1. Everything that can be large comes in slices. */
 export interface Format1 {
-  /** `null`: the file was made, and nothing was ever begun with it. */
+  /** `null`: the file was created, but no gateway ever used it. */
   readonly meta: (FileMeta & { readonly policy: string }) | null;
-  /** How many records there are, by what they are. */
+  /** How many records there are of each kind. */
   counts(): Readonly<Record<string, number>>;
-  /** Workspaces in which anything stands. */
+  /** Workspaces that have any records. */
   entered(): readonly string[];
   effects(): Slices<OldEffect>;
   ledger(): Slices<OldLedgerRow>;
@@ -130,12 +130,12 @@ const TABLES = [
   'agents',
 ] as const;
 
-/** What is counted, and told to people. */
+/** What is counted and shown to people. */
 const COUNTED: readonly (readonly [name: string, from: string])[] = [
   ['effects and tombstones', 'count(*) AS count FROM effects'],
   ['tombstones', "count(*) AS count FROM lives WHERE state = 'tombstone'"],
   ['idempotency keys', 'count(*) AS count FROM effects WHERE key IS NOT NULL'],
-  // Without gaps from 1 on: the last one says how many there are.
+  // `seq` has no gaps and begins at 1, so the last one is also the count.
   [
     'events',
     'coalesce(sum(seq + size - 1), 0) AS count FROM ledger WHERE (workspace, seq) IN (SELECT workspace, max(seq) FROM ledger GROUP BY workspace)',
@@ -172,8 +172,8 @@ type EventTuple = readonly [
 ];
 
 /**
- * Reads a file of format 1, which the versions before wrote.
- * @throws Error for a file that has not got its tables
+ * Reads a file of format 1, which earlier versions wrote.
+ * @throws Error for a file without its tables
  */
 export function readFormat1(database: SqlDatabase): Format1 {
   const there = new Set(
@@ -191,7 +191,7 @@ export function readFormat1(database: SqlDatabase): Format1 {
 
   const slots = database.prepare('SELECT slot, amount FROM slots WHERE tally = ? ORDER BY slot');
 
-  /** Rows of a table by its primary key, which the columns before the others are. */
+  /** Rows of a table in the order of its primary key, which consists of the first columns. */
   function* rows<T>(
     table: string,
     key: readonly string[],
@@ -214,7 +214,7 @@ export function readFormat1(database: SqlDatabase): Format1 {
     }
   }
 
-  /** Records that stand as JSON in a column. */
+  /** Records that are stored as JSON in a column. */
   const documents = <T>(table: string, key: readonly string[]): Slices<T> =>
     rows(table, key, 'doc', SLICE, (row) => decode<T>(row['doc']));
 
@@ -277,7 +277,7 @@ export function readFormat1(database: SqlDatabase): Format1 {
         .prepare('SELECT id FROM workspaces ORDER BY id')
         .all()
         .map((row) => plainText(row['id'])),
-    // These two came later: a file that was not opened since has not got them.
+    // These two tables were added later: a file that was not opened since does not have them.
     users: () =>
       there.has('users')
         ? rows('users', ['id'], 'since', SLICE, (row) => ({
@@ -337,7 +337,7 @@ function ledgerRowOf(row: SqlRow): OldLedgerRow {
   };
 }
 
-/** Members that came later are absent in records of before. */
+/** Members that were added later are absent in older records. */
 function approvalOf(row: SqlRow): ApprovalRecord {
   const found = decode<Omit<ApprovalRecord, 'stopped' | 'costs'> & Partial<ApprovalRecord>>(row['doc']);
   return { ...found, stopped: found.stopped ?? null, costs: found.costs ?? [] };

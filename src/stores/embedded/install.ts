@@ -3,20 +3,20 @@ import { join } from 'node:path';
 import type { TimeSeen } from './machine.ts';
 import { syncFolder } from '../private-folder.ts';
 
-/** What is remembered beside the store, so that a store that was emptied or set back is noticed. */
+/** What is remembered beside the store, so that it is noticed when the store was emptied or set back. */
 export interface InstallMark {
   readonly installId: string;
   readonly epoch: number;
-  /** Transactions that the store had written when the mark was made; never more than it really has. */
+  /** How many transactions the store had written when the mark was made; never more than it really has. */
   readonly commits: number;
-  /** The store's time when it was made; `null`: not noted. */
+  /** The store's time when the mark was made; `null`: not recorded. */
   readonly seen: TimeSeen | null;
 }
 
 /**
  * Reads `<path>/install.json`.
- * @returns `null` where there is none
- * @throws Error where it is there and cannot be read: nobody can tell then whether the store is whole
+ * @returns `null` if there is none
+ * @throws Error if it exists but cannot be read, because then nobody can tell whether the store is complete
  */
 export function readInstallMark(path: string): InstallMark | null {
   const file = join(path, 'install.json');
@@ -58,7 +58,7 @@ function parseSeen(value: unknown): TimeSeen | null {
   return { boot, upMs, time };
 }
 
-/** Writes the mark: whole or not at all, also over a loss of power. */
+/** Writes the mark completely or not at all, even if the power fails. */
 export function writeInstallMark(path: string, { installId, epoch, commits, seen }: InstallMark): void {
   const file = join(path, 'install.json');
   const draft = `${file}.new`;

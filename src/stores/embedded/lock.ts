@@ -11,8 +11,8 @@ export interface StoreLock {
 }
 
 /**
- * Keeps a second gateway out: an exclusive transaction that stays open for the life of the process. The operating
- * system ends it with the process, however that ends.
+ * Keeps a second gateway out, by an exclusive transaction that stays open as long as the process lives. The operating
+ * system ends it with the process, whatever ends the process.
  * @throws StoreUnavailable when another process still has it after `waitMs`
  */
 export async function acquireLock(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {

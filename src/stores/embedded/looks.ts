@@ -1,7 +1,7 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { SyncBehind } from './behind.ts';
 
-/** A look at what is committed, beside the transactions. Exactly one of `done` and `failed` is called. */
+/** A read of what is committed, outside the transactions. Exactly one of `done` and `failed` is called. */
 export interface Look<Reader> {
   run(reader: Reader): void;
   /** What it saw is durable. */
@@ -11,17 +11,17 @@ export interface Look<Reader> {
 
 export interface Looks<Reader> {
   add(look: Look<Reader>): void;
-  /** Serves all that wait, without a pause. */
+  /** Serves all waiting looks without pauses. */
   finish(): void;
 }
 
-/** After a look transactions have the thread for so many times as long as it took. */
+/** After a look, the thread belongs to transactions for this many times as long as the look took. */
 const PAUSE_FACTOR = 4;
 
 /**
- * Serves looks one at a time, and has them wait in between: transactions have most of the thread, however many people
+ * Serves looks one at a time with pauses in between, so that transactions have most of the thread, however many people
  * look.
- * @param at what can be seen at present; throws where nothing can
+ * @param at what can be seen now; throws if nothing can
  */
 export function serveLooks<Reader>(at: () => { readonly tables: Reader; readonly journal: SyncBehind }): Looks<Reader> {
   let queue: Look<Reader>[] = [];
@@ -57,7 +57,7 @@ export function serveLooks<Reader>(at: () => { readonly tables: Reader; readonly
     try {
       const { tables, journal } = at();
       look.run(tables);
-      // It may have seen what is not on the disk yet.
+      // The look may have seen what is not on the disk yet.
       journal.join({ answer: look.done, fail: (error) => look.failed(unavailable(error)) });
     } catch (error) {
       look.failed(unavailable(error));

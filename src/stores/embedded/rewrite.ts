@@ -8,10 +8,13 @@ export const JOURNAL = 'store.db-wal';
 
 const CHUNK_BYTES = 1024 * 1024;
 
-/** What a journal held before SQLite looked at it; `null`: there was none, or nothing in it. */
+/** What a journal contained before SQLite looked at it; `null`: there was none, or it was empty. */
 export type JournalSeen = { readonly bytes: number; readonly digest: string } | null;
 
-/** Looks at the journal that an earlier process left, before the file is opened. One that ended in order left none. */
+/**
+ * Looks at the journal that an earlier process left, before the file is opened. A process that ended in order left
+ * none.
+ */
 export function seeJournal(path: string): JournalSeen {
   const file = join(path, JOURNAL);
   if (!existsSync(file)) return null;
@@ -25,15 +28,15 @@ export function seeJournal(path: string): JournalSeen {
 }
 
 /**
- * Puts the journal that an earlier process left on the disk anew, before anything is built on it. After a failed sync,
- * or a process that died before one, what is read from it may be in memory only, and marked as written: a sync alone
- * would then write nothing. So each byte is written once more, and synced.
+ * Writes the journal that an earlier process left to the disk again, before anything is built on it. After a failed
+ * sync, or if a process died before a sync, its content may be only in memory but marked as written. A sync alone would
+ * then write nothing. So every byte is written again and synced.
  *
- * What SQLite took from the journal when it opened the file lies between two looks that saw the same, and the second is
- * what is written: nothing that it took is left out.
- * @param database open, and at rest; other processes do not write meanwhile
+ * The journal is read before and after SQLite opens the file. If both reads give the same, SQLite read the same too,
+ * and what the second read returns is written: nothing that SQLite used is left out.
+ * @param database open and idle; other processes do not write meanwhile
  * @param seen by {@link seeJournal}, before it was opened
- * @throws Error where it cannot be synced, or was changed by another process
+ * @throws Error if it cannot be synced, or was changed by another process
  */
 export function rewriteJournal(path: string, database: SqlDatabase, seen: JournalSeen): void {
   if (seen === null) return;
@@ -43,7 +46,7 @@ export function rewriteJournal(path: string, database: SqlDatabase, seen: Journa
     const descriptor = openSync(file, 'r+');
     try {
       const { size } = fstatSync(descriptor);
-      // Another process (`svc keys create`) may have appended; what was there before is the same.
+      // Another process (`svc keys create`) may have appended, but what was there before must be the same.
       const same = size >= seen.bytes && walk(descriptor, seen.bytes, writeSync) === seen.digest;
       if (!same) throw new Error(`${file} changed while it was opened; start again`);
       fdatasyncSync(descriptor);
@@ -57,7 +60,7 @@ export function rewriteJournal(path: string, database: SqlDatabase, seen: Journa
 
 type Write = (descriptor: number, chunk: Buffer, offset: number, length: number, position: number) => number;
 
-/** Reads so many bytes, hands each piece to `write`, and answers with their digest. */
+/** Reads this many bytes, passes each piece to `write`, and returns their digest. */
 function walk(descriptor: number, bytes: number, write: Write | null): string {
   const digest = createHash('sha256');
   const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, bytes));

@@ -26,31 +26,32 @@ import { countRecords, openLoad, type RowLoad } from './rows/load.ts';
 import { FORMAT_NUMBER } from './rows/schema.ts';
 import { configureConnection } from './connection.ts';
 
-/** The file as it was, kept beside the new one. */
+/** The old file, kept beside the new one. */
 export const OLD_FILE = `${STORE_FILE}.format-${FORMAT_1}`;
-/** The new file while it is filled. What is found of it at a start was left by one that did not come to its end. */
+/** The new file while it is being filled. If a start finds one, an earlier start left it unfinished. */
 const DRAFT_FILE = `${STORE_FILE}.format-${FORMAT_NUMBER}`;
 
-/** Brings all that stands in a file of format 1 into a new one. */
+/** Copies everything in a file of format 1 into a new one. */
 export type CarryOver = (from: Format1, into: RowLoad) => Promise<void>;
 
-/** A store that was brought forward. */
+/** A store that was converted. */
 export interface Upgraded {
   readonly from: number;
   readonly to: number;
-  /** How many records there were, by what they are. */
+  /** How many records there were of each kind. */
   readonly records: Readonly<Record<string, number>>;
-  /** The file as it was. */
+  /** The old file. */
   readonly kept: string;
   readonly tookMs: number;
 }
 
 /**
- * Brings the file of a store to the format of this program, where it has an earlier one. The new file is filled beside
- * the old one and takes its name, in one step, when it is complete and on the disk: until then a fault, or the end of the
- * process, leaves the store as it was, and the next start begins anew.
- * @returns `null` where there was nothing to do
- * @throws StoreUnavailable while another process uses the store, for a file that cannot be used, and where there is no room
+ * Converts the file of a store to the format of this program if it has an earlier one. The new file is filled beside
+ * the old one. When it is complete and on the disk, it takes the old one's name in one step. Until then, an error or
+ * the end of the process leaves the store unchanged, and the next start begins again.
+ * @returns `null` if there was nothing to do
+ * @throws StoreUnavailable while another process uses the store, for a file that cannot be used, and if there is no
+ *   room
  */
 export async function upgradeFile(path: string, lockWaitMs: number, carry: CarryOver): Promise<Upgraded | null> {
   if (!existsSync(join(path, STORE_FILE))) return null;
@@ -67,14 +68,14 @@ export async function upgradeFile(path: string, lockWaitMs: number, carry: Carry
   }
 }
 
-/** Of the header of a database (https://www.sqlite.org/fileformat2.html#the_database_header). */
+/** How much is read of the header of a database (https://www.sqlite.org/fileformat2.html#the_database_header). */
 const HEADER_BYTES = 64;
 const USER_VERSION_AT = 60;
 
 /**
- * Whether the file has to be opened to know its format. What its first page says is looked at beside SQLite: a process
- * that opened and closed the file each time would have to bring the journal of a crash into it. Only under the lock:
- * closing a file ends the locks that this process has on it.
+ * Whether the file has to be opened to know its format. This reads the first page without SQLite, because a process
+ * that opened and closed the file each time would have to move the journal of a crash into it. Only under the lock:
+ * closing a file releases the locks that this process has on it.
  */
 function mayBeOld(path: string): boolean {
   const header = Buffer.alloc(HEADER_BYTES);
@@ -85,11 +86,11 @@ function mayBeOld(path: string): boolean {
     closeSync(descriptor);
   }
   const found = header.readUInt32BE(USER_VERSION_AT);
-  // The first transactions of a store may stand in its journal only.
+  // The first transactions of a store may be only in its journal.
   return found === FORMAT_1 || (found === 0 && seeJournal(path) !== null);
 }
 
-/** Opens a store's file as it is, and puts the journal that a crash left on the disk anew. */
+/** Opens a store's file without changes, and writes the journal that a crash left to the disk again. */
 function openAsItIs(path: string, open: OpenDatabase, inUse: boolean): SqlDatabase {
   const journal = inUse ? null : seeJournal(path);
   const database = open(join(path, STORE_FILE));
@@ -130,7 +131,7 @@ async function bringForward(path: string, open: OpenDatabase, carry: CarryOver):
   }
 }
 
-/** All of the store is in its one file, and nobody else reads or writes it until the transaction ends. */
+/** Moves all of the store into its one file, and keeps others from reading or writing it until the transaction ends. */
 function holdAlone(database: SqlDatabase): void {
   database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
   const mode = database.prepare('PRAGMA journal_mode = DELETE').get()?.['journal_mode'];
@@ -164,7 +165,7 @@ async function fillDraft(
   }
 }
 
-/** Says that nothing was left behind, before the new file takes the place of the old one. */
+/** Makes sure that nothing was left behind, before the new file replaces the old one. */
 function compare(old: Readonly<Record<string, number>>, filled: Readonly<Record<string, number>>): void {
   const of = (counts: Readonly<Record<string, number>>, name: string): number => counts[name] ?? 0;
   const pairs = [
@@ -184,7 +185,10 @@ function compare(old: Readonly<Record<string, number>>, filled: Readonly<Record<
     if (was !== is) throw new Error(`of ${was} ${name} ${is} came into the new file; the store is left as it was`);
 }
 
-/** The old file gets a second name before the new one takes its first: at every moment one whole store has it. */
+/**
+ * The old file gets a second name before the new one takes its first. So at every moment the first name belongs to a
+ * complete store.
+ */
 function swap(path: string): void {
   const file = join(path, STORE_FILE);
   const old = join(path, OLD_FILE);
@@ -203,7 +207,7 @@ function isSameFile(one: string, other: string): boolean {
   return existsSync(other) && statSync(one).ino === statSync(other).ino;
 }
 
-/** Some file systems know no second names: a copy then. */
+/** Some file systems have no hard links; then it is copied. */
 function secondName(file: string, name: string): void {
   try {
     linkSync(file, name);
@@ -253,11 +257,11 @@ export type FormatGlance =
       readonly records: Readonly<Record<string, number>>;
       readonly bytes: number;
       readonly freeBytes: number;
-      /** A file of before that an earlier start kept; `null`: there is none. */
+      /** An old file that an earlier start kept; `null`: there is none. */
       readonly kept: string | null;
     };
 
-/** Looks at the format of a store's file without changing anything in it, also while a gateway runs on it. */
+/** Looks at the format of a store's file without changing anything in it, even while a gateway runs on it. */
 export async function glanceAtFormat(path: string): Promise<FormatGlance> {
   const current = FORMAT_NUMBER;
   const file = join(path, STORE_FILE);
@@ -292,7 +296,7 @@ export async function glanceAtFormat(path: string): Promise<FormatGlance> {
   }
 }
 
-/** With the journal of a crash it is opened as a start opens it, so that nothing of it is lost. */
+/** If a crash left a journal, the file is opened as a start opens it, so that nothing is lost. */
 function openToLook(path: string, open: OpenDatabase, inUse: boolean): SqlDatabase {
   if (!inUse && existsSync(join(path, JOURNAL))) return openAsItIs(path, open, false);
   const database = open(join(path, STORE_FILE));

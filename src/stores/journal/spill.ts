@@ -4,23 +4,24 @@ import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
 import { type EffectStore, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
 
 /**
- * Settlements that the store did not take, durable beside it until it does. A file for each, named after the effect
- * and the attempt; written to a temporary name, synced, renamed, and the folder synced.
+ * Settlements that the store did not take. They are durable here until it does. Each is a file, named after the effect
+ * and the attempt: written to a temporary name, synced, renamed, and then the folder is synced.
  */
 export interface SpillJournal {
   /** @throws when it cannot be made durable here either */
   write(request: SettleRequest): Promise<void>;
   /**
-   * Drives what is here into the store, oldest first, until the store is away.
+   * Hands the settlements to the store, oldest first, until the store is away.
    * @returns how many are left
-   * @throws after all others, where one cannot be read or is not taken: it stays, and somebody has to look at it
+   * @throws after all others are done, if one cannot be read or the store refuses it: it stays, and somebody has to
+   *   look at it
    */
   drain(store: EffectStore): Promise<number>;
 }
 
 const SUFFIX = '.settlement.json';
 
-/** Opens the journal in `folder`, which it makes with mode 0700. */
+/** Opens the journal in `folder`, which it creates with mode 0700. */
 export async function openSpillJournal(folder: string): Promise<SpillJournal> {
   makePrivateFolder(folder);
 
@@ -37,7 +38,7 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
       }
       await rename(temporary, join(folder, name));
     } catch (error) {
-      // A disk without room: what was begun would only take more of it.
+      // The disk may be full; an unfinished file would only take more of it.
       await unlink(temporary).catch(() => undefined);
       throw error;
     }
@@ -50,7 +51,7 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
     for (const [index, name] of names.entries()) {
       const path = join(folder, name);
       try {
-        // Written by `write`, whole: the rename came after the sync.
+        // Written completely by `write`: the rename came after the sync.
         const request = JSON.parse(await readFile(path, 'utf8')) as SettleRequest;
         await store.settle(request);
       } catch (error) {

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
 
-/** A step that the store acknowledged to this gateway: enough to make it again. */
+/** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
 export interface JournaledStep {
   readonly workspace: string;
   /** Number of the step within its workspace. */
@@ -16,7 +16,7 @@ export interface JournaledStep {
   readonly redo: string;
   /** The batch of changes as it was sent. */
   readonly words: readonly string[];
-  /** Epoch that it was made in. */
+  /** The epoch in which it was made. */
   readonly epoch: number;
 }
 
@@ -27,27 +27,27 @@ export interface JournalHead {
   readonly epoch: number;
 }
 
-/** What is remembered beside the gateway of the installation it belongs to. */
+/** What the gateway remembers about the installation to which it belongs. */
 export interface InstallMemory {
   readonly installId: string;
   readonly gatewayId: string;
-  /** The newest accepted loss that this gateway has handed in for, by its number; 0 for none. */
+  /** The number of the newest accepted loss for which this gateway has handed in its steps; 0 for none. */
   readonly accepted: number;
 }
 
-/** The gateways that were registered in a workspace when it was at a step. */
+/** The gateways that were registered in a workspace at a certain step. */
 export interface Neighbours {
   readonly step: number;
-  /** Grows whenever one comes or goes. */
+  /** Grows whenever a gateway comes or goes. */
   readonly version: number;
   readonly gateways: readonly string[];
-  /** Those that have left in order since a while. */
+  /** The gateways that have left in order recently. */
   readonly gone: readonly string[];
 }
 
 /**
- * The gateway's own record of what the store acknowledged: appended, synced in groups, kept for a while. After a
- * fail-over that lost acknowledged steps the store is made whole from the journals of all gateways.
+ * The gateway's own record of what the store acknowledged: appended, synced in groups, kept for a while. If a fail-over
+ * loses acknowledged steps, the store is completed from the journals of all gateways.
  */
 export interface StepJournal {
   readonly memory: InstallMemory | null;
@@ -59,31 +59,31 @@ export interface StepJournal {
   /** Steps of a workspace after `base` that are still kept, in order. */
   after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
   heads(): ReadonlyMap<string, JournalHead>;
-  /** What was known of a workspace no longer counts, its steps neither: an operator gave them up. */
+  /** Drops what was known of a workspace, including its steps, because an operator gave them up. */
   forget(workspace: string): Promise<void>;
-  /** Who else was there when this was last looked at. */
+  /** Who else was registered at the last look. */
   neighbours(workspace: string): Neighbours | null;
-  /** Keeps who else is there, where that has changed. */
+  /** Stores who else is registered, if that has changed. */
   noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
   close(): Promise<void>;
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
-/** Of the segments before the one that is written. */
+/** How many bytes are kept of the segments before the current one. */
 const KEPT_BYTES = 3 * SEGMENT_BYTES;
-/** What a check writes, bytes: more than a step takes. */
+/** How many bytes a check writes: more than a step takes. */
 const CHECKED_BYTES = 64 * 1024;
 const MEMORY_FILE = 'install.json';
-/** Form of the steps: batches of changes. Journals of before had commands, and no number. */
+/** The form of the steps: batches of changes. Older journals had commands, and no number for their form. */
 const FORMAT = 2;
 
 /**
- * Where the system has it, a write returns when its bytes are on the medium: one trip to the disk for each group. macOS
- * has the flag, but only its sync goes through the disk's own cache.
+ * On systems that have it, a write returns when its bytes are on the medium: one trip to the disk for each group. macOS
+ * has the flag, but only its sync gets through the disk's own cache.
  */
 const SYNCED = process.platform === 'linux' ? constants.O_DSYNC : 0;
 
-/** Opens the journal in `folder`, which it makes with mode 0700. A torn end, from a crash, is left out. */
+/** Opens the journal in `folder`, which it creates with mode 0700. Leaves out an incomplete end from a crash. */
 export async function openStepJournal(folder: string): Promise<StepJournal> {
   makePrivateFolder(folder);
   const heads = new Map<string, JournalHead>();
@@ -106,7 +106,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     else if (known === undefined || known.step < step) heads.set(workspace, { step, at, epoch });
   }
 
-  /** One after the other: they write the same file. */
+  /** One after the other, because they write the same file. */
   function saveMemory(): Promise<void> {
     const next = saving.then(writeMemory, writeMemory);
     saving = next.catch(() => undefined);
@@ -132,7 +132,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   async function nextSegment(): Promise<FileHandle> {
     await file?.close();
     file = null;
-    // What the oldest segment knew stays known when it goes.
+    // What the oldest segment knew must still be known when it is deleted.
     await saveMemory();
     const path = join(folder, `steps-${String(number).padStart(10, '0')}.log`);
     const made = await open(path, constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | SYNCED, 0o600);
@@ -144,7 +144,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     return made;
   }
 
-  /** By bytes, not by number: where groups fail, segments end before they have much in them. */
+  /** Counts bytes, not segments: if groups fail, segments end with little in them. */
   async function dropOldest(): Promise<void> {
     let bytes = 0;
     for (const name of (await segments(folder)).toReversed()) {
@@ -156,7 +156,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
 
   async function writeGroups(): Promise<void> {
     while (waiting.length > 0) {
-      // What the store answers in one turn of the event loop is one group.
+      // All that the store answers in one turn of the event loop is one group.
       await new Promise((resolve) => setImmediate(resolve));
       const group = waiting;
       waiting = [];
@@ -171,7 +171,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
           done(null);
         }
       } catch (error) {
-        // Where the file stands now nobody knows: the next group begins another.
+        // Nobody knows how much of the group is in the file, so the next group begins another file.
         await file?.close().catch(() => undefined);
         file = null;
         for (const { done } of group) done(error);
@@ -200,7 +200,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       await saveMemory();
     },
     append: (step) => write(lineOf(step), step),
-    // Its sum is wrong: it is no step for whoever reads.
+    // Its checksum is wrong, so readers do not take it for a step.
     check: () => write(`${' '.repeat(CHECKED_BYTES)}\n`, null),
     async after(workspace, base) {
       const found = new Map<number, JournaledStep>();
@@ -235,12 +235,12 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   };
 }
 
-/** The installation that the gateway of a journal belongs to; `null` where none is remembered. Changes nothing. */
+/** The installation to which the gateway of a journal belongs; `null` if none is remembered. Changes nothing. */
 export async function rememberedInstall(folder: string): Promise<string | null> {
   return (await readMemory(folder)).memory?.installId ?? null;
 }
 
-/** By the plain call: the one that promises costs as much again, for each group. */
+/** Uses the callback interface: the one with promises would double the cost of each group. */
 function writeAll({ fd }: FileHandle, bytes: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     writeOnce(fd, bytes, (error, written) => {
@@ -252,14 +252,16 @@ function writeAll({ fd }: FileHandle, bytes: Buffer): Promise<void> {
   });
 }
 
-/** Stands for a step where what came before it in the workspace no longer counts. */
+/** Stands for a step: what came before it in the workspace no longer counts. */
 const FORGETTING = 0;
 
 function isForgetting({ step }: JournaledStep): boolean {
   return step === FORGETTING;
 }
 
-/** What a line says before the texts: words by length; what the store assigned has what is left. */
+/**
+ * The head of a line, before its texts: the words by their lengths. The rest of the line is what the store assigned.
+ */
 type LineHead = readonly [
   workspace: string,
   step: number,
@@ -269,10 +271,10 @@ type LineHead = readonly [
   quoted: boolean,
 ];
 
-/** The texts stand as they are, one after the other: quoted once more they cost as much as the rest of the line. */
+/** The texts are appended unchanged: quoting them again would cost as much as the rest of the line. */
 function lineOf({ workspace, step, at, redo, words, epoch }: JournaledStep): string {
   const texts = redo + words.join('');
-  // A line has no line break in it.
+  // A line must not contain a line break.
   const quoted = texts.includes('\n');
   const head: LineHead = [workspace, step, at, epoch, words.map(({ length }) => length), quoted];
   const line = `${JSON.stringify(head)}\t${quoted ? JSON.stringify(texts) : texts}`;
@@ -285,7 +287,7 @@ function sumOf(line: string): string {
 
 function stepOfLine(line: string): JournaledStep {
   const tab = line.indexOf('\t');
-  // The sum shows that the line is one that `lineOf` made.
+  // The checksum shows that `lineOf` made the line.
   const [workspace, step, at, epoch, lengths, quoted] = JSON.parse(line.slice(0, tab)) as LineHead;
   const texts = quoted ? (JSON.parse(line.slice(tab + 1)) as string) : line.slice(tab + 1);
   const words: string[] = [];
@@ -297,7 +299,7 @@ function stepOfLine(line: string): JournaledStep {
   return { workspace, step, at, redo: texts.slice(0, end), words: words.reverse(), epoch };
 }
 
-/** Lines whose sum is wrong, a torn last one, are left out: they were never acknowledged. */
+/** Leaves out lines with a wrong checksum, such as an incomplete last one: they were never acknowledged. */
 async function readSegment(path: string): Promise<readonly JournaledStep[]> {
   const steps: JournaledStep[] = [];
   for (const line of (await readFile(path, 'utf8')).split('\n')) {

@@ -1,9 +1,9 @@
 import type { SqlDatabase, SqlStatement, SqlValue } from '../driver.ts';
 
-/** Rows of one statement: as many as fit are written by the largest. */
+/** How many rows one statement writes. The largest size that fits is used. */
 const SIZES = [32, 8, 1];
 
-/** Writes many rows by few statements: a call of the driver costs as much as a row. */
+/** Writes many rows with few statements, because a call of the driver costs as much as a row. */
 export interface Bulk {
   /** The columns of one more row. */
   add(...values: readonly SqlValue[]): void;
@@ -12,9 +12,9 @@ export interface Bulk {
 }
 
 /**
- * @param before the statement up to its rows
+ * @param before the statement before its rows
  * @param columns of a row
- * @param after the statement beyond its rows
+ * @param after the statement after its rows
  */
 export function bulk(database: SqlDatabase, before: string, columns: number, after = ''): Bulk {
   const row = `(${Array.from({ length: columns }, () => '?').join(', ')})`;

@@ -3,15 +3,15 @@ import type { Watched } from '../../port.ts';
 import type { Boot } from './ended.ts';
 import type { Message } from './wire.ts';
 
-/** What crosses between the thread of the gateway and that of the store. */
+/** The messages between the thread of the gateway and that of the store. */
 export type ToStore =
-  /** Requests, each behind its number. */
+  /** Requests, each after its number. */
   { readonly kind: 'requests'; readonly message: Message } | { readonly kind: 'close' };
 
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number; readonly health: StoreHealth }
   | { readonly kind: 'refused'; readonly message: string }
-  /** Replies, each behind the number of its request. */
+  /** Replies, each after the number of its request. */
   | { readonly kind: 'replies'; readonly now: number; readonly message: Message }
   | { readonly kind: 'boot'; readonly boot: Boot }
   | { readonly kind: 'health'; readonly health: StoreHealth }

@@ -9,7 +9,7 @@ import { type Request, writeRequest } from './request.ts';
 import { NEVER_BEGUN, type OnTold, type Runner } from './runner.ts';
 import { type Message, messageReader, messageWriter } from './wire.ts';
 
-/** Waits before a thread that died is started again, ms. */
+/** The first wait before a thread that died is started again, ms. */
 const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
 
@@ -21,9 +21,9 @@ interface Waiting {
 type Opened = Extract<ToGateway, { kind: 'open' }>;
 
 /**
- * Runs requests in a thread of their own, so that commits do not hold up the event loop. All requests of one turn are one
+ * Runs requests in their own thread, so that commits do not block the event loop. All requests of one turn are one
  * message.
- * @returns `null` where there is nothing to gain (one core), or no thread can run this program's source
+ * @returns `null` if this gains nothing (one core), or no thread can run this program's source
  */
 export async function runRowsInWorker(data: ThreadData, onTold: OnTold): Promise<Runner | null> {
   const entry = workerEntry();
@@ -31,7 +31,7 @@ export async function runRowsInWorker(data: ThreadData, onTold: OnTold): Promise
 
   const waiting = passingMap<number, Waiting>();
   const outgoing = messageWriter();
-  /** Watched kinds, for a thread that is started again. */
+  /** Watched kinds, for when the thread is started again. */
   const watches: Request[] = [];
   let lastId = 0;
   let worker: Worker | null = null;
@@ -71,7 +71,7 @@ export async function runRowsInWorker(data: ThreadData, onTold: OnTold): Promise
         onTold(message.told);
         return;
       case 'closed':
-        // Its thread goes on then, see worker.ts.
+        // Then the thread keeps running, see worker.ts.
         if (health.problem?.code === 'store_sync_failed') {
           worker?.unref();
           closing?.();
@@ -83,7 +83,7 @@ export async function runRowsInWorker(data: ThreadData, onTold: OnTold): Promise
     }
   }
 
-  /** Starts the thread; resolves when the store is open, rejects when it cannot be. */
+  /** Starts the thread. Resolves when the store is open, rejects when it cannot be opened. */
   function start(): Promise<Opened> {
     return new Promise((resolve, reject) => {
       const started = new Worker(entry ?? '', { workerData: data });
@@ -188,7 +188,7 @@ export async function runRowsInWorker(data: ThreadData, onTold: OnTold): Promise
   };
 }
 
-/** The compiled thread beside this file; the source itself where Node runs TypeScript. */
+/** The compiled thread beside this file, or the source if Node runs TypeScript. */
 function workerEntry(): URL | null {
   if (import.meta.url.endsWith('.js')) return new URL('./worker.js', import.meta.url);
   return 'typescript' in process.features && process.features.typescript === 'strip'

@@ -1,18 +1,18 @@
 import type { Lease } from '../../../effects/model/effect.ts';
 import type { Ended } from '../../open-rows.ts';
 
-/** When a gateway began with the store's file. */
+/** When a gateway started to use the store's file. */
 export interface Boot {
-  /** What was admitted before belongs to an earlier boot, ms. */
+  /** What was admitted before this belongs to an earlier boot, ms. */
   readonly at: number;
   /**
-   * What the clock says has gone by since the store was last written, ms. Somebody may have set it: this time does not
-   * count for what was under way.
+   * How much time has passed since the store was last written, by the clock, ms. Somebody may have set the clock, so
+   * this time does not count for what was running.
    */
   readonly unwatchedMs: number;
 }
 
-/** One gateway at a time: what was admitted before this boot has no owner any more. */
+/** There is only one gateway at a time, so what was admitted before this boot has no owner any more. */
 export function endedBefore(boot: () => Boot): Ended {
   let of = boot();
   let declared = new Set<string>();
@@ -33,7 +33,8 @@ export function endedBefore(boot: () => Boot): Ended {
     quietAt(_, { admittedAt, leaseEnd, quiesceUntil }: Lease) {
       const { at, unwatchedMs } = current();
       if (admittedAt >= at) return null;
-      // Its owner sent nothing after this boot; of a restart before it, which left it undeclared, nothing is known here.
+      // Its owner sent nothing after this boot. There may have been another restart before this one that did not
+      // declare it; nothing is known about that here.
       return Math.max(quiesceUntil + unwatchedMs, at + unwatchedMs + quiesceUntil - leaseEnd);
     },
     none(workspace) {

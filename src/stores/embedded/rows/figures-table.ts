@@ -3,13 +3,13 @@ import type { SqlDatabase, SqlRow } from '../driver.ts';
 import { ownText } from './own-text.ts';
 import { columnText, integer, plainText } from '../document.ts';
 
-/** A rolling window is cut into this many slots; a slot counts until its end is a whole window ago. */
+/** A rolling window is divided into this many slots. A slot counts until its end is a whole window ago. */
 const SLOTS = 1000;
 
-/** Figures and groups kept in memory at most, between transactions. */
+/** The most figures and groups that stay in memory between transactions. */
 const CACHED = 20_000;
 
-/** How many figures of a group count something, and when that has to be counted again. */
+/** How many figures of a group count something, and when they have to be counted again. */
 interface Group {
   rows: number;
   countedAt: number;
@@ -27,11 +27,11 @@ interface Kept {
   text: string;
   spent: number;
   held: number;
-  /** From then on it counts nothing unless something is held. */
+  /** From this time on it counts nothing unless something is held. */
   ends: number;
-  /** Slots below are no longer in `spent`. */
+  /** Slots below this are no longer in `spent`. */
   pruned: number;
-  /** Slots below are still on disk though pruned. */
+  /** Slots below this are still on disk although they were removed from `spent`. */
   isStale: boolean;
   isChanged: boolean;
   slots: Map<number, number>;
@@ -39,7 +39,7 @@ interface Kept {
 
 export interface FiguresTable {
   read(workspace: number, sum: SumName, now: number): Figure;
-  /** Whether each of the sums holds to its limits, were they made one after the other behind the resets. */
+  /** Whether all sums stay within their limits if they are made one after the other, after the resets. */
   allow(workspace: number, sums: readonly SumChange[], resets: readonly string[], now: number): boolean;
   reset(workspace: number, group: string): void;
   change(workspace: number, sum: SumChange, now: number): void;
@@ -51,9 +51,9 @@ export interface FiguresTable {
 }
 
 /**
- * Figures live in memory while a transaction runs and are written once at its end, however many changes there were. A
- * rolling one is a running total and its slots, so that its cost does not depend on how much is in it; what has aged out
- * is taken off when the figure is next looked at.
+ * Figures are kept in memory while a transaction runs and written once at its end, however many changes there were. A
+ * rolling one is a running total plus its slots, so its cost does not depend on how much it contains. Slots that are
+ * too old are subtracted when the figure is next looked at.
  */
 export function openFiguresTable(database: SqlDatabase): FiguresTable {
   const columns = 'n, workspace, name, grouped, rolling, text, spent, held, ends, pruned';
@@ -104,7 +104,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
     return made;
   }
 
-  /** Counting costs as much as there are figures: it is not done more often than that is worth. */
+  /** Counting costs as much as there are figures, so it is not done more often than is useful. */
   function rowsOf(workspace: number, grouped: string, group: Group, now: number): number {
     if (now < group.until || now < group.countedAt + group.rows / 10) return group.rows;
     writeChanged();
@@ -178,14 +178,14 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
     changed.push(kept);
   }
 
-  /** Takes off what has aged out of a rolling window. */
+  /** Subtracts the slots that have left a rolling window. */
   function age(kept: Kept, now: number): void {
     const { n, rollingMs } = kept;
     if (rollingMs === null) return;
     const floor = Math.floor((now - rollingMs) / slotWidth(rollingMs));
     if (floor <= kept.pruned) return;
     let gone = n === 0 || kept.spent === 0 ? 0 : integer(sumSlots.get(n, floor)?.['total']);
-    // Slots below `pruned` that still stand on disk were taken off before.
+    // Slots below `pruned` that are still on disk were subtracted before.
     if (gone > 0 && kept.isStale) gone -= integer(sumSlots.get(n, kept.pruned)?.['total']);
     for (const [slot, amount] of kept.slots) {
       if (slot >= floor) continue;
@@ -227,7 +227,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
   return {
     read: figureOf,
     allow(workspace, sums, resets, now) {
-      /** By how many the figures of groups that count something are more, after the sums so far. */
+      /** For each group, how many more figures count something after the sums so far. */
       let more: Map<string, number> | null = null;
       for (const { name, span, group, hold, spend, limit, most } of sums) {
         const kept = find(workspace, name, now);
@@ -265,7 +265,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       const found = find(workspace, sum.name, now);
       const kept = found ?? make(workspace, sum, now);
       const counted = found !== null && counts(kept.ends, kept.held, now);
-      // Before the change is in memory: what is counted is without it.
+      // Count before the change is in memory, so that the result does not include it.
       rowsOf(workspace, kept.grouped, kept.group, now);
       kept.held = Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, kept.held + hold));
       kept.spent = Math.min(Number.MAX_SAFE_INTEGER, kept.spent + spend);
@@ -303,7 +303,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
     },
     flush() {
       writeChanged();
-      // Not while a transaction runs: what it changes is to be found.
+      // Not while a transaction runs, because its changes must stay in memory.
       if (cache.size <= CACHED && groups.size <= CACHED) return;
       cache = new Map();
       groups = new Map();
@@ -325,7 +325,7 @@ function counts(ends: number, held: number, now: number): boolean {
   return ends > now || held > 0;
 }
 
-/** Of a slot of a rolling figure, ms. */
+/** The width of one slot of a rolling figure, ms. */
 function slotWidth(rollingMs: number): number {
   return Math.max(1, Math.ceil(rollingMs / SLOTS));
 }

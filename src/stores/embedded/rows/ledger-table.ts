@@ -3,17 +3,17 @@ import type { SqlDatabase, SqlRow, SqlStatement, SqlValue } from '../driver.ts';
 import { columnText, integer, plainText } from '../document.ts';
 import { bulk } from './bulk.ts';
 
-/** Changes in one row at most: reading the events about one id means reading a row. */
+/** The most changes in one row: reading the events about one id means reading whole rows. */
 const CHANGES_PER_ROW = 64;
 
-/** A row that is being gathered. */
+/** A row that is being collected. */
 interface OpenRow {
   readonly n: number;
   readonly workspace: number;
   readonly seq: number;
   size: number;
   changes: number;
-  /** Of `about` (-1: none) and text, of each event. */
+  /** For each event, the length of `about` (-1: none) and of the text. */
   readonly lengths: number[];
   readonly parts: string[];
 }
@@ -28,8 +28,8 @@ export interface LedgerTable {
 }
 
 /**
- * The append-only ledger. The changes of a transaction share a row, written at its end: a row and its indexes for each
- * would be a fifth of what a change costs.
+ * The append-only ledger. The changes of a transaction share one row, which is written at its end. A row with its
+ * indexes for each change would be a fifth of the cost of a change.
  */
 export function openLedgerTable(database: SqlDatabase): LedgerTable {
   const lastRow = database.prepare('SELECT max(n) AS n FROM ledger');

@@ -7,52 +7,52 @@ import { openNames } from './names.ts';
 import { ensureRowTables } from './schema.ts';
 import { rowFormat } from './session.ts';
 
-/** A figure as it stood elsewhere. */
+/** A figure as it was in the other file. */
 export interface LoadedFigure extends SumName {
   readonly text: string;
   readonly spent: number;
   readonly held: number;
-  /** From then on it counts nothing unless something is held, ms. */
+  /** From this time on it counts nothing unless something is held, ms. */
   readonly ends: number;
-  /** Slots below are no longer in `spent`. */
+  /** Slots below this are no longer in `spent`. */
   readonly pruned: number;
   readonly slots: readonly { readonly slot: number; readonly amount: number }[];
 }
 
-/** Where events stood. */
+/** Where events were. */
 export interface LoadedPlace {
   readonly epoch: number;
   readonly seq: number;
   readonly at: number;
 }
 
-/** Fills a new file with what stood elsewhere, as it stood there: events at their places, figures with their slots. */
+/** Fills a new file with the content of another one, unchanged: events at their places, figures with their slots. */
 export interface RowLoad {
   readonly epoch: number;
-  /** A part of the work, small enough for the memory. */
+  /** A part of the work that fits into memory. */
   slice(work: () => void): void;
   row(workspace: string, kind: string, id: string): Row | null;
   /**
-   * Makes a change whatever the time: it is zero here.
-   * @throws TypeError where it is refused, though nobody else writes
+   * Makes a change without checks of its time; the time is zero here.
+   * @throws TypeError if it is refused, although nobody else writes
    */
   commit(change: Change): void;
-  /** @throws TypeError where the next events of the workspace would not stand at `seq` */
+  /** @throws TypeError if `seq` is not the next place in the ledger of the workspace */
   events(workspace: string, place: LoadedPlace, events: readonly EventDraft[]): void;
   figure(workspace: string, figure: LoadedFigure): void;
 }
 
 export interface OpenLoad extends RowLoad {
-  /** The file is whole: what it says of itself is what was said elsewhere. */
+  /** Completes the file: what it says about itself is copied from the other one. */
   finish(): void;
 }
 
 /**
- * Opens an empty file to be filled. It is nothing before {@link OpenLoad.finish}: after a fault it is to be removed.
- * @param meta what the file is to say of itself; `null`: nothing was begun with it
+ * Opens an empty file to fill. Until {@link OpenLoad.finish} it is not a store: remove it after an error.
+ * @param meta what the file will say about itself; `null`: no gateway ever used it
  */
 export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad {
-  // What a power cut leaves of it is thrown away, so nothing is synced and nothing can be rolled back.
+  // After a power cut the file is thrown away, so nothing is synced and nothing can be rolled back.
   for (const setting of ['page_size = 8192', 'journal_mode = OFF', 'synchronous = OFF', 'cache_size = -65536'])
     database.prepare(`PRAGMA ${setting}`).all();
   ensureRowTables(database);
@@ -60,7 +60,7 @@ export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad
     database
       .prepare('INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, ?, ?, ?, ?, ?)')
       .run(meta.installId, meta.epoch, meta.boots, meta.clock, meta.commits);
-  // One transaction: what does not fit into the cache is written all the same, and a page mostly once.
+  // One transaction: pages that do not fit into the cache are written early, but most pages only once.
   database.exec('BEGIN IMMEDIATE');
   const session = rowFormat(new Set(), () => {}).openSession(database);
   const names = openNames(database);
@@ -79,7 +79,7 @@ export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad
     },
     row: (workspace, kind, id) => session.read(workspace, [{ kind, id }], []).rows[0]?.row ?? null,
     commit(change) {
-      // What is carried over was done at its own time.
+      // Changes that are carried over were made at their own time.
       const carried = { ...change, at: 0, from: 0, until: Number.MAX_SAFE_INTEGER };
       if (session.commit(carried).kind !== 'done') throw new TypeError('a record of the store stands in it twice');
     },
@@ -110,7 +110,7 @@ export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad
   };
 }
 
-/** How many records a file of this format has: rows by their kinds, events, figures. */
+/** How many records a file of this format has: rows by kind, events, figures. */
 export function countRecords(database: SqlDatabase): Readonly<Record<string, number>> {
   const count = (sql: string): number => integer(database.prepare(sql).get()?.['count']);
   const kinds = database
@@ -122,7 +122,7 @@ export function countRecords(database: SqlDatabase): Readonly<Record<string, num
   return {
     ...Object.fromEntries(kinds),
     events: count(
-      // Without gaps from 1 on: the last one says how many there are.
+      // `seq` has no gaps and begins at 1, so the last one is also the count.
       'SELECT coalesce(sum(seq + size - 1), 0) AS count FROM ledger WHERE (workspace, seq) IN (SELECT workspace, max(seq) FROM ledger GROUP BY workspace)',
     ),
     figures: count('SELECT count(*) AS count FROM figures'),

@@ -3,12 +3,12 @@ import { integer, text } from '../document.ts';
 import type { FileMeta, FileMetaTable } from '../engine-session.ts';
 
 export interface MetaTable extends FileMetaTable {
-  /** Goes with each transaction that writes. */
+  /** Called in each transaction that writes. */
   tick(clock: number): void;
   forget(): void;
 }
 
-/** The one row about the store itself. */
+/** The table with one row, about the store itself. */
 export function openMetaTable(database: SqlDatabase): MetaTable {
   const find = database.prepare('SELECT install_id, epoch, boots, clock, commits FROM meta');
   const create = database.prepare(

@@ -2,14 +2,14 @@ import type { SqlDatabase } from '../driver.ts';
 import { columnText, integer } from '../document.ts';
 import { ownText } from './own-text.ts';
 
-/** Names kept in memory at most, of one workspace and in all. */
+/** The most names that stay in memory, for one workspace and in total. */
 const CACHED = 20_000;
 
 const WORKSPACE = 0;
 const KIND = 1;
 const LIST = 2;
 
-/** The numbers of what one workspace names. */
+/** The numbers of the names in one workspace. */
 export interface WorkspaceNames {
   readonly n: number;
   readonly kinds: Map<string, number>;
@@ -17,21 +17,21 @@ export interface WorkspaceNames {
 }
 
 export interface Names {
-  /** A workspace; made where it is new. */
+  /** The numbers of a workspace; created if it is new. */
   workspace(name: string): WorkspaceNames;
   kind(workspace: WorkspaceNames, name: string): number;
   list(workspace: WorkspaceNames, name: string): number;
-  /** Numbers of names; 0 where they are new. */
+  /** The same without creating anything: 0 for new names. */
   findWorkspace(name: string): WorkspaceNames;
   findKind(workspace: WorkspaceNames, name: string): number;
   findList(workspace: WorkspaceNames, name: string): number;
   forget(): void;
 }
 
-/** Nothing has this number. */
+/** For an unknown workspace: nothing has the number 0. */
 const NOBODY: WorkspaceNames = { n: 0, kinds: new Map(), lists: new Map() };
 
-/** Numbers for what callers name. */
+/** Numbers for the names that callers use. */
 export function openNames(database: SqlDatabase): Names {
   const select = database.prepare('SELECT n FROM names WHERE workspace = ? AND type = ? AND name = ?');
   const workspaces = new Map<string, WorkspaceNames>();
@@ -47,7 +47,7 @@ export function openNames(database: SqlDatabase): Names {
     return found === 0 ? make(workspace, type, name) : found;
   }
 
-  // Readers have a connection that cannot write: prepared when it is needed.
+  // Readers have a connection that cannot write, so the statement is prepared on first use.
   function make(workspace: number, type: number, name: string): number {
     const insert = database.prepare('INSERT INTO names (workspace, type, name) VALUES (?, ?, ?)');
     return insert.run(workspace, type, columnText(name));

@@ -11,19 +11,19 @@ import { runRowsHere, type Runner } from './runner.ts';
 export interface EmbeddedRowsOptions {
   /** Folder of the store; created where it is absent. */
   readonly path: string;
-  /** How long to wait for another gateway to let go of the store, ms. */
+  /** How long to wait for another gateway to release the store, ms. */
   readonly lockWaitMs: number;
-  /** How far the machine's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  /** How far the machine's clock may be ahead of the known time, ms; default 7 days. */
   readonly maxClockJumpMs?: number;
-  /** `auto`: in a worker thread where the machine has two cores or more. */
+  /** `auto`: in a worker thread if the machine has two cores or more. */
   readonly worker: 'auto' | 'never';
-  /** Instead of the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
+  /** Replaces the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
   readonly clock?: () => number;
 }
 
 /**
- * Opens the store in a folder on this machine: SQLite, one gateway at a time. A store that is older than what is
- * remembered beside it opens, is not ready (`store_rolled_back`) and rejects every operation.
+ * Opens the store in a folder on this machine: SQLite, one gateway at a time. A store that is older than the mark
+ * beside it says opens, but is not ready (`store_rolled_back`) and rejects every operation.
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
  */
 export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
@@ -68,7 +68,7 @@ function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers
     prune: async (workspace, limit) => answerTo('prune', await ask({ op: 'prune', workspace, limit })).pruned,
     watch(kinds, listener) {
       watchers.push({ kinds, listener });
-      // A store that is not there tells all when it is back.
+      // If the store is away, listeners are told that anything may have changed when it is back.
       ask({ op: 'watch', kinds }).catch(() => {});
     },
   };

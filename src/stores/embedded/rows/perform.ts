@@ -6,7 +6,7 @@ import type { Reply } from './reply.ts';
 import type { Request } from './request.ts';
 import { rowFormat, type RowSession } from './session.ts';
 
-/** The engine, and requests to it. */
+/** The engine, with a way to send it requests. */
 export interface RowEngine {
   readonly engine: Engine<RowSession, Reader>;
   /** Exactly one of `done` and `failed` is called, later. */
@@ -18,7 +18,7 @@ export async function startRowEngine(
   options: EngineOptions,
   listener: EngineListener<Watched> & { onBoot(boot: Boot): void },
 ): Promise<RowEngine> {
-  // What is watched is known to the session of a file that is opened anew as well.
+  // If the file is reopened, its new session has to know the watched kinds as well.
   const watched = new Set<string>();
   const engine = await startEngine(
     rowFormat(watched, (boot) => listener.onBoot(boot)),

@@ -5,12 +5,15 @@ import { bulk } from './bulk.ts';
 export interface PlacesTable {
   enter(list: number, at: number, id: string): void;
   leave(list: number, at: number, id: string): void;
-  /** Writes what was gathered: first what leaves, then what enters. */
+  /** Writes what was collected: first what leaves lists, then what enters them. */
   flush(): void;
   forget(): void;
 }
 
-/** Places of rows in lists. Nothing here reads them but people: they are gathered, and written at the transaction's end. */
+/**
+ * Places of rows in lists. Only people's reads use them, so they are collected and written at the end of the
+ * transaction.
+ */
 export function openPlacesTable(database: SqlDatabase): PlacesTable {
   const insert = bulk(database, 'INSERT INTO places (list, at, id) VALUES', 3, ' ON CONFLICT DO NOTHING');
   const remove = bulk(database, 'DELETE FROM places WHERE (list, at, id) IN (VALUES', 3, ')');

@@ -4,14 +4,14 @@ import { columnText, integer, plainText, text } from '../document.ts';
 import { type LedgerSlice, openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
 
-/** What one look reads at most, so that transactions wait no longer than a moment: entries, and characters. */
+/** The most that one look reads, so that transactions wait only for a moment: entries and characters. */
 const MOST_ENTRIES = 200;
 const MOST_CHARACTERS = 1_000_000;
 
-/** Events of one look at most. */
+/** The most events of one look. */
 const MOST_EVENTS = 1_000;
 
-/** Lists and the ledger as people look at them, on a connection beside the one that writes. */
+/** Lists and the ledger for people's reads, on another connection than the one that writes. */
 export interface Reader {
   list(query: ListQuery): Listed;
   ledger(query: LedgerSlice & { readonly workspace: string }): readonly LedgerEntry[];
@@ -19,7 +19,7 @@ export interface Reader {
 
 interface ListStatements {
   readonly some: SqlStatement;
-  /** Beyond a place. */
+  /** For entries after a place. */
   readonly beyond: SqlStatement;
 }
 
@@ -47,7 +47,7 @@ export function openReader(database: SqlDatabase): Reader {
       const isUp = order === 'up';
       const { some, beyond } = isUp ? up : down;
       const most = Math.min(limit, MOST_ENTRIES);
-      // A bound at the place to go on from keeps the search from beginning at the list's own.
+      // Start the search at the place to continue from, not at the start of the list.
       const low = Math.max(from ?? 0, isUp ? (after?.at ?? 0) : 0);
       const high = Math.min(
         to ?? Number.MAX_SAFE_INTEGER,

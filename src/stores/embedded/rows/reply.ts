@@ -2,7 +2,7 @@ import type { Answer, Figure, Found, LedgerEntry, Listed, Seen, SumListed } from
 import { ownText } from './own-text.ts';
 import type { MessageReader, Writer } from './wire.ts';
 
-/** What the store's thread answers. */
+/** The answers of the store's thread. */
 export type Reply =
   | { readonly op: 'commit'; readonly answer: Answer }
   | { readonly op: 'read'; readonly seen: Seen }
@@ -11,7 +11,7 @@ export type Reply =
   | { readonly op: 'sums'; readonly sums: readonly SumListed[] }
   | { readonly op: 'prune'; readonly pruned: number }
   | { readonly op: 'watch' }
-  /** There is no answer: of the store's making, or a fault of the program. */
+  /** There is no answer: the store is unavailable, or the program has a fault. */
   | { readonly op: 'failed'; readonly kind: 'unavailable' | 'fault'; readonly message: string };
 
 const DONE = 1;
@@ -19,7 +19,7 @@ const MOVED = 2;
 const SEEN = 3;
 const LISTED = 4;
 const ENTRIES = 5;
-/** Seldom: a JSON text. */
+/** Rare replies are a JSON text. */
 const OTHER = 6;
 
 /** Adds a reply to a message. */
@@ -143,7 +143,7 @@ function readSeen(reader: MessageReader): Seen {
   };
 }
 
-/** The gateway remembers rows that it was shown. */
+/** The gateway keeps the rows that it gets, so they need texts of their own. */
 function readFound(reader: MessageReader): Found {
   const kind = reader.keptText();
   const id = reader.keptText();

@@ -1,7 +1,7 @@
 import type { Change, ListQuery, Place, RowStore, Span, SumName, Want } from '../../port.ts';
 import type { MessageReader, Writer } from './wire.ts';
 
-/** What the store's thread is asked for. */
+/** The requests to the store's thread. */
 export type Request =
   | { readonly op: 'commit'; readonly change: Change }
   | {
@@ -18,7 +18,7 @@ export type Request =
 
 const COMMIT = 1;
 const READ = 2;
-/** Seldom asked for: a JSON text. */
+/** Rare requests are a JSON text. */
 const OTHER = 3;
 
 /** Adds a request to a message. */
@@ -102,7 +102,7 @@ function writeChange(writer: Writer, change: Change): void {
   }
 }
 
-// Members are read in the order in which they stand: JavaScript evaluates them so.
+// JavaScript evaluates members in the order of the literal, so this order must be that of the message.
 function readChange(reader: MessageReader): Change {
   return {
     id: reader.text(),

@@ -5,22 +5,22 @@ import { columnText, integer, plainText, text } from '../document.ts';
 import { bulk } from './bulk.ts';
 import { ownText } from './own-text.ts';
 
-/** Rows remembered after they were looked at: twice as many at most. */
+/** How many rows are remembered after they were looked at; sometimes up to twice as many. */
 const REMEMBERED = 4096;
 
 /** Texts up to this length are remembered with their rows. */
 const SHORT_TEXT = 256;
 
-/** A row as it will be when the transaction has ended. */
+/** A row as it will be at the end of the transaction. */
 export interface Entry {
   readonly kind: number;
-  /** In the file; 0: it is not there. */
+  /** Its number in the file; 0: it is not there. */
   n: number;
   /** {@link ABSENT}: there is none. */
   version: string;
   /** `null`: not read. */
   text: string | null;
-  /** Is to be written; with this id. */
+  /** To be written, with the id of this change. */
   isChanged: boolean;
   id: string;
 }
@@ -35,8 +35,8 @@ export interface RowsTable {
 }
 
 /**
- * Rows. What a transaction writes is gathered in memory, where later changes see it, and written once at its end. What
- * was looked at is remembered for a while, without long texts: a row is mostly written again soon.
+ * The rows. What a transaction writes is collected in memory, where later changes see it, and written once at its end.
+ * Rows that were looked at are remembered for a while, without long texts, because most rows are soon written again.
  */
 export function openRowsTable(database: SqlDatabase): RowsTable {
   const last = database.prepare('SELECT max(n) AS n FROM rows');

@@ -6,22 +6,22 @@ import { startRowEngine } from './perform.ts';
 import type { Reply } from './reply.ts';
 import type { Request } from './request.ts';
 
-/** Where requests run: in this thread or in another. */
+/** Where requests run: in this thread or in another one. */
 export interface Runner {
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
-  /** When the store was last begun with. */
+  /** When a gateway last started to use the store. */
   boot(): Boot;
-  /** Answers after what it says is durable. */
+  /** Answers once everything in the answer is durable. */
   ask(request: Request): Promise<Reply>;
   close(): Promise<void>;
 }
 
-/** Hears of changes of what is watched; `null`: anything may have changed. */
+/** Called with changes of watched rows; `null`: anything may have changed. */
 export type OnTold = (told: readonly Watched[] | null) => void;
 
-/** A store that is open and not begun with (a clock that is not believed) has no boot yet. */
+/** A store that is open but not used yet (the clock is not trusted) has no boot. */
 export const NEVER_BEGUN: Boot = { at: 0, unwatchedMs: 0 };
 
 /** Runs requests in this thread. */

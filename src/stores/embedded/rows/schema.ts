@@ -6,10 +6,10 @@ import { integer } from '../document.ts';
 export const FORMAT_NUMBER = 2;
 
 /**
- * What callers name (workspaces, kinds, lists) stands once in `names`, and elsewhere by its number. `rows.kind` and
- * `places.list` are such numbers, which say the workspace too. A row of `ledger` has the events of all changes of one
- * transaction and workspace (`ledger.ts`); `mentions` says in which of them an id is spoken of. A rolling figure is the
- * sum of its `slots`.
+ * The names that callers use (workspaces, kinds, lists) are stored once in `names`; everything else has their numbers.
+ * `rows.kind` and `places.list` are such numbers, and they identify the workspace too. A row of `ledger` has the events
+ * of all changes of one transaction in one workspace (`ledger.ts`). `mentions` says which of them are about an id. A
+ * rolling figure is the sum of its `slots`.
  */
 const TABLES = `
 CREATE TABLE meta (
@@ -71,8 +71,8 @@ CREATE TABLE slots (figure INTEGER NOT NULL, slot INTEGER NOT NULL, amount INTEG
 `;
 
 /**
- * Makes the tables where the file has none.
- * @throws Error for a file of another format, or that is no store
+ * Creates the tables if the file has none.
+ * @throws Error for a file of another format, or one that is not a store
  */
 export function ensureRowTables(database: SqlDatabase): void {
   const found = formatOf(database);

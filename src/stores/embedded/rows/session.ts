@@ -11,7 +11,7 @@ import { type Entry, openRowsTable } from './rows-table.ts';
 import { ensureRowTables } from './schema.ts';
 import type { Boot } from './ended.ts';
 
-/** One open database, and what is done with it within a transaction that the caller begins and ends. */
+/** One open database, and the operations on it. The caller begins and ends the transaction. */
 export interface RowSession extends EngineSession<Watched> {
   commit(change: Change): Answer;
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
@@ -20,9 +20,9 @@ export interface RowSession extends EngineSession<Watched> {
 }
 
 /**
- * Format 2: rows, lists, figures and a ledger, whatever they are of.
+ * Format 2: rows, lists, figures and a ledger, for any kind of record.
  * @param watched kinds whose changes are told; may grow
- * @param onBoot told when a gateway has begun with the file
+ * @param onBoot called when a gateway has started to use the file
  */
 export function rowFormat(
   watched: ReadonlySet<string>,
@@ -32,7 +32,7 @@ export function rowFormat(
     ensureSchema: ensureRowTables,
     openSession: (database) => openRowSession(database, watched),
     openReader,
-    // Nothing is read at a start, however much there is: the rules look at what an earlier boot left.
+    // A start reads nothing, however much there is: the rules handle what an earlier boot left.
     recover: (_, at, unwatchedMs) => onBoot({ at, unwatchedMs }),
   };
 }
@@ -53,7 +53,7 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
     return rows.find(names.findKind(place, kind), id);
   }
 
-  /** Adds a row to what was found, and the one that it names. */
+  /** Adds a row to the result, and the row that it names. */
   function show(found: Found[], workspace: string, { kind, id, follow }: Want, entry: Entry): void {
     const row = rows.row(entry);
     found.push({ kind, id, row });
@@ -62,7 +62,7 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
     if (named !== null) found.push({ kind: follow, id: row.text, row: named });
   }
 
-  /** A fault of the program is found before anything is decided: it fails alone then. */
+  /** Finds a fault of the program before anything is decided, so that only this change fails. */
   function check({ puts, sums }: Change): void {
     for (const { enter } of puts) for (const { at } of enter) whole(at);
     for (const { hold, spend, span } of sums) {
@@ -109,7 +109,7 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
       const entry = entries[index];
       if (entry === undefined) continue;
       const { enter, leave, kind } = put;
-      // It was written in this transaction already, and may leave what it has just entered.
+      // The row was already written in this transaction, and may now leave a list that it has just entered.
       if (entry.isChanged) places.flush();
       rows.write(entry, put.id, id, put.text);
       for (const { list, at } of leave)
@@ -151,7 +151,7 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
       return pruned;
     },
     beginAt(at) {
-      // Changes may have been made at a later time than the clock has come to.
+      // The time of a change may be later than the clock.
       now = Math.max(at, meta.find()?.clock ?? 0);
     },
     writes: () => writes,

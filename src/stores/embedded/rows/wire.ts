@@ -1,8 +1,8 @@
 import { ownText } from './own-text.ts';
 
 /**
- * What crosses between two threads: numbers in one array, all texts in one string. Neither side pays for copying objects,
- * and texts that are only kept are never parsed.
+ * The form of messages between two threads: all numbers in one array, all texts in one string. Neither side has to copy
+ * objects, and texts that are only stored are never parsed.
  */
 export interface Message {
   readonly numbers: Float64Array;
@@ -16,16 +16,16 @@ export interface Writer {
   text(value: string): void;
   textOr(value: string | null): void;
   isEmpty(): boolean;
-  /** What was written since the last time. */
+  /** What was written since the last call. */
   take(): Message;
 }
 
 const FIRST_ROOM = 1024;
 
-/** A text that is `null`. */
+/** Stands for a text that is `null`. */
 const NO_TEXT = -1;
 
-/** Gathers a message. */
+/** Collects a message. */
 export function messageWriter(): Writer {
   let room = new Float64Array(FIRST_ROOM);
   let used = 0;
@@ -69,9 +69,9 @@ export interface MessageReader {
   numberOr(): number | null;
   text(): string;
   textOr(): string | null;
-  /** A text that is kept for longer than the message: in memory of its own, unless it is most of the message. */
+  /** A text that is kept for longer than the message. It gets its own memory, unless it is most of the message. */
   keptText(): string;
-  /** So many of something. */
+  /** Reads a count and then that many items. */
   each<T>(read: () => T): T[];
   isAtEnd(): boolean;
 }

@@ -6,7 +6,7 @@ import { type Reply, writeReply } from './reply.ts';
 import { readRequest } from './request.ts';
 import { messageReader, messageWriter, type Message } from './wire.ts';
 
-/** The thread of the store: the engine, and messages of requests and replies over the port. */
+/** The thread of the store: the engine, and messages with requests and replies over the port. */
 
 const { path, lockWaitMs, maxClockJumpMs }: ThreadData = workerData;
 const replies = messageWriter();
@@ -49,7 +49,7 @@ async function close(rows: RowEngine): Promise<void> {
   await rows.engine.close();
   postReplies(rows);
   post({ kind: 'closed' });
-  // The end of a thread ends its connections; one that could not be synced is to stay as it is until the process ends.
+  // When a thread ends, its connections are closed. One that could not be synced must stay open until the process ends.
   if (rows.engine.health().problem?.code !== 'store_sync_failed') parentPort?.close();
 }
 
