@@ -1,13 +1,13 @@
 import type { RedisAccess, RedisAddress, RedisTarget } from './connection.ts';
 
-/** Where the servers are, as it stands in the configuration. */
+/** Where the servers are, as the configuration says. */
 export interface RedisServers {
   readonly mode: 'standalone' | 'sentinel' | 'cluster';
   readonly url: string;
   readonly nodes: readonly string[];
 }
 
-/** Who asks, by the URL. */
+/** The user and password in the URL. */
 export function accessOf(text: string): RedisAccess {
   const url = new URL(text);
   const database = /^\/(\d+)$/.exec(url.pathname)?.[1];
@@ -19,7 +19,7 @@ export function accessOf(text: string): RedisAccess {
   };
 }
 
-/** The primary; of a cluster one of its nodes. */
+/** The primary, or one of the nodes of a cluster. */
 export function targetOf({ mode, url, nodes }: RedisServers): RedisTarget {
   const { hostname, port } = new URL(url);
   if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
@@ -30,7 +30,7 @@ export function targetOf({ mode, url, nodes }: RedisServers): RedisTarget {
   };
 }
 
-/** Nodes of a cluster to begin with. */
+/** The nodes of a cluster that are asked first. */
 export function clusterNodes(options: RedisServers): readonly RedisAddress[] {
   if (options.nodes.length > 0) return options.nodes.map(addressOf);
   const target = targetOf(options);

@@ -3,17 +3,17 @@ import type { Fleet } from './fleet.ts';
 import type { Calls } from './calls.ts';
 import { keyOf } from './names.ts';
 
-/** What a gateway has in force, as digests. */
+/** Digests of what a gateway has in force. */
 export interface InForceDigests {
   readonly policies: string;
   readonly configuration: string;
 }
 
-/** Where the gateways of an installation say what each has in force. */
+/** The place where the gateways of an installation announce what each has in force. */
 export interface Board {
-  /** Says it to the others, and again where it is no longer there. Call it when the policies have been activated. */
+  /** Announces it to the others, and again if it has disappeared. Call it once the policies have been activated. */
   announce(digests: InForceDigests): void;
-  /** Looks at what the others say. */
+  /** Reads what the others announce. */
   look(): Promise<void>;
   /** The other gateways that are registered, by name. */
   others(): ReadonlyMap<string, InForceDigests>;
@@ -49,7 +49,7 @@ export function createBoard(calls: Pick<Calls, 'commands'>, fleet: Fleet, gatewa
   return {
     announce(digests) {
       own = JSON.stringify(digests satisfies InForceDigests);
-      // What cannot be said now is said at the next look.
+      // What cannot be announced now is announced at the next look.
       void look().catch(() => undefined);
     },
     look,

@@ -3,12 +3,14 @@ import type { Fleet } from './fleet.ts';
 import type { ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
 
-/** Refusals of a script, before it has done anything, that are followed by asking again. */
+/** How many times a call is tried again after a script refused it before it did anything. */
 const ASKED_AGAIN = 4;
 
-/** Script calls and commands on the primary of a workspace, wherever it is by now. */
+/** Script calls and commands on the primary of a workspace, wherever it is now. */
 export interface Calls {
-  /** Runs a script that writes, as a registered gateway of the epoch. @returns its reply, which begins with `ok` */
+  /**
+   * Runs a script that writes, as a gateway that is registered in the epoch. @returns its reply, which begins with `ok`
+   */
   evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
   /** Runs a script that only reads. @returns its reply, whatever it begins with */
   read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
@@ -24,14 +26,14 @@ export interface CallSettings {
   readonly fleet: Fleet;
   readonly gatewayId: string;
   readonly clock: () => string;
-  /** A script did not believe the clock of the server of a workspace. */
+  /** Called when a script did not trust the clock of the server of a workspace. */
   readonly disbelieve: (workspace: string, known: number, time: number) => void;
-  /** Told of each failure and each success, for health. */
+  /** Called for each failure and each success, for health. */
   readonly report: (error: StoreUnavailable | null) => void;
 }
 
 export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, report }: CallSettings): Calls {
-  /** Runs a script once; a cluster's word that the workspace is elsewhere comes before anything is done. */
+  /** Runs a script once. If the workspace has moved in a cluster, the server says so before anything is done. */
   async function call(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
     try {
       const reply = await topology.primaryOf(workspace).connection().evaluate(name, workspace, args);
@@ -41,7 +43,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
       if (!(error instanceof StoreUnavailable)) throw error;
       if (!error.message.startsWith('Redis: MOVED')) {
         report(error);
-        // The workspace may be elsewhere by now.
+        // The workspace may have moved.
         void topology.relocate().catch(() => undefined);
         throw error;
       }
@@ -70,7 +72,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
             await fleet.recover(workspace);
             break;
           case 'ahead':
-            // It was done, at the time that is known.
+            // It was done, with the known time.
             disbelieve(workspace, Number(reply[3]), Number(reply[1]));
             return reply.slice(2);
           case 'replica':

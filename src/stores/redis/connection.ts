@@ -3,13 +3,16 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import { metaKey } from './names.ts';
 import { script, type ScriptName } from './scripts.ts';
 
-/** No answer for this long: the connection is broken, ms. A frozen server costs each caller at most this once. */
+/**
+ * A connection without an answer for this long counts as broken, ms. A frozen server costs each caller at most this,
+ * once.
+ */
 const ANSWER_MS = 1000;
 
 /** The longest pause between two attempts to connect, ms. */
 const RETRY_MS = 250;
 
-/** Where a server is, and how to get in. */
+/** Where a server is, and how to log in. */
 export interface RedisAddress {
   readonly host: string;
   readonly port: number;
@@ -22,14 +25,14 @@ export interface RedisAccess {
   readonly tls: boolean;
 }
 
-/** How the primary is found. */
+/** How to find the primary. */
 export type RedisTarget =
   | { readonly kind: 'address'; readonly address: RedisAddress }
   | { readonly kind: 'sentinel'; readonly sentinels: readonly RedisAddress[]; readonly name: string };
 
 /**
- * One connection to one primary. Nothing is queued while it is down and nothing is ever sent twice: what was under
- * way when it broke is rejected.
+ * One connection to one primary. Nothing is queued while it is down, and nothing is ever sent twice: what was running
+ * when it broke is rejected.
  */
 export interface RedisConnection {
   readonly client: Redis;
@@ -41,14 +44,14 @@ export interface RedisConnection {
   pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]>;
   /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
   run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]>;
-  /** As {@link run}, for a script whose reply holds more than texts. @throws StoreUnavailable */
+  /** Like {@link run}, for a script whose reply contains more than texts. @throws StoreUnavailable */
   evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
-  /** Breaks the connection; it is made anew. */
+  /** Breaks the connection; a new one is opened. */
   reset(): void;
   close(): void;
 }
 
-/** Opens a connection; it keeps trying until it is closed. */
+/** Opens a connection and keeps trying until it is closed. */
 export function openConnection(
   target: RedisTarget,
   access: RedisAccess,
@@ -68,7 +71,7 @@ export function openConnection(
     maxRetriesPerRequest: 0,
     maxLoadingRetryTime: 500,
     retryStrategy: (times: number) => Math.min(20 * times, RETRY_MS),
-    // A primary that was demoted is left, not asked again.
+    // Leave a demoted primary instead of asking it again.
     reconnectOnError: (error: Error) => (error.message.startsWith('READONLY') ? (1 as const) : false),
     ...(access.username === null ? {} : { username: access.username }),
     ...(access.password === null ? {} : { password: access.password }),
@@ -83,7 +86,7 @@ export function openConnection(
           name: target.name,
           role: 'master',
           sentinelRetryStrategy: (times: number) => Math.min(50 * times, RETRY_MS),
-          // One that is frozen takes connections and answers nothing: another is asked.
+          // A frozen sentinel accepts connections but does not answer: ask another one.
           sentinelCommandTimeout: answerMs,
           failoverDetector: true,
         });
@@ -92,7 +95,8 @@ export function openConnection(
     lastError = withoutAddress(error.message);
   });
   let closed = false;
-  // A client that is told to leave its primary while it is asking the sentinels for one ends, and would never come back.
+  // The client ends if it has to leave its primary while it is asking the sentinels for one. It would never come back
+  // by itself.
   client.on('end', () => {
     setTimeout(() => {
       if (!closed && client.status === 'end') client.connect().catch(() => undefined);
@@ -115,7 +119,7 @@ export function openConnection(
 
   let corked: typeof client.stream | null = null;
 
-  /** What is asked in one turn of the event loop goes out in one write: each has its price in the system. */
+  /** Everything asked in one turn of the event loop is sent in one write, because each write is a system call. */
   function cork(): void {
     const stream = client.stream;
     if (corked === stream || client.status !== 'ready') return;
@@ -136,7 +140,7 @@ export function openConnection(
         cork();
         reply = await client.evalsha(sha, 1, key, ...args);
       } catch (error) {
-        // The server does not have the script, so nothing ran: sending its text is not a repetition.
+        // The server does not have the script, so nothing ran: sending its text does not repeat anything.
         if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
         reply = await client.eval(source, 1, key, ...args);
       }
@@ -192,7 +196,7 @@ export function openConnection(
   };
 }
 
-/** What went wrong is told to people who need not know where the store is. */
+/** The message is shown to people who should not see where the store is. */
 function withoutAddress(message: string): string {
   return message.replace(/ (?:[\w.-]+|\[[0-9a-f:]+\]|[0-9a-f:]+):\d+\b/gi, '');
 }

@@ -7,27 +7,27 @@ import { script } from './scripts.ts';
 export type Durability =
   /** A crash of the gateway. */
   | 'local'
-  /** The loss of the primary, as long as a replica that had confirmed takes over. */
+  /** The loss of the primary, if a replica that had confirmed takes over. */
   | 'replica'
   /** A crash and a loss of power of the server. */
   | 'fsync';
 
-/** How a server gives the durability asked for. */
+/** How a server provides the requested durability. */
 export type BarrierMode = 'none' | 'wait' | 'waitaof';
 
 /** How long replicas or the disk may take to confirm, ms. */
 const CONFIRM_MS = 900;
 
-/** The longest that a barrier's connection waits for an answer, ms; more than {@link CONFIRM_MS}. */
+/** The longest time that the barrier's connection waits for an answer, ms; more than {@link CONFIRM_MS}. */
 export const BARRIER_ANSWER_MS = 1500;
 
-/** Number of replicas is looked at this often, ms. */
+/** How often the number of replicas is read, ms. */
 const COUNT_EVERY_MS = 1000;
 
-/** After a round that nothing confirmed the next is tried this much later, also where nobody waits for one, ms. */
+/** After a round without a confirmation, the next one starts this much later, even if nobody waits for it, ms. */
 const TRY_AGAIN_MS = 100;
 
-/** Answers of a mark that come from the primary that the step ran on. */
+/** Answers to a mark that come from the primary on which the step ran. */
 const SAME_PRIMARY = ['new_epoch', 'waiting', 'unregistered'];
 
 interface Waiter {
@@ -36,19 +36,19 @@ interface Waiter {
   done(error: StoreUnavailable | null): void;
 }
 
-/** Waits until what was written to one primary before is as durable as asked for. */
+/** Waits until earlier writes to a primary are as durable as requested. */
 export interface Barrier {
-  /** @throws StoreUnavailable when it is not confirmed in time, or the primary is another than the step's */
+  /** @throws StoreUnavailable if it is not confirmed in time, or the primary is not the one of the step */
   wait(workspace: string, epoch: string): Promise<void>;
-  /** Why nothing is confirmed at present, or `null`. It is looked at again until something is. */
+  /** Why nothing is confirmed at present, or `null`. Rounds continue until something is confirmed. */
   fault(): StoreUnavailable | null;
   close(): void;
 }
 
 /**
- * A barrier on a connection of its own: WAIT looks only at the last write of its own connection, so each round first
- * writes a mark, which comes after the steps it stands for; the mark is refused under another history or epoch. One
- * round at a time; what arrives meanwhile shares the next.
+ * A barrier on its own connection. WAIT only looks at the last write of its connection. So each round first writes a
+ * mark, which comes after the steps that it stands for. The mark is refused under another history or epoch. One round
+ * runs at a time; what arrives meanwhile shares the next one.
  */
 export function createBarrier(
   connection: RedisConnection,
@@ -66,8 +66,8 @@ export function createBarrier(
   let closed = false;
 
   /**
-   * All replicas that were in step under this history count: one that has stopped answering may still be elected. One
-   * that is only being made does not yet: it confirms nothing, and writes would wait for it.
+   * All replicas that were in sync under this history count: one that has stopped answering may still be elected. A
+   * replica in its first sync does not count yet: it confirms nothing, and writes would wait for it.
    */
   async function countReplicas(): Promise<void> {
     if (performance.now() - countedAt < COUNT_EVERY_MS) return;
@@ -90,7 +90,8 @@ export function createBarrier(
         ([workspace, epoch]) => [evaluate, text, 1, metaKey(workspace), epoch, gateway, clock()] as const,
       );
       if (mode() === 'wait') return connection.pipeline([...marks, ['WAIT', replicas, CONFIRM_MS]]);
-      // Asked together with the marks, before they are synced, it would be answered by the server's clock: 100 ms later.
+      // WAITAOF is not sent together with the marks. Before they are synced, the server would answer it from its timer:
+      // 100 ms later.
       const replies = await connection.pipeline(marks);
       return [...replies, await connection.command('WAITAOF', 1, 0, CONFIRM_MS)];
     };
@@ -104,7 +105,7 @@ export function createBarrier(
     const refused = replies.slice(0, -1).map((reply) => (Array.isArray(reply) ? String(reply[0]) : ''));
     const other = refused.find((tag) => tag !== 'marked');
     if (other !== undefined) {
-      // This connection may have been led to another primary than the steps' was.
+      // This connection may have got to another primary than that of the steps.
       if (!SAME_PRIMARY.includes(other)) connection.reset();
       throw new PrimaryChanged('Redis: the primary has changed before the step was durable');
     }
@@ -130,7 +131,7 @@ export function createBarrier(
         failed =
           error instanceof StoreUnavailable ? error : new StoreUnavailable('Redis: not durable', { cause: error });
       }
-      // A change of the primary is found by the steps themselves.
+      // The steps themselves notice a change of the primary.
       fault = failed instanceof PrimaryChanged ? null : failed;
       for (const { done } of group) done(failed);
       const [first] = group;
@@ -139,7 +140,7 @@ export function createBarrier(
     running = false;
   }
 
-  /** Until a round is confirmed nothing is admitted; so rounds go on by themselves. */
+  /** Nothing is admitted until a round is confirmed, so rounds continue without calls. */
   function tryAgain(workspace: string): void {
     if (closed || again !== null) return;
     again = setTimeout(() => {
@@ -183,15 +184,15 @@ export function createBarrier(
   };
 }
 
-/** The mark met another history or epoch than the steps'. */
+/** The mark met another history or epoch than that of the steps. */
 class PrimaryChanged extends StoreUnavailable {}
 
 /**
- * Looks at a server's settings.
- * @param atFirstStart whether the store is being opened for the first time: what may come back by itself is refused
- * only then
- * @returns how it gives the durability asked for
- * @throws Error saying which setting is wrong, StoreUnavailable when it cannot be asked
+ * Checks a server's settings.
+ * @param atFirstStart whether the store is opened for the first time. Only then, faults that may go away without help
+ *   are errors
+ * @returns how the server provides the requested durability
+ * @throws Error that says which setting is wrong, StoreUnavailable when the server cannot be asked
  */
 export async function checkServer(
   connection: RedisConnection,
@@ -233,7 +234,8 @@ export async function checkServer(
       if (sync === 'always') return 'none';
       const cannot = `durability fsync cannot be had: appendfsync is ${sync}`;
       const instead = 'Set appendfsync always, or choose another durability';
-      // Waiting for the next second twice in each call, after everybody else's, would miss the time to dispatch.
+      // Each call would wait for the server's next second twice, each time after everybody else's. That would miss the
+      // time to dispatch.
       if (sync !== 'unknown') throw new Error(`${cannot}. ${instead}`);
       const fault = waitaofFault(info);
       if (fault === null) return 'waitaof';
@@ -243,8 +245,9 @@ export async function checkServer(
 }
 
 /**
- * Why a server's `WAITAOF` cannot be relied on, or `null`. Redis 7.4.0 to 7.4.2, the previews of 8.0 and Valkey since 8.0 confirm under
- * `appendfsync everysec` what is not on the disk yet (redis/redis#13793; for Valkey it is not known where it ends).
+ * Why a server's `WAITAOF` cannot be relied on, or `null`. Redis 7.4.0 to 7.4.2, the previews of 8.0, and Valkey since
+ * 8.0 confirm under `appendfsync everysec` what is not on the disk yet (redis/redis#13793; for Valkey it is not known
+ * which version fixes it).
  * @param info the text of `INFO`
  */
 export function waitaofFault(info: string): string | null {
@@ -259,7 +262,7 @@ export function waitaofFault(info: string): string | null {
     : null;
 }
 
-/** A field of `INFO`; empty where it is absent. */
+/** A field of `INFO`; empty if it is absent. */
 function infoField(info: string, name: string): string {
   return new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
 }
@@ -269,7 +272,7 @@ async function appendfsync(connection: RedisConnection): Promise<string> {
     const reply = await connection.command('CONFIG', 'GET', 'appendfsync');
     return Array.isArray(reply) ? String(reply[1]) : 'unknown';
   } catch {
-    // Services that forbid CONFIG: what cannot be seen is not relied on.
+    // Some services forbid CONFIG. What cannot be seen is not relied on.
     return 'unknown';
   }
 }

@@ -6,17 +6,17 @@ import { textsOf } from './connection.ts';
 import type { ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
 
-/** Field of a meta hash that has the installation: a store of another format has none. */
+/** Field of a meta hash with the id of the installation. A store of another format does not have it. */
 export const INSTALL_FIELD = 'rows';
 
 /** Why nothing is done with a store of another format. */
 export const OTHER_FORMAT =
   'The store on Redis was written by another version of svc-gateway, in a format that this one does not read, and there is no migration of a store on Redis. Go on with that version; or begin anew: stop all its gateways, and give this one a Redis of its own (another server, or another database number) and another store.journal. svc migrate --check says what stays behind';
 
-/** Lost steps that are handed in with one command. */
+/** How many lost steps are handed in with one command. */
 const HANDED_IN = 50;
 
-/** What the gateway knows of a workspace in the store. */
+/** What the gateway knows about a workspace in the store. */
 interface Attached {
   readonly epoch: string;
 }
@@ -25,76 +25,79 @@ export interface FleetSettings {
   readonly topology: Topology;
   readonly journal: StepJournal;
   readonly gatewayId: string;
-  /** Of this time that the gateway runs: what an earlier boot left executing is unknown once this one has joined. */
+  /** Identifies this run of the gateway. What an earlier boot left executing is unknown once this one has joined. */
   readonly boot: string;
   readonly clock: () => string;
-  /** The store's time as last seen plus what has gone by since, ms; `null` where none was seen. */
+  /** The last seen store time plus the time that has passed since, ms; `null` if none was seen. */
   readonly estimate: () => number | null;
   readonly observe: (now: number) => void;
-  /** The clock of the server of a workspace was not believed. */
+  /** Called when the clock of the server of a workspace was not trusted. */
   readonly disbelieve: (workspace: string, known: number, time: number) => void;
-  /** Acknowledged steps that are missing may span this much, ms; more is a store that was set back. */
+  /** Missing acknowledged steps may span at most this, ms. If they span more, the store was set back. */
   readonly maxReplayMs: number;
   readonly form: StoreForm;
   /**
-   * Told at each joining which boots of gateways have ended in the workspace.
+   * Called at each join with the boots of gateways that have ended in the workspace.
    * @param count grows with each
    */
   readonly onEnded: (workspace: string, count: string, boots: readonly string[]) => void;
 }
 
-/** How a store writes what the fleet hands on. */
+/** How a store writes what the fleet passes on. */
 export interface StoreForm {
-  /** A lost step as the script `redo` reads it. */
+  /** A lost step in the form that the script `redo` reads. */
   recordOf(step: JournaledStep): string;
-  /** What an operator decided, as it stands in the ledger. */
+  /** The decision of an operator, as text for the ledger. */
   eventOf(kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string): string;
-  /** The step that appended such events when an epoch opened. */
+  /** The step that appended such events when an epoch was opened. */
   openedBy(workspace: string, epoch: number, reply: readonly string[]): JournaledStep;
 }
 
 /**
- * The gateways of one installation as the store sees them. Each registers in a workspace before its first step there;
- * when the replication history changes (a fail-over, a restart), acknowledged steps may be lost, and writes wait until
+ * The gateways of one installation, as the store sees them. Each registers in a workspace before its first step there.
+ * When the replication history changes (a fail-over, a restart), acknowledged steps may be lost. Then writes wait until
  * every registered gateway has handed in what its journal has beyond the store's head.
  */
 export interface Fleet {
   readonly installId: () => string;
-  /** The epoch this gateway is registered in; registers it where it is not. @throws StoreUnavailable */
+  /** The epoch in which this gateway is registered; registers it if needed. @throws StoreUnavailable */
   attach(workspace: string): Promise<string>;
-  /** What was known of a workspace is no longer so. */
+  /** Drops what was known of a workspace. */
   detach(workspace: string): void;
   attached(): ReadonlyMap<string, Attached>;
-  /** After another history or epoch: hands in, and waits its turn. @throws StoreUnavailable while others are awaited */
+  /**
+   * After a change of history or epoch: hands in steps, and waits for the others. @throws StoreUnavailable while others
+   * are awaited
+   */
   recover(workspace: string): Promise<void>;
-  /** Workspaces whose writes wait, with the gateways that are awaited. */
+  /** Workspaces whose writes wait, with the gateways for which they wait. */
   waiting(): ReadonlyMap<string, readonly string[]>;
-  /** Why this store is not the one that was left, or `null`. */
+  /** Why this store is not the one that this gateway last used, or `null`. */
   rolledBack(): string | null;
   /** Why this gateway may not work with this store, or not under its name; or `null`. */
   refused(): string | null;
   /**
    * An operator says that a gateway's journal is lost: writes no longer wait for it.
-   * @throws Error where no gateway of that name is registered
+   * @throws Error if no gateway of that name is registered
    */
   recoverLost(gateway: string): Promise<void>;
   /**
-   * An operator accepts that the store was set back: it goes on in a new epoch with what the journals have.
+   * An operator accepts that the store was set back. It continues in a new epoch with what the journals have.
    * @returns gateways whose journals are awaited
    */
   acceptLoss(): Promise<readonly string[]>;
-  /** Hands in for a loss that was accepted beside another gateway, and is one of the fleet again. */
+  /** Hands in steps for a loss that an operator accepted beside another gateway, and rejoins the fleet. */
   followAcceptance(): Promise<void>;
-  /** Keeps who is registered in a workspace, as of one of its steps. */
+  /** Stores who is registered in a workspace at one of its steps. */
   noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
-  /** Leaves the installation in order: no epoch to come waits for this gateway. */
+  /** Leaves the installation in order, so that no later epoch waits for this gateway. */
   leave(): Promise<void>;
 }
 
 interface HandedIn {
   readonly epoch: string;
   readonly isOpen: boolean;
-  /** This gateway was awaited for the epoch, and has handed in. */
+  /** The epoch waited for this gateway, and it has handed in. */
   readonly hadPart: boolean;
 }
 
@@ -106,7 +109,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   const recovering = new Map<string, Promise<void>>();
   let rolledBack: string | null = null;
   let refused: string | null = null;
-  /** An accepted loss is being followed. */
+  /** Set while an accepted loss is being followed. */
   let following: Promise<readonly string[]> | null = null;
   let installId = journal.memory?.installId ?? '';
 
@@ -125,14 +128,14 @@ export function createFleet(settings: FleetSettings): Fleet {
   function setBack(workspace: string, message: string): StoreUnavailable {
     const said = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
     attached.delete(workspace);
-    // While an accepted loss is followed, what is not there yet comes.
+    // While an accepted loss is being followed, missing parts of the store are still to come.
     if (following === null) rolledBack = said;
     return new StoreUnavailable(said);
   }
 
   interface Joining {
     readonly install?: string;
-    /** Epoch that the workspace begins with where it is not there; else it is not made. */
+    /** The first epoch of the workspace if it is created. Without it, the workspace is not created. */
     readonly first?: string;
     readonly returns?: '1';
   }
@@ -140,7 +143,10 @@ export function createFleet(settings: FleetSettings): Fleet {
     return run('join', workspace, '', [install, first, returns ?? '', boot]);
   }
 
-  /** The installation: minted where this gateway has never seen one, else it must be the one it remembers. */
+  /**
+   * Attaches to the installation. If this gateway has never seen one, it creates the id; else it must be the one that
+   * it remembers.
+   */
   async function attachInstallation(): Promise<string> {
     const isNew = journal.memory === null;
     if (isNew) await checkName();
@@ -161,7 +167,10 @@ export function createFleet(settings: FleetSettings): Fleet {
     return joined('', reply);
   }
 
-  /** A name that is registered belongs to a journal with acknowledged steps; an empty one must not speak for it. */
+  /**
+   * A registered name belongs to a journal with acknowledged steps. A gateway with an empty journal must not use that
+   * name.
+   */
   async function checkName(): Promise<void> {
     const registered = await topology.primaryOf('').connection().command('HEXISTS', keyOf('', 'gw'), gatewayId);
     refused = null;
@@ -211,7 +220,7 @@ export function createFleet(settings: FleetSettings): Fleet {
         }
         if (ahead === '') settings.observe(Number(now));
         else settings.disbelieve(workspace, Number(now), Number(ahead));
-        // An epoch to come waits for this gateway only if its registration is as durable as what follows.
+        // A later epoch waits for this gateway only if its registration is as durable as its steps.
         await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
         settings.onEnded(workspace, count, ended);
         attached.set(workspace, { epoch });
@@ -223,7 +232,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       case 'foreign':
         throw setBack(workspace, 'it belongs to another installation');
       case 'lost':
-        // Others went on without this journal: what it has beyond the store must not come back among later steps.
+        // Others continued without this journal. What it has beyond the store must not come back among later steps.
         await journal.forget(workspace);
         return joined(workspace, await join(workspace, { returns: '1' }));
       default:
@@ -254,8 +263,8 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   async function handInAndOpen(workspace: string): Promise<void> {
-    // The installation opens only when each gateway has handed in what it has of every workspace: until then none is
-    // opened by a gateway that does not know who else was there.
+    // The installation is opened only when each gateway has handed in what it has of every workspace. So no workspace
+    // is opened by a gateway that does not know who else was there.
     if (workspace === '') for (const other of journal.heads().keys()) if (other !== '') await handIn(other, null);
     const { isOpen, epoch } = await handIn(workspace, null);
     if (isOpen) waiting.delete(workspace);
@@ -263,8 +272,8 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   /**
-   * Hands in what the journal has beyond the base of the epoch, and begins one where there is none for this history.
-   * @param accepted number of the accepted loss that it is done for: then it may be any number of steps
+   * Hands in what the journal has beyond the base of the epoch, and begins an epoch if there is none for this history.
+   * @param accepted number of the accepted loss for which this is done. Then any number of steps is allowed
    * @returns whether the epoch is open, and whether this gateway had a part in that
    */
   async function handIn(workspace: string, accepted: string | null): Promise<HandedIn> {
@@ -286,7 +295,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     if (accepted === null) checkSpan(workspace, missing, Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
     const isNews = known !== null && known.step > Number(base);
-    // What only those knew that have left is in the store, but for one that was emptied or set back.
+    // What only gateways that have left knew is in the store, unless the store was emptied or set back.
     const neighbours = isNews ? [...known.gateways, ...(accepted === null ? [] : known.gone)] : [];
     for (let at = 0; at === 0 || at < missing.length; at += HANDED_IN) {
       const part = missing.slice(at, at + HANDED_IN);
@@ -297,14 +306,14 @@ export function createFleet(settings: FleetSettings): Fleet {
         ...part.flatMap((step) => [String(step.step), form.recordOf(step)]),
       ]);
     }
-    // Nothing is kept of what was acknowledged: there is nothing to wait for.
+    // Nothing is left of what was acknowledged, so there is nothing to wait for.
     if (accepted !== null && isBehind && missing.length === 0) await journal.forget(workspace);
     return { epoch, isOpen: false, hadPart: true };
   }
 
   /**
    * Brings what the journal knows into the epochs of an accepted loss.
-   * @param mayLeaveOut whether what came too late to be handed in is given up; else this gateway stays out
+   * @param mayLeaveOut whether to give up what came too late to be handed in; otherwise this gateway stays out
    * @returns gateways that are awaited
    */
   async function bringIn(accepted: string, mayLeaveOut: boolean): Promise<readonly string[]> {
@@ -324,7 +333,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     return [...new Set([...waiting.values()].flat())];
   }
 
-  /** Comes to a part of the store that may have gone; it goes on above the epochs that were seen. */
+  /** Goes to a part of the store that may be gone. New epochs are higher than all that were seen. */
   async function enter(workspace: string): Promise<void> {
     const [tag] = await join(workspace, { first: String(journal.heads().get(workspace)?.epoch ?? 1) });
     if (tag === 'foreign') throw new StoreUnavailable('The store belongs to another installation.');
@@ -333,7 +342,9 @@ export function createFleet(settings: FleetSettings): Fleet {
     await join(workspace, { returns: '1' });
   }
 
-  /** A tail of a few seconds is what a fail-over loses; more, or steps no longer kept, is another store. */
+  /**
+   * A fail-over loses the last few seconds. If more is missing, or the steps are no longer kept, this is another store.
+   */
   function checkSpan(workspace: string, missing: readonly JournaledStep[], base: number, head: number): void {
     if (head <= base) return;
     const first = missing[0];
@@ -367,12 +378,12 @@ export function createFleet(settings: FleetSettings): Fleet {
     }
   }
 
-  /** Number of the last loss that was accepted in the installation; 0 where there was none. */
+  /** Number of the last loss that was accepted in the installation; 0 if there was none. */
   async function acceptedLoss(): Promise<number> {
     return Number((await topology.primaryOf('').connection().command('HGET', metaKey(''), 'accepted')) ?? 0);
   }
 
-  /** The last one that this gateway has handed in for. */
+  /** The number of the last accepted loss for which this gateway has handed in. */
   function followed(): number {
     return journal.memory?.accepted ?? 0;
   }
@@ -409,7 +420,7 @@ export function createFleet(settings: FleetSettings): Fleet {
         if (Number(registered) === 0 || typeof epoch !== 'string') continue;
         isKnown = true;
         await openEpoch(workspace, epoch, gateway).catch((error: unknown) => {
-          // Others may still be awaited.
+          // Other gateways may still be awaited.
           if (!(error instanceof StoreUnavailable && waiting.has(workspace))) throw error;
         });
       }

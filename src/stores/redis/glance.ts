@@ -5,16 +5,16 @@ import { accessOf, targetOf } from './addresses.ts';
 import { INSTALL_FIELD, OTHER_FORMAT } from './fleet.ts';
 import type { RedisRowsOptions } from './rows/open.ts';
 
-/** A store as one finds it. */
+/** What a look at a store found. */
 export type RedisGlance =
-  /** The servers are fit, and hold no installation. */
+  /** The servers are fit, but have no installation. */
   | { readonly state: 'absent' }
   | { readonly state: 'unfit'; readonly message: string }
-  /** Another version of the program has written what is there. */
+  /** Another version of the program has written the data. */
   | { readonly state: 'other_format'; readonly message: string }
   | { readonly state: 'ready'; readonly gateways: number };
 
-/** Looks at the servers (of a cluster at one node) without making or changing anything. */
+/** Looks at the servers (for a cluster at one node) without creating or changing anything. */
 export async function glanceAtRedis(
   options: Pick<RedisRowsOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
 ): Promise<RedisGlance> {
@@ -22,7 +22,7 @@ export async function glanceAtRedis(
   try {
     await connection.ready();
     await checkServer(connection, options.durability, options.allowWeakDurability, true);
-    // Another node of a cluster has the installation; that this one is fit is all that is asked of it.
+    // The installation is on another node of the cluster; this node only has to be fit.
     if (options.mode === 'cluster') return { state: 'ready', gateways: 0 };
     const [epoch, install, gateways] = await connection.pipeline([
       ['HGET', metaKey(''), 'epoch'],

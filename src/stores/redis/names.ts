@@ -1,9 +1,9 @@
-/** How a workspace without a name, the installation itself, stands in keys. */
+/** The name in keys for the workspace without a name, which is the installation. */
 const INSTALLATION = '_';
 
 /**
- * A workspace's part of a key: the hash tag, so that all its keys are in one slot of a cluster. Injective; the empty
- * name is the installation's.
+ * A workspace's part of a key: the hash tag, so that all its keys are in one slot of a cluster. Different workspaces
+ * get different tags; the empty name is the installation's.
  */
 export function workspaceTag(workspace: string): string {
   if (workspace === '') return INSTALLATION;
@@ -13,7 +13,7 @@ export function workspaceTag(workspace: string): string {
   );
 }
 
-/** The meta hash of a workspace; scripts derive every other key from it. */
+/** The meta hash of a workspace; scripts derive all other keys from it. */
 export function metaKey(workspace: string): string {
   return keyOf(workspace, 'w');
 }
@@ -23,7 +23,7 @@ export function keyOf(workspace: string, name: string): string {
   return `svc:{${workspaceTag(workspace)}}:${name}`;
 }
 
-/** Channel on which a workspace's changes are told. */
+/** The channel for the changes of a workspace. */
 export const CHANGES_PATTERN = 'svc:{*}:changes';
 
 /** The tag in the name of a channel. */
@@ -32,8 +32,8 @@ export function tagOfChannel(channel: string): string {
 }
 
 /**
- * A string as scripts see it: injective for every string. UTF-8 has no form for a lone surrogate, and a leading NUL
- * marks a document in scripts; such strings are escaped, and marked as escaped.
+ * A string as scripts see it; different strings stay different. UTF-8 has no form for a lone surrogate, and a leading
+ * NUL marks a document in scripts. Such strings are escaped and marked as escaped.
  */
 export function plainText(text: string): string {
   return NEEDS_ESCAPE.test(text) || text.startsWith(MARK) || text.includes('\0')
@@ -44,10 +44,10 @@ export function plainText(text: string): string {
 // With the flag `u`, a surrogate matches only where it is alone.
 const NEEDS_ESCAPE = /\p{Surrogate}/u;
 
-/** Stands before an escaped string. */
+/** Comes before an escaped string. */
 const MARK = '\u0001';
 
-/** The string that {@link plainText} was made from. */
+/** The string from which {@link plainText} was made. */
 export function fromPlainText(text: string): string {
   if (!text.startsWith(MARK)) return text;
   const parsed: unknown = JSON.parse(text.slice(1));

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * Every script, by name: what it is called with after `epoch gateway clock`, and how many commands it is (each has one
- * key, the workspace's meta hash). The headers of the files say the same; a test holds the two together.
+ * Every script by name: its arguments after `epoch gateway clock`, and how many commands it is (each has one key, the
+ * workspace's meta hash). The headers of the files say the same, and a test compares them.
  */
 export const SCRIPTS = {
   join: ['install', 'first-epoch', 'returns', 'boot'],
@@ -24,14 +24,14 @@ export const SCRIPTS = {
 
 export type ScriptName = keyof typeof SCRIPTS;
 
-/** A script ready to run. */
+/** A script that is ready to run. */
 export interface Script {
   readonly name: ScriptName;
   readonly source: string;
   readonly sha: string;
 }
 
-/** What a script's header says of it. */
+/** The content of a script's header. */
 export interface ScriptHeader {
   readonly include: readonly string[];
   readonly keys: readonly string[];
@@ -77,8 +77,8 @@ export function scriptFile(name: ScriptName): string {
 function load(name: ScriptName): Script {
   const body = readFileSync(scriptFile(name), 'utf8');
   const parts = parseHeader(body).include.map((part) => readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'));
-  // Within a function, what the includes name is found at once; at the same level each function of the body looks for it
-  // among all names that were taken before, on every call.
+  // The body is put into a function, where names of the includes are found directly. At the top level, each function of
+  // the body would search all earlier names on every call.
   const source = [...parts, 'local function decide()', body, 'end', 'return decide()'].join('\n');
   return { name, source, sha: createHash('sha1').update(source).digest('hex') };
 }

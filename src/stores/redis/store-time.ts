@@ -1,51 +1,56 @@
 import { uptime } from 'node:os';
 import { aheadMessage } from '../clock-jump.ts';
 
-/** The machine slept for longer than this, ms: less is the coarseness of its clocks. */
+/**
+ * If its clocks differ by more than this, the machine slept, ms. Smaller differences come from the clocks' resolution.
+ */
 const SLEPT_MS = 500;
 
-/** Asking the system how long it is up costs as much as a script's arguments: it is asked this often, ms. */
+/** Reading the uptime from the system costs as much as a script's arguments, so it is read only this often, ms. */
 const ASKED_EVERY_MS = 100;
 
-/** … and at once where the wall clock has gone ahead of, or behind, the one that stands still in sleep, ms. */
+/** It is also read at once if the wall clock and the clock that stops during sleep differ by more than this, ms. */
 const WALL_MS = 100;
 
-/** The store's time as this gateway knows it: as last seen, plus what has gone by since. */
+/** The store's time as this gateway knows it: the last seen time plus the time that has passed since. */
 export interface StoreTime {
   /** ms since the epoch; never goes back. */
   now(): number;
-  /** A step told its time. */
+  /** A step returned its time. */
   observe(time: number): void;
-  /** What the store's clock should say now, or `null` where none was seen. */
+  /** What the store's clock should say now; `null` if no time was seen. */
   estimate(): number | null;
-  /** The time as an argument of scripts: the test's clock, or what the store's own is held against. */
+  /** The time argument of scripts: the test's clock, or the time against which the server's clock is checked. */
   argument(): string;
   /**
-   * The server of a workspace was asked for its clock, with the time on record there (0: none).
-   * @returns whether the record is to be written anew: nobody has written for long
+   * The server of a workspace returned its clock, and the recorded time there (0: none).
+   * @returns whether the record should be renewed, because nobody has written for long
    */
   look(workspace: string, record: number, time: number): boolean;
-  /** A script did not believe the clock of the server of a workspace. */
+  /** A script did not trust the clock of the server of a workspace. */
   disbelieve(workspace: string, known: number, time: number): void;
-  /** Why some server's clock is not believed, or `null`. */
+  /** Why some server's clock is not trusted, or `null`. */
   problem(): string | null;
 }
 
 /**
- * The record of the time may be this old before it is written anew, ms. While gateways run they count themselves; it is
- * for one that starts when none has run.
+ * How old the recorded time may be before it is renewed, ms. Running gateways count the time themselves; the record is
+ * for a gateway that starts when none has been running.
  */
 const RECORD_MS = 10_000;
 
-/** A time on record that is later than what was counted here by more than this is taken up, ms: less is the way there. */
+/**
+ * A recorded time that is later than the time counted here by more than this is accepted, ms. Smaller differences come
+ * from the network.
+ */
 const LATER_MS = 5000;
 
 /**
- * @param clock a test's clock, in the place of the server's; it is believed
- * @param maxJumpMs how far a server's clock may be ahead of what is known
+ * @param clock a test's clock, which replaces the server's and is trusted
+ * @param maxJumpMs how far a server's clock may be ahead of the known time
  */
 export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: number): StoreTime {
-  /** Workspaces whose server's clock is not believed, with why. */
+  /** Workspaces whose server's clock is not trusted, with the reason. */
   const disbelieved = new Map<string, string>();
   let seen: { readonly now: number; readonly at: number } | null = null;
   let last = 0;
@@ -53,7 +58,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
   const offset = uptime() * 1000 - performance.now();
   let asked = { at: -ASKED_EVERY_MS, wall: 0 };
 
-  /** ms that go by, those that the machine slept included. */
+  /** Elapsed ms, including the time that the machine slept. */
   function elapsed(): number {
     const at = performance.now();
     const wall = Date.now() - at;
@@ -71,7 +76,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
 
   function disbelieve(workspace: string, known: number, time: number): void {
     last = Math.max(last, known);
-    // The first one said stands: the times in it go on, what is wrong does not.
+    // Keep the first message: its times would change all the time, but the fault does not.
     if (!disbelieved.has(workspace))
       disbelieved.set(workspace, aheadMessage({ whose: 'the Redis server', known, clock: time, maxJumpMs }));
   }
@@ -81,7 +86,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
     look(workspace, record, time) {
       if (clock !== undefined || record === 0) return false;
       const expected = estimate();
-      // On record stands only what was believed, or accepted by an operator.
+      // The record only contains times that were trusted, or accepted by an operator.
       if (expected !== null && record > expected + LATER_MS) seen = { now: record, at: elapsed() };
       const known = Math.max(record, expected ?? last);
       if (time - known > maxJumpMs) disbelieve(workspace, known, time);
@@ -95,7 +100,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
     },
     observe(time) {
       last = Math.max(last, time);
-      // Meanwhile a step has no other time than what was known: time goes on as it was counted here, or not at all.
+      // Meanwhile steps only have the known time: time continues as it was counted here, or not at all.
       if (disbelieved.size === 0) seen = { now: time, at: elapsed() };
     },
     estimate,

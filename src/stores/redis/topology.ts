@@ -17,23 +17,23 @@ import {
 import { slotOf, workspaceTag } from './names.ts';
 import { script, type ScriptName, SCRIPTS } from './scripts.ts';
 
-/** A primary: where steps run, and the barrier behind them. */
+/** A primary: the server on which steps run, and the barrier that confirms them. */
 export interface Primary {
-  /** @throws StoreUnavailable while it cannot be reached or its settings were not found good */
+  /** @throws StoreUnavailable while it cannot be reached or its settings have not passed the check */
   connection(): RedisConnection;
   readonly barrier: Barrier;
-  /** Waits until it is there and looked at. @throws Error for settings that cannot be used, StoreUnavailable */
+  /** Waits until it can be reached and was checked. @throws Error for settings that cannot be used, StoreUnavailable */
   ready(): Promise<void>;
   /** What is wrong with its settings, or `null`. */
   fault(): string | null;
   close(): void;
 }
 
-/** The servers: which primary a workspace is on. */
+/** The servers, and which primary a workspace is on. */
 export interface Topology {
   primaryOf(workspace: string): Primary;
   primaries(): readonly Primary[];
-  /** A server said that a workspace is elsewhere, or broke: looks again. */
+  /** Looks for the primaries again, because a server said that a workspace has moved, or broke. */
   relocate(): Promise<void>;
   ready(): Promise<void>;
   close(): void;
@@ -45,14 +45,14 @@ export interface TopologySettings {
   readonly allowWeakDurability: boolean;
   readonly gatewayId: string;
   readonly clock: () => string;
-  /** Whether the store is still being opened, by a gateway that has not worked on it before. */
+  /** Whether the store is still being opened by a gateway that has not worked on it before. */
   readonly atFirstStart: () => boolean;
 }
 
-/** A server whose settings were not found good is looked at again after this long, ms. */
+/** A server whose settings did not pass the check is checked again after this long, ms. */
 const LOOK_AGAIN_MS = 100;
 
-/** Opens a primary with its two connections. Its settings are looked at on every new connection, before any step. */
+/** Opens a primary with its two connections. Its settings are checked on every new connection, before any step. */
 function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   const { access, durability, allowWeakDurability } = settings;
   const steps = openConnection(target, access, { name: `svc:${settings.gatewayId}` });
@@ -74,7 +74,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
     } catch (error) {
       looked = null;
       fault = error instanceof Error ? error : new Error(String(error));
-      // A server that is no primary may become one, or another is found; a setting may be mended.
+      // A server that is not a primary may become one, or another one is found; a setting may be corrected.
       const mayPass = error instanceof StoreUnavailable;
       setTimeout(
         () => {
@@ -131,19 +131,19 @@ export function openSinglePrimary(target: RedisTarget, settings: TopologySetting
   };
 }
 
-/** How often the slots of a cluster are looked at, ms; at once where a server says that they have moved. */
+/** How often the slots of a cluster are read, ms. They are also read at once if a server says that they have moved. */
 const RELOCATE_EVERY_MS = 2000;
 
-/** … but not more often than this, whatever goes wrong, ms. */
+/** The slots are never read more often than this, whatever goes wrong, ms. */
 const RELOCATE_AT_MOST_MS = 200;
 
 /** Slots from, to, and the address of their primary. */
 type Ranges = readonly (readonly [number, number, string])[];
 
-/** A cluster: a primary for each range of slots. Nothing is redirected here; who asked asks again. */
+/** A cluster: a primary for each range of slots. It follows no redirects; the caller tries again. */
 export function openCluster(nodes: readonly RedisAddress[], settings: TopologySettings): Topology {
   const primaries = new Map<string, Primary>();
-  /** Address of the primary of each slot. */
+  /** The address of the primary of each slot. */
   let owners: readonly string[] = [];
   let looking: Promise<void> | null = null;
   let lookedAt = -RELOCATE_AT_MOST_MS;
@@ -158,13 +158,13 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     }
   }
 
-  /** Asks primaries that answer, then, by connections of their own, whoever was ever named. */
+  /** Asks primaries that answer, then, on new connections, every server that was ever named. */
   async function askSlots(): Promise<Ranges> {
     for (const [owner, primary] of primaries) {
       try {
         return rangesOf(await primary.connection().command('CLUSTER', 'SLOTS'), addressOf(owner).host);
       } catch {
-        // Another may answer.
+        // Another server may answer.
       }
     }
     const asked = [...nodes, ...[...primaries.keys()].map(addressOf)].map(slotsFrom);
@@ -226,7 +226,9 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
   };
 }
 
-/** The ranges of `CLUSTER SLOTS`: first, last, address of the primary. An empty host is that of the server asked. */
+/**
+ * The ranges of `CLUSTER SLOTS`: first, last, address of the primary. An empty host means the server that was asked.
+ */
 function rangesOf(reply: unknown, askedHost: string): Ranges {
   if (!Array.isArray(reply)) throw new TypeError('CLUSTER SLOTS has another form');
   return reply.map((range: unknown) => {

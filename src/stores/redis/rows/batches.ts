@@ -5,18 +5,18 @@ import type { Calls } from '../calls.ts';
 import type { Topology } from '../topology.ts';
 import { answerOf, seqOf, wordsOfChanges } from './words.ts';
 
-/** Changes of one script call, and characters of their texts, at most. A change that is larger goes alone. */
+/** The most changes in one script call, and the most characters of their texts. A larger change goes alone. */
 const MOST = 64;
 const CHARACTERS = 256 * 1024;
 
-/** Script calls of one workspace that are under way at once; more than one only where each is full. */
+/** How many script calls of one workspace may run at once. There is more than one only if each is full. */
 const UNDER_WAY = 4;
 
-/** Commits what is handed over in one turn of the event loop together. */
+/** Commits together what is passed in one turn of the event loop. */
 export interface Batches {
   /**
-   * @returns the answer, and the number of the step that the change was made in; `null` for a batch that wrote nothing
-   * @throws StoreUnavailable where it is not known what became of the change, or it is not durable
+   * @returns the answer, and the number of the step in which the change was made; `null` for a batch that wrote nothing
+   * @throws StoreUnavailable if nobody knows whether the change was made, or it is not durable
    */
   commit(change: Change): Promise<Committed>;
 }
@@ -43,7 +43,7 @@ export function createBatches(parts: {
   readonly journal: StepJournal;
   readonly topology: Topology;
   readonly observe: (now: number) => void;
-  /** Told of each batch that failed or could not be made durable. */
+  /** Called for each batch that failed or could not be made durable. */
   readonly report: (error: StoreUnavailable) => void;
 }): Batches {
   const { calls, journal, topology } = parts;
@@ -58,7 +58,7 @@ export function createBatches(parts: {
     });
   }
 
-  /** While a call is under way, what comes waits for its answer: the next call then takes all of it. */
+  /** While a call runs, new changes wait for its answer; the next call then takes all of them. */
   function send(workspace: string, lane: Lane): void {
     while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < MOST ? 1 : UNDER_WAY)) {
       const batch = next(lane);
@@ -84,14 +84,14 @@ export function createBatches(parts: {
     return lane.queue.splice(0, count);
   }
 
-  /** @param answered called when the script has answered, or failed */
+  /** @param answered called when the script has answered or failed */
   async function commit(workspace: string, batch: readonly Waiting[], answered: () => void): Promise<void> {
     const words = wordsOfChanges(batch.map(({ change }) => change));
     let reply: readonly unknown[];
     try {
       reply = await calls.evaluate('commit', workspace, words);
     } catch (error) {
-      // What waited behind it has waited long enough for a store that does not answer.
+      // The changes that waited behind it have waited long enough for a store that does not answer.
       if (error instanceof StoreUnavailable) {
         parts.report(error);
         for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
@@ -108,7 +108,7 @@ export function createBatches(parts: {
       step === ''
         ? Promise.resolve()
         : journal.append({ workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) });
-    // What others wrote is told only when it is as durable as what one writes oneself.
+    // What others wrote is shown only when it is as durable as this gateway's own writes.
     const durable = topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
     for (const settled of await Promise.allSettled([kept, durable])) {
       if (settled.status === 'fulfilled') continue;

@@ -1,17 +1,17 @@
 import type { Ended } from '../../open-rows.ts';
 
-/** Boots of gateways that have ended, by workspace, as the store was last seen to have them. */
+/** For each workspace, the boots of gateways that have ended, as the store last said. */
 export interface EndedBoots extends Ended {
-  /** @param count grows with each that ends */
+  /** @param count grows with each boot that ends */
   seen(workspace: string, count: string, boots: readonly string[]): void;
-  /** The count that was seen last; `null` where none was. */
+  /** The count that was seen last; `null` if none was. */
   count(workspace: string): string | null;
 }
 
 /**
- * A gateway that comes to a workspace says which boot of it that is; its earlier one has then ended. Admissions carry the boot as
+ * When a gateway joins a workspace, it names its boot; its earlier boot has then ended. Admissions carry the boot as
  * their owner.
- * @param look brings what the store has of a workspace, where it has any
+ * @param look reads what the store has of a workspace, if anything
  */
 export function createEndedBoots(boot: string, look: (workspace: string) => Promise<void>): EndedBoots {
   const known = new Map<
@@ -34,7 +34,7 @@ export function createEndedBoots(boot: string, look: (workspace: string) => Prom
       if (there !== undefined) there.areDeclared = true;
     },
     seen(workspace, count, boots) {
-      // What a fail-over lost and came back may run on record again.
+      // After a fail-over, effects that were lost and came back may again be recorded as running.
       known.set(workspace, { count, boots: new Set(boots), areDeclared: false });
     },
     count: (workspace) => known.get(workspace)?.count ?? null,

@@ -4,10 +4,13 @@ import { textsOf } from '../connection.ts';
 import { keyOf } from '../names.ts';
 import { aboutName, namedAbout, unstored } from './names.ts';
 
-/** Steps that are read at once: each has the events of its changes. */
+/** How many steps are read at once; each has the events of its changes. */
 const STEPS = 20;
 
-/** The ledger is a stream: one entry a step, under the place of its first event, with time and epoch before the events. */
+/**
+ * The ledger is a stream with one entry per step. Its id is the place of the step's first event; time and epoch come
+ * before the events.
+ */
 export function createLedgerPages(calls: Calls): RowStore['ledger'] {
   const streamOf = (workspace: string): string => keyOf(workspace, 'l');
 
@@ -32,7 +35,7 @@ export function createLedgerPages(calls: Calls): RowStore['ledger'] {
     const events: LedgerEntry[] = [];
     let from = isDown ? (after === null ? '+' : `${after}-0`) : '-';
     if (!isDown && after !== null) {
-      // The step that has this place may have others after it.
+      // The step that contains this place may have further events after it.
       const [before] = await calls.commands(workspace, [['XREVRANGE', stream, `${after}-0`, '-', 'COUNT', 1]]);
       const [first] = eventsOf(before);
       from = `${first?.seq ?? after}-0`;

@@ -1,17 +1,17 @@
 /*
- * How names and texts of the port stand in Redis. UTF-8 has no form for a lone surrogate: what has one is escaped, and
- * marked as escaped.
+ * How Redis stores the names and texts of the port. UTF-8 has no form for a lone surrogate: a text with one is escaped
+ * and marked as escaped.
  */
 
-/** Stands before an escaped text. */
+/** Comes before an escaped text. */
 const MARK = '\u0001';
 
-/** A text as Redis keeps it: injective for every string. */
+/** A text as Redis stores it; different texts stay different. */
 export function stored(text: string): string {
   return text.isWellFormed() && !text.startsWith(MARK) ? text : `${MARK}${JSON.stringify(text)}`;
 }
 
-/** The text that {@link stored} was made from. */
+/** The text from which {@link stored} was made. */
 export function unstored(text: string): string {
   if (!text.startsWith(MARK)) return text;
   const parsed: unknown = JSON.parse(text.slice(1));
@@ -19,10 +19,10 @@ export function unstored(text: string): string {
   return parsed;
 }
 
-/** What is not in a kind as it stands in a key: the rest says where it ends. */
+/** Characters that a kind in a key must not have, because they separate the parts of the key. */
 const NOT_IN_KIND = /[^A-Za-z0-9_.-]/u;
 
-/** A kind as it stands in keys: without blanks and colons. */
+/** A kind in the form that keys use: without blanks and colons. */
 export function kindName(kind: string): string {
   return NOT_IN_KIND.test(kind) ? `%${Buffer.from(stored(kind)).toString('hex')}` : kind;
 }
@@ -36,7 +36,7 @@ export function rowName(kind: string, id: string): string {
   return `r:${kindName(kind)}:${stored(id)}`;
 }
 
-/** Kind and id of {@link rowName}. */
+/** The kind and id in a {@link rowName}. */
 export function namedRow(name: string): { readonly kind: string; readonly id: string } {
   const colon = name.indexOf(':', 2);
   return { kind: kindOf(name.slice(2, colon)), id: unstored(name.slice(colon + 1)) };
@@ -51,7 +51,7 @@ export function namedFigure(name: string): string {
   return unstored(name.slice(2));
 }
 
-/** What an event is about; `null` has a name of its own. */
+/** The name of what an event is about; `null` has its own name. */
 export function aboutName(about: string | null): string {
   if (about === null) return '';
   return about === '' ? `${MARK}""` : stored(about);

@@ -6,26 +6,28 @@ import type { Fleet } from '../fleet.ts';
 import { CHANGES_PATTERN, keyOf, metaKey, tagOfChannel, workspaceTag } from '../names.ts';
 import { kindName, kindOf, unstored } from './names.ts';
 
-/** How often versions are looked at, ms: what a lost message would have told is known after this long. */
+/** How often versions are read, ms. The change of a lost message is known after this long. */
 const POLL_MS = 400;
 
-/** Changes of rows that others make become known here: told at once by messages, and looked at in case one was lost. */
+/** Reports other gateways' changes of rows: at once by messages, and by regular looks in case a message was lost. */
 export interface Notices {
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /** This gateway's own change, with its step: told here at once, and not again when it is seen in the store. */
+  /**
+   * A change that this gateway made, with its step. It is reported here at once, and not again when the store shows it.
+   */
   changed(workspace: string, kind: string, id: string, step: number): void;
-  /** When the last look went well, by the process's monotonic clock, ms. */
+  /** When the last look succeeded, by the process's monotonic clock, ms. */
   seenAt(): number;
   close(): Promise<void>;
 }
 
-/** What is known of a workspace: for each kind the step that changed one of its rows last. */
+/** What is known of a workspace: for each kind, the last step that changed one of its rows. */
 interface Versions {
   epoch: string;
   readonly kinds: Map<string, number>;
-  /** Own changes that were told and have not been seen in the store yet: step by kind and id. */
+  /** Own changes that were reported but have not been seen in the store yet: step by kind and id. */
   readonly own: Map<string, number>;
-  /** Kinds whose last step is such a change; what came before it is told of by messages, within one look. */
+  /** Kinds whose last step is such a change. Messages report what came before it, within one look. */
   readonly awaited: Map<string, number>;
 }
 
@@ -33,15 +35,15 @@ function ownName(kind: string, id: string): string {
   return `${kind}\n${id}`;
 }
 
-/** Begins to watch; returns when what there is has been seen once, or cannot be. */
+/** Starts to watch. Returns when everything has been seen once, or cannot be seen. */
 export async function openNotices(parts: {
   readonly calls: Calls;
   readonly fleet: Fleet;
   readonly board: Board;
   readonly subscriber: RedisConnection;
-  /** Told of the time on record in a workspace, and what its server's clock said, ms. */
+  /** Called with the recorded time of a workspace, and the time of its server's clock, ms. */
   readonly clockSeen: (workspace: string, record: number, time: number) => void;
-  /** Told how many boots of gateways have ended in a workspace. */
+  /** Called with the number of boots of gateways that have ended in a workspace. */
   readonly endedSeen: (workspace: string, count: string) => Promise<void>;
 }): Promise<Notices> {
   const { calls, fleet, board, subscriber } = parts;
@@ -70,7 +72,7 @@ export async function openNotices(parts: {
     for (const listen of listeners.get(kind) ?? []) listen({ workspace, kind, id });
   }
 
-  /** @param before step of the change of the kind before that one */
+  /** @param before the step of the kind's previous change */
   function heard(workspace: string, kind: string, before: number, step: number, id: string): void {
     const { kinds, own } = versionsOf(workspace);
     const known = kinds.get(kind) ?? 0;
@@ -78,7 +80,7 @@ export async function openNotices(parts: {
     kinds.set(kind, step);
     const isOwn = own.get(ownName(kind, id)) === step;
     if (isOwn) own.delete(ownName(kind, id));
-    // A gap: what was changed in between was not told.
+    // A gap: the changes in between were not reported.
     if (before > known) tell(workspace, kind, null);
     else if (!isOwn) tell(workspace, kind, id);
   }
@@ -113,10 +115,10 @@ export async function openNotices(parts: {
     const [seconds = '', micros = ''] = textsOf(time);
     parts.clockSeen(workspace, Number(record), Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
     if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
-    // What was there and is gone was emptied: attaching says so.
+    // A workspace that was there and is gone was emptied; attaching reports it.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
-    // Another gateway may have opened what this one waited for.
+    // Another gateway may have opened the epoch for which this one waited.
     const waits = fleet.waiting().has(workspace);
     if (epoch !== '' && (open !== '1' || !sameHistory || waits)) await fleet.recover(workspace).catch(() => undefined);
     if (known !== undefined && epoch === known.epoch && open === '1' && sameHistory) {
@@ -133,7 +135,10 @@ export async function openNotices(parts: {
     compare(workspace, epoch, fieldsOf(textsOf(counted)));
   }
 
-  /** Says in the workspace which kinds are to be told of. Two gateways may write over each other: the next look sees it. */
+  /**
+   * Records in the workspace which kinds need messages. Two gateways may overwrite each other's entry: the next look
+   * corrects it.
+   */
   async function listenIn(workspace: string, loud: string): Promise<void> {
     const names = new Set(loud.split(' ').filter((name) => name !== ''));
     const before = names.size;
@@ -144,13 +149,13 @@ export async function openNotices(parts: {
 
   function compare(workspace: string, epoch: string, counted: ReadonlyMap<string, string>): void {
     const before = versionsOf(workspace);
-    // A look may be older than what was told since; only a new epoch may begin with lower versions.
+    // A look may be older than what was reported since. Only a new epoch may begin with lower versions.
     const anew = before.epoch !== '' && before.epoch !== epoch;
     before.epoch = epoch;
     for (const kind of listeners.keys()) {
       const version = Number(counted.get(kindName(kind)) ?? 0);
       if (!anew && version <= (before.kinds.get(kind) ?? 0)) continue;
-      // The message of a change of one's own is on its way.
+      // The message about the gateway's own change is still to come.
       const isAwaited = before.awaited.get(kind) === version;
       before.awaited.delete(kind);
       if (isAwaited && !anew) continue;
@@ -169,7 +174,7 @@ export async function openNotices(parts: {
         await Promise.all([...workspaces].map(look));
         seenAt = performance.now();
       } catch {
-        // Health says how old the last look is.
+        // Health shows how old the last look is.
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, POLL_MS);
@@ -191,7 +196,7 @@ export async function openNotices(parts: {
     changed(workspace, kind, id, step) {
       if (!listeners.has(kind)) return;
       const { kinds, own, awaited } = versionsOf(workspace);
-      // The message was faster than the answer.
+      // The message came before the answer.
       if (step <= (kinds.get(kind) ?? 0)) return;
       own.set(ownName(kind, id), step);
       awaited.set(kind, step);

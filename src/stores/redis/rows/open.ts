@@ -21,44 +21,50 @@ import { changesAsSent, type OperatorEvent } from './redo.ts';
 export interface RedisRowsOptions {
   readonly mode: 'standalone' | 'sentinel' | 'cluster';
   /**
-   * `redis://[user:password@]host[:port][/database]`, `rediss://` with TLS. For Sentinel the host is the name of the
-   * primary; for a cluster only user, password and TLS count where `nodes` are given.
+   * `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. For Sentinel the host is the name of the
+   * primary. For a cluster with `nodes`, only user, password and TLS of it are used.
    */
   readonly url: string;
   /** `host:port` of the sentinels, or of some nodes of the cluster. */
   readonly nodes: readonly string[];
   readonly durability: Durability;
   readonly allowWeakDurability: boolean;
-  /** Folder beside the gateway for its journal; its own, and kept over restarts. */
+  /** A folder beside the gateway for its own journal, kept over restarts. */
   readonly journalFolder: string;
   /** Name of this gateway among those that share the store; the same after a restart. */
   readonly gatewayId: string;
-  /** Acknowledged steps that a fail-over may have lost span at most this, ms; more is a store that was set back. */
+  /**
+   * The acknowledged steps that a fail-over may lose span at most this, ms. If they span more, the store was set back.
+   */
   readonly maxReplayMs?: number;
-  /** Opens also while the servers cannot be reached: everything rejects until they can. Unfit settings are refused all the same. */
+  /**
+   * Opens even if the servers cannot be reached: everything rejects until they can. Unfit settings are still refused.
+   */
   readonly openUnreached?: boolean;
-  /** How far a server's clock may be ahead of what is known, ms; 7 days where it is not said. */
+  /** How far a server's clock may be ahead of the known time, ms; default 7 days. */
   readonly maxClockJumpMs?: number;
-  /** Instead of the server's clock, ms since the epoch, believed; for tests. */
+  /** A trusted clock that replaces the server's, ms since the epoch; for tests. */
   readonly clock?: () => number;
-  /** The ledger's text of what an operator decided. */
+  /** The ledger's text for the decision of an operator. */
   readonly operatorEvent: OperatorEvent;
 }
 
-/** A store of rows on Redis, with what only an operator of several gateways needs. */
+/** A store of rows on Redis, with functions that only operators of several gateways need. */
 export interface RedisRows extends OpenRows {
-  /** Workspaces that have something in them. */
+  /** Workspaces that are not empty. */
   workspaces(): Promise<readonly string[]>;
   /** Declares that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
-  /** Goes on in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited */
+  /**
+   * Continues in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited
+   */
   acceptLoss(): Promise<readonly string[]>;
   /**
-   * An operator says that the servers' clocks are right, however far they are ahead of what is known.
-   * @returns `null` where the servers' clocks are believed as they are; else the time before and the one believed now, ms
+   * An operator says that the servers' clocks are right, however far they are ahead of the known time.
+   * @returns `null` if the servers' clocks are trusted already; else the time before and the one trusted now, ms
    */
   acceptTime(): Promise<{ readonly before: number; readonly time: number } | null>;
-  /** Tells the other gateways what is in force here; call it when the policies have been activated. */
+  /** Tells the other gateways what is in force here. Call it once the policies have been activated. */
   announce(digests: InForceDigests): void;
   /** What the other gateways have in force, by name. */
   others(): ReadonlyMap<string, InForceDigests>;
@@ -66,15 +72,15 @@ export interface RedisRows extends OpenRows {
 
 const REPLAY_MS = 10_000;
 
-/** How often it is looked whether steps go through again, ms. */
+/** How often the store is checked after a failure, ms. */
 const PROBE_MS = 500;
 
 /** A look at the store older than this is not trusted, ms. */
 const VIEW_MS = 2000;
 
 /**
- * Opens the store. It keeps connecting for as long as it is open; while it cannot, everything rejects at once.
- * @throws Error for settings of the servers that cannot be used, StoreUnavailable where they cannot be reached
+ * Opens the store. It tries to connect as long as it is open. While it cannot, everything rejects at once.
+ * @throws Error for settings of the servers that cannot be used, StoreUnavailable if they cannot be reached
  */
 export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRows> {
   const { gatewayId } = options;
@@ -88,7 +94,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const access = accessOf(options.url);
   let opening = true;
   const journal = await openStepJournal(options.journalFolder);
-  // A gateway that has worked here before waits for what comes back by itself; where none has, settings are wrong.
+  // A gateway that has worked here before waits for what may come back without help. At a first start, the settings are
+  // wrong.
   const isRestart = journal.memory !== null;
   const settings: TopologySettings = {
     access,
@@ -141,7 +148,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       failure = error;
     },
   });
-  /** Where the workspace is in the store, coming to it says which boots have ended. */
+  /** If the workspace is in the store, attaching to it tells which boots have ended. */
   async function lookForEnded(workspace: string): Promise<void> {
     try {
       const [there] = await calls.commands(workspace, [['EXISTS', metaKey(workspace)]]);
@@ -163,7 +170,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const reads = createReads({ calls, topology, observe });
   const board = createBoard(calls, fleet, gatewayId);
 
-  /** After a step that failed, whether steps go through again: a small one that does is no sign that others will. */
+  /**
+   * After a failed step, checks with a step whether steps succeed again. One small step that succeeds does not prove
+   * that others will.
+   */
   async function probe(): Promise<void> {
     const epoch = await fleet.attach('');
     const primary = topology.primaryOf('');

@@ -11,8 +11,8 @@ type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
 };
 
 /**
- * What is read of the store. Rows and figures that rules decide on are as durable as what this gateway writes itself; what people are
- * shown is what there is, also while nothing is confirmed.
+ * Reads of the store. Rows and figures on which rules decide are as durable as this gateway's own writes. People are
+ * shown what is there, even while nothing is confirmed.
  */
 export function createReads(parts: {
   readonly calls: Calls;
@@ -21,7 +21,7 @@ export function createReads(parts: {
 }): Reads {
   const { calls, topology } = parts;
 
-  /** A reply; `null` where nothing was ever written in the workspace. */
+  /** A reply; `null` if nothing was ever written in the workspace. */
   async function ask(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null> {
     const reply = await calls.read(name, workspace, args);
     return reply[0] === 'ok' ? reply : null;
@@ -32,7 +32,7 @@ export function createReads(parts: {
       const { barrier } = topology.primaryOf(workspace);
       const words = wordsOfWants(wants, sums);
       if (isShown) return seenIn(await ask('read', workspace, words), wants, sums);
-      // While nothing is confirmed nobody waits for it in vain.
+      // While nothing is confirmed, fail at once instead of letting the caller wait in vain.
       const fault = barrier.fault();
       if (fault !== null) throw fault;
       const seen = seenIn(await calls.evaluate('read', workspace, words), wants, sums);
@@ -68,7 +68,7 @@ export function createReads(parts: {
   };
 }
 
-/** @param reply `null` where nothing was ever written */
+/** @param reply `null` if nothing was ever written */
 function seenIn(reply: readonly unknown[] | null, wants: readonly Want[], sums: readonly SumName[]): Seen {
   if (reply === null)
     return {

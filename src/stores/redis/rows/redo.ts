@@ -4,10 +4,10 @@ import type { StoreForm } from '../fleet.ts';
 import { stored, unstored } from './names.ts';
 import { wordsOfChanges } from './words.ts';
 
-/** The ledger's text of what an operator decided about a gateway. */
+/** The ledger's text for an operator's decision about a gateway. */
 export type OperatorEvent = StoreForm['eventOf'];
 
-/** Steps are batches of changes, as they were sent and with the places that they were given. */
+/** Steps are batches of changes, as they were sent, with the places that they got. */
 export function changesAsSent(operatorEvent: OperatorEvent): StoreForm {
   return {
     recordOf: ({ at, redo, words }) => JSON.stringify({ at: String(at), seqs: redo.split(','), words }),

@@ -2,17 +2,17 @@ import type { Answer, Change, Figure, Found, Put, Row, Span, SumName, Want } fro
 import { aboutName, figureName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
 
 /*
- * Changes as the script `commit` reads them: the names of rows and figures, each once, then the changes, which refer to
- * names by number. What is not a word is one as soon as it is in the array.
+ * Changes in the form that the script `commit` reads: the names of rows and figures, each once, then the changes, which
+ * refer to names by number. Numbers and other values become words when they are put into the array.
  */
 
-/** Names by their number, from 1 on: first those of rows whose versions are all that is looked at, and then others. */
+/** The numbers of names, from 1 on. The first ones are rows of which only the version is read, then the others. */
 interface Names {
   number(name: string): string;
   words(): readonly string[];
 }
 
-/** @param heads names of rows that are thought to be there */
+/** @param heads names of rows that should be there */
 function createNames(heads: ReadonlySet<string>): Names {
   const numbers = new Map<string, string>();
   for (const name of heads) numbers.set(name, String(numbers.size + 1));
@@ -30,7 +30,7 @@ function createNames(heads: ReadonlySet<string>): Names {
   };
 }
 
-/** Rows that some change thinks to be there. Their texts are long as a rule, and not needed. */
+/** Rows that some change expects to be there. Their texts are mostly long, and not needed. */
 function thoughtThere(changes: readonly Change[]): ReadonlySet<string> {
   const names = new Set<string>();
   for (const { guards, puts } of changes) {
@@ -76,7 +76,7 @@ export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
 
 function addPut(words: string[], names: Names, change: string, put: Put): void {
   const { kind, id, version, follow, text, enter, leave } = put;
-  // A row has one place in a list: where it enters one, what it leaves there is gone.
+  // A row has only one place in a list: entering it again replaces the old place.
   const left = leave.filter(({ list }) => !enter.some((place) => place.list === list));
   const entered = enter.filter(({ list, at }) => !leave.some((place) => place.list === list && place.at === at));
   words.push(names.number(rowName(kind, id)), version, followed(follow));
@@ -94,7 +94,7 @@ function spanWord(span: Span): string {
   return span.kind === 'until' ? `u${span.end}` : `r${span.ms}`;
 }
 
-/** The words of what is to be read. */
+/** The words for what is to be read. */
 export function wordsOfWants(wants: readonly Want[], sums: readonly SumName[]): readonly string[] {
   const names = createNames(new Set());
   const words: string[] = [];
@@ -115,7 +115,7 @@ export function answerOf(reply: unknown, now: number, epoch: number): Answer {
   return { kind: 'moved', now, epoch, rows: rowsOf(rows), figures: figuresOf(numbersOf(figures)) };
 }
 
-/** The place of the first event of a change that was made; `''` for one that was not. */
+/** The place of the first event of a change that was made; `''` if the change was not made. */
 export function seqOf(reply: unknown): string {
   if (typeof reply !== 'string') return '';
   const blank = reply.indexOf(' ');
@@ -133,7 +133,7 @@ export function figuresOf(numbers: readonly string[]): readonly Figure[] {
   return figures;
 }
 
-/** Rows as a reply lists them: name and value. */
+/** Rows in the form of a reply: name and value. */
 export function rowsOf(reply: readonly unknown[]): readonly Found[] {
   const found: Found[] = [];
   for (let i = 0; i + 1 < reply.length; i += 2) {

@@ -1,5 +1,5 @@
--- Keeps the time on record while nothing is written: a gateway that starts holds the server's clock against it. The same
--- figures stand in no redo record, so this is no step.
+-- Keeps the recorded time up to date while nothing is written: a gateway that starts checks the server's clock against
+-- it. These figures are in no redo record, so this is not a step.
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock

@@ -1,9 +1,10 @@
--- Makes changes of one turn, each of which decides before it writes. A change is: how many words it has, id, epoch, from, until,
--- at, guards, puts, sums, events and groups that begin anew, each after how many they are. Guard: name, version, follow. Put: name,
--- version, follow, `id text`, how many lists it enters or `-` where the row goes, how many it leaves, those that it leaves, and those
--- that it enters with the place in each. Sum: figure, group, span, hold, spend, limit, most, text. A change that is made answers
--- `d`, the place of its first event, and its figures; one that is not a list: its figures, then name and value of each row that is
--- not as it said.
+-- Makes the changes of one turn. Each decides before it writes. A change has: the number of its words, id, epoch, from,
+-- until, at, and then guards, puts, sums, events and groups to reset, each after their number. Guard: name, version,
+-- follow. Put: name, version, follow, `id text`, the number of lists that it enters (`-` if the row is removed), the
+-- number of lists that it leaves, the lists that it leaves, and those that it enters with the place in each. Sum:
+-- figure, group, span, hold, spend, limit, most, text. A change that was made answers `d`, the place of its first
+-- event, and its figures. One that was not made answers its figures, then name and value of each row that differs from
+-- what the change said.
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock heads
@@ -18,7 +19,7 @@ local first = meta.seq + 1
 local seq, wrote = first, false
 local reply = { 'ok', '', meta.epoch, '' }
 
--- Whether the sums hold their limits; of groups that begin anew, as those then stand.
+-- Whether the sums stay within their limits. For groups that are reset: with their figures after the reset.
 local function sums_hold(c)
   local more, anew = {}, {}
   for k = c.resets + 1, c.resets + num[A[c.resets]] do
@@ -43,11 +44,11 @@ for _ = 1, count do
   local c, size = parts_of(at), num[A[at]]
   local on_time = A[at + 2] == meta.epoch and num[A[at + 3]] <= now and now < num[A[at + 4]]
   local is_done = on_time and #c.wrong == 0 and sums_hold(c)
-  -- What is told of it afterwards is told of a later time than the one that it was decided at.
+  -- What is told about the change afterwards has a later time than that of the decision.
   if is_done then now = math.max(now, num[A[at + 5]]) end
   local answer = { is_done and 'd' .. int(seq) or nil }
   if is_done then
-    -- A change without writes has four counts from its puts on.
+    -- A change without writes has four counts after its guards.
     if at + size - c.puts > 3 then wrote = true end
     seq = apply(c, A[at + 1], seq)
   end
@@ -68,6 +69,6 @@ if wrote then
   redis.call('HSET', KEYS[1], 'sn', reply[4], 'clock', reply[2], 'seq', int(seq - 1))
   if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
 end
--- The server's clock is not believed: whoever asked is told that first.
+-- The server's clock is not trusted: the caller is told this first.
 if meta.ahead then return { 'ahead', int(meta.ahead), unpack(reply) } end
 return reply

@@ -1,5 +1,5 @@
--- A workspace belongs to the installation from now on. A step of its own, so that a store that was set back to before it is told
--- from one that was not.
+-- Adds a workspace to the installation. This is a step, so that a store that was set back to before it can be
+-- recognised.
 -- @include begin
 -- @keys installation
 -- @args epoch gateway clock workspace

@@ -1,9 +1,10 @@
--- Begins an epoch where the replication history is another than the one on record (fail-over, restart), or an operator
--- accepts that the store was set back: acknowledged steps may be lost. Writes wait until every registered gateway has
--- handed in what its journal has beyond `base`, of the epoch `from` and later ones: what is older was given up before.
--- estimate: the store's time as the gateway last saw it plus what has gone by since, or '': time goes on from there
--- accepted: number of the accepted loss that the epoch belongs to, `new` to give it one (the epoch's), or ''
--- above: the new epoch is greater than this; event: of the accepted loss, appended when the epoch opens
+-- Begins an epoch if the replication history is not the recorded one (fail-over, restart), or if an operator accepts
+-- that the store was set back: acknowledged steps may be lost. Writes wait until every registered gateway has handed in
+-- what its journal has beyond `base`, from the epoch `from` and later ones. Older steps were given up before.
+-- estimate: the last store time that the gateway saw plus the time that has passed since, or '': time continues from
+-- there
+-- accepted: number of the accepted loss of the epoch; `new` to give it one (the epoch's number), or ''
+-- above: the new epoch is greater than this; event: for the accepted loss, appended when the epoch opens
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock estimate accepted above event
@@ -25,7 +26,7 @@ end
 local skew = tonumber(meta.skew) or 0
 if meta.new_skew then skew = meta.new_skew end
 local estimate = tonumber(ARGV[4])
--- The clock of another machine may be hours away: what was promised in the old one's time must not end early or late.
+-- The clock of another machine may be hours away. Promises made in the old machine's time must not end early or late.
 if estimate and math.abs(estimate - now) > 2000 then
   local target = math.max(estimate, tonumber(meta.clock) or 0)
   skew = skew + target - now

@@ -1,5 +1,6 @@
--- Figures of the workspace that count something, at most `limit`: group, name, text and figure of each; or removes as many that
--- count nothing any more. What is removed is as if it had never been, so that it is no step.
+-- Returns figures of the workspace that count something, at most `limit`: group, name, text and figure of each. Or
+-- removes figures that no longer count anything, at most `limit`. Removing them has no visible effect, so it is not a
+-- step.
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock op limit

@@ -1,6 +1,6 @@
--- A gateway hands in steps that its journal has beyond the base of the epoch. `last`: these are all it has.
--- neighbours: gateways that it knows to have been here, where the store was set back to before that; awaited as well,
--- but for those that were declared lost in this epoch
+-- A gateway hands in the steps that its journal has beyond the base of the epoch. `last`: it has no more.
+-- neighbours: gateways that it knows to have been here, if the store was set back to before that. They are awaited too,
+-- except those that were declared lost in this epoch
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock last neighbours

@@ -1,8 +1,8 @@
--- A gateway comes to a workspace: makes its meta hash where there is none, and registers the gateway, so that an epoch
--- to come waits for its journal. One that was declared lost comes back only without what its journal had (`returns`).
--- Its earlier boot has ended: the journal's lock keeps a second one out. Of those that ended `gone` keeps the latest, by when
--- that was seen; `boots` grows with each. Replies with them after whether the server's clock is not believed.
--- The field `rows` has the installation, and says the format: a store of another format is foreign.
+-- A gateway joins a workspace. Creates the meta hash if there is none, and registers the gateway, so that a later epoch
+-- waits for its journal. A gateway that was declared lost may only return without what its journal had (`returns`). Its
+-- earlier boot has ended, because the journal's lock keeps a second one out. `gone` keeps the latest boots that ended,
+-- ordered by when that was seen; `boots` grows with each. Replies with them, after whether the server's clock is not
+-- trusted. The field `rows` has the installation and marks the format: a store of another format is foreign.
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock install first-epoch returns boot
@@ -16,7 +16,7 @@ if stop then
   read_clock()
   redis.call('HSET', KEYS[1], 'rows', ARGV[4], 'epoch', ARGV[5], 'rid', rid, 'open', '1', 'clock', int(now),
     'sn', '0', 'seq', '0', 'boots', '0',
-    -- A text longer than 64 characters makes Redis look fields up by a table, and not one after the other.
+    -- With a value longer than 64 characters, Redis finds fields by a hash table instead of one after the other.
     'about', 'A workspace of svc-gateway. Do not change it by hand: docs/operating/redis.md')
   meta.epoch, meta.rid, meta.open = ARGV[5], rid, '1'
 end
@@ -28,7 +28,7 @@ if redis.call('HEXISTS', P .. 'lg', ARGV[2]) == 1 then
   redis.call('HDEL', P .. 'lg', ARGV[2])
 end
 if redis.call('HSET', P .. 'gw', ARGV[2], meta.epoch) == 1 then
-  -- A step of its own, so that a store that was set back to before it is told from one that was not.
+  -- This is a step, so that a store that was set back to before it can be recognised.
   meta.sn = meta.sn + 1
   redis.call('HSET', KEYS[1], 'sn', int(meta.sn))
   redis.call('HINCRBY', KEYS[1], 'members', '1')
@@ -42,7 +42,7 @@ if before ~= ARGV[7] then
     redis.call('ZADD', P .. 'gone', int(now), before)
     redis.call('ZREMRANGEBYRANK', P .. 'gone', '0', -1 - KEPT)
     redis.call('HINCRBY', KEYS[1], 'boots', '1')
-    -- Others have effects of that boot before them.
+    -- Other gateways may be handling effects of that boot.
     redis.call('PUBLISH', P .. 'changes', ARGV[4] .. ' gateway')
   end
   redis.call('HSET', P .. 'gb', ARGV[2], ARGV[7])

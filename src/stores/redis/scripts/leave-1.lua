@@ -1,5 +1,5 @@
--- A gateway leaves in order: no fail-over waits for it. A step of its own, so that a store that was set back to before
--- it is told from one that was not. Its journal still knows what it sent, so an accepted loss waits for it (`away`).
+-- A gateway leaves in order: no fail-over waits for it. This is a step, so that a store that was set back to before it
+-- can be recognised. Its journal still knows what it sent, so an accepted loss waits for it (`away`).
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock

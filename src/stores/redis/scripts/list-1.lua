@@ -1,5 +1,5 @@
--- A slice of a list: place, id and row of each entry, after whether more follow. from, to: bounds of the place, or ''.
--- after, id: the slice begins beyond this place, in the order asked for; '' begins at its start.
+-- A slice of a list: whether more follow, then place, id and row of each entry. from, to: bounds of the place, or ''.
+-- after, id: the slice begins after this place, in the requested order; '' begins at the start.
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock list kind order from to after id limit characters
@@ -11,10 +11,10 @@ if stop then return stop end
 load({ '0', '0', '0' }, 1)
 local list, down = P .. 'z:' .. ARGV[4], ARGV[6] == 'down'
 
--- How many entries come before a place; with it, where `too`.
+-- How many entries come before a place; with `too`, including that place.
 local function before(place, too) return call('ZCOUNT', list, '-inf', too and place or '(' .. place) end
 
--- How many come before an id at a place, whether it stands there or not; with it, where `too`.
+-- How many come before an id at a place, whether it is there or not; with `too`, including it.
 local function before_id(place, id, too)
   local low, high = before(place, false), before(place, true)
   while low < high do

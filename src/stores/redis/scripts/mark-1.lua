@@ -1,5 +1,5 @@
--- A write of the barrier connection's own, after which WAIT counts: refused under another history or epoch than the
--- steps it stands for.
+-- A write of the barrier's own connection, because WAIT counts from the connection's last write. Refused if history or
+-- epoch are not those of the steps that it stands for.
 -- @include begin
 -- @keys workspace
 -- @args epoch gateway clock

@@ -1,6 +1,6 @@
--- Rows, with those that their texts name, and figures of one state of the workspace. Replies with the figures as one text, then
--- name and value of each row. As a step, unless `epoch` is empty: what a
--- fail-over lost, and comes back, is not told to be absent. Rows that are wanted: name, follow; figures: name, group, span.
+-- Reads rows, the rows that their texts name, and figures, all of one state of the workspace. Replies with the figures
+-- as one text, then name and value of each row. It runs as a step unless `epoch` is empty: so a row that a fail-over
+-- lost, and that will come back, is not reported as absent. Requested rows: name, follow; figures: name, group, span.
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock heads

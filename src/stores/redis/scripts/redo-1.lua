@@ -1,6 +1,6 @@
--- Makes lost steps again, at most 100 a call, in order, once every registered gateway has handed in; then opens the epoch. A change
--- over a row that is not there (its own change was never acknowledged) is left out.
--- lost: a gateway that is declared lost, or ''; event: that it was, appended when the epoch is open
+-- Makes lost steps again, in order, at most 100 per call, once every registered gateway has handed in. Then opens the
+-- epoch. A change to a row that is not there is left out: the change that made the row was never acknowledged.
+-- lost: a gateway that is declared lost, or ''; event: for that, appended when the epoch is open
 -- @include begin rows
 -- @keys workspace
 -- @args epoch gateway clock lost event
@@ -15,7 +15,7 @@ if ARGV[4] ~= '' and redis.call('HDEL', P .. 'gw', ARGV[4]) == 1 then
   redis.call('RPUSH', P .. 'pe', ARGV[5])
 end
 
--- What operators decided meanwhile goes to the ledger: the texts, after the place of the first.
+-- Appends operators' decisions from meanwhile to the ledger: the texts, after the place of the first.
 local function opened()
   local texts = redis.call('LRANGE', P .. 'pe', '0', '-1')
   if #texts == 0 then return { 'open' } end
@@ -31,14 +31,14 @@ if meta.open == '1' then return opened() end
 local missing = {}
 for gateway, epoch in pairs(hash('gw') or {}) do
   if epoch ~= meta.epoch then
-    -- A command of an operator that did not leave in order has no journal that could be awaited.
+    -- An operator's command that did not leave in order has no journal to wait for.
     if sub(gateway, 1, 8) == 'command:' then redis.call('HDEL', P .. 'gw', gateway)
     else missing[#missing + 1] = gateway end
   end
 end
 if #missing > 0 then return { 'waiting', unpack(missing) } end
 
--- A step as its batch was sent, and the places that its changes were given; '' where one was not made.
+-- Makes a step again: its batch as it was sent, with the places that its changes got; '' if a change was not made.
 local function again(step, record)
   now = tonumber(record.at)
   local at, count = load(record.words, 1)
@@ -60,13 +60,13 @@ local time, epoch = now, meta.epoch
 for _, step in ipairs(steps) do
   if tonumber(step) > meta.sn then
     again(step, cjson.decode(redis.call('HGET', P .. 'redo', step)))
-    -- Left out or not: the steps that come have higher numbers.
+    -- Whether it was left out or not, the next steps have higher numbers.
     meta.sn = tonumber(step)
   end
   redis.call('HDEL', P .. 'redo', step)
   redis.call('ZREM', P .. 'redox', step)
 end
--- Time goes on from where the new epoch began.
+-- Time continues from where the new epoch began.
 now, meta.epoch = time, epoch
 redis.call('HSET', KEYS[1], 'sn', int(meta.sn), 'seq', int(meta.seq))
 if #steps == 100 then return { 'more' } end

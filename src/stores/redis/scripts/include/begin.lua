@@ -1,15 +1,16 @@
--- What every script begins with: whose it is, what time it is, and whether it may run here and now.
+-- The start of every script: which workspace, what time it is, and whether the step may run here and now.
 --
--- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; every other key is derived from it, in the same slot
--- ARGV[1]  epoch the gateway knows   ARGV[2]  id of the gateway
--- ARGV[3]  time to use instead of TIME; or what the gateway knows of the time, and how far TIME may be ahead of that, ms:
---          `~known/bound` as it saw it, and counted since; `?known/bound` as it saw it last; `?/bound` it has seen none
+-- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; all other keys are derived from it, in the same slot
+-- ARGV[1]  epoch that the gateway knows   ARGV[2]  id of the gateway
+-- ARGV[3]  time to use instead of TIME; or what the gateway knows about the time, and how far TIME may be ahead of it, ms:
+--          `~known/bound`: seen, and counted since; `?known/bound`: as last seen; `?/bound`: never seen
 
 local MAX_INT = 9007199254740991
 local P = string.sub(KEYS[1], 1, -2)
 local meta, now = nil, nil
 
--- An integer in full: neither Lua's tostring nor cjson writes 2^53-1. Where an int of C is long enough, it is much cheaper.
+-- All digits of an integer: neither Lua's tostring nor cjson writes 2^53-1. `%d` is much cheaper; it works if C's
+-- integers are long enough.
 local INT = string.format('%d', 2 ^ 40) == '1099511627776' and '%d' or '%.0f'
 local function int(number) return string.format(INT, number) end
 
@@ -26,13 +27,13 @@ local function list(json)
   return cjson.decode(json)
 end
 
--- A clock that runs ahead of what the gateway saw, by more than this, was set forward, ms.
+-- A clock that is ahead of what the gateway saw by more than this was set forward, ms.
 local JUMP = 5000
 
--- Time of the step: TIME plus the skew on record, never before the highest time on record. A clock that was set back is
--- carried on from there, one that was set forward from where the gateway saw it; the skew then shrinks by a twentieth
--- of the time that goes by, so that leases end when they should and time comes right all the same. One that is further
--- ahead of what is known than the bound is not believed (`meta.ahead`): the step has the time that is known.
+-- The time of the step: TIME plus the recorded skew, never before the highest recorded time. If the clock was set back,
+-- time continues from there. If it was set forward, time continues from what the gateway saw. The skew then shrinks by
+-- a twentieth of the time that passes, so that leases end when they should and time still becomes right. A clock that
+-- is ahead of the known time by more than the bound is not trusted (`meta.ahead`): the step gets the known time.
 local function read_clock()
   local clock = tonumber(meta.clock) or 0
   local skew = tonumber(meta.skew) or 0
@@ -52,7 +53,7 @@ local function read_clock()
       meta.ahead, now = time, known
       return
     end
-    -- It was behind when that was put on record, and has been set right since.
+    -- The clock was behind when the skew was recorded, and has been corrected since.
     if skew > 0 and time + skew - known > bound then skew = 0 end
   end
   if skew ~= 0 and time + skew > clock then
@@ -71,7 +72,8 @@ local function read_clock()
   if skew ~= before then meta.new_skew = skew end
 end
 
--- Why the step may not run here and now, as a reply; nil when it may. A step that only reads skips the gateway's part.
+-- Why the step may not run here and now, as a reply; nil if it may. A step that only reads skips the checks of the
+-- gateway.
 local function begin(reads)
   local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'loud')
   meta = {

@@ -1,25 +1,25 @@
--- A batch of changes on the rows, lists, figures and ledger of a workspace. Each change decides on what those before it
--- left, and nothing is written before `flush`, but for long texts and what groups begin anew.
---   r:<kind>:<id>  `version text`; where that is long, it stands in t:<kind>:<id>, and the row is `version<tab>`
+-- A batch of changes of the rows, lists, figures and ledger of a workspace. Each change decides on what the earlier ones
+-- left. Nothing is written before `flush`, except long texts and resets of groups.
+--   r:<kind>:<id>  `version text`; a long text is in t:<kind>:<id>, and the row is `version<tab>`
 --   z:<list>  sorted set of ids        l  stream: id is the place of the first event, fields `time epoch`, then `about text`
---   f:<name>  figure: `spent held ends slot amount span text`, the last slot of a rolling one open; q:<name>  its closed slots
---   g:<group>  sorted set: figures by when they count no more   groups  set of them   a:<about>  places in the ledger
---   v  hash: kind → step that changed one of its rows last
--- A holds what came: names of rows that are looked at by their versions only, after how many they are; other names, likewise; how
--- many changes, and the changes; names are referred to by their number as a text. A Lua string costs what it is long: values are
--- not read or joined where it can be helped.
+--   f:<name>  figure: `spent held ends slot amount span text`, with the open slot of a rolling one; q:<name>  its closed slots
+--   g:<group>  sorted set: figures by when they no longer count   groups  set of them   a:<about>  places in the ledger
+--   v  hash: kind → last step that changed one of its rows
+-- A has the arguments: the number of names of rows of which only the version is read, and these names; the number of the
+-- other names, and these; the number of changes, and the changes. They refer to names by number, as a text. The longer a
+-- Lua string is, the more it costs, so values are not read or joined if this can be avoided.
 
 local LONG, PART = 8192, 4000
 local call, sub, byte, find, match = redis.call, string.sub, string.byte, string.find, string.match
 local A, names, values, b
--- Numbers of words; 0 for what is none.
+-- Numbers of words; 0 for a word that is not a number.
 local num = setmetatable({}, { __index = function(known, word)
   local number = tonumber(word) or 0
   known[word] = number
   return number
 end })
 
--- A command with many arguments, in parts; `key` within the workspace, or nil.
+-- Runs a command with many arguments in parts; `key` within the workspace, or nil.
 local function each_part(name, key, items)
   for i = 1, #items, PART do
     local last = math.min(i + PART - 1, #items)
@@ -27,7 +27,7 @@ local function each_part(name, key, items)
   end
 end
 
--- Begins a batch. @returns where its changes begin, and how many they are
+-- Begins a batch. @returns where its changes begin, and how many there are
 local function load(args, at)
   A, names, values = args, {}, {}
   b = { dirty = {}, figures = {}, groups = {}, lists = {}, stream = {}, places = {}, kinds = {}, told = {} }
@@ -50,7 +50,7 @@ local function load(args, at)
   return at + count + 2, tonumber(A[at + count + 1])
 end
 
--- A row as it stands: `version text`, or false.
+-- A row as it is: `version text`, or false.
 local function row(name)
   for n, known in pairs(names) do
     if known == name and b.dirty[n] and not find(values[n] or '', '^%S+\t') then return values[n] end
@@ -59,7 +59,7 @@ local function row(name)
   return value and find(value, '^%S+\t') and call('GET', P .. 't' .. sub(name, 2)) or value
 end
 
--- Appends a row and, where it is there and `follow` says so, the row that its text names.
+-- Appends a row. If it exists and `follow` says so, also appends the row that its text names.
 local function tell(answer, name, follow)
   local value = row(name)
   answer[#answer + 1], answer[#answer + 2] = name, value
@@ -73,7 +73,8 @@ local function is_version(value, version)
   return sub(value, 1, #version) == version and byte(value, #version + 1) <= 32
 end
 
--- Where the parts of a change stand that begins at `at`; which rows are not as it says, and whether it is over one that is not there.
+-- Where the parts are of a change that begins at `at`, which rows differ from what it says, and whether it expects a
+-- row that is not there.
 local function parts_of(at)
   local c, i = { wrong = {} }, at + 7
   for _ = 1, num[A[at + 6]] do
@@ -156,7 +157,7 @@ local function write_figures(set, unset)
   each_part('DEL', nil, unset)
 end
 
--- Figures of a group that begins anew, as those before left them.
+-- Figures of a group that is reset, as the earlier changes left them.
 local function members(group)
   write_figures({}, {})
   local found = {}
@@ -179,7 +180,7 @@ local function begin_anew(group)
   end
 end
 
--- Appends figures as they stand; each begins with figure, group, span, and is so many words.
+-- Appends figures as they are. Each begins with figure, group, span, and has this many words.
 local function tell_figures(answer, at, count, words)
   for i = at, at + (count - 1) * words, words do
     local t = figure(names[A[i]], values[A[i]], A[i + 2], A[i + 1])
@@ -206,7 +207,7 @@ local function change_figure(t, group, hold, spend, text)
   t.counts = counts
 end
 
--- Writes what the puts, groups that begin anew and sums of a change say, and its events from place `seq` on. @returns the place after
+-- Writes the puts, resets and sums of a change, and its events from place `seq` on. @returns the next free place
 local function apply(c, id, seq)
   local i = c.puts + 1
   for _ = 1, num[A[c.puts]] do
@@ -222,7 +223,7 @@ local function apply(c, id, seq)
       call('DEL', P .. 't' .. sub(name, 2))
     end
     values[n], b.dirty[n], b.kinds[kind] = value, true, true
-    -- Those that watch a kind are told at once where they have said so, and by its version where they look.
+    -- Those that watch a kind get a message if they asked for it; otherwise they look at its version.
     if meta.loud and find(meta.loud, ' ' .. kind .. ' ', 1, true) then b.told[#b.told + 1] = { kind, member } end
     i = i + 6
     for k = i, i + leaving + 2 * entering - 1, 1 do
@@ -255,7 +256,7 @@ local function flush_events(first)
   b.stream = {}
 end
 
--- Writes what the batch came to, as a step.
+-- Writes the result of the batch as a step.
 local function flush(step)
   local set, unset, versions = {}, {}, {}
   for n in pairs(b.dirty) do
