@@ -59,8 +59,8 @@ function rowToWire(row: BudgetRow, set: CompiledPolicies): JsonObject {
 
 /**
  * How an agent may see a row. `own`: the budget is kept by agent, and the row is this agent's. `shared`: others use the
- * row too, and its values about agents (team, owner, …) fit this one. Otherwise it is hidden; so is a row whose budget no
- * rule names any more.
+ * row too, and its values about agents (team, owner, …) fit this one. Otherwise it is hidden; so is a row whose budget
+ * no rule names any more.
  */
 function sharingWith(agent: Agent, row: BudgetRow, set: CompiledPolicies): 'own' | 'shared' | 'hidden' {
   const budget = budgetOf(row.budget, set);

@@ -145,7 +145,10 @@ function tooManySteps(): Refused {
   );
 }
 
-/** Reports faults of shape and of conditions in one answer. If the only fault is an outcome other than UNKNOWN, it has its own code. */
+/**
+ * Reports faults of shape and of conditions in one answer. If the only fault is an outcome other than UNKNOWN, it has
+ * its own code.
+ */
 function refuseFaulty(request: FastifyRequest): void {
   const body = request.body as Json | undefined;
   const conditions = isJsonObject(body) ? body['conditions'] : undefined;

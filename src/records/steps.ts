@@ -22,7 +22,8 @@ export interface Steps {
   ): Promise<{ readonly reply: Reply; readonly made: Made | null }>;
   preview<Request, Reply>(workspace: string, step: Step<Request, Reply>, request: Request): Promise<Reply>;
   /**
-   * Declares an effect lost if its owner has ended or its lease is over. @returns whether there was anything to declare
+   * Declares an effect lost if its owner has ended or its lease is over.
+   * @returns whether there was anything to declare
    */
   declareLost(workspace: string, id: string): Promise<boolean>;
   /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */

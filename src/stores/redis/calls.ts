@@ -9,7 +9,8 @@ const ASKED_AGAIN = 4;
 /** Script calls and commands on the primary of a workspace, wherever it is now. */
 export interface Calls {
   /**
-   * Runs a script that writes, as a gateway that is registered in the epoch. @returns its reply, which begins with `ok`
+   * Runs a script that writes, as a gateway that is registered in the epoch.
+   * @returns its reply, which begins with `ok`
    */
   evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
   /** Runs a script that only reads. @returns its reply, whatever it begins with */

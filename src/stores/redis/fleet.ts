@@ -66,8 +66,8 @@ export interface Fleet {
   detach(workspace: string): void;
   attached(): ReadonlyMap<string, Attached>;
   /**
-   * After a change of history or epoch: hands in steps, and waits for the others. @throws StoreUnavailable while others
-   * are awaited
+   * After a change of history or epoch: hands in steps, and waits for the others.
+   * @throws StoreUnavailable while others are awaited
    */
   recover(workspace: string): Promise<void>;
   /** Workspaces whose writes wait, with the gateways for which they wait. */

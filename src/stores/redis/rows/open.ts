@@ -56,7 +56,8 @@ export interface RedisRows extends OpenRows {
   /** Declares that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
   /**
-   * Continues in a new epoch with a store that was emptied or set back. @returns gateways whose journals are awaited
+   * Continues in a new epoch with a store that was emptied or set back.
+   * @returns gateways whose journals are awaited
    */
   acceptLoss(): Promise<readonly string[]>;
   /**
