@@ -43,7 +43,7 @@ export async function openEmbeddedStore({
   return createEffectStore(await openEmbeddedRows(options), { retention, keySeals, maxFreezeMs: 0 });
 }
 
-/** Keys of a store, for a process beside the gateway. The gateway notices what is written. */
+/** Keys of a store, for another process than the gateway. The gateway notices what is written. */
 export type KeyStore = Pick<
   EffectStore,
   'secretMark' | 'bindSecret' | 'hasKeys' | 'putKey' | 'keys' | 'endKey' | 'close'

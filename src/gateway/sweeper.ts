@@ -7,8 +7,7 @@ import type { SpillJournal } from '../stores/journal/spill.ts';
 const BATCH = 100;
 
 /**
- * How many granted calls one round looks at. It is also the most rounds that a call waits if it is stopped again and
- * again.
+ * How many granted calls one round looks at, and the most rounds that a call waits if it is stopped again and again.
  */
 const MOST_GRANTED = 1000;
 const MOST_ROUNDS = 7;

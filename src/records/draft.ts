@@ -23,7 +23,7 @@ export interface ReadRow extends Row {
   isOver?: boolean;
 }
 
-/** How a row is looked at. */
+/** Options of a look at a row. */
 export interface Look {
   /** Take the row to be absent if nothing is known of it. The guess is guarded and mostly right. */
   readonly assumeAbsent?: boolean;

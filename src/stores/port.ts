@@ -92,7 +92,7 @@ export interface SumChange extends SumName {
   readonly text: string | null;
 }
 
-/** A figure as it stands. */
+/** A figure as it is now. */
 export interface Figure {
   readonly spent: number;
   readonly held: number;

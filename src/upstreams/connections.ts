@@ -7,7 +7,7 @@ export interface Connection {
   readonly client: Client;
   /** Whether the socket carries TLS. */
   readonly encrypted: boolean;
-  /** The plain socket in use, beneath TLS where there is any; `null` before the first connect. */
+  /** The plain socket in use, beneath TLS if there is any; `null` before the first connect. */
   socket: Socket | null;
 }
 

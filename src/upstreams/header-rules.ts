@@ -205,7 +205,7 @@ export function mediaType(contentType: string): string {
   return (end === -1 ? contentType : contentType.slice(0, end)).trim().toLowerCase();
 }
 
-/** The names that a `Connection` header lists beyond the usual; `null` where there are none. */
+/** The names that a `Connection` header lists beyond the usual; `null` if there are none. */
 function endingHere(connection: string | readonly string[] | undefined): ReadonlySet<string> | null {
   if (connection === undefined || connection === 'keep-alive' || connection === 'close') return null;
   const text = typeof connection === 'string' ? connection : connection.join(',');

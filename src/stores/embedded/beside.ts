@@ -18,7 +18,10 @@ export interface KnownTime {
   readonly counted: number | null;
 }
 
-/** The rows of a store, for a process beside the gateway. Each change is one short transaction; the gateway notices it. */
+/**
+ * The rows of a store, for another process than the gateway. Each change is one short transaction; the gateway notices
+ * it.
+ */
 export interface RowsBeside extends RowStore {
   readonly installId: string;
   known(): KnownTime;

@@ -33,7 +33,7 @@ const WATCH_MS = 250;
 /** How often the mark beside the store is renewed, counted in watches. */
 const WATCHES_PER_MARK = 20;
 
-/** The first wait before a store that failed to open is tried again, ms. */
+/** The first and the longest wait before a store that failed to open is tried again, ms. */
 const REOPEN_FIRST_MS = 100;
 const REOPEN_MOST_MS = 5000;
 

@@ -9,7 +9,7 @@ import { type Request, writeRequest } from './request.ts';
 import { NEVER_BEGUN, type OnTold, type Runner } from './runner.ts';
 import { type Message, messageReader, messageWriter } from './wire.ts';
 
-/** The first wait before a thread that died is started again, ms. */
+/** The first and the longest wait before a thread that died is started again, ms. */
 const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
 

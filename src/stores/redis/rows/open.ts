@@ -172,8 +172,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const board = createBoard(calls, fleet, gatewayId);
 
   /**
-   * After a failed step, checks with a step whether steps succeed again. One small step that succeeds does not prove
-   * that others will.
+   * After a failed step, checks whether steps would succeed again. A small write that succeeds does not prove it, so
+   * the check of the journal writes more bytes than a step takes.
    */
   async function probe(): Promise<void> {
     const epoch = await fleet.attach('');
