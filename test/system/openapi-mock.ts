@@ -44,7 +44,7 @@ export async function startMock(text: string): Promise<Mock> {
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => void chunks.push(chunk));
-    request.on('end', async () => {
+    const answer = async () => {
       const [path = '', query = ''] = (request.url ?? '').split('?');
       const operation = find(operations, request.method ?? '', path);
       const fault =
@@ -54,7 +54,8 @@ export async function startMock(text: string): Promise<Mock> {
       came.push({ operation: operation === null ? `${request.method} ${path}` : nameOf(operation), fault });
       response.writeHead(fault === null ? 200 : 400, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ fault }));
-    });
+    };
+    request.on('end', () => void answer());
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
