@@ -153,18 +153,6 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
     });
   });
 
-  describe('claims of calls that nobody has settled', () => {
-    const at = useStore(open, capabilities);
-
-    at.timed('are free when a person settles the call before anybody has declared it lost', async () => {
-      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
-      at.advance(200_000);
-      expect(await at.store.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({ kind: 'resolved' });
-      expect(await at.store.claims(WORKSPACE)).toEqual([]);
-      await dispatched(at.store, { verdict: permit([CLAIM]), actor: OTHER });
-    });
-  });
-
   describe('claims of calls that run', () => {
     const at = useStore(open, capabilities);
     const action = { target: 'customer:7' };
@@ -179,6 +167,14 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await take(OTHER)).toMatchObject({ kind: 'held' });
       await at.store.settle(settleRequest(effect, committed()));
       expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('are free when a person settles the call before anybody has declared it lost', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      at.advance(200_000);
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened'))).toMatchObject({ kind: 'resolved' });
+      expect(await at.store.claims(WORKSPACE)).toEqual([]);
+      await dispatched(at.store, { verdict: permit([CLAIM]), actor: OTHER });
     });
 
     at.timed('stay for an unknown effect until that is quiet, also when they are taken again', async () => {
