@@ -32,6 +32,7 @@ const TIMED = [
   'test/hostile/battery.test.ts',
   'test/hostile/overload.test.ts',
   'test/system/fleet-control.test.ts',
+  'test/system/fleet-policies.test.ts',
   'test/system/init-public.test.ts',
   'test/system/lifecycle.test.ts',
   'test/system/sentinel-store.test.ts',

@@ -250,6 +250,21 @@ export interface KeyFilter {
 }
 
 /** An API key without its secret. */
+/** Which policies were in force. */
+export interface PolicyHistory {
+  readonly inForce: string | null;
+  /** Of the files of the gateway that answered; `null` where they cannot be used. */
+  readonly filesVersion: string | null;
+  /** Newest first. */
+  readonly activations: readonly {
+    readonly version: string;
+    readonly at: string;
+    readonly by: { readonly type: 'agent' | 'user' | 'key' | 'gateway'; readonly id: string };
+    /** `files`: a gateway found them in its files. */
+    readonly how: 'files' | 'activate' | 'rollback';
+  }[];
+}
+
 export interface ApiKey {
   readonly id: string;
   readonly name: string;

@@ -14,6 +14,7 @@ import type {
   ObservedReadPage,
   Pause,
   PauseScope,
+  PolicyHistory,
   Preview,
   ReconcileVerdict,
   Reconciliation,
@@ -194,6 +195,16 @@ export class Svc {
       input: { readonly overlap?: number } = {},
     ): Promise<ApiKey & { readonly key: string; readonly replaces: string }> =>
       this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
+  };
+
+  /** The policies that all gateways of a store run. Needs an administrative key. */
+  readonly policies = {
+    history: (): Promise<PolicyHistory> => this.#installation('GET', '/policies/activations'),
+    /** Puts the policies in force that the files of the gateway say; with a version, those that were in force under it. */
+    activate: (version?: string): Promise<{ readonly version: string }> =>
+      this.#installation('POST', '/policies/activations', version === undefined ? {} : { version }),
+    /** Puts those in force that were in force before. */
+    rollback: (): Promise<{ readonly version: string }> => this.#installation('POST', '/policies/rollback', {}),
   };
 
   readonly budgets = {

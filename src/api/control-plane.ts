@@ -17,6 +17,7 @@ import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
 import { addPauseRoutes } from './pauses.ts';
+import { addPolicyActivationRoutes } from './policy-activations.ts';
 import type { ApiPorts } from './ports.ts';
 import { addReservationRoutes } from './reservations.ts';
 import { addWellKnownRoutes } from './well-known.ts';
@@ -55,6 +56,7 @@ export async function addControlPlane(
     addKeyProfileRoutes(app, ports);
     addWorkspaceRoutes(app, ports);
     addCatalogRoutes(app, ports);
+    addPolicyActivationRoutes(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);
     if (!healthElsewhere) addHealthRoutes(app, ports);

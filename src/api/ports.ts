@@ -1,6 +1,7 @@
 import type { KeyRecord } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { PreviewResult } from '../effects/run/preview-effect.ts';
@@ -46,7 +47,17 @@ export interface ApiPorts {
   } | null;
   readonly catalog: () => ApiCatalog;
   /** The active policy set. */
-  readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
+  readonly policies: () => {
+    readonly set: CompiledPolicies;
+    readonly mode: 'enforce' | 'observe';
+    /** Of the files of this gateway; `null` where they cannot be used. */
+    readonly filesVersion: string | null;
+  };
+  /**
+   * Puts other policies in force, on all gateways of the store.
+   * @throws StoreUnavailable
+   */
+  readonly choosePolicy: (choice: PolicyChoice, by: LedgerActor) => Promise<ChosenPolicy>;
   /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
@@ -75,6 +86,21 @@ export interface ApiPorts {
   /** Prometheus text of all metrics. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }
+
+/** What a person asks to be put in force. */
+export type PolicyChoice =
+  /** The files of this gateway. */
+  | { readonly kind: 'files' }
+  | { readonly kind: 'version'; readonly version: string }
+  /** What was in force before what is now. */
+  | { readonly kind: 'before' };
+
+export type ChosenPolicy =
+  | { readonly kind: 'active'; readonly version: string }
+  /** It was never in force, or so long ago that its files are gone. */
+  | { readonly kind: 'not_kept' }
+  /** It cannot be put in force here. For people, with every fault. */
+  | { readonly kind: 'refused'; readonly message: string };
 
 export type Authenticated = Principal | { readonly failure: 'invalid_key' };
 

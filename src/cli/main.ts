@@ -12,6 +12,7 @@ import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
 import { addMigrate } from './migrate.ts';
 import { addPauses } from './pauses.ts';
+import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
 import { addStart } from './start.ts';
 import { addStore } from './store.ts';
@@ -30,6 +31,7 @@ const ADD_COMMANDS = [
   addApprovals,
   addTail,
   addPauses,
+  addPolicy,
   addVerify,
   addStore,
   addMigrate,

@@ -10,8 +10,8 @@ interface Remark {
 export interface Agreement {
   /** Tells the others what is in force here. Call it once the policies have been activated. */
   announce(inForce: InForce): void;
-  /** What keeps this gateway from taking calls. */
-  impediments(): readonly Remark[];
+  /** Whether other policies are in force in the store than here. */
+  isBehind(): boolean;
   /** What somebody should look at. */
   notes(): readonly Remark[];
 }
@@ -21,20 +21,28 @@ export function createAgreement(
   fleet: Pick<RedisStore, 'announce' | 'announced'> | null,
   current: () => InForce,
 ): Agreement {
+  /** Files that are not in force stop nothing; somebody should know of them. */
+  function notesOfFiles({ policies, own }: InForce): readonly Remark[] {
+    if (own.version === policies.version) return [];
+    const files =
+      own.version === null
+        ? 'The policy files here cannot be used, and are not in force'
+        : `The policy files here (version ${own.version}) are not in force`;
+    const message = `${files}; version ${policies.version} is. svc policy history shows who put it in force, svc policy activate puts the files here in force.`;
+    return [{ part: 'policies', message }];
+  }
+
   return {
     announce({ policies, configuration }) {
       fleet?.announce({ policies: policies.version, configuration: configuration.sharedDigest });
     },
-    impediments() {
+    isBehind() {
       const inForce = fleet?.announced().policies ?? null;
-      if (inForce === null || inForce === current().policies.version) return [];
-      const message =
-        'Other policies are in force in the store than this gateway has; calls are refused until its files say the same.';
-      return [{ part: 'policies', message }];
+      return inForce !== null && inForce !== current().policies.version;
     },
     notes() {
       const { policies, configuration } = current();
-      return [...(fleet?.announced().others ?? [])].flatMap(([gateway, digests]) => [
+      const ofOthers = [...(fleet?.announced().others ?? [])].flatMap(([gateway, digests]) => [
         ...(digests.policies === policies.version
           ? []
           : [{ part: 'policies', message: `${gateway} has other policies than this gateway.` }]),
@@ -42,6 +50,7 @@ export function createAgreement(
           ? []
           : [{ part: 'configuration', message: `${gateway} has another configuration than this gateway.` }]),
       ]);
+      return [...notesOfFiles(current()), ...ofOthers];
     },
   };
 }

@@ -49,11 +49,11 @@ export function corePorts(parts: {
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
   readonly alert: EffectPorts['alert'];
-  /** Reads the files again and puts them in force. */
-  readonly reload: () => Promise<void>;
+  /** Takes on the policies that are in force in the store. */
+  readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
   const { current, directory, pauses, secrets, signer } = parts;
-  const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.reload);
+  const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.policies);
   return {
     store,
     upstream: parts.upstream,

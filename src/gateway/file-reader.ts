@@ -3,6 +3,8 @@ import { answerRead, type ReadAnswer, type ReadRequest } from './read-files.ts';
 
 /** Reading and checking the files is given up after this long. */
 const LONGEST_MS = 120_000;
+/** A thread for the next files is begun so long after the last ones, ms. */
+const SPARE_AFTER_MS = 2_000;
 
 /** Reads and checks files outside the thread that answers calls. */
 export interface FileReader {
@@ -15,46 +17,81 @@ export interface FileReader {
 /** The files could not be read. Their content is not the cause. */
 export class FilesNotRead extends Error {}
 
-/** @param options.entry the program of the thread; `null`: read in this thread, if no other can run these sources */
+/**
+ * @param options.entry the program of the thread; `null`: read in this thread, if no other can run these sources
+ * @param options.spare whether a thread waits for the next files with its modules loaded: that takes longer than to read them
+ */
 export function createFileReader(
-  options: { readonly entry: URL | null; readonly longestMs: number } = {
-    entry: workerEntry(),
-    longestMs: LONGEST_MS,
-  },
+  options: {
+    readonly entry?: URL | null;
+    readonly longestMs?: number;
+    readonly spare?: boolean;
+    readonly spareAfterMs?: number;
+  } = {},
 ): FileReader {
-  const { entry, longestMs } = options;
+  const { entry = workerEntry(), longestMs = LONGEST_MS, spareAfterMs = SPARE_AFTER_MS } = options;
   const running = new Set<Worker>();
+  let spare: Worker | null = null;
+  let preparing: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  /** The next thread is begun when what was read has been taken on. */
+  function prepareLater(program: URL): void {
+    clearTimeout(preparing);
+    if (options.spare === true && !isClosed) preparing = setTimeout(() => prepare(program), spareAfterMs).unref();
+  }
+
+  function prepare(program: URL): void {
+    if (spare !== null) return;
+    const worker = new Worker(program, { name: 'files' });
+    worker.unref();
+    // One that dies is no loss: the next read begins a thread of its own.
+    worker.on('error', () => undefined);
+    worker.once('exit', () => {
+      if (spare === worker) spare = null;
+    });
+    spare = worker;
+  }
+
+  function readBeside(program: URL, request: ReadRequest): Promise<ReadAnswer> {
+    return new Promise((resolve, reject) => {
+      const worker = spare ?? new Worker(program, { name: 'files' });
+      spare = null;
+      worker.ref();
+      running.add(worker);
+      const end = (): void => {
+        clearTimeout(timer);
+        running.delete(worker);
+        void worker.terminate();
+        prepareLater(program);
+      };
+      const fail = (message: string): void => {
+        end();
+        reject(new FilesNotRead(message));
+      };
+      const timer = setTimeout(
+        () => fail(`The files were not read and checked within ${longestMs / 1000} s`),
+        longestMs,
+      ).unref();
+      worker.once('message', (answer: ReadAnswer) => {
+        end();
+        resolve(answer);
+      });
+      worker.once('error', (error) =>
+        fail(`The thread that reads the files failed: ${error instanceof Error ? error.message : 'unknown'}`),
+      );
+      worker.once('exit', (code) => fail(`The thread that reads the files ended with code ${code}`));
+      worker.postMessage(request);
+    });
+  }
+
+  if (entry !== null) prepareLater(entry);
   return {
-    read: (request) =>
-      entry === null
-        ? answerRead(request)
-        : new Promise((resolve, reject) => {
-            const worker = new Worker(entry, { workerData: request, name: 'files' });
-            running.add(worker);
-            const end = (): void => {
-              clearTimeout(timer);
-              running.delete(worker);
-              void worker.terminate();
-            };
-            const fail = (message: string): void => {
-              end();
-              reject(new FilesNotRead(message));
-            };
-            const timer = setTimeout(
-              () => fail(`The files were not read and checked within ${longestMs / 1000} s`),
-              longestMs,
-            ).unref();
-            worker.once('message', (answer: ReadAnswer) => {
-              end();
-              resolve(answer);
-            });
-            worker.once('error', (error) =>
-              fail(`The thread that reads the files failed: ${error instanceof Error ? error.message : 'unknown'}`),
-            );
-            worker.once('exit', (code) => fail(`The thread that reads the files ended with code ${code}`));
-          }),
+    read: (request) => (entry === null ? answerRead(request) : readBeside(entry, request)),
     async close() {
-      await Promise.all([...running].map((worker) => worker.terminate()));
+      isClosed = true;
+      clearTimeout(preparing);
+      await Promise.all([...running, ...(spare === null ? [] : [spare])].map((worker) => worker.terminate()));
     },
   };
 }

@@ -1,13 +1,21 @@
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
-import type { EffectStore } from '../effects/store.ts';
+import type { EffectStore, PolicyChange } from '../effects/store.ts';
 import { type PackedPolicies, unpackPolicies } from '../policy/packed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import { proveUndeclaredDenied } from '../policy/self-test.ts';
 import { type Catalog, catalogInSteps, createCatalog } from '../upstreams/catalog.ts';
 import type { FileReader } from './file-reader.ts';
-import { type CheckedBefore, type ReadAnswer, readAndCheck, unpackConfiguration } from './read-files.ts';
+import type { PolicySeals } from '../secrets/policy-seals.ts';
+import {
+  type CheckedBefore,
+  type OwnPolicies,
+  type ReadAnswer,
+  readAndCheck,
+  type SharedPolicies,
+  unpackConfiguration,
+} from './read-files.ts';
 import { inSlices } from './slices.ts';
 
 /** Configuration and policies, checked and compiled. They are replaced as a whole or not at all. */
@@ -19,6 +27,8 @@ export interface InForce {
   readonly pools: ReadonlyMap<string, number>;
   /** The fact `env` of an upstream's tools, if the upstream has one. */
   readonly upstreamEnv: ReadonlyMap<string, string>;
+  /** The policies of the files here; others are in force where another gateway has put them there. */
+  readonly own: OwnPolicies;
   /** All files to watch. */
   readonly files: readonly string[];
   /** Digest of the files' content when they were read. */
@@ -37,9 +47,9 @@ export interface InForce {
  * @throws InvalidFiles with every fault of the configuration, or of the policies
  */
 export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
-  const { configuration, policies, seen, warnings } = await readAndCheck(configFile, environment);
+  const { configuration, policies, own, seen, warnings } = await readAndCheck(configFile, environment);
   const catalog = createCatalog(configuration.tools);
-  return { ...following(configuration), configuration, policies, catalog, ...seen, checked: new Map(), warnings };
+  return { ...following(configuration), configuration, policies, own, catalog, ...seen, checked: new Map(), warnings };
 }
 
 function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstreamEnv'> {
@@ -57,6 +67,7 @@ export type Reread =
 /**
  * Reads the files again outside the thread that answers calls, and takes over the result in small steps, so that this
  * thread is never blocked for long.
+ * @param policies those of the files, whether or not they are new, or others in their place
  * @throws FilesRefused, FilesNotRead
  */
 export async function rereadFiles(
@@ -64,24 +75,28 @@ export async function rereadFiles(
   configFile: string,
   environment: Readonly<Record<string, string>>,
   before: InForce,
+  policies: 'of the files, if new' | 'of the files' | SharedPolicies = 'of the files, if new',
   slices: typeof inSlices = inSlices,
 ): Promise<Reread> {
-  const { files, content, checked } = before;
+  const { files, checked } = before;
+  const isNews = policies === 'of the files, if new';
   const known = {
     files,
-    content,
+    content: isNews ? before.content : '',
     checked,
     configurationDigest: before.configuration.digest,
-    policyVersion: before.policies.version,
+    filesVersion: isNews ? before.own.version : null,
   };
-  const answer = await reader.read({ configFile, environment, known });
+  const shared = typeof policies === 'string' ? null : policies;
+  const answer = await reader.read({ configFile, environment, known, shared });
   switch (answer.kind) {
     case 'invalid':
       throw new FilesRefused(answer.message);
     case 'unchanged':
       return { kind: 'same', inForce: { ...before, stamp: answer.stamp } };
     case 'read': {
-      const seen = { ...answer.seen, checked: answer.checked, warnings: answer.warnings };
+      const { own, checked: now, warnings } = answer;
+      const seen = { ...answer.seen, own, checked: now, warnings };
       if (answer.policies === null) return { kind: 'same', inForce: { ...before, ...seen } };
       return { kind: 'new', inForce: await slices(takeUp(answer.configuration, answer.policies, before, seen)) };
     }
@@ -92,7 +107,7 @@ function* takeUp(
   packed: Extract<ReadAnswer, { kind: 'read' }>['configuration'],
   policies: PackedPolicies,
   before: InForce,
-  seen: Pick<InForce, 'files' | 'content' | 'stamp' | 'checked' | 'warnings'>,
+  seen: Pick<InForce, 'own' | 'files' | 'content' | 'stamp' | 'checked' | 'warnings'>,
 ): Generator<void, InForce> {
   const configuration = packed === null ? before.configuration : yield* unpackConfiguration(packed);
   const catalog = packed === null ? before.catalog : yield* catalogInSteps(configuration.tools);
@@ -107,19 +122,34 @@ export class FilesRefused extends Error {}
 
 /**
  * Activates the policies: from then on admissions must have seen them.
+ * @returns the version that is in force instead, if this one is not to come back
  * @throws InvalidFiles if a budget would change its unit or window without `reset: true`
  */
-export async function activate(store: EffectStore, { policies }: InForce): Promise<void> {
-  const activation = await store.activatePolicy(policies.version, policies.budgets);
-  if (activation.kind === 'active') return;
-  throw new InvalidFiles(
-    activation.budgets.map(({ budget, was, is }) => ({
-      code: 'budget_redefined',
-      severity: 'error',
-      message: `Budget ${budget} has rows counted as "${was}"; the file says "${is}"`,
-      hint: 'give the budget another id, or write reset: true to begin at zero',
-      at: null,
-    })),
-    new Map(),
-  );
+export async function activate(
+  store: Pick<EffectStore, 'activatePolicy'>,
+  { policies, own }: Pick<InForce, 'policies' | 'own'>,
+  change: Omit<PolicyChange, 'bundle'>,
+  seals: Pick<PolicySeals, 'seal'>,
+): Promise<string | null> {
+  const { version, budgets } = policies;
+  const bundle =
+    own.version === version && own.parts.length > 0 ? { version, seal: seals.seal(version), parts: own.parts } : null;
+  const activation = await store.activatePolicy(version, budgets, { ...change, bundle });
+  switch (activation.kind) {
+    case 'active':
+      return null;
+    case 'superseded':
+      return activation.version;
+    case 'budget_redefined':
+      throw new InvalidFiles(
+        activation.budgets.map(({ budget, was, is }) => ({
+          code: 'budget_redefined',
+          severity: 'error',
+          message: `Budget ${budget} has rows counted as "${was}"; the file says "${is}"`,
+          hint: 'give the budget another id, or write reset: true to begin at zero',
+          at: null,
+        })),
+        new Map(),
+      );
+  }
 }

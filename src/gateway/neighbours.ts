@@ -5,14 +5,23 @@ import type { LivePauseView } from './pause-view.ts';
 const LOOK_EVERY_MS = 400;
 
 /**
- * Keeps what is read without asking the store (workspaces, agents, pauses) up to date with other gateways' changes.
- * Only one look runs at a time. What cannot be read now is read at the next look.
- * @returns a function that stops it
+ * Keeps what is read without the store (workspaces, agents, pauses, policies) as other gateways have left it. One look at a time;
+ * what cannot be read now is read at the next look.
+ * @param follow comes up to the policies in force, where they are others
+ * @returns ends it
  */
-export function watchNeighbours(directory: Directory, pauses: LivePauseView): () => Promise<void> {
+export function watchNeighbours(
+  directory: Directory,
+  pauses: LivePauseView,
+  follow: () => Promise<void>,
+): () => Promise<void> {
   let looking: Promise<void> | null = null;
   async function look(): Promise<void> {
-    await Promise.allSettled([directory.refresh(), ...pauses.loaded().map((workspace) => pauses.refresh(workspace))]);
+    await Promise.allSettled([
+      directory.refresh(),
+      follow(),
+      ...pauses.loaded().map((workspace) => pauses.refresh(workspace)),
+    ]);
     looking = null;
   }
   const timer = setInterval(() => {

@@ -1,24 +1,31 @@
 import { type Admission, type EffectStore, StoreUnavailable } from '../effects/store.ts';
 
-/** If the files did not have the policy, they are read again no sooner than after this long, ms. */
+/** What could not be taken on is tried again for a call after this long at the earliest, ms. */
 const READ_AGAIN_MS = 1000;
+/** A call waits so long for policies that are being taken on, ms. */
+const WAIT_MS = 5000;
 
 /** The store, watched for the policy that it has in force, and a way to catch up with it. */
 interface FollowedStore {
   readonly store: EffectStore;
   /**
-   * Reads the files if another gateway has activated other policies.
-   * @throws StoreUnavailable while the files here still say something else
+   * Takes on the policies that another gateway has put in force.
+   * @throws StoreUnavailable where they cannot be taken on, or not in time, with the reason
    */
   readonly catchUp: () => Promise<void>;
 }
 
 /**
- * Follows the policy in force, which a stale admission names. The limits are in the store with it. So a gateway with
- * other files admits nothing until they agree.
+ * Follows the policy in force: a stale admission names it. Limits stand in the store with it, so a gateway that has
+ * another one admits nothing until it has taken on the one in force.
  * @param version of the policies that this gateway evaluates
  */
-export function followPolicy(store: EffectStore, version: () => string, reload: () => Promise<void>): FollowedStore {
+export function followPolicy(
+  store: EffectStore,
+  version: () => string,
+  take: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null },
+  waitMs = WAIT_MS,
+): FollowedStore {
   let inForce: string | null = null;
   let reading: Promise<void> | null = null;
   let last: { readonly lookedFor: string; readonly at: number } | null = null;
@@ -39,16 +46,32 @@ export function followPolicy(store: EffectStore, version: () => string, reload: 
     },
     async catchUp() {
       if (inForce === null || inForce === version()) return;
+      const why = take.hindrance();
       const isNews = last === null || last.lookedFor !== inForce || performance.now() - last.at >= READ_AGAIN_MS;
-      if (reading === null && isNews) {
+      if (reading === null && (why === null || isNews)) {
         last = { lookedFor: inForce, at: performance.now() };
-        reading = reload().finally(() => {
+        reading = take.follow().finally(() => {
           reading = null;
         });
       }
-      await reading;
-      if (inForce !== version())
-        throw new StoreUnavailable('The policies in force in the store are not those of this gateway.');
+      if (reading !== null && !(await within(reading, waitMs)))
+        throw new StoreUnavailable('The policies in force in the store are still being taken on.');
+      // What was heard may be of before; whether it is, admission says.
+      const hindrance = take.hindrance();
+      if (inForce !== version() && hindrance !== null) throw new StoreUnavailable(hindrance);
     },
   };
+}
+
+/** Whether it is done in time. What it comes to later is not lost: who began it goes on. */
+async function within(work: Promise<void>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), ms);
+  });
+  try {
+    return await Promise.race([work.then(() => true), over]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

@@ -8,9 +8,11 @@ import { createReading, digestOf, type FileReading } from '../diagnostics/file-r
 import type { Finding } from '../diagnostics/finding.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import { packBundle, unpackBundle } from '../policy/bundle.ts';
 import {
   type CheckedFile,
   type CheckedFiles,
+  compilePolicies,
   loadPolicySets,
   type PolicyPlan,
   type PolicyText,
@@ -27,8 +29,15 @@ export interface KnownFiles {
   readonly files: readonly string[];
   readonly content: string;
   readonly configurationDigest: string;
-  readonly policyVersion: string;
+  /** Version of the policies in the files; `null` where it is not known. */
+  readonly filesVersion: string | null;
   readonly checked: CheckedBefore;
+}
+
+/** Policies of another gateway, in the place of those in the files here. */
+export interface SharedPolicies {
+  readonly version: string;
+  readonly parts: readonly string[];
 }
 
 export interface ReadRequest {
@@ -36,6 +45,16 @@ export interface ReadRequest {
   /** Overrides that of the process when `${NAME}` is expanded. */
   readonly environment: Readonly<Record<string, string>>;
   readonly known: KnownFiles;
+  /** `null`: the policies of the files are read. */
+  readonly shared: SharedPolicies | null;
+}
+
+/** The policies of the files here, whether or not they are in force. */
+export interface OwnPolicies {
+  /** `null` where they cannot be used. */
+  readonly version: string | null;
+  /** Packed for the store; empty where they are too large for it, or where they were not packed. */
+  readonly parts: readonly string[];
 }
 
 /** Where the files are, and their state when they were read. */
@@ -55,8 +74,7 @@ export type ReadAnswer =
   | {
       readonly kind: 'read';
       readonly seen: FilesSeen;
-      readonly configurationDigest: string;
-      readonly policyVersion: string;
+      readonly own: OwnPolicies;
       /** `null`: the same as the one in force. */
       readonly configuration: PackedConfiguration | null;
       /** `null`: neither the policies nor what they are compiled against differ from what is in force. */
@@ -79,6 +97,7 @@ interface ReadFiles {
   readonly configuration: Configuration;
   readonly plan: PolicyPlan;
   readonly policies: CompiledPolicies;
+  readonly own: OwnPolicies;
   readonly warnings: readonly string[];
 }
 
@@ -100,10 +119,13 @@ export async function readAndCheck(
   environment: Readonly<Record<string, string>>,
   checkedFiles: (configuration: Configuration) => CheckedFiles | undefined = () => undefined,
   begun: FileReading = createReading(),
+  shared: SharedPolicies | null = null,
 ): Promise<ReadFiles> {
   let reading = begun;
   for (let reads = 1; ; reads += 1) {
-    const read = await readOnce(configFile, environment, checkedFiles, reading).catch((error: unknown) => ({ error }));
+    const read = await readOnce(configFile, environment, checkedFiles, reading, shared).catch((error: unknown) => ({
+      error,
+    }));
     const isStill = await reading.isStill();
     if (isStill || reads === MAX_READS) {
       if ('error' in read) throw read.error;
@@ -118,17 +140,53 @@ async function readOnce(
   environment: Readonly<Record<string, string>>,
   checkedFiles: (configuration: Configuration) => CheckedFiles | undefined,
   reading: FileReading,
+  shared: SharedPolicies | null,
 ): Promise<ReadFiles> {
   const { configuration, warnings, files } = await loadConfiguration(configFile, { environment }, reading);
-  const loaded = await loadPolicySets(surroundingsOfPolicies(configuration), reading, checkedFiles(configuration));
-  proveDenial(loaded.set);
-  const all = [...files, ...loaded.files];
+  const surroundings = surroundingsOfPolicies(configuration);
+  const known = checkedFiles(configuration);
+  const loading = loadPolicySets(surroundings, reading, known);
+  if (shared === null) {
+    const loaded = await loading;
+    proveDenial(loaded.set);
+    return {
+      seen: await seenOf([...files, ...loaded.files], reading),
+      configuration,
+      plan: loaded.plan,
+      policies: loaded.set,
+      own: { version: loaded.set.version, parts: packBundle(loaded.texts) },
+      warnings: sayAll([...warnings, ...loaded.warnings]),
+    };
+  }
+  // What the files here say is not in force: their faults are told when somebody changes them.
+  const own = await loading.catch((error: unknown) => {
+    if (error instanceof InvalidFiles) return null;
+    throw error;
+  });
+  const taken = compilePolicies(unpackBundle(shared.parts), surroundings, [], known);
+  if (taken.set.version !== shared.version) throw new InvalidFiles([notWhatItSays(shared.version)], new Map());
+  proveDenial(taken.set);
   return {
-    seen: { files: all, content: await digestOf(all, reading), stamp: stampOf(all) },
+    seen: await seenOf([...files, ...(own?.files ?? surroundings.paths)], reading),
     configuration,
-    plan: loaded.plan,
-    policies: loaded.set,
-    warnings: sayAll([...warnings, ...loaded.warnings]),
+    plan: taken.plan,
+    policies: taken.set,
+    own: { version: own?.set.version ?? null, parts: [] },
+    warnings: sayAll(warnings),
+  };
+}
+
+async function seenOf(files: readonly string[], reading: FileReading): Promise<FilesSeen> {
+  return { files, content: await digestOf(files, reading), stamp: stampOf(files) };
+}
+
+function notWhatItSays(version: string): Finding {
+  return {
+    code: 'wrong_bundle',
+    severity: 'error',
+    message: `The policies in the store are not those of version ${version}`,
+    hint: 'activate them anew: svc policy activate',
+    at: null,
   };
 }
 
@@ -143,11 +201,11 @@ function said({ at, message }: Finding): string {
 }
 
 /** Reads files and compares them with what is in force; another thread takes over the result. @throws errors of ours */
-export async function answerRead({ configFile, environment, known }: ReadRequest): Promise<ReadAnswer> {
+export async function answerRead({ configFile, environment, known, shared }: ReadRequest): Promise<ReadAnswer> {
   const reading = createReading();
   const content = await digestOf(known.files, reading);
   const stamp = stampOf(known.files);
-  if (content === known.content && (await reading.isStill())) return { kind: 'unchanged', stamp };
+  if (shared === null && content === known.content && (await reading.isStill())) return { kind: 'unchanged', stamp };
   const checked = new Map<string, SharedArrayBuffer>();
   try {
     const read = await readAndCheck(
@@ -155,17 +213,17 @@ export async function answerRead({ configFile, environment, known }: ReadRequest
       environment,
       (configuration) => checkedBefore(configuration, known.checked, checked),
       reading,
+      shared,
     );
-    const { configuration, policies, plan, seen, warnings } = read;
+    const { configuration, policies, plan, seen, own, warnings } = read;
     const isSame = configuration.digest === known.configurationDigest;
     return {
       kind: 'read',
       seen,
-      configurationDigest: configuration.digest,
-      policyVersion: policies.version,
+      own,
       configuration: isSame ? null : packConfiguration(configuration),
       policies:
-        isSame && policies.version === known.policyVersion
+        shared === null && isSame && policies.version === known.filesVersion
           ? null
           : packPolicies(plan, policies, surroundingsOfPolicies(configuration).tools),
       checked,

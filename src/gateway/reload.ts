@@ -1,9 +1,11 @@
 import type { Logger } from 'pino';
+import type { ChosenPolicy, PolicyChoice } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { JsonObject } from '../json/value.ts';
-import { INSTALLATION, type LedgerKind } from '../effects/model/ledger.ts';
-import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
+import { type EffectStore, type PolicyChange, StoreUnavailable } from '../effects/store.ts';
+import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
@@ -12,13 +14,24 @@ import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts
 const RETRY_MS = 1_000;
 /** If a thread died while it read files, the wait before the next try doubles up to this. */
 const LONGEST_RETRY_MS = 60_000;
+/** Policies that could not be taken on are not tried again sooner, unless something here has changed, ms. */
+const FOLLOW_AGAIN_MS = 5_000;
 
-/** Puts the current files in force. Broken files change nothing, and the log reports them as an error. */
+/**
+ * Puts the files in force as they are now, and takes on what other gateways have put in force. Broken files change nothing, and
+ * the log says so as an error.
+ */
 export interface Reloader {
   /** Reloads run one after the other. Resolves when this one is done. */
   reload(): Promise<void>;
+  /** Comes up to the policies in force in the store; resolves when that is done, or cannot be. */
+  follow(): Promise<void>;
+  /** Why the policies in force cannot be those of this gateway; `null` where they are, or are being taken on. */
+  hindrance(): string | null;
   /** Whether the current files were refused, or could not be read at all and are tried again. */
   behind(): 'refused' | 'unread' | null;
+  /** @throws StoreUnavailable */
+  choose(choice: PolicyChoice, by: LedgerActor): Promise<ChosenPolicy>;
   /** Resolves when no reload is running. */
   settled(): Promise<void>;
 }
@@ -27,7 +40,13 @@ export interface Reloader {
 export function createReloader(parts: {
   readonly configFile: string;
   readonly environment: Readonly<Record<string, string>>;
-  readonly store: EffectStore;
+  readonly store: Pick<
+    EffectStore,
+    'activatePolicy' | 'policyInForce' | 'policyHistory' | 'policyBundle' | 'seeUsers' | 'append'
+  >;
+  readonly seals: PolicySeals;
+  /** Whether other gateways share the store: then files that were in force before do not come back by themselves. */
+  readonly isFleet: boolean;
   readonly current: () => InForce;
   readonly adopt: (next: InForce) => void;
   /** Called with where the files are and their current state, if their content is what is in force. */
@@ -35,59 +54,144 @@ export function createReloader(parts: {
   readonly reader: FileReader;
   readonly owner: string;
   readonly logger: Logger;
-  readonly metrics: Metrics;
+  readonly metrics: Pick<Metrics, 'alerted'>;
 }): Reloader {
-  const { store, current, logger } = parts;
-  let running = Promise.resolve();
+  const { store, seals, current, logger } = parts;
+  let running: Promise<unknown> = Promise.resolve();
   let behind: 'refused' | 'unread' | null = null;
+  let hindrance: string | null = null;
+  let previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
+  let failed: { readonly version: string; readonly at: number } | null = null;
   let retryMs = RETRY_MS;
   let isStopping = false;
   let retry: NodeJS.Timeout | null = null;
 
+  const gateway: LedgerActor = { type: 'gateway', id: parts.owner };
   const record = (kind: LedgerKind, data: JsonObject): Promise<void> =>
-    store.append(INSTALLATION, [{ kind, effectId: null, actor: { type: 'gateway', id: parts.owner }, data }]);
+    store.append(INSTALLATION, [{ kind, effectId: null, actor: gateway, data }]);
+  const read = (what?: Parameters<typeof rereadFiles>[4]): ReturnType<typeof rereadFiles> =>
+    rereadFiles(parts.reader, parts.configFile, parts.environment, current(), what);
+
+  /** Those that were in force here before, where they were compiled for the configuration of now: a rollback is at once. */
+  function compiledBefore(version: string): InForce | null {
+    const now = current();
+    if (previous?.policies.version !== version || previous.configuration !== now.configuration) return null;
+    return { ...now, policies: previous.policies, warnings: [] };
+  }
+
+  /** The policies of a version, for the configuration of this gateway; `null` where neither the store nor the files have it. */
+  async function compiled(version: string): Promise<InForce | null> {
+    const bundle = await store.policyBundle(version);
+    if (bundle !== null && seals.fits(version, bundle.seal)) return (await read(bundle)).inForce;
+    const { inForce } = await read('of the files');
+    return inForce.policies.version === version ? inForce : null;
+  }
+
+  async function takeOn(next: InForce, message: string): Promise<void> {
+    for (const name of unchangeable(current().configuration, next.configuration))
+      logger.warn({ setting: name }, 'changes at the next start only');
+    await store.seeUsers(next.configuration.users.map(({ id }) => id));
+    if (next.policies.version !== current().policies.version) {
+      const { policies: inForce, configuration } = current();
+      previous = { policies: inForce, configuration };
+    }
+    parts.adopt(next);
+    hindrance = null;
+    for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
+    const { policies, own } = next;
+    logger.info({ policy_version: policies.version, rules: policies.rules.length }, message);
+    if (own.version !== policies.version)
+      logger.warn(
+        { policy_version: policies.version, files_version: own.version },
+        'the policy files here are not in force; svc policy activate puts them in force',
+      );
+    await record('policy.loaded', { version: policies.version });
+  }
 
   async function reload(): Promise<void> {
     if (isStopping) return;
     try {
       const before = current();
-      const found = await rereadFiles(parts.reader, parts.configFile, parts.environment, before);
-      const next = found.inForce;
+      const found = await read();
       if (found.kind === 'same') {
-        parts.noted(next);
+        parts.noted(found.inForce);
         caughtUp();
         return;
       }
-      for (const name of unchangeable(before.configuration, next.configuration))
-        logger.warn({ setting: name }, 'changes at the next start only');
-      await activate(store, next);
-      await store.seeUsers(next.configuration.users.map(({ id }) => id));
-      parts.adopt(next);
+      // Policies that stay as they are were judged before; only the configuration is new.
+      const isNews = found.inForce.own.version !== before.own.version;
+      const again: PolicyChange['again'] = isNews && !parts.isFleet ? 'yes' : 'no';
+      const instead = await activate(store, found.inForce, { how: 'files', by: gateway, again }, seals);
+      const next = instead === null ? found.inForce : await compiled(instead);
+      if (next === null) throw new FilesRefused(gone(instead));
+      await takeOn(next, 'configuration and policies reloaded');
       caughtUp();
-      for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
-      logger.info(
-        { policy_version: next.policies.version, rules: next.policies.rules.length },
-        'configuration and policies reloaded',
-      );
-      await record('policy.loaded', { version: next.policies.version });
     } catch (error) {
       if (isStopping) return;
       if (error instanceof FilesNotRead) return unread(error);
       behind = 'refused';
       retryMs = RETRY_MS;
-      const detail =
-        error instanceof FilesRefused || error instanceof InvalidFiles || error instanceof StoreUnavailable
-          ? error.message
-          : 'it could not be read';
-      logger.error({ detail }, 'the new configuration is not in force; the last good one is');
+      logger.error({ detail: detailOf(error) }, 'the new configuration is not in force; the last good one is');
       parts.metrics.alerted('configuration_rejected');
       await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
       if (error instanceof StoreUnavailable) later(RETRY_MS);
     }
   }
 
+  async function follow(): Promise<void> {
+    if (isStopping) return;
+    try {
+      const version = await store.policyInForce();
+      if (version === null || version === current().policies.version) {
+        hindrance = null;
+        return;
+      }
+      if (failed?.version === version && performance.now() - failed.at < FOLLOW_AGAIN_MS) return;
+      failed = { version, at: performance.now() };
+      const next = compiledBefore(version) ?? (await compiled(version));
+      if (next === null) throw new FilesRefused(gone(version));
+      await takeOn(next, 'the policies that are in force in the store were taken on');
+      hindrance = null;
+      failed = null;
+    } catch (error) {
+      if (isStopping) return;
+      const said = `The policies in force in the store cannot be those of this gateway: ${detailOf(error)}`;
+      if (said !== hindrance) {
+        logger.error({ detail: detailOf(error) }, 'the policies in force cannot be taken on; calls are refused');
+        parts.metrics.alerted('configuration_rejected');
+      }
+      hindrance = said;
+      if (error instanceof StoreUnavailable || error instanceof FilesNotRead) failed = null;
+      later(failed === null ? RETRY_MS : FOLLOW_AGAIN_MS);
+    }
+  }
+
+  async function choose(choice: PolicyChoice, by: LedgerActor): Promise<ChosenPolicy> {
+    try {
+      const next = await chosen(choice);
+      if (next === null) return { kind: 'not_kept' };
+      const how = choice.kind === 'before' ? 'rollback' : 'activate';
+      await activate(store, next, { how, by, again: 'yes' }, seals);
+      await takeOn(next, 'the policies that somebody chose are in force');
+      caughtUp();
+      return { kind: 'active', version: next.policies.version };
+    } catch (error) {
+      if (error instanceof StoreUnavailable) throw error;
+      return { kind: 'refused', message: detailOf(error) };
+    }
+  }
+
+  async function chosen(choice: PolicyChoice): Promise<InForce | null> {
+    if (choice.kind === 'files') return (await read('of the files')).inForce;
+    const history = await store.policyHistory();
+    const version =
+      choice.kind === 'version' ? choice.version : history.find((one) => one.version !== history[0]?.version)?.version;
+    return version === undefined ? null : compiled(version);
+  }
+
   function caughtUp(): void {
     behind = null;
+    failed = null;
     retryMs = RETRY_MS;
   }
 
@@ -101,19 +205,29 @@ export function createReloader(parts: {
   }
 
   function later(ms: number): void {
-    retry = setTimeout(() => void reloadNext(), ms).unref();
+    if (retry !== null) clearTimeout(retry);
+    retry = setTimeout(() => void reloadNext().then(() => inTurn(follow)), ms).unref();
+  }
+
+  /** One thing is taken on after the other. */
+  function inTurn<Said>(work: () => Promise<Said>): Promise<Said> {
+    const next = running.then(work);
+    running = next.catch(() => undefined);
+    return next;
   }
 
   function reloadNext(): Promise<void> {
     if (retry !== null) clearTimeout(retry);
     retry = null;
-    running = running.then(reload);
-    return running;
+    return inTurn(reload);
   }
 
   return {
     reload: reloadNext,
+    follow: () => inTurn(follow),
+    hindrance: () => hindrance,
     behind: () => behind,
+    choose: (choice, by) => inTurn(() => choose(choice, by)),
     async settled() {
       isStopping = true;
       await parts.reader.close();
@@ -121,4 +235,17 @@ export function createReloader(parts: {
       if (retry !== null) clearTimeout(retry);
     },
   };
+}
+
+function gone(version: string | null): string {
+  return `neither the store nor the files here have version ${version ?? ''}, which is in force`;
+}
+
+function detailOf(error: unknown): string {
+  const isSaid =
+    error instanceof FilesRefused ||
+    error instanceof FilesNotRead ||
+    error instanceof InvalidFiles ||
+    error instanceof StoreUnavailable;
+  return isSaid ? error.message : 'it could not be read';
 }

@@ -134,7 +134,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
       const sealed = await bindToStore(store, secrets, configuration.secrets);
       if (sealed > 0) logger.warn({ keys: sealed }, 'keys of an earlier version were sealed; this happens once');
-      await activate(store, inForce);
+      const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner } } as const;
+      const again = fleet === null ? 'after_files' : 'no';
+      const instead = await activate(store, inForce, { ...startedWith, again }, secrets.policySeals);
+      // What other gateways run, or somebody has chosen, is not turned back by files of before.
+      if (instead !== null) await reloader.follow();
       await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
       agreement.announce(inForce);
       await directory.refresh();
@@ -175,7 +179,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       metrics,
       alert: (what, effectId, err) =>
         logger.error({ alert: what, effect_id: effectId, err }, 'somebody has to look at this'),
-      reload: () => reloader.reload(),
+      policies: { follow: () => reloader.follow(), hindrance: () => reloader.hindrance() },
     }),
   );
   const people = peopleOf(directory, store);
@@ -220,6 +224,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const reloader = createReloader({
     ...options,
     store,
+    seals: secrets.policySeals,
+    isFleet: fleet !== null,
     current,
     adopt(next) {
       inForce = next;
@@ -233,17 +239,22 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       inForce = same;
       tellWatch(same.stamp);
     },
-    reader: createFileReader(),
+    // What another gateway puts in force is to be in force here at once.
+    reader: createFileReader({ spare: fleet !== null }),
     owner: ports.owner,
     logger,
     metrics,
+  });
+  store.onPolicyChanged(() => {
+    if (takeUp.isDone()) void reloader.follow();
   });
   const { host, adminPort } = configuration.server;
   const health = {
     impediments: () => {
       if (drain.isDraining()) return [{ part: 'gateway', message: 'It is shutting down.' }];
       if (!takeUp.isDone()) return [{ part: 'gateway', message: 'It takes up work when the store is ready.' }];
-      return agreement.impediments();
+      const hindrance = reloader.hindrance();
+      return hindrance === null ? [] : [{ part: 'policies', message: hindrance }];
     },
     notes: () => {
       const behind = reloader.behind();
@@ -273,6 +284,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       run,
       preview: (request) => previewEffect(ports, request),
       running: ports.running,
+      choosePolicy: (choice, by) => reloader.choose(choice, by),
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
       openParams: ({ sealed, workspace, id, fingerprint }) =>
@@ -280,7 +292,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       directory,
       upstream: (id) => upstreams.settings(id),
       catalog: () => inForce.catalog,
-      policies: () => ({ set: inForce.policies, mode: inForce.configuration.policies.mode }),
+      policies: () => ({
+        set: inForce.policies,
+        mode: inForce.configuration.policies.mode,
+        filesVersion: inForce.own.version,
+      }),
       profiles: () => allProfiles(inForce.configuration.auth.profiles),
       keys: {
         create: (request) => createKeyRecord(request, keyContext()),
@@ -345,7 +361,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const listening = configuration.server.tls === null ? bound : bound.replace(/^http:/, 'https:');
   if (origin === '') origin = listening;
   isListening = true;
-  if (configuration.store.kind === 'redis') opened.push(watchNeighbours(directory, pauses));
+  if (configuration.store.kind === 'redis')
+    opened.push(
+      watchNeighbours(directory, pauses, async () => {
+        if (agreement.isBehind()) await reloader.follow();
+      }),
+    );
 
   const watch = watchFiles(
     () => inForce.files,

@@ -74,6 +74,8 @@ export interface LoadedPolicies {
   readonly set: CompiledPolicies;
   readonly plan: PolicyPlan;
   readonly warnings: readonly Finding[];
+  /** The files as they were read. */
+  readonly texts: readonly PolicyText[];
   /** Text of the policy files by name, to show with warnings. */
   readonly sources: ReadonlyMap<string, string>;
   /** Everything to watch for changes: the given paths, the policy files, the list files. */
@@ -124,7 +126,7 @@ export async function loadPolicySets(
     texts.push({ file, text, lists });
   }
   const compiled = compilePolicies(texts, options, findings, known);
-  return { ...compiled, sources: textsByFile(texts), files: [...files] };
+  return { ...compiled, texts, sources: textsByFile(texts), files: [...files] };
 }
 
 function unplaced(code: string, message: string, hint: string | null = null): Finding {

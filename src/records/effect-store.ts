@@ -23,7 +23,7 @@ import { giveUpStep, voteStep } from '../effects/steps/voting.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
-import { ONLY, pauseRows, pausesOf } from './control-rows.ts';
+import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { pageOfEffects } from './effect-pages.ts';
 import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
@@ -69,6 +69,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const underWay = new Map<string, Promise<void>>();
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
+  const policyListeners: (() => void)[] = [];
   const lostAnswers = watchLostAnswers(
     async (workspace, key) => {
       const id = await readRecord(runner, keyRows, workspace, key);
@@ -80,7 +81,12 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const flushing = setInterval(() => void flush().catch(() => undefined), FLUSH_MS);
   flushing.unref();
 
-  store.watch([apiKeyRows.kind, pauseRows.kind], ({ workspace, kind, id }) => {
+  store.watch([apiKeyRows.kind, pauseRows.kind, policyRows.kind], ({ workspace, kind, id }) => {
+    if (kind === policyRows.kind) {
+      // Those of workspaces follow it.
+      if (workspace === INSTALLATION || workspace === null) for (const listen of policyListeners) listen();
+      return;
+    }
     if (kind === apiKeyRows.kind) {
       // The id of a key contains its handle.
       for (const listen of keyListeners) listen(id === null ? null : [id.replace(/^key_/, '')]);
@@ -175,8 +181,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   async function admitted(request: AdmitRequest): Promise<Admission> {
     const first = await inWorkspace(request.workspace, admitStep, request);
     if (first.reply.kind !== 'stale' || first.reply.versions.policy === request.seen.policy) return placed(first);
-    // The workspace may have missed the activation of the gateway's policy.
-    if (!(await policies.bring(request.workspace))) return first.reply;
+    // The activation of the policy that the gateway has may not have come to the workspace yet. Of calls at once one brings it.
+    await policies.bring(request.workspace);
     return placed(await steps.run(request.workspace, admitStep, request));
   }
 
@@ -356,7 +362,11 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         .flatMap((sum) => budgetRow(sum, now) ?? [])
         .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
     },
-    activatePolicy: async (version, budgets) => policies.activate(version, budgets, workspaces),
+    activatePolicy: async (version, budgets, change) => policies.activate(version, budgets, change ?? null, workspaces),
+    policyInForce: policies.policyInForce,
+    policyHistory: policies.policyHistory,
+    policyBundle: policies.policyBundle,
+    onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
     onKeysChanged: (listener) => void keyListeners.push(listener),
     onPausesChanged: (listener) => void pauseListeners.push(listener),

@@ -1,27 +1,49 @@
 import { INSTALLATION } from '../effects/model/ledger.ts';
-import type { BudgetDefinition, PolicyActivation } from '../effects/store.ts';
+import type {
+  BudgetDefinition,
+  EffectStore,
+  PolicyActivation,
+  PolicyBundle,
+  PolicyChange,
+  PolicyInForce,
+} from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
+import type { Draft } from './draft.ts';
 import { budgetGroup } from './figures.ts';
-import { jsonKind, stock } from './kind.ts';
+import { jsonKind, stock, textKind } from './kind.ts';
 import { readRecord, type StepRunner } from './runner.ts';
+import { appendEvents } from './view.ts';
 
 type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
 
 /** What decides the rows of each budget. */
 export const definitionRows = stock(jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []));
 
+/** What was in force, newest first. */
+const historyRows = stock(jsonKind<readonly PolicyInForce[]>('policy_history', () => []));
+const MOST_HISTORY = 100;
+
+/** Packed files by their version; their parts are rows of their own. */
+const bundleRows = stock(jsonKind<{ readonly seal: string; readonly parts: number }>('policy_bundle', () => []));
+const partRows = stock(textKind('policy_part'));
+const partId = (version: string, part: number): string => `${version}/${part}`;
+
+/** Versions whose files are kept: those that were in force last. */
+const MOST_BUNDLES = 10;
+
 /** How many figures of a workspace are searched for budgets in use. */
 const FIGURES = 100_000;
 
-export interface Policies {
+export interface Policies extends Pick<EffectStore, 'policyInForce' | 'policyHistory' | 'policyBundle'> {
   activate(
     version: string,
     budgets: readonly BudgetDefinition[],
+    change: PolicyChange | null,
     workspaces: () => Promise<readonly string[]>,
   ): Promise<PolicyActivation>;
-  /** Brings the installation's policy into a workspace. @returns whether it was another there */
-  bring(workspace: string): Promise<boolean>;
+  /** Brings the installation's policy into a workspace. */
+  bring(workspace: string): Promise<void>;
 }
 
 export function createPolicies(store: RowStore, runner: StepRunner): Policies {
@@ -35,22 +57,88 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
    * If there are several activations at once, the last one counts. So look again after bringing one, until it is the
    * one in force.
    */
-  async function bring(workspace: string): Promise<boolean> {
-    for (let isOther = false; ; isOther = true) {
+  async function bring(workspace: string): Promise<void> {
+    for (;;) {
       const policy = await readRecord(runner, policyRows, INSTALLATION, ONLY);
-      if (policy === null) return isOther;
+      if (policy === null) return;
       const { said } = await runner.run(workspace, (draft) => {
         if (policyRows.get(draft, ONLY) === policy) return false;
         policyRows.put(draft, ONLY, policy);
         return true;
       });
-      if (!said) return isOther;
+      if (!said) return;
     }
+  }
+
+  /** Writes what is not there as it is to be: parts that something else has altered too. */
+  async function keepBundle({ version, seal, parts }: PolicyBundle): Promise<void> {
+    for (const [index, part] of parts.entries())
+      await runner.run(INSTALLATION, (draft) => {
+        const id = partId(version, index);
+        if (partRows.get(draft, id) !== part) partRows.put(draft, id, part);
+      });
+    await runner.run(INSTALLATION, (draft) => {
+      const there = bundleRows.get(draft, version);
+      if (there?.seal !== seal || there.parts !== parts.length)
+        bundleRows.put(draft, version, { seal, parts: parts.length });
+    });
+  }
+
+  /** Forgets the files of the version that is one too many. */
+  async function dropOldest(): Promise<void> {
+    const history = (await readRecord(runner, historyRows, INSTALLATION, ONLY)) ?? [];
+    const version = [...new Set(history.map((one) => one.version))][MOST_BUNDLES];
+    if (version === undefined) return;
+    const there = await readRecord(runner, bundleRows, INSTALLATION, version);
+    if (there === null) return;
+    await runner.run(INSTALLATION, (draft) => {
+      if (bundleRows.get(draft, version) !== null) bundleRows.put(draft, version, null);
+      for (let index = 0; index < there.parts; index += 1)
+        if (partRows.get(draft, partId(version, index)) !== null) partRows.put(draft, partId(version, index), null);
+    });
+  }
+
+  /** The version that is in force instead of one that is not to come back; `null` where it may. */
+  function supersededBy(draft: Draft, version: string, change: PolicyChange | null): string | null {
+    const inForce = policyRows.get(draft, ONLY);
+    const history = historyRows.get(draft, ONLY) ?? [];
+    if (inForce === null || inForce === version || change === null || change.again === 'yes') return null;
+    if (change.again === 'after_files' && history[0]?.how === 'files') return null;
+    return history.some((one) => one.version === version) ? inForce : null;
+  }
+
+  /** Puts it in force, in the step's change, and on record with who did it. */
+  function putInForce(draft: Draft, version: string, change: PolicyChange | null): void {
+    const before = policyRows.get(draft, ONLY);
+    if (before !== version) policyRows.put(draft, ONLY, version);
+    if (change === null) return;
+    const history = historyRows.get(draft, ONLY) ?? [];
+    if (before === version && history[0]?.version === version) return;
+    const { by, how } = change;
+    historyRows.put(draft, ONLY, [{ version, at: draft.now, by, how }, ...history].slice(0, MOST_HISTORY));
+    const kind = how === 'rollback' ? 'policy.rolled_back' : 'policy.activated';
+    appendEvents(draft, [{ kind, effectId: null, actor: by, data: { version, before, how } }]);
   }
 
   return {
     bring,
-    async activate(version, budgets, workspaces) {
+    policyInForce: () => readRecord(runner, policyRows, INSTALLATION, ONLY),
+    policyHistory: async () => (await readRecord(runner, historyRows, INSTALLATION, ONLY)) ?? [],
+    async policyBundle(version) {
+      const head = await readRecord(runner, bundleRows, INSTALLATION, version);
+      if (head === null) return null;
+      const parts: string[] = [];
+      for (let index = 0; index < head.parts; index += 1) {
+        const part = await readRecord(runner, partRows, INSTALLATION, partId(version, index));
+        if (part === null) return null;
+        parts.push(part);
+      }
+      return { version, seal: head.seal, parts };
+    },
+    async activate(version, budgets, change, workspaces) {
+      const instead = await runner.peek(INSTALLATION, (draft) => supersededBy(draft, version, change));
+      if (instead !== null) return { kind: 'superseded', version: instead };
+      if (change !== null && change.bundle !== null) await keepBundle(change.bundle);
       const before = await workspaces();
       const defined = (await readRecord(runner, definitionRows, INSTALLATION, ONLY)) ?? {};
       const redefined = budgets.flatMap((definition) => {
@@ -77,18 +165,22 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
           await runner.run(workspace, (draft) => {
             for (const { definition } of redefined) draft.reset(budgetGroup(definition.budget));
           });
-      await runner.run(INSTALLATION, (draft) => {
+      const { said } = await runner.run(INSTALLATION, (draft): PolicyActivation => {
+        const meanwhile = supersededBy(draft, version, change);
+        if (meanwhile !== null) return { kind: 'superseded', version: meanwhile };
         const there = definitionRows.get(draft, ONLY) ?? {};
         const next = Object.fromEntries([
           ...Object.entries(there),
           ...budgets.map(({ budget, unit, window }) => [budget, { unit, window }] as const),
         ]);
         if (JSON.stringify(next) !== JSON.stringify(there)) definitionRows.put(draft, ONLY, next);
-        if (policyRows.get(draft, ONLY) !== version) policyRows.put(draft, ONLY, version);
+        putInForce(draft, version, change);
+        return { kind: 'active', version };
       });
       // Workspaces that were entered meanwhile may have got the previous policy.
       for (const workspace of await workspaces()) await bring(workspace);
-      return { kind: 'active', version };
+      if (change !== null) await dropOldest();
+      return said;
     },
   };
 }

@@ -8,6 +8,7 @@ type Purpose =
   | 'key-pepper'
   | 'key-record'
   | 'key-record-id'
+  | 'policy-bundle'
   | 'fingerprint'
   | 'seal'
   | 'seal-id'

@@ -4,6 +4,7 @@ import type { SealedParams } from '../effects/ports.ts';
 import { randomPooled } from '../effects/run/ids.ts';
 import type { SecretMarks } from '../effects/store.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
+import { createPolicySeals, type PolicySeals } from './policy-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 
 /**
@@ -33,6 +34,8 @@ export interface Secrets {
   readonly previousPeppers: readonly KeyObject[];
   /** Seals records of keys. Seals made under a master secret that is being rotated out are still accepted. */
   readonly keySeals: JudgingSeals;
+  /** Vouches for versions of policies: who can only write to the store puts none in force that no gateway had. */
+  readonly policySeals: PolicySeals;
   /** Marks that a store keeps, to remember which master secret it is used with. */
   readonly marks: SecretMarks;
   /** Key for signed, expiring links. */
@@ -103,6 +106,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
     keyPepper: deriveKey(master, 'key-pepper', ''),
     previousPeppers: previous.map((one) => deriveKey(one, 'key-pepper', '')),
     keySeals: createKeySeals([sealingKeyOf(master), ...previous.map(sealingKeyOf)]),
+    policySeals: createPolicySeals([master, ...previous].map((one) => deriveKey(one, 'policy-bundle', ''))),
     marks: { current: [markOf(master), ...previous.map(markOf)], unsealed: [master, ...previous].map(oldMarkOf) },
     linkKey: deriveKey(master, 'links', ''),
     fingerprintKey(workspace) {

@@ -165,7 +165,10 @@ rules:
 `;
 
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
-export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> {
+export async function startRig(
+  change: Partial<ApiSettings> = {},
+  other: Partial<Pick<ApiPorts, 'choosePolicy'>> = {},
+): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
   const upstream = await startPaymentsUpstream({ port: 0 });
   await writeFile(join(folder, 'gateway.yaml'), CONFIG(upstream.url, folder));
@@ -263,7 +266,8 @@ export async function startRig(change: Partial<ApiSettings> = {}): Promise<Rig> 
     directory,
     upstream: () => null,
     catalog: () => catalog,
-    policies: () => ({ set, mode: 'enforce' }),
+    policies: () => ({ set, mode: 'enforce', filesVersion: set.version }),
+    choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
     profiles: () => profiles,
     keys: {
       create: (request) => createKeyRecord(request, keyContext()),

@@ -88,7 +88,11 @@ it('a param that is redacted does not stand in the path either', async () => {
   const record = await rig.ports.store.effect('demo', effect);
   if (record === null) throw new Error('the effect is there');
   const { set } = rig.ports.policies();
-  const policies = () => ({ set: { ...set, redacted: () => new Set(['payment_id']) }, mode: 'enforce' as const });
+  const policies = () => ({
+    set: { ...set, redacted: () => new Set(['payment_id']) },
+    mode: 'enforce' as const,
+    filesVersion: null,
+  });
   const principal = await rig.ports.authenticate(rig.keys.approver);
   if ('failure' in principal) throw new Error('the key is good');
   const caller = { principal, view: { kind: 'any' } as const, refusal: null, authenticatedAt: 0, authenticatedInMs: 0 };

@@ -1,37 +1,86 @@
 import { rmSync } from 'node:fs';
-import { expect, it } from 'vitest';
-import { StoreUnavailable } from '../../src/effects/store.ts';
-import { followPolicy } from '../../src/gateway/policy-in-store.ts';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import { followPolicy } from '../../src/gateway/policy-in-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
-it('while the files say something else than what is in force in the store, nothing is judged; then it goes on', async () => {
-  const path = storeFolder();
-  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  const opened = await openEmbeddedStore({ path, lockWaitMs: 5000, retention, keySeals: KEY_SEALS, worker: 'never' });
+const RETENTION = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+let path: string;
+let opened: EffectStore;
+beforeEach(async () => {
+  path = storeFolder();
+  opened = await openEmbeddedStore({
+    path,
+    lockWaitMs: 5000,
+    retention: RETENTION,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
+  await opened.activatePolicy('v1', []);
+});
+afterEach(async () => {
+  await opened.close();
+  rmSync(path, { recursive: true });
+});
+
+it('while the policies in force cannot be taken on, nothing is judged, and the reason is said; then it goes on', async () => {
   let version = 'v1';
-  let files = 'v1';
-  const { store, catchUp } = followPolicy(
-    opened,
-    () => version,
-    async () => {
-      version = files;
+  let hindrance: string | null = 'no pool slots';
+  const { store, catchUp } = followPolicy(opened, () => version, {
+    follow: async () => {
+      if (hindrance === null) version = 'v2';
     },
-  );
+    hindrance: () => hindrance,
+  });
   const admit = () => store.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
-  await store.activatePolicy('v1', []);
   expect((await admit()).kind).toBe('dispatch');
   await catchUp();
 
-  await store.activatePolicy('v2', []);
+  await opened.activatePolicy('v2', []);
   expect((await admit()).kind).toBe('stale');
-  await expect(catchUp()).rejects.toBeInstanceOf(StoreUnavailable);
-  files = 'v2';
-  version = 'v2';
+  await expect(catchUp()).rejects.toThrow(new StoreUnavailable('no pool slots'));
+  hindrance = null;
   await catchUp();
   expect((await admit()).kind).toBe('dispatch');
-  await opened.close();
-  rmSync(path, { recursive: true });
+});
+
+it('policies that take long to be taken on are waited for, and not for ever', async () => {
+  let version = 'v1';
+  let take: () => void = () => undefined;
+  const { store, catchUp } = followPolicy(
+    opened,
+    () => version,
+    {
+      follow: () =>
+        new Promise((resolve) => {
+          take = () => {
+            version = 'v2';
+            resolve();
+          };
+        }),
+      hindrance: () => null,
+    },
+    20,
+  );
+  await opened.activatePolicy('v2', []);
+  const admit = () => store.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
+  expect((await admit()).kind).toBe('stale');
+  await expect(catchUp()).rejects.toThrow('still being taken on');
+  const waiting = catchUp();
+  take();
+  await waiting;
+  expect((await admit()).kind).toBe('dispatch');
+});
+
+it('what was heard of policies of before stands in no call’s way', async () => {
+  let version = 'v0';
+  const { store, catchUp } = followPolicy(opened, () => version, { follow: async () => {}, hindrance: () => null });
+  const late = await store.admit(admitRequest({ seen: { policy: 'v0', pauses: 0 } }));
+  expect(late.kind).toBe('stale');
+  // Meanwhile the gateway has taken on what came after that.
+  version = 'v2';
+  await catchUp();
 });

@@ -74,7 +74,7 @@ beforeEach(async () => {
     spill,
     metrics: createMetrics({ store, workspaces: () => [WORKSPACE] }),
     alert: () => undefined,
-    reload: () => Promise.resolve(),
+    policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
   const { authenticate } = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => 0 });
   proxy = proxyPorts({

@@ -9,6 +9,7 @@ import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { POLICY_SEALS } from './policy-seals.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
 const CONFIG = (folder: string, users: readonly string[]): string => `
@@ -41,18 +42,20 @@ beforeEach(async () => {
     worker: 'never',
   });
   inForce = await readFiles(configFile, {});
-  await activate(store, inForce);
+  await activate(store, inForce, { how: 'files', by: { type: 'gateway', id: 'test' }, again: 'no' }, POLICY_SEALS);
   await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
   reloader = createReloader({
     configFile,
     environment: {},
     store: {
       ...store,
-      activatePolicy: async (version, budgets) => {
+      activatePolicy: async (version, budgets, change) => {
         if (isAway) throw new StoreUnavailable('the store is away');
-        return store.activatePolicy(version, budgets);
+        return store.activatePolicy(version, budgets, change);
       },
     },
+    seals: POLICY_SEALS,
+    isFleet: false,
     current: () => inForce,
     adopt: (next) => {
       inForce = next;

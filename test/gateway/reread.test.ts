@@ -1,7 +1,18 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, renameSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  renameSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { pathToFileURL } from 'node:url';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
 import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { answerRead } from '../../src/gateway/read-files.ts';
@@ -38,8 +49,8 @@ describe('files that are read again', () => {
     utimesSync(configFile, new Date(0), new Date(0));
     writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'one'));
     const { configuration, policies, ...rest } = before;
-    const known = { ...rest, configurationDigest: configuration.digest, policyVersion: policies.version };
-    const answer = await answerRead({ configFile, environment: {}, known });
+    const known = { ...rest, configurationDigest: configuration.digest, filesVersion: policies.version };
+    const answer = await answerRead({ configFile, environment: {}, known, shared: null });
     expect(answer.kind).toBe('unchanged');
     const found = await again(before);
     expect(found.kind).toBe('same');
@@ -103,6 +114,29 @@ describe('files that are read again', () => {
     const refused = again(before, entry, longestMs);
     await expect(refused).rejects.toThrow(FilesNotRead);
     await expect(refused).rejects.toThrow(message);
+  });
+
+  test('a thread that waits for them is used once, and its death is no loss', async () => {
+    const program = join(folder, 'spare.mjs');
+    const begun = join(folder, 'begun');
+    writeFileSync(
+      program,
+      `import { appendFileSync } from 'node:fs';
+       import { parentPort } from 'node:worker_threads';
+       appendFileSync(${JSON.stringify(begun)}, 'x');
+       parentPort.once('message', () => parentPort.postMessage({ kind: 'invalid', message: 'read by ' + process.pid }));`,
+    );
+    const count = (): number => (existsSync(begun) ? readFileSync(begun, 'utf8').length : 0);
+    const reader = createFileReader({ entry: pathToFileURL(program), spare: true, spareAfterMs: 1 });
+    const before = await readFiles(configFile, {});
+    await vi.waitFor(() => expect(count()).toBe(1), 20_000);
+    const refused = rereadFiles(reader, configFile, {}, before);
+    await expect(refused).rejects.toThrow('read by');
+    // The one that waited has read; the next one waits.
+    await vi.waitFor(() => expect(count()).toBe(2), 20_000);
+    await reader.close();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(count()).toBe(2);
   });
 
   test('a reader that is closed gives up a thread that hangs', async () => {

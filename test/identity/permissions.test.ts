@@ -48,6 +48,8 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'pauses.read': ['workspace', 'own', 'any', 'governance:read'],
   'budgets.read': ['workspace', 'own', 'no', 'governance:read'],
   'policies.read': ['workspace', 'own', 'any', 'governance:read'],
+  'policies.history': ['no', 'no', 'any', 'no'],
+  'policies.activate': ['no', 'no', 'any', 'no'],
   'tools.read': ['workspace', 'own', 'any', 'governance:read tools:read'],
   'agents.read': ['workspace', 'own', 'any', 'governance:read tools:read'],
   'agents.register': ['workspace', 'no', 'any', 'no'],

@@ -175,8 +175,9 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     keySeals: KEY_SEALS,
     worker: 'never',
   });
-  await activate(store, inForce);
   const secrets = await openSecrets(configuration.secrets);
+  const change = { how: 'files', by: { type: 'gateway', id: 'test' }, again: 'no' } as const;
+  await activate(store, inForce, change, secrets.policySeals);
   const signer = await openSigner({
     keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
     issuer: null,
@@ -210,7 +211,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     spill: await openSpillJournal(join(folder, 'spill')),
     metrics: createMetrics({ store, workspaces: () => ['demo'] }),
     alert: () => {},
-    reload: () => Promise.resolve(),
+    policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
   const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });
   let origin = '';

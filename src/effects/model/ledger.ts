@@ -32,6 +32,8 @@ export const LEDGER_KINDS = [
   'workspace.created',
   'agent.registered',
   'policy.loaded',
+  'policy.activated',
+  'policy.rolled_back',
   'policy.rejected',
   'store.loss_accepted',
   'store.time_accepted',

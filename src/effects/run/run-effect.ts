@@ -71,10 +71,9 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
 }
 
 async function admitInPlace(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
-  const sentAt = ports.elapsed();
   const admitted = await admitInForce(ports, call);
   if (admitted === null) return null;
-  const { request, admission } = admitted;
+  const { request, admission, sentAt } = admitted;
   if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
   const outcome = await executeAttempt(ports, call, admission, sentAt);
@@ -88,14 +87,16 @@ type Settled = Exclude<Admission, { kind: 'stale' }>;
 async function admitInForce(
   ports: EffectPorts,
   call: Call,
-): Promise<{ readonly request: AdmitRequest; readonly admission: Settled } | null> {
+): Promise<{ readonly request: AdmitRequest; readonly admission: Settled; readonly sentAt: number } | null> {
   const { tool } = call;
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
     // A tool of an old configuration must not be judged by the new policy.
     if (ports.catalog().tool(tool.name) !== tool) return null;
     const request = evaluate(ports, call);
+    // What was waited for before is no part of the time to send: nothing was admitted then.
+    const sentAt = ports.elapsed();
     const admission = await ports.store.admit(request);
-    if (admission.kind !== 'stale') return { request, admission };
+    if (admission.kind !== 'stale') return { request, admission, sentAt };
     await ports.refresh(call.workspace);
   }
   throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');

@@ -1,0 +1,67 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { ChosenPolicy, PolicyChoice } from '../../src/api/ports.ts';
+import { type Rig, startRig } from './rig.ts';
+
+const ACTIVATIONS = '/v1/beta/policies/activations';
+let rig: Rig;
+let asked: PolicyChoice[];
+let answer: ChosenPolicy;
+beforeEach(async () => {
+  asked = [];
+  answer = { kind: 'not_kept' };
+  rig = await startRig(
+    {},
+    {
+      choosePolicy: async (choice) => {
+        asked.push(choice);
+        return answer;
+      },
+    },
+  );
+});
+afterEach(() => rig.close());
+
+const post = (path: string, body: object) => rig.send('POST', path, { key: rig.keys.admin, body });
+
+it('says what is in force, what the files say, and who put it there', async () => {
+  const version = rig.ports.policies().set.version;
+  const by = { type: 'user', id: 'maria' } as const;
+  const history = await rig.send('GET', ACTIVATIONS, { key: rig.keys.admin });
+  expect(history.json).toEqual({ in_force: version, files_version: version, activations: [] });
+  await rig.ports.store.activatePolicy('another', [], { by, how: 'rollback', bundle: null, again: 'yes' });
+  const now = await rig.send('GET', ACTIVATIONS, { key: rig.keys.admin });
+  expect(now.json).toMatchObject({
+    in_force: 'another',
+    files_version: version,
+    activations: [{ version: 'another', by, how: 'rollback', at: expect.stringMatching(/^\d{4}-.*Z$/) }],
+  });
+});
+
+it('puts in force what is asked for: the files, a version, those of before', async () => {
+  const version = 'A'.repeat(43);
+  answer = { kind: 'active', version };
+  expect(await post(ACTIVATIONS, {})).toMatchObject({ status: 200, json: { version } });
+  expect(await post(ACTIVATIONS, { version })).toMatchObject({ status: 200, json: { version } });
+  expect(await post('/v1/beta/policies/rollback', {})).toMatchObject({ status: 200, json: { version } });
+  expect(asked).toEqual([{ kind: 'files' }, { kind: 'version', version }, { kind: 'before' }]);
+});
+
+it('says why not: none is kept, they do not fit, it is no version', async () => {
+  expect(await post('/v1/beta/policies/rollback', {})).toMatchObject({ status: 404 });
+  answer = { kind: 'refused', message: 'There is no pool slots.' };
+  expect(await post(ACTIVATIONS, {})).toMatchObject({
+    status: 409,
+    json: { detail: 'Nothing was changed. There is no pool slots.' },
+  });
+  expect((await post(ACTIVATIONS, { version: 'short' })).status).toBe(400);
+  expect((await post(ACTIVATIONS, { versions: 'A'.repeat(43) })).status).toBe(400);
+  expect(asked).toHaveLength(2);
+});
+
+it('is for administrative keys only', async () => {
+  for (const key of [rig.keys.account, rig.keys.agent]) {
+    expect((await rig.send('POST', ACTIVATIONS, { key, body: {} })).status).toBe(403);
+    expect((await rig.send('GET', ACTIVATIONS, { key })).status).toBe(403);
+  }
+  expect(asked).toEqual([]);
+});
