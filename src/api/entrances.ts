@@ -1,16 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
+import { type Entrance, placeOf } from '../config/entrance.ts';
 import { hostName } from './host-name.ts';
 import { listenerOf } from './listeners.ts';
-
-/** Where a request came in. Each entrance has its own address space. */
-export type Entrance =
-  /** The gateway's own name and port: the control plane, and routes by their prefix. */
-  | { readonly kind: 'own' }
-  /** Routes only. `host` is their name; `null` if every name of the gateway leads to them. */
-  | { readonly kind: 'routes'; readonly listen: string | null; readonly host: string | null }
-  /** A listener that has no route under that name. */
-  | { readonly kind: 'none' };
 
 /** The value of the constraint `entrance` for handlers that serve requests from outside the gateway's own entrance. */
 export const ROUTES_ONLY = 'routes';
@@ -37,19 +29,15 @@ export function createEntrances(
     if (listen === null && byPlace.size === 0) return OWN;
     const { host } = request.headers;
     const name = host === undefined ? null : hostName(host);
-    const found = name === null ? undefined : byPlace.get(placeOf(listen, name));
+    const found = name === null ? undefined : byPlace.get(placeOf({ listen, host: name }));
     if (found !== undefined) return found;
-    return listen === null ? OWN : (byPlace.get(placeOf(listen, null)) ?? NONE);
+    return listen === null ? OWN : (byPlace.get(placeOf({ listen, host: null })) ?? NONE);
   };
 }
 
 function entrancesOf(routes: readonly Pick<Route, 'listen' | 'host'>[]): ReadonlyMap<string, Entrance> {
   const found = new Map<string, Entrance>();
   for (const { listen, host } of routes)
-    if (listen !== null || host !== null) found.set(placeOf(listen, host), { kind: 'routes', listen, host });
+    if (listen !== null || host !== null) found.set(placeOf({ listen, host }), { kind: 'routes', listen, host });
   return found;
-}
-
-function placeOf(listen: string | null, host: string | null): string {
-  return `${listen ?? ''} ${host ?? ''}`;
 }

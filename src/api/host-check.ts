@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import type { Entrance } from '../config/entrance.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import type { Entrance } from './entrances.ts';
 import { hostName } from './host-name.ts';
 import type { ApiSettings } from './ports.ts';
 import { plainProblem } from './problem.ts';

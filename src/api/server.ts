@@ -10,6 +10,7 @@ import Fastify, {
   type FastifyRequest,
 } from 'fastify';
 import type { Route, TlsPair } from '../config/configuration.ts';
+import type { Entrance } from '../config/entrance.ts';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { CODES } from '../effects/model/codes.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -18,7 +19,7 @@ import type { Problem } from '../effects/model/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { capConnections } from './connection-cap.ts';
-import { createEntrances, type Entrance, ROUTES_ONLY } from './entrances.ts';
+import { createEntrances, ROUTES_ONLY } from './entrances.ts';
 import { createDoorCheck } from './host-check.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import { measureOverload } from './overload.ts';

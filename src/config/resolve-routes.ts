@@ -4,6 +4,7 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
+import { isAmbiguous, type Segments } from './rule-order.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -174,9 +175,6 @@ function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): vo
     );
 }
 
-/** The segments of a path: literal text, or `null` for a param. */
-type Segments = readonly (string | null)[];
-
 interface Pattern {
   readonly method: string;
   readonly path: string;
@@ -222,21 +220,6 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
     segments.push(name === undefined ? part : null);
   }
   return { method, path, segments, params };
-}
-
-/**
- * Whether some path fits both, and none of the two comes before the other: `/users/me` comes before `/users/:id`, but of
- * `/a/:b` and `/:a/b` neither does.
- */
-export function isAmbiguous(a: Segments, b: Segments): boolean {
-  const overlap =
-    a.length === b.length && a.every((segment, index) => segment === null || b[index] === null || segment === b[index]);
-  return overlap && isWithin(a, b) === isWithin(b, a);
-}
-
-/** Whether all that fits the one fits the other. */
-export function isWithin(one: Segments, other: Segments): boolean {
-  return one.length === other.length && other.every((segment, index) => segment === null || segment === one[index]);
 }
 
 /** A call must mean the same through the route and through the effects API, which sends the request of the tool. */

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { Route } from '../config/configuration.ts';
+import type { Entrance } from '../config/entrance.ts';
 import type { DeniedDecision, Reason } from '../effects/model/decision.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
@@ -79,12 +80,6 @@ export interface ProxyPorts {
   /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
-
-/** See `api/entrances.ts`. */
-export type Entrance =
-  | { readonly kind: 'own' }
-  | { readonly kind: 'routes'; readonly listen: string | null; readonly host: string | null }
-  | { readonly kind: 'none' };
 
 export type Identified =
   | { readonly kind: 'principal'; readonly principal: Principal }

@@ -1,9 +1,10 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
+import { type Entrance, placeOf } from '../config/entrance.ts';
+import { isWithin, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
-import type { Entrance } from './ports.ts';
 
 /** What a request matches. */
 export type RouteMatch =
@@ -102,10 +103,6 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
   };
 }
 
-function placeOf({ listen, host }: { readonly listen: string | null; readonly host: string | null }): string {
-  return `${listen ?? ''} ${host ?? ''}`;
-}
-
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
   // Rules with this method and length. Those with more fixed segments come first. The configuration makes sure that, if
   // two rules match, one of them has all the fixed segments of the other.
@@ -191,7 +188,12 @@ function inOrder(rules: readonly CompiledRule[]): readonly CompiledRule[] {
   return fixed.map((rule) =>
     paramsOf(rule) === 0
       ? rule
-      : { ...rule, before: fixed.filter((other) => isWithin(other, rule)).map(({ pattern }) => pattern) },
+      : {
+          ...rule,
+          before: fixed
+            .filter((other) => other !== rule && isWithin(segmentsOf(other), segmentsOf(rule)))
+            .map(({ pattern }) => pattern),
+        },
   );
 }
 
@@ -199,11 +201,6 @@ function paramsOf({ pattern }: CompiledRule): number {
   return pattern.filter(({ kind }) => kind === 'param').length;
 }
 
-/** Whether everything that matches one also matches the other, and not the other way round. */
-function isWithin(one: CompiledRule, other: CompiledRule): boolean {
-  if (paramsOf(one) >= paramsOf(other)) return false;
-  return other.pattern.every((part, index) => {
-    const own = one.pattern[index];
-    return part.kind === 'param' || (own?.kind === 'literal' && own.text === part.text);
-  });
+function segmentsOf({ pattern }: CompiledRule): Segments {
+  return pattern.map((part) => (part.kind === 'literal' ? part.text : null));
 }

@@ -1,4 +1,4 @@
-import { isAmbiguous, isWithin } from '../../config/resolve-routes.ts';
+import { isAmbiguous, isWithin } from '../../config/rule-order.ts';
 import type { Tree } from '../../config/expand.ts';
 import {
   CREDENTIAL_HEADERS,
@@ -11,7 +11,14 @@ import {
 import type { Json } from '../../json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
-import { fileFieldSchema, isPropertyName, membersOf, schemaWriter, type SchemaWriter } from './params-schema.ts';
+import {
+  fileFieldSchema,
+  isPropertyName,
+  membersOf,
+  schemaWriter,
+  type SchemaWriter,
+  isTreeMap,
+} from './params-schema.ts';
 import { type PathTemplate, readTemplate } from './path-template.ts';
 import { type Risk, riskOf } from './risk.ts';
 import { plainText, snakeWord, word } from './words.ts';
@@ -188,18 +195,14 @@ function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: Draft
 /** With this value, a request through the effects API would be the other operation but would be judged as this one. */
 function withoutValues(tool: DraftTool, excluded: ReadonlyMap<string, ReadonlySet<string>> | undefined): DraftTool {
   const properties = tool.schema['properties'];
-  if (excluded === undefined || !isTree(properties)) return tool;
+  if (excluded === undefined || !isTreeMap(properties)) return tool;
   const narrowed = Object.fromEntries(
     Object.entries(properties).map(([name, schema]) => {
       const values = excluded.get(name);
-      return [name, values === undefined || !isTree(schema) ? schema : { ...schema, not: { enum: [...values] } }];
+      return [name, values === undefined || !isTreeMap(schema) ? schema : { ...schema, not: { enum: [...values] } }];
     }),
   );
   return { ...tool, schema: { ...tool.schema, properties: narrowed } };
-}
-
-function isTree(value: Tree | undefined): value is { readonly [name: string]: Tree } {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function draftTool(document: ApiDocument, operation: ApiOperation, upstream: string, room: number): DraftTool | string {

@@ -444,6 +444,7 @@ function either(one: Json, other: Json): Json {
   return { anyOf: [...known, other] };
 }
 
-function isTreeMap(value: Tree | undefined): value is Written {
+/** Whether a part of what is written has names. */
+export function isTreeMap(value: Tree | undefined): value is Written {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
