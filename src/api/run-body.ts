@@ -10,6 +10,7 @@ import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { MAX_TARGET } from '../effects/model/tool.ts';
 import { takeFiles } from '../upstreams/given-files.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/header-rules.ts';
+import { pointerTo } from '../json/pointer.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuseFaults } from './problem.ts';
@@ -152,7 +153,7 @@ function headersOf(
   const upstream = tool === null ? null : ports.upstream(tool.upstream);
   const given: Record<string, string> = {};
   const add = (name: string, message: string): void => {
-    faults.push({ path: `/headers/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`, message });
+    faults.push({ path: `/headers${pointerTo([name])}`, message });
   };
   for (const [name, value] of Object.entries(body.headers ?? {})) {
     const folded = name.toLowerCase();

@@ -1,17 +1,13 @@
 import type { DataPath, PlainValue } from '../diagnostics/yaml-source.ts';
+import { pointerTo } from '../json/pointer.ts';
 
 /** Mutable data: a copy of a file's data, on its way to a configuration. */
 export type Tree = null | boolean | number | string | Tree[] | { [name: string]: Tree };
 
 export interface Expanded {
   readonly tree: Tree;
-  /** Pointers ({@link pointer}) to values with something from the environment. Messages never show these values. */
+  /** Pointers ({@link pointerTo}) to values with something from the environment. Messages never show these values. */
   readonly fromEnvironment: ReadonlySet<string>;
-}
-
-/** JSON Pointer (RFC 6901) of a path. */
-export function pointer(path: DataPath): string {
-  return path.map((name) => `/${String(name).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
 /** A reference, or something that looks like one: `${…`, or its escaped form `$${…`. */
@@ -43,7 +39,7 @@ export function expandReferences(
         report(path, `'${found}' is not a reference`, 'write ${NAME} or ${NAME:-default}, or $${ for a literal ${');
         return '';
       }
-      fromEnvironment.add(pointer(path));
+      fromEnvironment.add(pointerTo(path));
       const given = lookup(name);
       if (given !== undefined && given !== '') return given;
       if (fallback !== undefined) return fallback;

@@ -2,7 +2,8 @@ import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import type { Finding } from '../diagnostics/finding.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
-import { pointer, type Expanded, type Tree } from './expand.ts';
+import { pointerTo } from '../json/pointer.ts';
+import type { Expanded, Tree } from './expand.ts';
 import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
@@ -209,11 +210,11 @@ function explain(
     ) => findings.push({ code, severity: 'error', message, hint, at: source.at(at, part) });
     const label = labelOf(path);
     const schema: Readonly<Record<string, unknown>> = error.parentSchema ?? {};
-    const shown = fromEnvironment.has(pointer(path)) ? null : error.data;
+    const shown = fromEnvironment.has(pointerTo(path)) ? null : error.data;
     const later = laterOf(schema);
     if (later !== null) {
       // Several fields of one unsupported feature count as one fault.
-      const key = `${pointer(path.slice(0, -1))} ${later}`;
+      const key = `${pointerTo(path.slice(0, -1))} ${later}`;
       if (!laterSaid.has(key))
         add(
           'not_yet_supported',

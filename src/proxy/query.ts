@@ -1,4 +1,5 @@
 import type { RequestFault } from '../effects/model/run-request.ts';
+import { pointerTo } from '../json/pointer.ts';
 
 /** A query, read strictly. */
 export interface ReadQuery {
@@ -28,7 +29,7 @@ export function readQuery(text: string | null, keyNames: readonly string[] = ['a
   const kept: string[] = [];
   const faults: RequestFault[] = [];
   const add = (name: string, message: string): void => {
-    faults.push({ path: `/query/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`, message });
+    faults.push({ path: `/query${pointerTo([name])}`, message });
   };
   if (!/^[\x21-\x7e]*$/.test(text) || text.includes('#'))
     add('', 'the query has a character that must be percent-encoded');

@@ -2,6 +2,7 @@ import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
+import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { formMisfit } from './form.ts';
 import { multipartMisfit, opaqueMisfit } from './multipart-body.ts';
@@ -146,12 +147,7 @@ function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, 
 const MOST_SHOWN = 300;
 
 function pathOf(name: string): string {
-  return `/params/${pointer(name.slice(0, MOST_SHOWN))}`;
-}
-
-/** A name as a token of a JSON Pointer (RFC 6901). */
-function pointer(name: string): string {
-  return name.replaceAll('~', '~0').replaceAll('/', '~1');
+  return `/params${pointerTo([name], MOST_SHOWN)}`;
 }
 
 function readTarget(template: string): readonly TargetPart[] {

@@ -4,6 +4,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/v
 import { type JsonLimits, MAX_NAME } from '../json/strict.ts';
 import { type FileFacts, isFile } from '../effects/model/files.ts';
 import type { FormLists } from '../effects/model/tool.ts';
+import { pointerTo } from '../json/pointer.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from './schema-walk.ts';
 
 /** How a form is read. */
@@ -164,7 +165,7 @@ function segmentsOf(name: string, index: number, depth: number): readonly string
   const open = name.indexOf('[');
   const first = open === -1 ? name : name.slice(0, open);
   const fault = rootFault(first) ?? nameFault(name);
-  if (fault !== null) throw new FormFault(pointer([first]), `${where()}: the name ${fault}`);
+  if (fault !== null) throw new FormFault(pathOf([first]), `${where()}: the name ${fault}`);
   if (open === -1) return [first];
   const segments = [first];
   let at = open;
@@ -172,18 +173,18 @@ function segmentsOf(name: string, index: number, depth: number): readonly string
     const close = name.indexOf(']', at);
     const segment = close === -1 || name[at] !== '[' ? null : name.slice(at + 1, close);
     if (segment === null || segment.includes('['))
-      throw new FormFault(pointer([name]), `${where()}: the brackets of the name do not match`);
+      throw new FormFault(pathOf([name]), `${where()}: the brackets of the name do not match`);
     if (segment === '' && close < name.length - 1)
       throw new FormFault(
-        pointer(segments),
+        pathOf(segments),
         'has parts in a list without numbers, which servers group in different ways: write [0][name]',
       );
     segments.push(segment);
-    if (segments.length > depth) throw new FormFault(pointer([first]), `is nested deeper than ${depth} levels`);
+    if (segments.length > depth) throw new FormFault(pathOf([first]), `is nested deeper than ${depth} levels`);
     at = close + 1;
   }
   const inherited = segments.find(isInherited);
-  if (inherited !== undefined) throw new FormFault(pointer(segments), `${where()}: a part of the name is ${inherited}`);
+  if (inherited !== undefined) throw new FormFault(pathOf(segments), `${where()}: a part of the name is ${inherited}`);
   return segments;
 }
 
@@ -214,7 +215,7 @@ function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLi
     const name = segments[level] ?? '';
     const known = node.parts.get(name);
     if (known !== undefined && known.kind !== 'parts')
-      throw new FormFault(pointer(segments.slice(0, level + 1)), 'is a value and has parts');
+      throw new FormFault(pathOf(segments.slice(0, level + 1)), 'is a value and has parts');
     if (known === undefined) {
       const next: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
       take(node, segments, level);
@@ -232,7 +233,7 @@ function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLi
     node.parts.set(name, { kind: 'list', texts: [known.text, text] });
   else
     throw new FormFault(
-      pointer(segments.slice(0, last + 1)),
+      pathOf(segments.slice(0, last + 1)),
       known.kind === 'text' && !isList
         ? 'stands more than once. If it is a list, add form_lists: repeat to the request of the tool'
         : 'is written in two ways',
@@ -244,7 +245,7 @@ function take(node: Parts, segments: readonly string[], level: number): void {
   const folded = fold(segments[level] ?? '', level === 0);
   if (node.folded.has(folded))
     throw new FormFault(
-      pointer(segments.slice(0, level + 1)),
+      pathOf(segments.slice(0, level + 1)),
       'stands beside a name that some servers take for the same',
     );
   node.folded.add(folded);
@@ -282,7 +283,7 @@ function valueOf(node: Node, at: SchemaAt, lists: FormLists, field: string): Jso
           return item === undefined ? null : valueOf(item, items, lists, field);
         });
       }
-      if (hasGaps(parts.keys(), parts.size) && !isOnly(at, 'object')) throw new FormFault(pointer([field]), GAPS);
+      if (hasGaps(parts.keys(), parts.size) && !isOnly(at, 'object')) throw new FormFault(pathOf([field]), GAPS);
       const members: Record<string, Json> = {};
       for (const [name, part] of parts) members[name] = valueOf(part, memberSchema(at, name), lists, field);
       return members;
@@ -400,6 +401,9 @@ export function fieldsOf(
   return fields;
 }
 
-function pointer(names: readonly string[]): string {
-  return names.map((name) => `/${name.slice(0, 300).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+/** The most characters of a name that the path of a fault shows. */
+export const MOST_SHOWN = 300;
+
+function pathOf(names: readonly string[]): string {
+  return pointerTo(names, MOST_SHOWN);
 }

@@ -3,6 +3,8 @@ import { type CallFiles, type FileFacts, filesOf, isFile, NO_FILES } from '../ef
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { pointerTo } from '../json/pointer.ts';
+import { MOST_SHOWN } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { placeOf, planOf, takesFiles } from './request-template.ts';
 
@@ -38,12 +40,15 @@ export function takeFiles(tool: Tool | null, params: JsonObject): GivenFiles {
       if (bytes === null) faults.push({ path: `${path}/data`, message: 'is not base64' });
       else return factsOf(value, bytes, isWhole, contents);
     }
-    const members = Object.entries(value).map(([name, member]) => [name, take(member, `${path}/${pointer(name)}`)]);
+    const members = Object.entries(value).map(([name, member]) => [
+      name,
+      take(member, `${path}${pointerTo([name], MOST_SHOWN)}`),
+    ]);
     return Object.fromEntries(members) as JsonObject;
   };
   const taken: Record<string, Json> = {};
   for (const [name, value] of Object.entries(params))
-    taken[name] = placeOf(plan, name)?.in === 'body' ? take(value, `/params/${pointer(name)}`) : value;
+    taken[name] = placeOf(plan, name)?.in === 'body' ? take(value, `/params${pointerTo([name], MOST_SHOWN)}`) : value;
   return { params: taken, files: filesOf(contents), faults };
 }
 
@@ -78,8 +83,4 @@ function factsOf(given: Given, bytes: Buffer, isWhole: boolean, contents: Map<st
 function decoded(text: string): Buffer | null {
   const bytes = Buffer.from(text, 'base64');
   return bytes.toString('base64') === text ? bytes : null;
-}
-
-function pointer(name: string): string {
-  return name.slice(0, 300).replaceAll('~', '~0').replaceAll('/', '~1');
 }

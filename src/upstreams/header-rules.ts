@@ -10,6 +10,7 @@ import {
 } from '../effects/run/header-names.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import { pointerTo } from '../json/pointer.ts';
 import { planOf, takesFiles } from './request-template.ts';
 
 /**
@@ -164,11 +165,11 @@ export function sortHeaders(
     const fate = rules.fate(name);
     if (fate === 'drop') continue;
     const text = typeof value === 'string' ? value : value.join(', ');
-    if (fate === 'ambiguous') faults.push({ path: pointerTo(name), message: WITH_UNDERSCORE });
+    if (fate === 'ambiguous') faults.push({ path: pathOf(name), message: WITH_UNDERSCORE });
     else if (name.includes('_') && headers[name.replaceAll('_', '-')] !== undefined)
-      faults.push({ path: pointerTo(name), message: 'stands in two spellings, with "_" and with "-"' });
+      faults.push({ path: pathOf(name), message: 'stands in two spellings, with "_" and with "-"' });
     else if (ending?.has(name) === true)
-      faults.push({ path: pointerTo(name), message: 'is named by the header Connection, and would not go on' });
+      faults.push({ path: pathOf(name), message: 'is named by the header Connection, and would not go on' });
     else if (fate === 'credential') {
       if (!target.ownCredentials) credentials[name] = text;
     } else if (!target.governed || !NOT_GOVERNED_HEADERS.includes(name)) {
@@ -212,6 +213,6 @@ function endingHere(connection: string | readonly string[] | undefined): Readonl
   return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-function pointerTo(name: string): string {
-  return `/headers/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+function pathOf(name: string): string {
+  return `/headers${pointerTo([name])}`;
 }

@@ -5,6 +5,7 @@ import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
+import { pointerTo } from '../json/pointer.ts';
 
 /** The faults that a schema finds in params, at most {@link MOST_FAULTS}; paths are JSON Pointers, `/params/…`. */
 export type ParamsCheck = (params: JsonObject) => readonly RequestFault[];
@@ -137,7 +138,7 @@ function linearRegex(
 
 function faultOf(error: ErrorObject): RequestFault {
   const base = `/params${error.instancePath}`;
-  const at = (name: unknown): string => shown(`${base}/${escaped(String(name))}`);
+  const at = (name: unknown): string => shown(`${base}${pointerTo([String(name)], MOST_SHOWN)}`);
   switch (error.keyword) {
     case 'required':
       return { path: at(error.params['missingProperty']), message: 'is required' };
@@ -156,9 +157,4 @@ function faultOf(error: ErrorObject): RequestFault {
 
 function shown(text: string): string {
   return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).replace(/[\uD800-\uDBFF]$/, '')}…`;
-}
-
-/** A name as a token of a JSON Pointer (RFC 6901). */
-function escaped(name: string): string {
-  return name.slice(0, MOST_SHOWN).replaceAll('~', '~0').replaceAll('/', '~1');
 }

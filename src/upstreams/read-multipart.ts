@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { type FileFacts, isFile } from '../effects/model/files.ts';
 import type { Json } from '../json/value.ts';
-import { collectFields, type FormOptions, type ReadForm } from './form.ts';
+import { pointerTo } from '../json/pointer.ts';
+import { collectFields, type FormOptions, MOST_SHOWN, type ReadForm } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { type PartHead, readPartHead } from './part-headers.ts';
 import type { IncomingFile } from './spool.ts';
@@ -91,7 +92,7 @@ function createReader(options: MultipartOptions): Reader {
 
   const begin = (bytes: Buffer): void => {
     const head = readPartHead(bytes);
-    if (head.kind === 'fault') throw new MultipartFault(pointer(head.name), `${where()} ${head.message}`);
+    if (head.kind === 'fault') throw new MultipartFault(pathOf(head.name), `${where()} ${head.message}`);
     charge(bytes.byteLength);
     part = { head, file: head.kind === 'file' ? options.openFile() : null, chunks: [], bytes: 0 };
     state = 'body';
@@ -111,7 +112,7 @@ function createReader(options: MultipartOptions): Reader {
     const { head, file, chunks, bytes } = part;
     part = null;
     if (head.length !== null && head.length !== bytes)
-      throw new MultipartFault(pointer(head.name), `${where()} is not as long as its Content-Length says`);
+      throw new MultipartFault(pathOf(head.name), `${where()} is not as long as its Content-Length says`);
     let value: string | FileFacts;
     if (head.kind === 'file' && file !== null) {
       const facts: FileFacts = { filename: head.filename, content_type: head.type ?? UNKNOWN_TYPE, ...file.end() };
@@ -119,7 +120,7 @@ function createReader(options: MultipartOptions): Reader {
       value = facts;
     } else {
       const text = Buffer.concat(chunks, bytes);
-      if (!isUtf8(text)) throw new MultipartFault(pointer(head.name), `${where()} is a field that is not UTF-8`);
+      if (!isUtf8(text)) throw new MultipartFault(pathOf(head.name), `${where()} is a field that is not UTF-8`);
       value = text.toString('utf8');
     }
     const fault = fields.put(head.name, value);
@@ -162,7 +163,7 @@ function createReader(options: MultipartOptions): Reader {
           return sure <= 0 ? false : (content(take(sure)) ?? false);
         }
         if (at < 2 || rest[at - 2] !== CR || rest[at - 1] !== LF)
-          throw new MultipartFault(pointer(part?.head.name ?? null), `${where()} has the boundary inside`);
+          throw new MultipartFault(pathOf(part?.head.name ?? null), `${where()} has the boundary inside`);
         const written = content(take(at - 2));
         if (written !== null) return written;
         take(2 + needle.byteLength);
@@ -210,6 +211,6 @@ function looksLikeFile(value: Json | undefined, files: ReadonlySet<FileFacts>): 
   return Object.values(value).some((member: Json) => looksLikeFile(member, files));
 }
 
-function pointer(name: string | null): string {
-  return name === null ? '' : `/${name.slice(0, 300).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+function pathOf(name: string | null): string {
+  return name === null ? '' : pointerTo([name], MOST_SHOWN);
 }

@@ -1,5 +1,6 @@
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../../json/canonical.ts';
+import { escapePointer } from '../../json/pointer.ts';
 import { expressionSize } from './expression-size.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import type { RequestFault } from '../model/run-request.ts';
@@ -271,9 +272,4 @@ function canonicalOf(value: Json, judge: ConditionJudge): string {
 
 function standing(holds: boolean): Standing {
   return holds ? 'holds' : 'refuted';
-}
-
-/** One name as a token of a JSON Pointer (RFC 6901). */
-export function escapePointer(name: string): string {
-  return name.replaceAll('~', '~0').replaceAll('/', '~1');
 }
