@@ -170,8 +170,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     const before = lostAnswers.before(request);
     if (before !== null) await before;
     try {
-      const { owner } = store.ended;
-      return await admitted(owner === null ? request : { ...request, owner });
+      return await admitted(request);
     } catch (error) {
       if (error instanceof StoreUnavailable) lostAnswers.lost(request);
       throw error;

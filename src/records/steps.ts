@@ -42,10 +42,12 @@ export function createSteps(
     maxFreezeMs,
   }: { readonly throttle: Throttle; readonly ended: Ended; readonly maxFreezeMs: number },
 ): Steps {
+  const settings = { maxFreezeMs, leaseOwner: ended.owner };
+
   /** The view, and the effects that the step looked at, as they were found. */
   function look(draft: Draft): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
     const found = new Map<string, EffectRecord>();
-    const view = viewOn(draft, maxFreezeMs, ended.any(draft.workspace), (effect) => {
+    const view = viewOn(draft, settings, ended.any(draft.workspace), (effect) => {
       found.set(effect.id, effect);
       if (
         effect.life.state !== 'executing' ||
@@ -67,7 +69,7 @@ export function createSteps(
       const quiet = ended.quietAt(workspace, lease);
       const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
       const plan = loseLeaseStep(
-        viewOn(draft, maxFreezeMs, false, () => {}),
+        viewOn(draft, settings, false, () => {}),
         { ...effect, life },
         quiet !== null,
       );

@@ -30,7 +30,7 @@ const AT_ONCE = 100;
  */
 export function viewOn(
   draft: Draft,
-  maxFreezeMs: number,
+  { maxFreezeMs, leaseOwner }: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
   someEnded: boolean,
   seen: (effect: EffectRecord) => void,
 ): StepView {
@@ -64,6 +64,7 @@ export function viewOn(
     now: draft.now,
     epoch: draft.epoch,
     maxFreezeMs,
+    leaseOwner,
     versions: () => versionsOf(draft),
     // The store assigns places on commit. Here the first event of a change has place 0.
     nextSeq: () => 0,

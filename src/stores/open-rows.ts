@@ -5,7 +5,7 @@ import type { RowStore } from './port.ts';
 /** Effects that are still recorded as running although their gateway has ended. */
 export interface Ended {
   /**
-   * What admissions carry as their owner, so that others can tell whether it has ended; `null`: what they carry anyway
+   * What leases carry as their owner, so that others can tell whether it has ended; `null`: what admissions carry anyway
    * is enough.
    */
   readonly owner: string | null;

@@ -78,6 +78,7 @@ export function viewOf(state: MapState, now: number): StepView {
     now,
     epoch: state.epoch,
     maxFreezeMs: state.maxFreezeMs,
+    leaseOwner: null,
     versions: () => state.versions,
     nextSeq: () => state.ledger.length + 1,
     binding(_workspace, key) {

@@ -15,7 +15,7 @@ import { createStepRunner } from '../../src/records/runner.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { admitRequest, PERSON } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
-import { emptyRows, mapStore } from '../port/map-rows.ts';
+import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 import { POLICY_SEALS } from './policy-seals.ts';
 
 /*
@@ -42,12 +42,6 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-const OPENING = {
-  installId: 'map',
-  impediment: () => null,
-  ended: { owner: null, known: async () => {}, any: () => false, quietAt: () => null, none: () => {} },
-} as const;
-const ready = () => ({ ready: true, problem: null, durability: 'none', epoch: 1 });
 const GATEWAY = { type: 'gateway', id: 'test' } as const;
 
 function world(isFleet = true) {
@@ -75,7 +69,7 @@ function world(isFleet = true) {
     configure('maria');
     write(rule);
     const effects = createEffectStore(
-      { ...store, ...OPENING, health: ready },
+      { ...store, ...ALONE },
       { retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 }, keySeals: KEY_SEALS, maxFreezeMs: 0 },
     );
     let inForce = await readFiles(configFile, {});

@@ -1,3 +1,4 @@
+import type { OpenRows } from '../../src/stores/open-rows.ts';
 import {
   ABSENT,
   type Answer,
@@ -37,6 +38,14 @@ export interface MapRows {
 export function emptyRows(): MapRows {
   return { spaces: new Map(), epoch: 1 };
 }
+
+/** What an opener of a store adds, where nothing has ended and nothing stands in the way. */
+export const ALONE = {
+  installId: 'map',
+  health: () => ({ ready: true, problem: null, durability: 'none', epoch: 1 }),
+  impediment: () => null,
+  ended: { owner: null, known: async () => {}, any: () => false, quietAt: () => null, none: () => {} },
+} as const satisfies Omit<OpenRows, keyof RowStore>;
 
 function spaceOf(rows: MapRows, workspace: string): Space {
   let space = rows.spaces.get(workspace);

@@ -6,8 +6,12 @@ import type { RunRequest } from '../model/run-request.ts';
 
 type Proposed = Pick<RunRequest, 'params' | 'headers' | 'stateCheck' | 'claimId' | 'reservationId' | 'requestIp'>;
 
+type Ports = Pick<EffectPorts, 'newId' | 'newNonce'> & {
+  readonly secrets: Pick<EffectPorts['secrets'], 'newSalts' | 'seal'>;
+};
+
 /** Ids, nonce and sealed params for the effect that this request may become. */
-export function propose(ports: EffectPorts, workspace: string, fingerprint: string, call: Proposed): Proposal {
+export function propose(ports: Ports, workspace: string, fingerprint: string, call: Proposed): Proposal {
   return new NewProposal(ports, workspace, fingerprint, call);
 }
 
@@ -19,12 +23,13 @@ class NewProposal implements Proposal {
   private plain: SealedParams | null = null;
   private seal: string | null = null;
   private files: NonNullable<SealedParams['files']> | null = null;
-  private readonly ports: EffectPorts;
+  private sealOfAll: string | null = null;
+  private readonly ports: Ports;
   private readonly workspace: string;
   private readonly fingerprint: string;
   private readonly call: Proposed;
 
-  constructor(ports: EffectPorts, workspace: string, fingerprint: string, call: Proposed) {
+  constructor(ports: Ports, workspace: string, fingerprint: string, call: Proposed) {
     this.effectId = ports.newId('eff');
     this.nonce = ports.newNonce();
     this.ports = ports;
@@ -56,7 +61,8 @@ class NewProposal implements Proposal {
   sealedWithFiles(): string | null {
     const { workspace, effectId, fingerprint, files } = this;
     if (files === null) return null;
-    return this.ports.secrets.seal({ ...this.sealedParams(), files }, { workspace, effectId, fingerprint });
+    this.sealOfAll ??= this.ports.secrets.seal({ ...this.sealedParams(), files }, { workspace, effectId, fingerprint });
+    return this.sealOfAll;
   }
 
   keepFiles(files: NonNullable<SealedParams['files']>): void {

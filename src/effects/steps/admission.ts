@@ -438,7 +438,7 @@ function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
   const leaseEnd = dispatchBy + timeoutMs + 2000;
   return {
     fence: { epoch: view.epoch, n, nonce: request.nonce },
-    owner: request.owner,
+    owner: view.leaseOwner ?? request.owner,
     admittedAt: view.now,
     dispatchBy,
     leaseEnd,

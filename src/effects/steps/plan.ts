@@ -31,6 +31,8 @@ export interface StepView {
   readonly epoch: number;
   /** `max_freeze` of the store (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
+  /** The name that leases of this gateway have in the store; `null`: the owner that the request names. */
+  readonly leaseOwner: string | null;
   versions(workspace: string): SeenVersions;
   /** The `seq` of the first event in this step's plan. */
   nextSeq(workspace: string): number;
