@@ -10,15 +10,13 @@ interface Remark {
 export interface Agreement {
   /** Tells the others what is in force here. Call it once the policies have been activated. */
   announce(inForce: InForce): void;
-  /** Whether other policies are in force in the store than here. */
-  isBehind(): boolean;
   /** What somebody should look at. */
   notes(): readonly Remark[];
 }
 
 /** @param fleet `null` if the store has only one gateway */
 export function createAgreement(
-  fleet: Pick<RedisStore, 'announce' | 'announced'> | null,
+  fleet: Pick<RedisStore, 'announce' | 'others'> | null,
   current: () => InForce,
 ): Agreement {
   /** Files that are not in force stop nothing; somebody should know of them. */
@@ -36,13 +34,9 @@ export function createAgreement(
     announce({ policies, configuration }) {
       fleet?.announce({ policies: policies.version, configuration: configuration.sharedDigest });
     },
-    isBehind() {
-      const inForce = fleet?.announced().policies ?? null;
-      return inForce !== null && inForce !== current().policies.version;
-    },
     notes() {
       const { policies, configuration } = current();
-      const ofOthers = [...(fleet?.announced().others ?? [])].flatMap(([gateway, digests]) => [
+      const ofOthers = [...(fleet?.others() ?? [])].flatMap(([gateway, digests]) => [
         ...(digests.policies === policies.version
           ? []
           : [{ part: 'policies', message: `${gateway} has other policies than this gateway.` }]),

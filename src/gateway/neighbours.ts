@@ -5,10 +5,10 @@ import type { LivePauseView } from './pause-view.ts';
 const LOOK_EVERY_MS = 400;
 
 /**
- * Keeps what is read without the store (workspaces, agents, pauses, policies) as other gateways have left it. One look at a time;
- * what cannot be read now is read at the next look.
- * @param follow comes up to the policies in force, where they are others
- * @returns ends it
+ * Keeps what is read without the store (workspaces, agents, pauses, policies) as other gateways have left it. One look at
+ * a time; what cannot be read now is read at the next look.
+ * @param follow takes on the policies in force, if they are others than here
+ * @returns a function that stops it
  */
 export function watchNeighbours(
   directory: Directory,

@@ -18,7 +18,7 @@ const JOURNAL_WAIT_MS = 10_000;
 /** A store. If several gateways may share it, also the means to tell each other what is in force. */
 interface OpenedStore {
   readonly store: EffectStore;
-  readonly fleet: Pick<RedisStore, 'announce' | 'announced'> | null;
+  readonly fleet: Pick<RedisStore, 'announce' | 'others'> | null;
 }
 
 /**

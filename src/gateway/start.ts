@@ -364,7 +364,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   if (configuration.store.kind === 'redis')
     opened.push(
       watchNeighbours(directory, pauses, async () => {
-        if (agreement.isBehind()) await reloader.follow();
+        const version = takeUp.isDone() ? await store.policyInForce() : null;
+        if (version !== null && version !== inForce.policies.version) await reloader.follow();
       }),
     );
 
