@@ -45,7 +45,7 @@ export async function resolveTlsPair(
 }
 
 /** The text of a PEM file; `null` where it cannot be read (reported). */
-export async function readPem<Field extends string>(
+async function readPem<Field extends string>(
   written: Readonly<Record<Field, string>>,
   field: Field,
   judge: Judge,

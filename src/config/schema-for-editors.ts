@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { GATEWAY_FILE } from './schema.ts';
 
 /**
@@ -35,20 +35,16 @@ function editorValue(schema: JsonObject, keyword: string, value: Json): Json {
     return value.filter((name) => typeof name !== 'string' || !hasDefault(fields, name));
   }
   if (keyword === 'properties' || keyword === 'patternProperties')
-    return isObject(value)
+    return isJsonObject(value)
       ? Object.fromEntries(
-          Object.entries(value).map(([name, field]) => [name, isObject(field) ? forEditors(field) : field]),
+          Object.entries(value).map(([name, field]) => [name, isJsonObject(field) ? forEditors(field) : field]),
         )
       : value;
-  if (Array.isArray(value)) return value.map((item) => (isObject(item) ? forEditors(item) : item));
-  return isObject(value) ? forEditors(value) : value;
+  if (Array.isArray(value)) return value.map((item) => (isJsonObject(item) ? forEditors(item) : item));
+  return isJsonObject(value) ? forEditors(value) : value;
 }
 
 function hasDefault(fields: Json | undefined, name: string): boolean {
-  const field = isObject(fields) ? fields[name] : undefined;
-  return isObject(field) && field['default'] !== undefined;
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  const field = isJsonObject(fields) ? fields[name] : undefined;
+  return isJsonObject(field) && field['default'] !== undefined;
 }

@@ -7,7 +7,7 @@ import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-import { entries, recordsOf } from './lists.ts';
+import { entries, firstOf, recordsOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
@@ -93,18 +93,8 @@ export function createInstallation(
   }
 
   async function hasKeys(): Promise<boolean> {
-    const some = await store.list({
-      workspace: INSTALLATION,
-      list: KEYS,
-      kind: apiKeyRows.kind,
-      order: 'up',
-      from: null,
-      to: null,
-      after: null,
-      limit: 1,
-      characters: 1,
-    });
-    return some.entries.length > 0;
+    const some = await firstOf(store, { workspace: INSTALLATION, list: KEYS, kind: apiKeyRows.kind }, 1);
+    return some.length > 0;
   }
 
   /** Seals the keys that were put before seals existed. @returns how many */

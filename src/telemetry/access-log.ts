@@ -1,3 +1,4 @@
+import { quoteOr } from '../json/quote.ts';
 import { redactSecrets } from './logger.ts';
 
 /** What the log says of one request through the proxy. Nothing of it is free text of the caller's. */
@@ -71,14 +72,14 @@ export function createAccessLog(write: (lines: string) => void, now: () => numbe
 
 function textOf(line: AccessLine, at: number): string {
   const { agentId } = line;
-  const agent = agentId === null || PLAIN.test(agentId) ? quoted(agentId) : careful(agentId);
+  const agent = agentId === null || PLAIN.test(agentId) ? quoteOr(agentId) : careful(agentId);
   return (
-    `{"level":"info","time":"${new Date(at).toISOString()}","msg":"call","request_id":${quoted(line.requestId)}` +
-    `,"method":${quoted(line.method)},"workspace":${quoted(line.workspace)},"agent":${agent}` +
-    `,"tool":${quoted(line.tool)},"upstream":${quoted(line.upstream)},"decision":${quoted(line.decision)}` +
+    `{"level":"info","time":"${new Date(at).toISOString()}","msg":"call","request_id":${quoteOr(line.requestId)}` +
+    `,"method":${quoteOr(line.method)},"workspace":${quoteOr(line.workspace)},"agent":${agent}` +
+    `,"tool":${quoteOr(line.tool)},"upstream":${quoteOr(line.upstream)},"decision":${quoteOr(line.decision)}` +
     `,"status":${line.status},"bytes_in":${line.bytesIn},"bytes_out":${line.bytesOut}` +
     `,"duration_ms":${rounded(line.durationMs)},"auth_ms":${line.authenticatedInMs === null ? 'null' : rounded(line.authenticatedInMs)}` +
-    `,"effect_id":${quoted(line.effectId)},"trace_id":${quoted(line.traceId)}${line.cut ? ',"cut":true' : ''}}\n`
+    `,"effect_id":${quoteOr(line.effectId)},"trace_id":${quoteOr(line.traceId)}${line.cut ? ',"cut":true' : ''}}\n`
   );
 }
 
@@ -87,11 +88,6 @@ const PLAIN = /^(?!svc_)[A-Za-z0-9.@:-]{1,128}$/;
 
 function careful(name: string): string {
   return redactSecrets(JSON.stringify(name.slice(0, LONGEST)));
-}
-
-/** Names of the configuration, ids of ours, words of HTTP: none has a character that JSON escapes. */
-function quoted(text: string | null): string {
-  return text === null ? 'null' : `"${text}"`;
 }
 
 function rounded(ms: number): number {
