@@ -8,7 +8,7 @@ import { readRequest, writeRequest } from '../../src/stores/embedded/rows/reques
 import { ensureRowTables } from '../../src/stores/embedded/rows/schema.ts';
 import { rowFormat, type RowSession } from '../../src/stores/embedded/rows/session.ts';
 import { messageReader, messageWriter } from '../../src/stores/embedded/rows/wire.ts';
-import { ABSENT, type Change } from '../../src/stores/port.ts';
+import { ABSENT, type Change, type SumName } from '../../src/stores/port.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 
 /** Messages that cross, and how long each is. */
@@ -34,6 +34,11 @@ function used(): number {
   return process.memoryUsage().heapUsed;
 }
 
+function sumName(index: number): SumName {
+  const name = `the-figure-that-has-the-number-${index}`;
+  return { name, span: { kind: 'until', end: 1e15 }, group: `the-group-that-has-the-number-${index}` };
+}
+
 /** A long message of another thread, as it arrives: one text that all texts are cut out of. */
 function arrived(change: Change): Change {
   const writer = messageWriter();
@@ -53,26 +58,31 @@ it('a change leaves its rows and figures in the memory of the store’s thread, 
   const before = used();
   for (let index = 0; index < MESSAGES; index += 1) {
     const id = `effect-number-${index}`;
-    const span = { kind: 'until', end: 1e15 } as const;
-    const figure = {
-      name: `the-figure-that-has-the-number-${index}`,
-      span,
-      group: `the-group-that-has-the-number-${index}`,
-      text: id,
-      hold: 1,
-      spend: 0,
-    };
     const change = changeOf('the-only-workspace', 1, {
       id: `change-number-${index}`,
       guards: [{ kind: 'key', id: `key-number-${index}`, version: ABSENT }],
       puts: [putOf('effect', id, 'x'.repeat(LONG))],
-      sums: [{ ...figure, limit: null, most: null }],
+      sums: [{ ...sumName(index), text: id, hold: 1, spend: 0, limit: null, most: null }],
     });
     database.exec('BEGIN IMMEDIATE');
     session.beginAt(1000);
     expect(session.commit(arrived(change)).kind).toBe('done');
     session.flush();
     database.exec('COMMIT');
+  }
+  expect(used() - before).toBeLessThan(MOST_KEPT);
+});
+
+it('a look at figures leaves them in the memory of the store’s thread, and not the message that asked for them', () => {
+  session.forget();
+  const before = used();
+  for (let index = 0; index < MESSAGES; index += 1) {
+    const writer = messageWriter();
+    const wants = [{ kind: 'effect', id: 'x'.repeat(LONG) }];
+    writeRequest(writer, { op: 'read', workspace: 'the-only-workspace', wants, sums: [sumName(index)] });
+    const request = readRequest(messageReader(writer.take()));
+    if (request.op !== 'read') throw new TypeError('another request came');
+    expect(session.read(request.workspace, request.wants, request.sums).figures).toMatchObject([{ held: 1 }]);
   }
   expect(used() - before).toBeLessThan(MOST_KEPT);
 });

@@ -100,7 +100,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
     const known = groups.get(name);
     if (known !== undefined) return known;
     const made: Group = { rows: 0, countedAt: 0, until: 0 };
-    groups.set(ownText(name), made);
+    groups.set(name, made);
     return made;
   }
 
