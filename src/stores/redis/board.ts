@@ -17,13 +17,12 @@ export interface Board {
   look(): Promise<void>;
   /** The other gateways that are registered, by name. */
   others(): ReadonlyMap<string, InForceDigests>;
-  leave(): Promise<void>;
 }
 
-/** Hash in the installation: gateway → digests. */
+/** Hash in the installation: gateway → digests. The script `note` writes it, and `leave` removes the entry. */
 const BOARD = 'on';
 
-export function createBoard(calls: Pick<Calls, 'commands'>, fleet: Fleet, gatewayId: string): Board {
+export function createBoard(calls: Pick<Calls, 'commands' | 'evaluate'>, fleet: Fleet, gatewayId: string): Board {
   let own: string | null = null;
   let others: ReadonlyMap<string, InForceDigests> = new Map();
 
@@ -40,10 +39,7 @@ export function createBoard(calls: Pick<Calls, 'commands'>, fleet: Fleet, gatewa
       }),
     );
     if (own === null || there.get(gatewayId) === own || !fleet.attached().has('')) return;
-    await calls.commands('', [
-      ['HSET', keyOf('', BOARD), gatewayId, own],
-      ['PUBLISH', keyOf('', 'changes'), `${fleet.installId()} gateway`],
-    ]);
+    await calls.evaluate('note', '', ['', own]);
   }
 
   return {
@@ -54,8 +50,5 @@ export function createBoard(calls: Pick<Calls, 'commands'>, fleet: Fleet, gatewa
     },
     look,
     others: () => others,
-    async leave() {
-      if (fleet.attached().has('')) await calls.commands('', [['HDEL', keyOf('', BOARD), gatewayId]]);
-    },
   };
 }

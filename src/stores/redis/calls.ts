@@ -6,6 +6,15 @@ import type { Topology } from './topology.ts';
 /** How many times a call is tried again after a script refused it before it did anything. */
 const ASKED_AGAIN = 4;
 
+/**
+ * What is sent beside scripts only reads. A write has to be in a script, which first checks that the store is still the
+ * one that the gateway knows.
+ */
+export type ReadCommand = readonly [
+  'EXISTS' | 'GET' | 'HGETALL' | 'HKEYS' | 'HMGET' | 'INFO' | 'SMEMBERS' | 'TIME' | 'XRANGE' | 'XREVRANGE' | 'ZRANGE',
+  ...(string | number)[],
+];
+
 /** Script calls and commands on the primary of a workspace, wherever it is now. */
 export interface Calls {
   /**
@@ -16,10 +25,7 @@ export interface Calls {
   /** Runs a script that only reads. @returns its reply, whatever it begins with */
   read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
   /** Commands that only read, in one round trip. */
-  commands(
-    workspace: string,
-    commands: readonly (readonly [string, ...(string | number)[]])[],
-  ): Promise<readonly unknown[]>;
+  commands(workspace: string, commands: readonly ReadCommand[]): Promise<readonly unknown[]>;
 }
 
 export interface CallSettings {

@@ -11,7 +11,7 @@ export const SCRIPTS = {
   enter: ['workspace'],
   leave: [],
   mark: [],
-  clock: [],
+  note: ['loud', 'announced'],
   believe: ['asked'],
   epoch: ['estimate', 'accepted', 'above', 'event'],
   handin: ['last', 'neighbours'],

@@ -144,7 +144,7 @@ export async function openNotices(parts: {
     const before = names.size;
     for (const kind of listeners.keys()) names.add(kindName(kind));
     if (names.size === before) return;
-    await calls.commands(workspace, [['HSET', metaKey(workspace), 'loud', ` ${[...names].join(' ')} `]]);
+    await calls.evaluate('note', workspace, [` ${[...names].join(' ')} `, '']);
   }
 
   function compare(workspace: string, epoch: string, counted: ReadonlyMap<string, string>): void {

@@ -207,7 +207,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     subscriber,
     clockSeen(workspace, record, at) {
       const isOld = time.look(workspace, record, at);
-      if (isOld && workspace === '') calls.evaluate('clock', '', []).catch(ignoreUnavailable);
+      if (isOld && workspace === '') calls.evaluate('note', '', ['', '']).catch(ignoreUnavailable);
     },
     async endedSeen(workspace, count) {
       if (count === ended.count(workspace)) return;
@@ -303,7 +303,6 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     async close() {
       clearInterval(probing);
       await notices.close();
-      await board.leave().catch(ignoreUnavailable);
       do await new Promise((resolve) => setImmediate(resolve));
       while (underWay > 0);
       closed = true;

@@ -15,6 +15,7 @@ end
 if string.sub(ARGV[2], 1, 8) ~= 'command:' then redis.call('HSET', P .. 'away', ARGV[2], int(now))
 else redis.call('HDEL', P .. 'gb', ARGV[2]) end
 redis.call('HDEL', P .. 'gw', ARGV[2])
+redis.call('HDEL', P .. 'on', ARGV[2])
 redis.call('HSET', KEYS[1], 'sn', int(meta.sn + 1))
 redis.call('HINCRBY', KEYS[1], 'members', '1')
 return { 'left' }
