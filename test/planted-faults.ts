@@ -29,17 +29,17 @@ export const FAULTS = {
     instead: 'return elapsedMs === Number.POSITIVE_INFINITY;',
   },
   'redirect-is-a-refusal': {
-    file: 'src/upstreams/classify.ts',
+    file: 'src/upstreams/http/classify.ts',
     line: "return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);",
     instead: "return row('failed', 'http_status', said);",
   },
   'error-is-a-failure': {
-    file: 'src/upstreams/classify.ts',
+    file: 'src/upstreams/http/classify.ts',
     line: "return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', said);",
     instead: "return row('failed', 'http_status', said);",
   },
   'follow-a-redirect': {
-    file: 'src/upstreams/http-upstream.ts',
+    file: 'src/upstreams/http/http-upstream.ts',
     line: 'const result = await attemptOn(upstream, sending, options);',
     instead:
       'const first = await attemptOn(upstream, sending, options);' +

@@ -17,7 +17,7 @@ import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { SealedParams } from '../effects/ports.ts';
-import type { HeaderSettings } from '../upstreams/header-rules.ts';
+import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
 /**

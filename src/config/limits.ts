@@ -44,19 +44,19 @@ export const LIMITS = {
     what: 'Files of one request that are kept in memory; larger ones are in `uploads/` beside the store while the call runs',
     value: 65_536,
     beyond: 'they are on disk',
-    source: 'src/upstreams/spool.ts#IN_MEMORY',
+    source: 'src/upstreams/http/spool.ts#IN_MEMORY',
   },
   part_headers: {
     what: 'Headers of one part of a multipart body, bytes',
     value: 8192,
     beyond: '400 `invalid_request`',
-    source: 'src/upstreams/read-multipart.ts#MAX_HEAD',
+    source: 'src/upstreams/http/read-multipart.ts#MAX_HEAD',
   },
   filename: {
     what: 'Length of the name of a file, characters',
     value: 1024,
     beyond: '400 `invalid_request`',
-    source: 'src/upstreams/multipart-body.ts#MAX_FILENAME',
+    source: 'src/upstreams/http/multipart-body.ts#MAX_FILENAME',
   },
   params_depth: {
     what: 'Nesting of a JSON body',
@@ -82,7 +82,7 @@ export const LIMITS = {
     what: "Values in the JSON of an upstream's answer",
     value: 20_000,
     beyond: 'it is kept as text; for `outcomes.body` and `state_check` it counts as unreadable',
-    source: 'src/upstreams/answer.ts#LIMITS.values',
+    source: 'src/upstreams/http/answer.ts#LIMITS.values',
   },
   response_kept: {
     what: "Part of an upstream's answer that is kept for duplicates",
@@ -136,7 +136,7 @@ export const LIMITS = {
     what: 'Length of a param that goes into the path, the query or a header, characters',
     value: 4096,
     beyond: '400 `invalid_request`',
-    source: 'src/upstreams/request-template.ts#MAX_PLACED',
+    source: 'src/upstreams/http/request-template.ts#MAX_PLACED',
   },
   schema_steps: {
     what: 'Steps of the patterns and formats of a `params_schema` on one call: the size of the pattern (of a format: 16) for each character',
@@ -196,7 +196,7 @@ export const LIMITS = {
     what: 'Time to connect to an upstream',
     value: '3s',
     beyond: '`failed`, `connect_failed`; nothing was sent',
-    source: 'src/upstreams/connections.ts#CONNECT_TIMEOUT_MS',
+    source: 'src/upstreams/http/connections.ts#CONNECT_TIMEOUT_MS',
   },
   attempts: {
     what: 'Attempts of one effect that may have sent something',

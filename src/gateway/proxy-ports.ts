@@ -11,7 +11,7 @@ import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';
 import type { Identified, ProxyPorts, ProxySettings } from '../proxy/ports.ts';
 import { receiptView } from '../receipts/view.ts';
-import type { Spool } from '../upstreams/spool.ts';
+import type { Spool } from '../upstreams/http/spool.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';

@@ -32,7 +32,7 @@ import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createAccessLog } from '../telemetry/access-log.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
 import { createMetrics, measured } from '../telemetry/metrics.ts';
-import { openSpool } from '../upstreams/spool.ts';
+import { openSpool } from '../upstreams/http/spool.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { createAgreement } from './agreement.ts';

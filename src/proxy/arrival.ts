@@ -5,7 +5,7 @@ import type { Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
 import { holdsKey } from '../identity/key-format.ts';
-import { readPath } from '../upstreams/path.ts';
+import { readPath } from '../upstreams/http/path.ts';
 import type { Identities } from './identities.ts';
 import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';

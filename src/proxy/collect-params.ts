@@ -6,7 +6,7 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { RequestBody } from '../effects/upstream.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { planOf, renderBody, type RequestPlan } from '../upstreams/request-template.ts';
+import { planOf, renderBody, type RequestPlan } from '../upstreams/http/request-template.ts';
 import type { ReadContent } from './read-content.ts';
 
 /** The params of a proxied request. */

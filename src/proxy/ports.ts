@@ -11,9 +11,9 @@ import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import type { HeaderSettings } from '../upstreams/header-rules.ts';
+import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
-import type { Spool, SpoolLimits } from '../upstreams/spool.ts';
+import type { Spool, SpoolLimits } from '../upstreams/http/spool.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a

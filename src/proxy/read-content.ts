@@ -8,9 +8,9 @@ import {
   type StrictJson,
 } from '../json/strict.ts';
 import { BODY_TYPES, type BodyType, type Tool } from '../effects/model/tool.ts';
-import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/form.ts';
-import { mediaType } from '../upstreams/header-rules.ts';
-import { planOf, takesFiles } from '../upstreams/request-template.ts';
+import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/http/form.ts';
+import { mediaType } from '../upstreams/http/header-rules.ts';
+import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
 import { problemOf } from './arrival.ts';
 import { codingFault } from './decode-body.ts';
 

@@ -4,7 +4,7 @@ import { isWithin, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/path.ts';
+import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/http/path.ts';
 
 /** What a request matches. */
 export type RouteMatch =

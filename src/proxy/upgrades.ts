@@ -2,8 +2,8 @@ import { Agent as HttpAgent, type IncomingMessage, type Server, STATUS_CODES } f
 import { Agent as HttpsAgent } from 'node:https';
 import type { Duplex } from 'node:stream';
 import httpProxy from 'http-proxy';
-import { guardedConnector } from '../upstreams/connect.ts';
-import { CONNECT_TIMEOUT_MS } from '../upstreams/connections.ts';
+import { guardedConnector } from '../upstreams/http/connect.ts';
+import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrived, problemOf, receive } from './arrival.ts';
 import { paramsOf } from './governed.ts';

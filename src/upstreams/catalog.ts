@@ -4,9 +4,9 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
 import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
-import { formMisfit } from './form.ts';
-import { multipartMisfit, opaqueMisfit } from './multipart-body.ts';
-import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './request-template.ts';
+import { formMisfit } from './http/form.ts';
+import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
+import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './http/request-template.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {

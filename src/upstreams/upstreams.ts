@@ -1,6 +1,6 @@
 import type { Dispatcher, Pool } from 'undici';
 import type { UpstreamPort } from '../effects/upstream.ts';
-import { createConnections } from './connections.ts';
+import { createConnections } from './http/connections.ts';
 import { createPlaces, type Place, type Places } from './places.ts';
 import {
   type HttpUpstream,
@@ -8,8 +8,8 @@ import {
   sendDispatch,
   type UpstreamLimits,
   type UpstreamSettings,
-} from './http-upstream.ts';
-import { createStream } from './streams.ts';
+} from './http/http-upstream.ts';
+import { createStream } from './http/streams.ts';
 
 /** The services behind the gateway, as the configuration in force declares them. */
 export interface Upstreams extends UpstreamPort {

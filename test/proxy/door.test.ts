@@ -6,7 +6,7 @@ import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
-import { matchPattern, readPath, readPattern } from '../../src/upstreams/path.ts';
+import { matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
-import { readPath } from '../../src/upstreams/path.ts';
-import { planOf, renderRequest } from '../../src/upstreams/request-template.ts';
+import { readPath } from '../../src/upstreams/http/path.ts';
+import { planOf, renderRequest } from '../../src/upstreams/http/request-template.ts';
 import { makeTool } from './tool.ts';
 import { shortest } from '../shortest.ts';
 

@@ -3,7 +3,7 @@ import qs from 'qs';
 import { describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { FormLists } from '../../src/effects/model/tool.ts';
-import { formMisfit, readForm, readFormInSlices, writeForm } from '../../src/upstreams/form.ts';
+import { formMisfit, readForm, readFormInSlices, writeForm } from '../../src/upstreams/http/form.ts';
 import '../property-seed.ts';
 import { longestHold } from '../longest-hold.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readAnswer } from '../../src/upstreams/answer.ts';
+import { readAnswer } from '../../src/upstreams/http/answer.ts';
 
 const answer = (text: string) => ({
   status: 200,

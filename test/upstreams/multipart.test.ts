@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { FormLists } from '../../src/effects/model/tool.ts';
 import { isFile } from '../../src/effects/model/files.ts';
-import { multipartMisfit, writeMultipart } from '../../src/upstreams/multipart-body.ts';
-import { readBoundary } from '../../src/upstreams/part-headers.ts';
-import { readMultipart } from '../../src/upstreams/read-multipart.ts';
-import { sentBody } from '../../src/upstreams/sent-body.ts';
-import { IN_MEMORY, openSpool, type Spool, SpoolFull, type Upload } from '../../src/upstreams/spool.ts';
+import { multipartMisfit, writeMultipart } from '../../src/upstreams/http/multipart-body.ts';
+import { readBoundary } from '../../src/upstreams/http/part-headers.ts';
+import { readMultipart } from '../../src/upstreams/http/read-multipart.ts';
+import { sentBody } from '../../src/upstreams/http/sent-body.ts';
+import { IN_MEMORY, openSpool, type Spool, SpoolFull, type Upload } from '../../src/upstreams/http/spool.ts';
 import '../property-seed.ts';
 
 let folder: string;

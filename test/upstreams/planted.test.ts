@@ -3,9 +3,9 @@ import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startLedgerUpstream } from '../upstream/start.ts';
 import { makeDispatch, makeTool } from './tool.ts';
 
-vi.mock('../../src/upstreams/http-upstream.ts', async (original) => {
+vi.mock('../../src/upstreams/http/http-upstream.ts', async (original) => {
   const { planted } = await import('../planted-faults.ts');
-  return planted(await original<typeof import('../../src/upstreams/http-upstream.ts')>(), 'follow-a-redirect');
+  return planted(await original<typeof import('../../src/upstreams/http/http-upstream.ts')>(), 'follow-a-redirect');
 });
 
 test('a gateway that follows a redirect is noticed: what must arrive once arrives twice', async () => {

@@ -1,7 +1,7 @@
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { isFile } from '../effects/model/files.ts';
-import type { BodyType, FormLists, RequestTemplate } from '../effects/model/tool.ts';
-import type { RequestBody } from '../effects/upstream.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { isFile } from '../../effects/model/files.ts';
+import type { BodyType, FormLists, RequestTemplate } from '../../effects/model/tool.ts';
+import type { RequestBody } from '../../effects/upstream.ts';
 import { writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';

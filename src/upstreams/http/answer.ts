@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
-import type { KeptResult } from '../effects/model/effect.ts';
-import type { Json } from '../json/value.ts';
-import { parseStrictJson } from '../json/strict.ts';
-import type { HttpAnswer } from '../effects/upstream.ts';
+import type { KeptResult } from '../../effects/model/effect.ts';
+import type { Json } from '../../json/value.ts';
+import { parseStrictJson } from '../../json/strict.ts';
+import type { HttpAnswer } from '../../effects/upstream.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 

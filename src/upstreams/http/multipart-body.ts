@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { type FileFacts, isFile } from '../effects/model/files.ts';
-import type { FormLists } from '../effects/model/tool.ts';
-import type { ComposedBody } from '../effects/upstream.ts';
-import type { Json, JsonObject } from '../json/value.ts';
+import { type FileFacts, isFile } from '../../effects/model/files.ts';
+import type { FormLists } from '../../effects/model/tool.ts';
+import type { ComposedBody } from '../../effects/upstream.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
 import { fieldsOf, formMisfit } from './form.ts';
 
 /** The type of a file whose sender gave none. */

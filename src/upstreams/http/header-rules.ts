@@ -1,4 +1,4 @@
-import type { CallHeaders } from '../effects/model/action-call.ts';
+import type { CallHeaders } from '../../effects/model/action-call.ts';
 import {
   CREDENTIAL_HEADERS,
   DROPPED_HEADERS,
@@ -7,10 +7,10 @@ import {
   namesHeader,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
-} from '../effects/run/header-names.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
-import type { Tool } from '../effects/model/tool.ts';
-import { pointerTo } from '../json/pointer.ts';
+} from '../../effects/run/header-names.ts';
+import type { RequestFault } from '../../effects/model/run-request.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import { pointerTo } from '../../json/pointer.ts';
 import { planOf, takesFiles } from './request-template.ts';
 
 /**

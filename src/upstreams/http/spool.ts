@@ -2,7 +2,7 @@ import { createHash, type Hash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { CallFiles } from '../effects/model/files.ts';
+import type { CallFiles } from '../../effects/model/files.ts';
 
 /** How many bytes of callers' bodies may be kept. */
 export interface SpoolLimits {

@@ -1,9 +1,9 @@
 import { createHash, hash } from 'node:crypto';
-import type { Evidence } from '../effects/model/effect.ts';
-import { isJsonObject, type JsonObject } from '../json/value.ts';
-import { type CallFiles, NO_FILES } from '../effects/model/files.ts';
-import type { Tool } from '../effects/model/tool.ts';
-import type { Dispatch, StateReading, UpstreamResult } from '../effects/upstream.ts';
+import type { Evidence } from '../../effects/model/effect.ts';
+import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions, type AttemptRequest } from './attempt.ts';
 import { type ReadAnswer, readAnswer } from './answer.ts';
 import { type Classified, classify, type Seen } from './classify.ts';

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { type CallFiles, type FileFacts, filesOf, isFile, NO_FILES } from '../effects/model/files.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
-import type { Tool } from '../effects/model/tool.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { pointerTo } from '../json/pointer.ts';
+import { type CallFiles, type FileFacts, filesOf, isFile, NO_FILES } from '../../effects/model/files.ts';
+import type { RequestFault } from '../../effects/model/run-request.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { pointerTo } from '../../json/pointer.ts';
 import { MOST_SHOWN } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { placeOf, planOf, takesFiles } from './request-template.ts';

@@ -1,7 +1,7 @@
-import type { Json } from '../json/value.ts';
-import { isJsonObject } from '../json/value.ts';
-import type { OutcomeMap } from '../effects/model/tool.ts';
-import { canonicalJson } from '../json/canonical.ts';
+import type { Json } from '../../json/value.ts';
+import { isJsonObject } from '../../json/value.ts';
+import type { OutcomeMap } from '../../effects/model/tool.ts';
+import { canonicalJson } from '../../json/canonical.ts';
 
 /** What was seen of an attempt, without any judgement. */
 export type Seen =

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { CallFiles } from '../effects/model/files.ts';
-import type { ComposedBody } from '../effects/upstream.ts';
+import type { CallFiles } from '../../effects/model/files.ts';
+import type { ComposedBody } from '../../effects/upstream.ts';
 
 /** A composed body that is being sent. */
 export interface SentBody {
