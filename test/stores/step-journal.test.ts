@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -116,6 +116,30 @@ it('a journal of another format is refused, and says what to do; nothing is writ
     );
     expect(readdirSync(folder)).toEqual(['install.json']);
     expect(readFileSync(join(folder, 'install.json'), 'utf8')).toBe(text);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('writes nothing once it is closed: the folder may be another’s', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  const memory = { installId: 'i', gatewayId: 'g', accepted: 0 };
+  const journal = await openStepJournal(folder);
+  await journal.remember(memory);
+  await journal.close();
+  rmSync(folder, { recursive: true });
+  mkdirSync(folder);
+  try {
+    const step = { workspace: 'w', step: 1, at: 1, redo: '', words: [], epoch: 1 };
+    for (const write of [
+      () => journal.remember(memory),
+      () => journal.append(step),
+      () => journal.check(),
+      () => journal.forget('w'),
+      () => journal.noteNeighbours('w', { step: 1, version: 1, gateways: [], gone: [] }),
+    ])
+      await expect(write()).rejects.toThrow('the journal is closed');
+    expect(readdirSync(folder)).toEqual([]);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -65,6 +65,7 @@ export interface StepJournal {
   neighbours(workspace: string): Neighbours | null;
   /** Stores who else is registered, if that has changed. */
   noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
+  /** Writes what is still to be written. Later writes are refused: the folder may be another's by then. */
   close(): Promise<void>;
 }
 
@@ -98,6 +99,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   let size = 0;
   let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: unknown): void }[] = [];
   let writing: Promise<void> | null = null;
+  let closed = false;
 
   function raise(made: JournaledStep): void {
     const { workspace, step, at, epoch } = made;
@@ -180,8 +182,13 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     writing = null;
   }
 
-  function write(line: string, step: JournaledStep | null): Promise<void> {
-    return new Promise((resolve, reject) => {
+  function refuseIfClosed(): void {
+    if (closed) throw new Error('the journal is closed');
+  }
+
+  async function write(line: string, step: JournaledStep | null): Promise<void> {
+    refuseIfClosed();
+    await new Promise<void>((resolve, reject) => {
       const done = (error: unknown): void => {
         if (error === null) resolve();
         else reject(error instanceof Error ? error : new Error('the journal cannot be written'));
@@ -196,6 +203,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       return memory;
     },
     async remember(next) {
+      refuseIfClosed();
       memory = next;
       await saveMemory();
     },
@@ -221,12 +229,14 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     },
     neighbours: (workspace) => neighbours.get(workspace) ?? null,
     async noteNeighbours(workspace, now) {
+      refuseIfClosed();
       const { version, gateways } = neighbours.get(workspace) ?? { version: -1, gateways: [] };
       if (version === now.version && isDeepStrictEqual(gateways, now.gateways)) return;
       neighbours.set(workspace, now);
       await saveMemory();
     },
     async close() {
+      closed = true;
       await writing;
       await file?.close();
       file = null;

@@ -90,7 +90,10 @@ export interface Fleet {
   followAcceptance(): Promise<void>;
   /** Stores who is registered in a workspace at one of its steps. */
   noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
-  /** Leaves the installation in order, so that no later epoch waits for this gateway. */
+  /**
+   * Leaves the installation in order, so that no later epoch waits for this gateway. Nothing registers it again: what
+   * comes later is refused, and what is under way is waited for.
+   */
   leave(): Promise<void>;
 }
 
@@ -111,6 +114,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   let refused: string | null = null;
   /** Set while an accepted loss is being followed. */
   let following: Promise<readonly string[]> | null = null;
+  let hasLeft = false;
   let installId = journal.memory?.installId ?? '';
 
   function run(
@@ -244,6 +248,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   function attach(workspace: string): Promise<string> {
     const known = attached.get(workspace);
     if (known !== undefined) return Promise.resolve(known.epoch);
+    if (hasLeft) return Promise.reject(new StoreUnavailable('the store is closed'));
     if (rolledBack !== null) return Promise.reject(new StoreUnavailable(rolledBack));
     const under = attaching.get(workspace);
     if (under !== undefined) return under;
@@ -257,6 +262,7 @@ export function createFleet(settings: FleetSettings): Fleet {
   function recover(workspace: string): Promise<void> {
     const under = recovering.get(workspace);
     if (under !== undefined) return under;
+    if (hasLeft) return Promise.reject(new StoreUnavailable('the store is closed'));
     const attempt = handInAndOpen(workspace).finally(() => recovering.delete(workspace));
     recovering.set(workspace, attempt);
     return attempt;
@@ -451,6 +457,8 @@ export function createFleet(settings: FleetSettings): Fleet {
         gateways: now.gateways.filter((gateway) => gateway !== gatewayId).sort(),
       }),
     async leave() {
+      hasLeft = true;
+      await Promise.allSettled([...attaching.values(), ...recovering.values(), following]);
       for (const [workspace, { epoch }] of attached) {
         const { barrier, connection } = topology.primaryOf(workspace);
         await barrier.wait(workspace, epoch);

@@ -18,6 +18,7 @@ export interface Notices {
   changed(workspace: string, kind: string, id: string, step: number): void;
   /** When the last look succeeded, by the process's monotonic clock, ms. */
   seenAt(): number;
+  /** Resolves when no look is under way, and none begins. */
   close(): Promise<void>;
 }
 
@@ -52,6 +53,7 @@ export async function openNotices(parts: {
   let seenAt = performance.now();
   let closed = false;
   let wake: () => void = () => undefined;
+  const looks = new Set<Promise<void>>();
 
   function workspaceOf(tag: string): string | undefined {
     return [...fleet.attached().keys()].find((workspace) => workspaceTag(workspace) === tag);
@@ -97,7 +99,15 @@ export async function openNotices(parts: {
     else if (what === 'gateway') void look(workspace).catch(() => undefined);
   });
 
-  async function look(workspace: string): Promise<void> {
+  /** Looks at a workspace, unless nothing is watched any more. */
+  function look(workspace: string): Promise<void> {
+    if (closed) return Promise.resolve();
+    const looking = lookAt(workspace).finally(() => looks.delete(looking));
+    looks.add(looking);
+    return looking;
+  }
+
+  async function lookAt(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
     const [meta, counted, gateways, gone, replication, time] = await calls.commands(workspace, [
@@ -207,6 +217,8 @@ export async function openNotices(parts: {
       closed = true;
       wake();
       await running;
+      // Also those that a message or a new listener began: a look may write to the journal, and register the gateway.
+      await Promise.allSettled(looks);
     },
   };
 }

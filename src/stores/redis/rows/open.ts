@@ -183,8 +183,14 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     await journal.check();
     if (tag === 'marked') stepFailure = null;
   }
+  let probed: Promise<void> | null = null;
   const probing = setInterval(() => {
-    if (stepFailure !== null) void probe().catch(() => undefined);
+    if (stepFailure === null) return;
+    probed ??= probe()
+      .catch(() => undefined)
+      .finally(() => {
+        probed = null;
+      });
   }, PROBE_MS);
   probing.unref();
 
@@ -302,6 +308,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     others: board.others,
     async close() {
       clearInterval(probing);
+      await probed;
       await notices.close();
       do await new Promise((resolve) => setImmediate(resolve));
       while (underWay > 0);
