@@ -17,11 +17,12 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   redis: () => import('./redis.ts'),
   single: () => import('./single.ts'),
   duplicates: () => import('./duplicates.ts'),
+  listers: () => import('./listers.ts'),
   growth: () => import('./growth.ts'),
 };
 
-/** Takes many minutes: runs only when it is asked for. */
-const LONG = 'growth';
+/** Take minutes: run only when they are asked for. */
+const LONG = ['growth', 'listers'];
 
 const { values } = parseArgs({
   options: { json: { type: 'string' }, only: { type: 'string' }, effects: { type: 'string', default: '1000000' } },
@@ -34,7 +35,7 @@ if (!Number.isSafeInteger(options.effects) || options.effects < 1) throw new Err
 const node = `node ${process.versions.node.split('.')[0]}`;
 const results: (BenchResult & { readonly node: string })[] = [];
 for (const [name, loadSuite] of Object.entries(SUITES)) {
-  if (only === undefined ? name === LONG : only !== name) continue;
+  if (only === undefined ? LONG.includes(name) : only !== name) continue;
   const { run } = await loadSuite();
   for (const result of await run(options)) {
     results.push({ ...result, node });

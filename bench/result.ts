@@ -17,6 +17,6 @@ export interface BenchResult {
 }
 
 export interface BenchOptions {
-  /** How many effects the growth benchmark stores. */
+  /** How many effects the benchmarks of many effects store; each has its own most. */
   readonly effects: number;
 }

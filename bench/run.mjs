@@ -1,7 +1,7 @@
 // `npm run bench [-- --only NAME --json FILE --node MAJOR --effects N]`, see README.md: builds, then runs each benchmark on the Node that runs this and on
 // Node 24, side by side with its peer. Prints medians and ratios; times nothing that a test depends on.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,6 +21,7 @@ const folder = mkdtempSync(join(tmpdir(), 'svc-bench-'));
 
 build('npm', ['run', '--silent', 'build']);
 build(process.execPath, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.bench.json']);
+cpSync(join(root, 'src/stores/redis/scripts'), join(root, '.bench/src/stores/redis/scripts'), { recursive: true });
 
 const wanted = values.node === undefined ? ['20', '24'] : [values.node];
 const nodes = [process.execPath, ...(process.versions.node.startsWith('24.') ? [] : [node24()])].filter((node) => {

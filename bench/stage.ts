@@ -26,7 +26,8 @@ export interface Gateway extends Measured {
   /** See {@link Server.profile}. */
   profile(work: () => Promise<unknown>): Promise<Profiler.Profile | null>;
   /** Stops it and starts it again on its store. */
-  restart(): Promise<void>;
+  restart(meanwhile?: () => Promise<void>): Promise<void>;
+  stop(): Promise<void>;
 }
 
 export interface GatewayOptions {
@@ -93,9 +94,14 @@ export async function openStage(): Promise<Stage> {
           return redis === undefined ? own : new Map([...own, ...labelled('redis-server', await redisTimes(redis))]);
         },
         profile: (work) => server.profile(work),
-        async restart() {
+        async restart(meanwhile) {
           await server.stop();
+          await meanwhile?.();
           server = await begin();
+        },
+        async stop() {
+          running.delete(name);
+          await server.stop();
         },
       };
     },
