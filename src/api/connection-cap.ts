@@ -1,8 +1,11 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 
-/** After the last answer of a connection, the caller has this long to close its side, ms. */
+/** After the last answer of a connection, the caller has this long to send the next piece or to close its side, ms. */
 const LINGER_MS = 1_000;
+/** What a caller still sends after the last answer is read and dropped for at most this long, ms. */
+const MOST_LINGER_MS = 10_000;
 
 export interface ConnectionCap {
   /** Counts a connection. If there are too many, closes this one or another. Returns whether this one may stay. */
@@ -21,10 +24,11 @@ export interface ConnectionCap {
  * Limits the connections of callers to what the process can have open, and removes those that are finished.
  *
  * If there is one too many, the one that was idle for longest is closed. If all others have a running request, the new
- * one is closed. A connection that has got its last answer (to something that is no request, or to a refused upgrade)
- * is closed soon, even if its caller does not close it.
+ * one is closed. A connection that has got its last answer (to something that is no request, to a refused upgrade, or
+ * to a request of which a part was not read) is closed soon, even if its caller does not close it. Not at once: the
+ * system would tell a caller that is still sending that the connection broke, and take the answer from it.
  */
-export function capConnections(server: Server, most: number): ConnectionCap {
+export function capConnections(server: Server, most: number, mostLingerMs = MOST_LINGER_MS): ConnectionCap {
   const open = new Set<Socket>();
   /** Connections without a running request, the longest idle first. */
   const idle = new Set<Socket>();
@@ -35,9 +39,15 @@ export function capConnections(server: Server, most: number): ConnectionCap {
   const count = (socket: Socket): void => {
     open.add(socket);
     idle.add(socket);
+    // Node calls this after the last answer.
+    socket.destroySoon = () => {
+      dropTheRest(socket);
+      socket.end();
+    };
     socket.once('finish', () => {
       socket.resume();
-      setTimeout(() => socket.destroy(), LINGER_MS).unref();
+      socket.setTimeout(LINGER_MS, () => socket.destroy());
+      setTimeout(() => socket.destroy(), mostLingerMs).unref();
     });
     socket.once('close', () => {
       open.delete(socket);
@@ -89,4 +99,15 @@ export function capConnections(server: Server, most: number): ConnectionCap {
       }, LINGER_MS).unref();
     },
   };
+}
+
+/**
+ * From now on what arrives on the connection is dropped, and no longer read as requests: a call that arrives after the
+ * last answer would run although nobody can be told.
+ */
+export function dropTheRest(socket: Duplex): void {
+  // Our first listener makes Node's parser let go of the socket; from then on the parser's own is an ordinary listener.
+  socket.on('data', () => {});
+  socket.removeAllListeners('data');
+  socket.on('data', () => {});
 }

@@ -18,7 +18,7 @@ import { newId } from '../effects/run/ids.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
-import { capConnections } from './connection-cap.ts';
+import { capConnections, dropTheRest } from './connection-cap.ts';
 import { createEntrances, ROUTES_ONLY } from './entrances.ts';
 import { createDoorCheck } from './host-check.ts';
 import { createListeners, type Listeners } from './listeners.ts';
@@ -313,15 +313,9 @@ function answerBrokenRequest(error: Error & { readonly code?: string }, socket: 
   endWith(socket, error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400);
 }
 
-/**
- * Sends the last answer on a connection. What still arrives on it is not read as a request: a call that arrives after a
- * 408 would run although its caller was told that nothing happened.
- */
+/** Sends the last answer on a connection. */
 function endWith(socket: Duplex, status: number): void {
-  // Our first listener makes Node's parser let go of the socket; from then on the parser's own is an ordinary listener.
-  socket.on('data', () => {});
-  socket.removeAllListeners('data');
-  socket.on('data', () => {});
+  dropTheRest(socket);
   const body = JSON.stringify(brokenBody(status));
   const headers = {
     ...BROKEN_HEADERS,

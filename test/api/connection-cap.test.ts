@@ -32,3 +32,58 @@ test('at the cap a tunnel is not idle: the connection too many is closed, and th
   tunnel.destroy();
   server.close();
 });
+
+test('a caller that is still sending when it is refused gets the whole answer; nothing after it is served', async () => {
+  const served: string[] = [];
+  const server = createServer((request, response) => {
+    served.push(request.url ?? '');
+    // A part of the body was read.
+    request.once('data', () => {
+      response.writeHead(413, { connection: 'close' }).end('too large');
+    });
+  });
+  capConnections(server, 10);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+
+  // What the server has read until then, it has read whole.
+  const closed = new Promise((resolve) => server.once('connection', (socket) => socket.once('close', resolve)));
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  const failed: Error[] = [];
+  socket.on('error', (error) => failed.push(error));
+  let text = '';
+  socket.setEncoding('latin1').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  const piece = 'x'.repeat(100_000);
+  socket.write(`POST /large HTTP/1.1\r\nhost: a\r\ncontent-length: ${5 * piece.length}\r\n\r\n${piece}`);
+  await once(socket, 'end');
+  // The answer is here, and the system has sent nothing that would take it from a caller that reads late.
+  for (let sent = 1; sent < 5; sent += 1) {
+    const done = new Promise((resolve) => socket.write(piece, resolve));
+    expect((await done) ?? null).toBeNull();
+  }
+  socket.end('POST /second HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx');
+  await closed;
+  expect(text).toMatch(/^HTTP\/1\.1 413 [^]*too large/);
+  expect([served, failed]).toEqual([['/large'], []]);
+  server.close();
+});
+
+test('a caller that sends on for ever after its last answer is cut off', async () => {
+  const server = createServer((_request, response) => response.writeHead(413, { connection: 'close' }).end());
+  capConnections(server, 10, 1_500);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => undefined);
+  socket.write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 999999999\r\n\r\n');
+  socket.resume();
+  const sending = setInterval(() => socket.write('x'), 100);
+  await new Promise((resolve) => socket.once('close', resolve));
+  clearInterval(sending);
+  server.close();
+});
