@@ -203,6 +203,8 @@ export interface Route {
   readonly pendingStatus: number;
   /** The form of errors that client libraries of the upstream expect. */
   readonly errorFormat: 'problem' | 'stripe' | 'openai' | 'github';
+  /** What becomes of query params that a tool does not declare; `null`: as the tool says. */
+  readonly undeclaredQuery: 'refuse' | 'pass' | null;
   readonly rules: readonly RouteRule[];
 }
 

@@ -138,6 +138,12 @@ export const LIMITS = {
     beyond: '400 `invalid_request`',
     source: 'src/upstreams/http/request-template.ts#MAX_PLACED',
   },
+  query_param: {
+    what: 'Length of a list or an object in the query, as it is sent, characters',
+    value: 8192,
+    beyond: '400 `invalid_request`',
+    source: 'src/upstreams/http/query.ts#MAX_WRITTEN',
+  },
   schema_steps: {
     what: 'Steps of the patterns and formats of a `params_schema` on one call: the size of the pattern (of a format: 16) for each character',
     value: 500_000,

@@ -83,6 +83,7 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       keys: resolveKeys(route, judge),
       pendingStatus: route.pending_status,
       errorFormat: route.error_format,
+      undeclaredQuery: route.undeclared_query ?? null,
       rules,
     };
   });

@@ -7,6 +7,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { OutcomeMap, RequestTemplate, Tool, UpstreamIdempotency } from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
+import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -29,6 +30,7 @@ export function resolveTools(
   judge.unique('tool', file.tools, 'name');
   const tools: Tool[] = [];
   const ajv = createAjv();
+  const passing = toolsWithRest(file);
   for (const entry of file.tools) {
     judge.known('upstream', entry, ['upstream'], entry.upstream, upstreamNames);
     if (/^svc[./:]/.test(entry.name))
@@ -40,13 +42,14 @@ export function resolveTools(
         'choose another name',
       );
     const upstream = upstreams.find(({ id }) => id === entry.upstream);
-    const schema = entry.params_schema ?? null;
+    const rest = restOf(entry, passing, judge);
+    const schema = withRest(entry.params_schema ?? null, rest);
     const params = schema === null ? null : paramsOf(ajv, entry, schema, judge);
     const taken = new Map<string, string>();
     if (upstream?.credentials) taken.set(upstream.credentials.header, 'the credentials of the upstream');
-    const state = resolveState(entry, params, taken, judge);
+    const state = resolveState(entry, { params, rest: entry.state?.request.query_rest ?? null, schema }, taken, judge);
     const idempotent = resolveIdempotent(entry, taken, judge);
-    const request = resolveRequest(entry, 'request', entry.request, params, taken, judge);
+    const request = resolveRequest(entry, 'request', entry.request, { params, rest, schema }, taken, judge);
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
     checkTarget(entry, params, judge);
     if (upstream === undefined) continue;
@@ -82,6 +85,9 @@ function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string 
       method: request.method,
       path: request.path,
       query: request.query,
+      ...(request.queryStyles === undefined ? {} : { query_styles: request.queryStyles }),
+      ...(request.queryRest === undefined ? {} : { query_rest: request.queryRest }),
+      ...(request.queryLists === undefined ? {} : { query_lists: request.queryLists }),
       headers: request.headers,
       body: request.body,
       ...(request.bodyAs === undefined ? {} : { body_as: request.bodyAs }),
@@ -97,6 +103,14 @@ interface Params {
   readonly required: ReadonlySet<string>;
   /** Whether the schema allows params that it does not name. */
   readonly isOpen: boolean;
+}
+
+/** What a request of a tool is checked against. */
+interface ToolParams {
+  readonly params: Params | null;
+  /** The param that holds what stands in the query without a name. */
+  readonly rest: string | null;
+  readonly schema: JsonObject | null;
 }
 
 /** The params that a schema declares. The schema must be valid JSON Schema 2020-12. */
@@ -198,7 +212,7 @@ function resolveRequest(
   entry: ToolEntry,
   field: 'request' | 'state',
   request: RequestEntry,
-  params: Params | null,
+  { params, rest, schema }: ToolParams,
   taken: ReadonlyMap<string, string>,
   judge: Judge,
 ): RequestTemplate {
@@ -228,6 +242,7 @@ function resolveRequest(
   const path = checkPath(request, judge);
   for (const name of path) place(name, 'the path', ['path']);
   for (const [index, name] of request.query.entries()) place(name, 'the query', ['query', index]);
+  if (rest !== null) place(rest, 'the query', request.query_rest === undefined ? [] : ['query_rest']);
   const headers: Record<string, string> = {};
   const pairs = Array.isArray(request.headers)
     ? request.headers.map((name, index) => ({
@@ -300,6 +315,7 @@ function resolveRequest(
     method: request.method,
     path: request.path,
     query: request.query,
+    ...resolveQuery(request, rest, schema, judge),
     headers,
     body: request.body,
     ...(request.body_as === undefined ? {} : { bodyAs: request.body_as }),
@@ -342,6 +358,7 @@ function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params
   for (const name of [...request.query, ...Object.keys(request.headers), ...(request.body === '*' ? [] : request.body)])
     used.add(name);
   if (request.bodyAs !== undefined) used.add(request.bodyAs);
+  if (request.queryRest !== undefined) used.add(request.queryRest);
   for (const name of params.names)
     if (!used.has(name))
       judge.warn(
@@ -420,7 +437,7 @@ function resolveOutcomes(entry: ToolEntry, judge: Judge): OutcomeMap {
 
 function resolveState(
   entry: ToolEntry,
-  params: Params | null,
+  of: ToolParams,
   taken: ReadonlyMap<string, string>,
   judge: Judge,
 ): RequestTemplate | null {
@@ -428,5 +445,5 @@ function resolveState(
   const { request } = entry.state;
   if (request.method !== 'GET')
     judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
-  return resolveRequest(entry, 'state', request, params, taken, judge);
+  return resolveRequest(entry, 'state', request, of, taken, judge);
 }

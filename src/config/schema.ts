@@ -2,6 +2,7 @@ import { Type, type Static } from 'typebox';
 import type { Json, JsonObject } from '../json/value.ts';
 import { SCOPES, type Scope } from '../effects/model/principal.ts';
 import { LIMITS } from './limits.ts';
+import { request } from './schema-request.ts';
 import {
   duration,
   durationOr,
@@ -296,46 +297,6 @@ const upstream = record('an upstream', 'A service behind the gateway.', {
   headers,
 });
 
-const param = text('^[^\\u0000-\\u001f{}]{1,128}$', 'the name of a param', 'Name of a param.');
-
-const request = (description: string) =>
-  record('a request', description, {
-    method: text('^[A-Z]{1,20}$', 'an HTTP method in capitals', 'HTTP method.'),
-    path: Type.String({ description: 'Path with params: /v1/payments/{payment_id}.' }),
-    query: list('Params sent in the query.', param),
-    headers: Type.Union(
-      [Type.Array(param), Type.Record(Type.String(), text(headerName, 'the name of a header', 'A header.'))],
-      {
-        'x-expected': 'a list of params, or a map of params to headers',
-        description:
-          'Params sent as headers: a list (the header is called like the param), or a map { param: Header-Name }.',
-        default: [],
-      },
-    ),
-    body: Type.Union([Type.Literal('*'), Type.Array(param)], {
-      'x-expected': "a list of params, or '*'",
-      description: "Params sent as members of the body; '*' sends all that are left.",
-      default: [],
-    }),
-    body_as: Type.Optional(
-      text(
-        '^[^\\u0000-\\u001f{}]{1,128}$',
-        'the name of a param',
-        'The one param that the whole body is: any JSON value, a list too; of body_type: opaque, what is known of its bytes. Instead of body.',
-      ),
-    ),
-    body_type: oneOf(
-      ['json', 'form', 'multipart', 'opaque'],
-      'How the body is written. form: application/x-www-form-urlencoded, with nested names (a[b], a[0], a[]). multipart: multipart/form-data, whose files are params of filename, content_type, bytes and sha256. opaque: bytes of any type, with body_as.',
-      'json',
-    ),
-    form_lists: oneOf(
-      ['indices', 'brackets', 'repeat'],
-      'How a form or multipart writes lists. indices: a[0]=… (Stripe, PHP); brackets: a[]=… (Rails); repeat: a=…&a=… (Twilio). Callers may write indices or brackets either way; what is sent is written like this.',
-      'indices',
-    ),
-  });
-
 const status = Type.Integer({ minimum: 200, maximum: 599, description: 'An HTTP status.' });
 
 const outcomes = section('outcomes', 'What answers mean, where it is not what the default table says.', {
@@ -476,6 +437,12 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     ['deny', 'passthrough_reads'],
     'What happens to requests that no rule names. passthrough_reads has policy judge GET and HEAD, with the fact tool.declared: false.',
     'deny',
+  ),
+  undeclared_query: Type.Optional(
+    oneOf(
+      ['refuse', 'pass'],
+      'Query params that the tool of a rule does not declare. pass: they are params of a group, params.query, of tools that name none in query_rest. refuse: whatever the tool says.',
+    ),
   ),
   keys: Type.Array(
     text(

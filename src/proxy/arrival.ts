@@ -6,6 +6,8 @@ import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/http/path.ts';
+import { isNested } from '../upstreams/http/query.ts';
+import { planOf } from '../upstreams/http/request-template.ts';
 import type { Identities } from './identities.ts';
 import type { Identified, ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
@@ -81,10 +83,14 @@ export function receive(
   const identified = (who: Identified): Arrival => {
     if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
     const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
-    const fault = framingFault(request) ?? queryFault(query) ?? keyFault(request, path, query, key);
+    const fault = framingFault(request) ?? queryFault(query.faults) ?? keyFault(request, path, query, key);
     if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
     const plain = readPath(located?.rest ?? path);
     if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery);
+    const match: RouteMatch =
+      located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments);
+    const repeated = takesLists(match) ? null : queryFault(query.repeated);
+    if (repeated !== null) return { kind: 'problem', problem: repeated, viaQuery };
     const { principal } = who;
     return {
       kind: 'arrived',
@@ -95,7 +101,7 @@ export function receive(
       viaQuery,
       workspace: principal.kind === 'administrative' ? '' : (principal.workspace ?? ''),
       agentId: agentOf(request),
-      match: located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments),
+      match,
       path: located?.rest ?? path,
       query,
       address,
@@ -108,9 +114,13 @@ export function receive(
   return who instanceof Promise ? who.then(identified) : identified(who);
 }
 
-/** Path and query as they are sent: the path that was matched, and the original bytes of the query without the key. */
-export function pathAndQuery({ path, query }: Arrived): string {
-  return query.forwarded === '' ? path : `${path}?${query.forwarded}`;
+/**
+ * Path and query as they are sent: the path that was matched, and the query without the key.
+ * @param query as it was written anew; `null`: the original bytes
+ */
+export function pathAndQuery({ path, query: { forwarded } }: Arrived, query: string | null): string {
+  const sent = query ?? forwarded;
+  return sent === '' ? path : `${path}?${sent}`;
 }
 
 /** A problem that a door found. */
@@ -155,15 +165,20 @@ function framingFault(request: IncomingMessage): Problem | null {
   return null;
 }
 
-function queryFault(query: ReadQuery): Problem | null {
-  return query.faults.length === 0
+function queryFault(faults: readonly RequestFault[]): Problem | null {
+  return faults.length === 0
     ? null
-    : problemOf('invalid_request', 'The query does not have one meaning for every server.', query.faults);
+    : problemOf('invalid_request', 'The query does not have one meaning for every server.', faults);
+}
+
+/** Whether a tool reads the query itself, where a name may stand more than once. */
+function takesLists(match: RouteMatch): boolean {
+  return match.kind === 'rule' && isNested(planOf(match.tool.request).query);
 }
 
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
-  const decoded = [...query.params.values(), ...query.params.keys(), decodedPath(path)];
+  const decoded = [...query.pairs.flat(), decodedPath(path)];
   if (!query.forwarded.includes(key) && !decoded.some((text) => text.includes(key)))
     return keyIsKept(request, decodedPath(path));
   return keyGoesOn();

@@ -5,7 +5,11 @@ import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { RequestBody } from '../effects/upstream.ts';
+import { pointerTo } from '../json/pointer.ts';
+import type { JsonLimits } from '../json/strict.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
+import { MOST_SHOWN } from '../upstreams/http/form.ts';
+import { type CollectedQuery, collectQuery, isNested, type QueryPairs } from '../upstreams/http/query.ts';
 import { planOf, renderBody, type RequestPlan } from '../upstreams/http/request-template.ts';
 import type { ReadContent } from './read-content.ts';
 
@@ -25,9 +29,14 @@ export function collectParams(
   tool: Tool,
   request: {
     readonly pathParams: Readonly<Record<string, string>>;
-    readonly query: ReadonlyMap<string, string>;
+    readonly query: QueryPairs;
+    /** Whether the route refuses what no tool declares, whatever the tool says. */
+    readonly onlyDeclared: boolean;
+    /** Policy only observes: what no tool declares goes on. */
+    readonly observes: boolean;
     readonly headers: IncomingHttpHeaders;
     readonly body: ReadContent | null;
+    readonly limits: JsonLimits;
   },
 ): CollectedParams {
   const plan = planOf(tool.request);
@@ -35,13 +44,24 @@ export function collectParams(
   const faults: RequestFault[] = [];
   let body: RequestBody = null;
   for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
-  for (const [name, text] of request.query) {
-    const place = plan.places.get(name);
-    // A name that the tool does not know stays in the params; the check of params refuses it.
-    if (place === undefined ? plan.body !== '*' : place.in === 'query') {
-      params[name] = catalog.textParam(tool, name, text);
-    } else faults.push({ path: `/query/${name}`, message: `is not in the query of the tool ${tool.name}` });
-  }
+  const flat = (name: string, text: string): Json => catalog.textParam(tool, name, text);
+  const query: CollectedQuery = isNested(plan.query)
+    ? collectQuery(plan.query, request.query, flat, { schema: tool.paramsSchema, limits: request.limits })
+    : { ok: true, params: Object.fromEntries(request.query.map(([name, text]) => [name, flat(name, text)])) };
+  if (query.ok)
+    for (const [name, value] of Object.entries(query.params)) {
+      const place = plan.places.get(name);
+      // A name that the tool does not know stays in the params while policy observes, so that it is seen.
+      const isKnown = place === undefined ? request.observes && plan.body !== '*' : place.in === 'query';
+      if (isKnown && !(request.onlyDeclared && name === plan.query.rest)) params[name] = value;
+      else
+        for (const each of isKnown && isJsonObject(value) ? Object.keys(value) : [name])
+          faults.push({
+            path: `/query${pointerTo([each], MOST_SHOWN)}`,
+            message: undeclared(tool, request.onlyDeclared),
+          });
+    }
+  else faults.push(...query.faults);
   for (const [name, header] of plan.headers) {
     const value = request.headers[header];
     if (typeof value === 'string' && !isNeverSent(header)) params[name] = catalog.textParam(tool, name, value);
@@ -70,6 +90,12 @@ export function collectParams(
     }
   }
   return faults.length === 0 ? { ok: true, params, body } : { ok: false, code: 'invalid_request', faults };
+}
+
+function undeclared({ name }: Tool, isRefusedByRoute: boolean): string {
+  return isRefusedByRoute
+    ? `is not in the query of the tool ${name}, and its route says undeclared_query: refuse`
+    : `is not in the query of the tool ${name}; to take it, add it to query of its request, or query_rest: NAME for all that is there`;
 }
 
 /** Some servers act on these form fields: they change the method, or the charset of the other fields. */

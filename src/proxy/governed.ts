@@ -1,12 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import { setImmediate as others } from 'node:timers/promises';
 import { ulid } from 'ulid';
-import type { RouteRule } from '../config/configuration.ts';
+import type { Route, RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../json/value.ts';
 import { NO_FILES } from '../effects/model/files.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { RequestBody } from '../effects/upstream.ts';
 import { LARGE_TEXT } from '../json/strict.ts';
+import { isNested, writeQuery } from '../upstreams/http/query.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
 import type { Upload } from '../upstreams/http/spool.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
@@ -23,7 +24,7 @@ import type { RouteMatch } from './route-table.ts';
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
 type ReadArrived = Pick<Arrived, 'key' | 'query'>;
-type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'>;
+type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'> & { readonly route: Pick<Route, 'undeclaredQuery'> };
 
 /** A request that was read completely: what policy sees of it, and the bytes that go on. */
 export type ReadRequest =
@@ -31,6 +32,8 @@ export type ReadRequest =
       readonly kind: 'read';
       readonly params: JsonObject;
       readonly body: RequestBody;
+      /** The query that goes on; `null`: as it came. */
+      readonly query: string | null;
       /** Whoever gets the upload must discard it; `null` if the body has no files. */
       readonly upload: Upload | null;
     }
@@ -134,22 +137,28 @@ export function paramsOf(
   request: IncomingMessage,
   body: { readonly bytes: Buffer | null; readonly content: ReadContent } | null,
 ): ReadRequest {
+  const observes = ports.policyMode() === 'observe';
   const collected = collectParams(ports.catalog(), match.tool, {
     pathParams: match.pathParams,
-    query: arrived.query.params,
+    query: arrived.query.pairs,
+    observes,
+    onlyDeclared: match.route.undeclaredQuery === 'refuse',
     headers: request.headers,
     body: body?.content ?? null,
+    limits: ports.settings().jsonLimits,
   });
   if (collected.ok) {
+    const plan = planOf(match.tool.request);
     // The JSON of reads goes on unchanged. So does that of writes while policy only observes: nothing should change
     // before a rule is in force.
-    const asItCame =
-      planOf(match.tool.request).bodyType === 'json' &&
-      (match.tool.kind === 'read' || ports.policyMode() === 'observe');
+    const asItCame = plan.bodyType === 'json' && (match.tool.kind === 'read' || observes);
+    // The same holds for queries of single values; servers read lists and objects in different ways.
+    const queryAsItCame = observes || (match.tool.kind === 'read' && !isNested(plan.query));
     return {
       kind: 'read',
       params: collected.params,
       body: asItCame ? (body?.bytes ?? null) : collected.body,
+      query: queryAsItCame ? null : writeQuery(plan.query, collected.params),
       upload: null,
     };
   }
@@ -198,7 +207,7 @@ export function runRequestOf(
     metadata: null,
     proxied: {
       method: request.method ?? match.rule.method,
-      pathAndQuery: pathAndQuery(arrived),
+      pathAndQuery: pathAndQuery(arrived, read.query),
       headers: forwarded.apart,
       body: read.body,
       setCookie: match.route.setCookie,

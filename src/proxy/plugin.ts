@@ -202,7 +202,13 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       }
       case 'undeclared':
         if (match.route.undeclared === 'passthrough_reads' && isRead && !match.resembles) {
-          return passRead(request, reply, arrival, match, { kind: 'read', params: {}, body: null, upload: null });
+          return passRead(request, reply, arrival, match, {
+            kind: 'read',
+            params: {},
+            body: null,
+            query: null,
+            upload: null,
+          });
         }
         return refuse(request, reply, arrival, noRuleOf(match.route, request.raw.method ?? '', arrival.path));
       case 'none':

@@ -85,7 +85,7 @@ export function judgeRead(
     read: {
       upstreamId,
       upstream,
-      pathAndQuery: pathAndQuery(arrived),
+      pathAndQuery: pathAndQuery(arrived, read.query),
       headers,
       // Tools that take files are writes.
       body: Buffer.isBuffer(read.body) ? read.body : null,

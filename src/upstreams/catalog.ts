@@ -6,6 +6,7 @@ import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { formMisfit } from './http/form.ts';
 import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
+import { queryMisfit, restMisfit } from './http/query.ts';
 import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './http/request-template.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
@@ -106,8 +107,8 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
     const place = placeOf(tool.plan, name);
     const message =
       place === null
-        ? 'is a param that no part of the request uses'
-        : (misfit(place, value) ?? bodyMisfit(tool, place, name, value));
+        ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
+        : (misfit(place, value) ?? queryPartsMisfit(tool, name, params) ?? bodyMisfit(tool, place, name, value));
     if (message !== null) add(pathOf(name), message);
   }
   for (const [name, place] of tool.plan.places) {
@@ -126,6 +127,16 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
     }
   }
   return [...faults.values()];
+}
+
+/** Of what may have parts in the query. */
+function queryPartsMisfit({ plan, schema }: CompiledTool, name: string, params: JsonObject): string | null {
+  const place = placeOf(plan, name);
+  const value = params[name];
+  if (place?.in !== 'query' || place.style === null || value === undefined) return null;
+  return place.style === 'rest'
+    ? restMisfit(plan.query, value, params, schema)
+    : queryMisfit(name, value, place.style, schema);
 }
 
 function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, value: Json): string | null {

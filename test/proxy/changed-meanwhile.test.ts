@@ -33,7 +33,7 @@ function reading(body: string, meanwhile: (change: () => void, bring: () => void
       }),
     },
     { key: 'the key', query: readQuery(null) },
-    { tool, pathParams: { payment_id: 'p1' } },
+    { tool, pathParams: { payment_id: 'p1' }, route: { undeclaredQuery: null } },
     request,
   );
   meanwhile(

@@ -48,7 +48,7 @@ describe('params', () => {
       '/params/nots is not a param of this tool',
       '/params/payment_id must match pattern "^[a-z0-9_]+$"',
       '/params/amount must be integer',
-      '/params/strange is a param that no part of the request uses',
+      expect.stringMatching(/^\/params\/strange is a param that no part of the request uses; .* query of the request/),
     ]);
     expect(params).toEqual({ payment_id: 'P 1', amount: '5', nots: 1, strange: 'x' });
     expect(faults({})).toEqual(['/params/payment_id is required', '/params/amount is required']);

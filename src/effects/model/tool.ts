@@ -13,6 +13,12 @@ export type BodyType = (typeof BODY_TYPES)[number];
  */
 export type FormLists = 'indices' | 'brackets' | 'repeat';
 
+/**
+ * How a list in the query is written: as in a form, or as one text with separators, `a=1,2`, `a=1%202`, `a=1%7C2`.
+ * Objects are written `a[b]=…`, which OpenAPI calls `deepObject`.
+ */
+export type QueryStyle = FormLists | 'comma' | 'space' | 'pipe';
+
 /** How params become a request to the upstream. Each name is the name of a param. */
 export interface RequestTemplate {
   readonly method: string;
@@ -20,6 +26,12 @@ export interface RequestTemplate {
   readonly path: string;
   /** Params sent in the query, by name. */
   readonly query: readonly string[];
+  /** Of those the ones that may be lists or objects, and how each is written. Absent: all are single values. */
+  readonly queryStyles?: Readonly<Record<string, QueryStyle>>;
+  /** The one param that holds what stands in the query and has no name above. Absent: that is refused. */
+  readonly queryRest?: string;
+  /** How lists in `queryRest` are written. Absent: `repeat`. */
+  readonly queryLists?: FormLists;
   /** Header name (lower case) by param name. */
   readonly headers: Readonly<Record<string, string>>;
   /** Params sent as members of the body. `'*'` sends all that are left; an empty list sends no body. */

@@ -5,14 +5,18 @@ import { type JsonLimits, MAX_NAME } from '../../json/strict.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
 import type { FormLists } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
-import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from '../schema-walk.ts';
+import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from '../../json/schema-walk.ts';
 
 /** How a form is read. */
 export interface FormOptions {
   readonly lists: FormLists;
   /** The schema of the params: says which texts are numbers and which names are lists. */
   readonly schema: JsonObject | null;
+  /** What references in the schema point into. Absent: the schema itself. */
+  readonly root?: JsonObject | null;
   readonly limits: JsonLimits;
+  /** The setting that lets a name stand more than once. Absent: that of forms. */
+  readonly repeatedBy?: string;
 }
 
 /** A form as JSON, or what is wrong with it. `path` is a JSON Pointer into it. */
@@ -76,8 +80,11 @@ export async function readFormInSlices(bytes: Buffer, options: FormOptions): Pro
 
 /** Fields that arrive one by one, put together as {@link readForm} does. */
 export interface Fields {
-  /** @returns what is wrong with the field; `null` if nothing is */
-  put(name: string, value: Leaf): Extract<ReadForm, { ok: false }> | null;
+  /**
+   * @param index its place among all fields, for faults; by default counted
+   * @returns what is wrong with the field; `null` if nothing is
+   */
+  put(name: string, value: Leaf, index?: number): Extract<ReadForm, { ok: false }> | null;
   members(): ReadForm;
 }
 
@@ -87,10 +94,10 @@ export function collectFields(options: FormOptions): Fields {
   const levels = Math.min(options.limits.depth, MOST_LEVELS);
   let count = 0;
   return {
-    put(name, value) {
+    put(name, value, index = count) {
       const fault = caught(() => {
         if (count >= options.limits.values) throw new FormFault('', `has more than ${options.limits.values} fields`);
-        put(root, segmentsOf(name, count, levels), value, options.lists);
+        put(root, segmentsOf(name, index, levels), value, options);
         count += 1;
         return {};
       });
@@ -128,7 +135,7 @@ function* readParts(bytes: Buffer, options: FormOptions): Generator<void, Parts>
     const equals = pair.indexOf('=');
     const name = decoded(equals === -1 ? pair : pair.slice(0, equals), index);
     const value = equals === -1 ? '' : decoded(pair.slice(equals + 1), index);
-    put(root, segmentsOf(name, index, levels), value, options.lists);
+    put(root, segmentsOf(name, index, levels), value, options);
   }
   return root;
 }
@@ -207,7 +214,12 @@ function isInherited(name: string): boolean {
   return name in Object.prototype;
 }
 
-function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLists): void {
+function put(
+  root: Parts,
+  segments: readonly string[],
+  text: Leaf,
+  { lists, repeatedBy = 'form_lists: repeat' }: FormOptions,
+): void {
   const isList = segments.length > 1 && segments.at(-1) === '';
   const last = segments.length - (isList ? 2 : 1);
   let node = root;
@@ -235,7 +247,7 @@ function put(root: Parts, segments: readonly string[], text: Leaf, lists: FormLi
     throw new FormFault(
       pathOf(segments.slice(0, last + 1)),
       known.kind === 'text' && !isList
-        ? 'stands more than once. If it is a list, add form_lists: repeat to the request of the tool'
+        ? `stands more than once. If it is a list, add ${repeatedBy} to the request of the tool`
         : 'is written in two ways',
     );
 }
@@ -251,14 +263,17 @@ function take(node: Parts, segments: readonly string[], level: number): void {
   node.folded.add(folded);
 }
 
-/** Two names with the same folded form clash. PHP turns dots and spaces in field names into "_". */
 function fold(name: string, isRoot: boolean): string {
-  const folded = name.toLowerCase();
-  return isRoot ? folded.replaceAll(/[. ]/g, '_') : folded;
+  return isRoot ? foldedName(name) : name.toLowerCase();
 }
 
-function membersOf(root: Parts, { lists, schema }: FormOptions): Record<string, Json> {
-  const at: SchemaAt = { schema, root: schema };
+/** Two names with the same folded form clash. PHP turns dots and spaces in names of fields into "_". */
+export function foldedName(name: string): string {
+  return name.toLowerCase().replaceAll(/[. ]/g, '_');
+}
+
+function membersOf(root: Parts, { lists, schema, root: whole = schema }: FormOptions): Record<string, Json> {
+  const at: SchemaAt = { schema, root: whole };
   const members: Record<string, Json> = {};
   for (const [name, node] of root.parts) members[name] = valueOf(node, memberSchema(at, name), lists, name);
   return members;
@@ -328,17 +343,19 @@ function hasGaps(names: Iterable<string>, count: number): boolean {
 
 /** What params are written with as a form. */
 interface Written extends Omit<FormOptions, 'limits'> {
+  /** Absent: a form. */
+  readonly into?: string;
   /** Why a file cannot be a field; absent if the form takes no files. */
   readonly fileMisfit?: (file: FileFacts) => string | null;
 }
 
 /** Why a param cannot be written as a field of a form and read back unchanged; `null` if it can. */
 export function formMisfit(name: string, value: Json, options: Written): string | null {
+  const { schema, root = schema, into = 'a form' } = options;
   const fault = name.includes('[') ? 'has a "["' : rootFault(name);
-  if (fault !== null) return `goes into a form: its name ${fault}`;
-  const at = memberSchema({ schema: options.schema, root: options.schema }, name);
-  const misfit = valueMisfit(value, at, options);
-  return misfit === null ? null : `goes into a form: ${misfit}`;
+  if (fault !== null) return `goes into ${into}: its name ${fault}`;
+  const misfit = valueMisfit(value, memberSchema({ schema, root }, name), options);
+  return misfit === null ? null : `goes into ${into}: ${misfit}`;
 }
 
 function valueMisfit(value: Json, at: SchemaAt, written: Written): string | null {

@@ -1,15 +1,17 @@
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { isFile } from '../../effects/model/files.ts';
-import type { BodyType, FormLists, RequestTemplate } from '../../effects/model/tool.ts';
+import type { BodyType, FormLists, QueryStyle, RequestTemplate } from '../../effects/model/tool.ts';
 import type { RequestBody } from '../../effects/upstream.ts';
-import { writeForm } from './form.ts';
+import { foldedName, writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
 import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
+import { type QueryPlan, writeQuery } from './query.ts';
 
 /** Where a param goes. Each param goes to exactly one place. */
 export type Place =
   | { readonly in: 'path' }
-  | { readonly in: 'query' }
+  /** `style`: for lists and objects; `null` for a single value, `rest` for the param that holds what has no name. */
+  | { readonly in: 'query'; readonly style: QueryStyle | 'rest' | null }
   | { readonly in: 'header'; readonly header: string }
   | { readonly in: 'body' };
 
@@ -17,7 +19,7 @@ export type Place =
 export interface RequestPlan {
   readonly method: string;
   readonly path: readonly PatternSegment[];
-  readonly query: readonly string[];
+  readonly query: QueryPlan;
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
   readonly body: readonly string[] | '*';
@@ -65,12 +67,17 @@ function makePlan(template: RequestTemplate): RequestPlan {
     places.set(name, place);
   };
   for (const segment of path) if (segment.kind === 'param') put(segment.name, { in: 'path' });
-  for (const name of template.query) put(name, { in: 'query' });
+  const { queryStyles = {}, queryRest: rest = null, queryLists = 'repeat' } = template;
+  const styles = new Map(Object.entries(queryStyles));
+  for (const name of template.query) put(name, { in: 'query', style: styles.get(name) ?? null });
   const headers = Object.entries(template.headers);
   for (const [name, header] of headers) put(name, { in: 'header', header });
   if (template.body !== '*') for (const name of template.body) put(name, { in: 'body' });
-  const { method, query, body, bodyAs = null, bodyType = 'json', formLists = 'indices' } = template;
+  const { method, body, bodyAs = null, bodyType = 'json', formLists = 'indices' } = template;
   if (bodyAs !== null) put(bodyAs, { in: 'body' });
+  const taken = new Set([...places.keys()].map((name) => foldedName(name.replace(/(?<=.)\[.*$/s, ''))));
+  if (rest !== null) put(rest, { in: 'query', style: 'rest' });
+  const query: QueryPlan = { names: template.query, styles, rest, lists: queryLists, taken };
   return { method, path, query, headers, body, bodyAs, bodyType, formLists, places };
 }
 
@@ -105,6 +112,8 @@ export function misfit(place: Place, value: Json): string | null {
       return null;
     }
     case 'query':
+      // What may have parts is looked at with its schema.
+      if (place.style !== null) return null;
       return isScalar(value) ? null : 'goes into the query: it must be a string, a number or a boolean';
     case 'header':
       if (isScalar(value) && /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(String(value))) return null;
@@ -119,11 +128,7 @@ export function misfit(place: Place, value: Json): string | null {
  */
 export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRequest {
   const path = renderPath(plan, params);
-  const query: string[] = [];
-  for (const name of plan.query) {
-    const value = own(params, name);
-    if (value !== undefined) query.push(`${encodeURIComponent(name)}=${encodeURIComponent(textOf(value))}`);
-  }
+  const query = writeQuery(plan.query, params);
   const headers: Record<string, string> = {};
   for (const [name, header] of plan.headers) {
     const value = own(params, name);
@@ -135,7 +140,7 @@ export function renderRequest(plan: RequestPlan, params: JsonObject): RenderedRe
   if (contentType !== null) headers['content-type'] = contentType;
   return {
     method: plan.method,
-    pathAndQuery: query.length === 0 ? path : `${path}?${query.join('&')}`,
+    pathAndQuery: query === '' ? path : `${path}?${query}`,
     headers,
     body,
   };

@@ -1,4 +1,4 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from './value.ts';
 
 /** How many references and branches are followed for one value. There is a limit because a schema may be recursive. */
 const MOST_STEPS = 32;

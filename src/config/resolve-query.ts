@@ -1,0 +1,113 @@
+import type { QueryStyle, RequestTemplate } from '../effects/model/tool.ts';
+import { memberSchema, typesOf } from '../json/schema-walk.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
+import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
+
+type ToolEntry = GatewayFile['tools'][number];
+type RequestEntry = ToolEntry['request'];
+
+/** The param that holds undeclared query params where only a route says that they pass. */
+const REST = 'query';
+
+/** Names of the tools to which a route passes query params on that they do not declare. */
+export function toolsWithRest(file: GatewayFile): ReadonlySet<string> {
+  return new Set(
+    file.routes
+      .filter((route) => route.undeclared_query === 'pass')
+      .flatMap((route) => route.rules.map(({ tool }) => tool)),
+  );
+}
+
+/** The param that holds what stands in the query of a tool without a name; `null`: that is refused. */
+export function restOf(entry: ToolEntry, withRest: ReadonlySet<string>, judge: Judge): string | null {
+  const { request } = entry;
+  if (request.query_rest !== undefined || !withRest.has(entry.name)) return request.query_rest ?? null;
+  const properties = entry.params_schema?.['properties'];
+  const named = [
+    ...[...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name),
+    ...request.query,
+    ...(Array.isArray(request.headers) ? request.headers : Object.keys(request.headers)),
+    ...(request.body === '*' ? [] : request.body),
+    request.body_as,
+    ...(isJsonObject(properties) ? Object.keys(properties) : []),
+  ];
+  if (!named.includes(REST)) return REST;
+  judge.error(
+    'query_rest_taken',
+    entry,
+    ['request'],
+    `A route passes undeclared query params of '${entry.name}' on as the param '${REST}', which the tool has already`,
+    'give them another name: query_rest: more_query',
+  );
+  return null;
+}
+
+/** A schema that allows the param which holds the rest of the query, if it forbids what it does not name. */
+export function withRest(schema: JsonObject | null, rest: string | null): JsonObject | null {
+  if (schema === null || rest === null || schema['additionalProperties'] !== false) return schema;
+  const properties = isJsonObject(schema['properties']) ? schema['properties'] : {};
+  if (Object.hasOwn(properties, rest)) return schema;
+  return { ...schema, properties: { ...properties, [rest]: { type: 'object' } } };
+}
+
+/** How a request writes its query. Lists and objects are what the schema says may be one, or what has a style. */
+export function resolveQuery(
+  request: RequestEntry,
+  rest: string | null,
+  schema: JsonObject | null,
+  judge: Judge,
+): Pick<RequestTemplate, 'queryStyles' | 'queryRest' | 'queryLists'> {
+  const names = new Set(request.query);
+  for (const name of Object.keys(request.query_styles))
+    judge.known('param', request, ['query_styles', name], name, names);
+  const styles = new Map<string, QueryStyle>();
+  for (const [index, name] of request.query.entries()) {
+    const types = typesOf(memberSchema({ schema, root: schema }, name));
+    const hasParts = types.has('array') || types.has('object');
+    const style = request.query_styles[name] ?? (hasParts ? request.query_lists : null);
+    if (style === null) continue;
+    styles.set(name, style);
+    if (/[[\]]/.test(name))
+      judge.error(
+        'bad_query_name',
+        request,
+        ['query', index],
+        `The param '${name}' may be a list or an object, and has brackets in its name`,
+        'its parts are written in brackets: leave them out of the name',
+      );
+    const isJoined = style === 'comma' || style === 'space' || style === 'pipe';
+    if (isJoined && (types.size !== 1 || !types.has('array')))
+      judge.error(
+        'bad_query_style',
+        request,
+        ['query_styles', name],
+        `'${name}' has to be a list to be written as one text with separators`,
+        `say it in the params_schema: ${name}: { type: array }`,
+      );
+  }
+  for (const [index, name] of request.query.entries()) {
+    const root = name.replace(/(?<=.)\[.*$/s, '');
+    if (root !== name && styles.has(root))
+      judge.error(
+        'param_twice',
+        request,
+        ['query', index],
+        `The param '${name}' is a part of the param '${root}'`,
+        'a param has one place in a request',
+      );
+  }
+  if (request.query_lists !== 'repeat' && styles.size === 0 && rest === null)
+    judge.error(
+      'unused_field',
+      request,
+      ['query_lists'],
+      'query_lists is for lists, and the query has none',
+      'say type: array in the params_schema, or leave it out',
+    );
+  return {
+    ...(styles.size === 0 ? {} : { queryStyles: Object.fromEntries(styles) }),
+    ...(rest === null ? {} : { queryRest: rest }),
+    ...(request.query_lists === 'repeat' ? {} : { queryLists: request.query_lists }),
+  };
+}

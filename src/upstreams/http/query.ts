@@ -1,0 +1,283 @@
+import { MOST_FAULTS } from '../../diagnostics/stop-at.ts';
+import type { RequestFault } from '../../effects/model/run-request.ts';
+import type { FormLists, QueryStyle } from '../../effects/model/tool.ts';
+import { canonicalJson } from '../../json/canonical.ts';
+import { pointerTo } from '../../json/pointer.ts';
+import { memberSchema } from '../../json/schema-walk.ts';
+import type { JsonLimits } from '../../json/strict.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { collectFields, type Fields, fieldsOf, foldedName, formMisfit, MOST_SHOWN, writeForm } from './form.ts';
+
+/** What a tool says of its query. */
+export interface QueryPlan {
+  /** In the order in which they are sent. */
+  readonly names: readonly string[];
+  /** Params that may be lists or objects. All others are single values, and their names are taken as they are. */
+  readonly styles: ReadonlyMap<string, QueryStyle>;
+  /** The param that holds what has no name; `null`: that is refused. */
+  readonly rest: string | null;
+  readonly lists: FormLists;
+  /** Folded names, up to the first bracket, of all params that have a place: nothing of the rest may be called so. */
+  readonly taken: ReadonlySet<string>;
+}
+
+/** Names and values of a query, decoded, in their order. */
+export type QueryPairs = readonly (readonly [name: string, value: string])[];
+
+/** The params of a query, or what is wrong with it. */
+export type CollectedQuery =
+  | { readonly ok: true; readonly params: Readonly<Record<string, Json>> }
+  | { readonly ok: false; readonly faults: readonly RequestFault[] };
+
+interface ReadOptions {
+  /** The schema of the params. */
+  readonly schema: JsonObject | null;
+  readonly limits: JsonLimits;
+}
+
+/** The most characters that a param with parts takes in the query. */
+const MAX_WRITTEN = 8_192;
+
+const SEPARATORS: Readonly<Record<Exclude<QueryStyle, FormLists>, { readonly text: string; readonly sent: string }>> = {
+  comma: { text: ',', sent: ',' },
+  space: { text: ' ', sent: '%20' },
+  pipe: { text: '|', sent: '%7C' },
+};
+
+/** Names that change for some servers what the request is, whatever its method or its other params say. */
+const OVERRIDES = new Set(['_method', '_httpmethod', '$httpmethod', 'x-http-method-override', '_charset_']);
+/** Keys of callers stand there. */
+const KEY_NAME = 'api_key';
+
+/** Whether a query is more than single values with names that are known. */
+export function isNested({ styles, rest }: QueryPlan): boolean {
+  return styles.size > 0 || rest !== null;
+}
+
+/**
+ * Reads the query of a tool with {@link isNested} params, as strictly as a form. What has neither a name nor a place in
+ * the rest is a param of its own, which the check of params refuses.
+ * @param flat the value of a param that is a single value
+ */
+export function collectQuery(
+  plan: QueryPlan,
+  pairs: QueryPairs,
+  flat: (name: string, text: string) => Json,
+  options: ReadOptions,
+): CollectedQuery {
+  const params: Record<string, Json> = {};
+  const faults: RequestFault[] = [];
+  const groups = new Map<string, Fields>();
+  const spelled = new Map<string, string>();
+  const joined = new Set<string>();
+  const rest: (readonly [string, string])[] = [];
+  const restFields = plan.rest === null ? null : fieldsOfRest(plan, plan.rest, options);
+  const refuse = (path: string, message: string): void => {
+    if (faults.length < MOST_FAULTS) faults.push({ path: `/query${path}`, message });
+  };
+  for (const [index, [name, text]] of pairs.entries()) {
+    const root = rootOf(name);
+    const style = plan.styles.get(root);
+    const isFlat = style === undefined && (plan.names.includes(name) || restFields === null);
+    const own = isFlat ? name : root;
+    const before = spelled.get(foldedName(own));
+    if (before !== undefined && before !== own) {
+      refuse(pathOf(own), 'stands beside a name that some servers take for the same');
+      continue;
+    }
+    spelled.set(foldedName(own), own);
+    if (isFlat) {
+      if (before === undefined) params[name] = flat(name, text);
+      else
+        refuse(
+          pathOf(name),
+          'stands more than once. If it is a list, say type: array in the params_schema of the tool',
+        );
+    } else if (style === undefined) {
+      const message = restNameFault(plan, name);
+      const fault = message === null ? restFields?.put(name, text, index) : { path: pathOf(name), message };
+      if (fault) refuse(fault.path, fault.message);
+      else rest.push([name, text]);
+    } else if (isJoined(style)) {
+      if (joined.has(root) || name !== root) refuse(pathOf(root), `is written once, as ${exampleOf(root, style)}`);
+      joined.add(root);
+      groups.set(root, joinedFields(root, text.split(SEPARATORS[style].text), options));
+    } else {
+      const known = groups.get(root);
+      const fields = known ?? collectFields({ ...options, lists: style, repeatedBy: `query_lists: repeat` });
+      if (known === undefined) groups.set(root, fields);
+      const fault = fields.put(name, text, index);
+      if (fault !== null) refuse(fault.path, fault.message);
+    }
+  }
+  for (const fields of groups.values()) {
+    const read = fields.members();
+    if (read.ok) Object.assign(params, read.members);
+    else refuse(read.path, read.message);
+  }
+  if (plan.rest !== null && restFields !== null && rest.length > 0) {
+    const read = restFields.members();
+    if (!read.ok) refuse(read.path, read.message);
+    else {
+      const odd = oddlyWritten(rest, read.members, plan.lists);
+      if (odd === null) params[plan.rest] = read.members;
+      else
+        refuse(
+          pathOf(odd),
+          `is a list that is not written as ${exampleOf(rootOf(odd), plan.lists)}. Add query_lists: indices, brackets or repeat to the request of the tool, or ${rootOf(odd).slice(0, MOST_SHOWN)} to its query`,
+        );
+    }
+  }
+  return faults.length === 0 ? { ok: true, params } : { ok: false, faults };
+}
+
+/** The name up to its first bracket. A bracket at the very beginning belongs to the name. */
+function rootOf(name: string): string {
+  const open = name.indexOf('[', 1);
+  return open === -1 ? name : name.slice(0, open);
+}
+
+function fieldsOfRest(plan: QueryPlan, rest: string, { schema, limits }: ReadOptions): Fields {
+  const at = memberSchema({ schema, root: schema }, rest);
+  return collectFields({ lists: plan.lists, ...at, limits, repeatedBy: 'query_lists: repeat' });
+}
+
+function joinedFields(name: string, texts: readonly string[], options: ReadOptions): Fields {
+  const fields = collectFields({ ...options, lists: 'brackets' });
+  for (const text of texts) fields.put(`${name}[]`, text);
+  return fields;
+}
+
+/** Why nothing of the rest may have a name; `null` if it may. */
+function restNameFault({ taken }: QueryPlan, name: string): string | null {
+  const folded = foldedName(rootOf(name));
+  if (folded === KEY_NAME) return 'is where callers carry their key';
+  if (OVERRIDES.has(folded))
+    return 'changes for some servers what the request is; name it in request.query of the tool to let it go on';
+  return taken.has(folded) ? 'is what some servers take for a param that the tool declares' : null;
+}
+
+/** The first name that is written otherwise than what was read would be; `null` if there is none. */
+function oddlyWritten(given: QueryPairs, members: JsonObject, lists: FormLists): string | null {
+  const left = new Map<string, number>();
+  for (const [name] of fieldsOf(members, lists, () => false)) left.set(name, (left.get(name) ?? 0) + 1);
+  for (const [name] of given) {
+    const count = left.get(name) ?? 0;
+    if (count === 0) return name;
+    left.set(name, count - 1);
+  }
+  return null;
+}
+
+function isJoined(style: QueryStyle): style is keyof typeof SEPARATORS {
+  return Object.hasOwn(SEPARATORS, style);
+}
+
+function exampleOf(name: string, style: QueryStyle): string {
+  const shown = name.slice(0, MOST_SHOWN);
+  switch (style) {
+    case 'indices':
+      return `${shown}[0]=…&${shown}[1]=…`;
+    case 'brackets':
+      return `${shown}[]=…&${shown}[]=…`;
+    case 'repeat':
+      return `${shown}=…&${shown}=…`;
+    case 'comma':
+    case 'space':
+    case 'pipe':
+      return `${shown}=…${SEPARATORS[style].sent}…`;
+  }
+}
+
+/** Writes params as a query, without `?`. Always the same spelling is sent, whichever door the call came through. */
+export function writeQuery(plan: QueryPlan, params: JsonObject): string {
+  const written: string[] = [];
+  for (const name of plan.names) {
+    const value = Object.hasOwn(params, name) ? params[name] : undefined;
+    if (value !== undefined) written.push(writeParam(name, value, plan.styles.get(name) ?? null));
+  }
+  const rest = plan.rest !== null && Object.hasOwn(params, plan.rest) ? params[plan.rest] : undefined;
+  if (rest !== undefined && isJsonObject(rest)) written.push(writeForm(rest, plan.lists));
+  return written.filter((text) => text !== '').join('&');
+}
+
+function writeParam(name: string, value: Json, style: QueryStyle | null): string {
+  if (style === null) {
+    if (typeof value === 'object') throw new Error(`the param ${name} is no single value`);
+    return `${encodeURIComponent(name)}=${encodeURIComponent(String(value))}`;
+  }
+  if (!isJoined(style)) return writeForm({ [name]: value }, style);
+  if (!isJsonArray(value)) throw new Error(`the param ${name} is no list`);
+  const { sent } = SEPARATORS[style];
+  const items = value.map((item) => encodeURIComponent(typeof item === 'object' ? '' : String(item)));
+  return `${encodeURIComponent(name)}=${items.join(sent)}`;
+}
+
+const UNLIMITED: JsonLimits = { depth: Number.POSITIVE_INFINITY, values: Number.POSITIVE_INFINITY };
+
+/** Why a param cannot be written in the query and be read back unchanged; `null` if it can. */
+export function queryMisfit(name: string, value: Json, style: QueryStyle, schema: JsonObject | null): string | null {
+  const into = 'goes into the query';
+  if (isJoined(style)) {
+    if (!isJsonArray(value) || value.length === 0) return `${into}: it must be a list that is not empty`;
+    const { text } = SEPARATORS[style];
+    if (value.some((item) => typeof item === 'object' || String(item).includes(text)))
+      return `${into}: its elements are single values without "${text}", which stands between them`;
+  } else {
+    const misfit = formMisfit(name, value, { lists: style, schema, into: 'the query' });
+    if (misfit !== null) return misfit;
+  }
+  if (writeParam(name, value, style).length > MAX_WRITTEN)
+    return `${into}: it must not take more than ${MAX_WRITTEN} characters there`;
+  if (isJoined(style)) return null;
+  const fields = collectFields({ lists: style, schema, limits: UNLIMITED });
+  return readBack(fields, { [name]: value }, style, into);
+}
+
+/**
+ * Why the param that holds the rest of the query cannot be written and be read back unchanged; `null` if it can.
+ * @param params all params of the call. Servers that put query and body together would take one for the other
+ */
+export function restMisfit(plan: QueryPlan, value: Json, params: JsonObject, schema: JsonObject | null): string | null {
+  const into = 'goes into the query';
+  if (!isJsonObject(value) || plan.rest === null) return `${into}: it must be an object`;
+  const names = Object.keys(value);
+  if (names.length === 0) return `${into}: it has no empty object; leave it out`;
+  const at = memberSchema({ schema, root: schema }, plan.rest);
+  const declared = schema?.['properties'];
+  const others = new Set(
+    [...Object.keys(params), ...Object.keys(isJsonObject(declared) ? declared : {})].map(foldedName),
+  );
+  for (const name of names) {
+    const fault =
+      restNameFault(plan, name) ??
+      (others.has(foldedName(name)) && name !== plan.rest ? 'is the name of another param too' : null);
+    if (fault !== null) return `${into}: ${name.slice(0, MOST_SHOWN)} ${fault}`;
+    const misfit = formMisfit(name, value[name] ?? null, { lists: plan.lists, ...at, into: 'the query' });
+    if (misfit !== null) return misfit;
+  }
+  if (writeForm(value, plan.lists).length > MAX_WRITTEN)
+    return `${into}: it must not take more than ${MAX_WRITTEN} characters there`;
+  return readBack(fieldsOfRest(plan, plan.rest, { schema, limits: UNLIMITED }), value, plan.lists, into);
+}
+
+function readBack(fields: Fields, members: JsonObject, lists: FormLists, into: string): string | null {
+  for (const [name, text] of fieldsOf(members, lists, () => false)) {
+    const fault = fields.put(name, typeof text === 'string' ? text : '');
+    if (fault !== null) return `${into}: ${fault.path.slice(0, MOST_SHOWN)} ${fault.message}`;
+  }
+  const read = fields.members();
+  if (read.ok && canonicalJson(texts(read.members)) === canonicalJson(texts(members))) return null;
+  return `${into}: written there, a list of one would be read as a single value. Give it type: array in the params_schema, or query_lists: indices or brackets`;
+}
+
+/** A value with texts for all single values, as the query has them. */
+function texts(value: Json): Json {
+  if (isJsonArray(value)) return value.map(texts);
+  if (!isJsonObject(value)) return String(value);
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, texts(member)]));
+}
+
+function pathOf(name: string): string {
+  return pointerTo([name], MOST_SHOWN);
+}
