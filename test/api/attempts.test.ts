@@ -105,6 +105,28 @@ describe('the answer to an attempt', () => {
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
   });
 
+  it('may take its whole time to be sent after the admission, however long was waited for what changed before', async () => {
+    let late = 0;
+    let asked = 0;
+    const ports: Partial<EffectPorts> = {
+      store: {
+        ...rig.core.store,
+        async admit(admission) {
+          asked += 1;
+          return asked === 1
+            ? { kind: 'stale', versions: admission.seen, now: rig.core.store.now() }
+            : rig.core.store.admit(admission);
+        },
+      },
+      async refresh() {
+        late += 10 * rig.core.settings().dispatchWindowMs;
+      },
+      elapsed: () => performance.now() + late,
+    };
+    expect(await run(ports, await request())).toMatchObject({ decision: 'committed' });
+    expect(asked).toBe(2);
+  });
+
   it('that failed is that nobody knows where the store cannot be asked and its lease is over', async () => {
     let late = 0;
     const store = { ...rig.core.store, settle: () => Promise.reject(new StoreUnavailable('gone')) };

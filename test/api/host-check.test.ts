@@ -19,3 +19,18 @@ it('a name that is taken out of the configuration is not let in any more, also w
   expect(ask('other.example')).toBeNull();
   socket.destroy();
 });
+
+it('a name under which a listener has no route is let in nowhere, whatever the gateway is called', () => {
+  const settings = { publicUrl: 'https://gateway.example', allowedHosts: [] };
+  const socket = new Socket();
+  const request = new IncomingMessage(socket);
+  request.url = '/v1/workspaces';
+  request.headers.host = 'gateway.example';
+  expect(createDoorCheck(() => settings)(request)).toBeNull();
+  const check = createDoorCheck(
+    () => settings,
+    () => ({ kind: 'none' }),
+  );
+  expect(check(request)).toMatchObject({ code: 'host_not_allowed', detail: expect.stringContaining('No route') });
+  socket.destroy();
+});

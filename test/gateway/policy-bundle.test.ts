@@ -33,6 +33,8 @@ interface Runner {
   write(rule: string, pool?: string): void;
   configure(user: string, pools?: string): void;
   notes(): readonly string[];
+  /** How often files or policies were read and compiled. */
+  reads(): number;
   /** Asks for a call under the policies that this gateway has; what stands in its way comes up to the store first. */
   call(): Promise<string>;
 }
@@ -73,6 +75,8 @@ function world(isFleet = true) {
       { retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 }, keySeals: KEY_SEALS, maxFreezeMs: 0 },
     );
     let inForce = await readFiles(configFile, {});
+    let reads = 0;
+    const reader = createFileReader({ entry: null, longestMs: 60_000 });
     const reloader = createReloader({
       configFile,
       environment: {},
@@ -86,7 +90,13 @@ function world(isFleet = true) {
       noted: (same) => {
         inForce = same;
       },
-      reader: createFileReader({ entry: null, longestMs: 60_000 }),
+      reader: {
+        ...reader,
+        read(request) {
+          reads += 1;
+          return reader.read(request);
+        },
+      },
       owner: 'test',
       logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
       metrics: { alerted: () => undefined },
@@ -107,6 +117,7 @@ function world(isFleet = true) {
       write,
       configure,
       notes: () => agreement.notes().map(({ message }) => message),
+      reads: () => reads,
       async call() {
         for (;;) {
           const seen = { policy: inForce.policies.version, pauses: 0 };
@@ -200,9 +211,12 @@ describe('policies of a fleet', () => {
     await first.reloader.reload();
     const two = first.inForce().policies.version;
     await second.reloader.follow();
+    const reads = first.reads();
     expect(await second.reloader.choose({ kind: 'before' }, PERSON)).toEqual({ kind: 'active', version: one });
     await first.reloader.follow();
     expect(ruled([first, second])).toEqual([['a/one'], ['a/one']]);
+    // What was in force there a moment ago is compiled already.
+    expect(first.reads()).toBe(reads);
     expect(await first.reloader.choose({ kind: 'version', version: two }, PERSON)).toEqual({
       kind: 'active',
       version: two,

@@ -122,21 +122,22 @@ describe('files that are read again', () => {
     writeFileSync(
       program,
       `import { appendFileSync } from 'node:fs';
-       import { parentPort } from 'node:worker_threads';
-       appendFileSync(${JSON.stringify(begun)}, 'x');
-       parentPort.once('message', () => parentPort.postMessage({ kind: 'invalid', message: 'read by ' + process.pid }));`,
+       import { parentPort, threadId } from 'node:worker_threads';
+       appendFileSync(${JSON.stringify(begun)}, 'thread ' + threadId + '\\n');
+       parentPort.once('message', () => parentPort.postMessage({ kind: 'invalid', message: 'read by thread ' + threadId + '.' }));`,
     );
-    const count = (): number => (existsSync(begun) ? readFileSync(begun, 'utf8').length : 0);
+    const threads = (): readonly string[] =>
+      existsSync(begun) ? readFileSync(begun, 'utf8').split('\n').slice(0, -1) : [];
     const reader = createFileReader({ entry: pathToFileURL(program), spare: true, spareAfterMs: 1 });
     const before = await readFiles(configFile, {});
-    await vi.waitFor(() => expect(count()).toBe(1), 20_000);
+    await vi.waitFor(() => expect(threads()).toHaveLength(1), 20_000);
     const refused = rereadFiles(reader, configFile, {}, before);
-    await expect(refused).rejects.toThrow('read by');
     // The one that waited has read; the next one waits.
-    await vi.waitFor(() => expect(count()).toBe(2), 20_000);
+    await expect(refused).rejects.toThrow(`read by ${threads()[0]}.`);
+    await vi.waitFor(() => expect(threads()).toHaveLength(2), 20_000);
     await reader.close();
     await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(count()).toBe(2);
+    expect(threads()).toHaveLength(2);
   });
 
   test('a reader that is closed gives up a thread that hangs', async () => {
