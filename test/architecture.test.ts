@@ -153,6 +153,26 @@ describe('imports go one way', () => {
   });
 });
 
+describe('kinds of upstream', () => {
+  const others = ['effects/model/answer.ts', 'effects/upstream.ts', 'records/stored-answer.ts'];
+
+  it('what an answer over HTTP is made of is said once in the core, and once for what is stored', () => {
+    const core = all.filter(({ room }) => ['effects', 'records', 'receipts', 'stores', 'policy'].includes(room));
+    const names = core.filter(({ text }) => /'http'|\b(?:Kept)?Http[A-Z]\w+/.test(text)).map(({ file }) => file);
+    expect(names.toSorted()).toEqual(others);
+  });
+
+  it('what is common to all kinds knows HTTP only where kinds are put together, and where tools are compiled', () => {
+    const common = imports.filter(
+      ({ from, to }) => from.room === 'upstreams' && !from.file.startsWith('upstreams/http/') && to.includes('/http/'),
+    );
+    expect([...new Set(common.map(({ from }) => from.file))].toSorted()).toEqual([
+      'upstreams/catalog.ts',
+      'upstreams/upstreams.ts',
+    ]);
+  });
+});
+
 describe('the form of the code', () => {
   it('no file is longer than 600 lines', () => {
     const long = all.filter(({ text }) => text.split('\n').length > 600);

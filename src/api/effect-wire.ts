@@ -1,4 +1,5 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { statusShown } from '../effects/model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/model/decision.ts';
 import { decisionOf } from '../effects/model/effect-decision.ts';
 import type { EffectRecord, Evidence, SettledBy } from '../effects/model/effect.ts';
@@ -182,7 +183,7 @@ function evidenceToWire(evidence: Evidence): JsonObject {
   return {
     code: evidence.code,
     message: evidence.message,
-    status: evidence.status,
+    status: statusShown(evidence.answered),
     started_at: optionalTimeToWire(evidence.startedAt),
     ended_at: optionalTimeToWire(evidence.endedAt),
   };

@@ -6,6 +6,7 @@ import type { KeyRecord } from './model/key.ts';
 import type { PauseRecord, PauseScope } from './model/pause.ts';
 import type { ReservationRecord } from './model/reservation.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
+import type { KeptResult } from './model/answer.ts';
 import type {
   EffectAction,
   EffectActor,
@@ -13,7 +14,6 @@ import type {
   EffectState,
   Evidence,
   Fence,
-  KeptResult,
   SettledBy,
   SignedReceipt,
   Stage,

@@ -1,4 +1,5 @@
-import type { Evidence, KeptResult } from './model/effect.ts';
+import type { KeptResult, UpstreamAnswer } from './model/answer.ts';
+import type { Evidence } from './model/effect.ts';
 import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Tool } from './model/tool.ts';
@@ -14,8 +15,9 @@ export interface ComposedBody {
 
 export type RequestBody = Buffer | ComposedBody | null;
 
-/** A request as an agent sent it through the proxy. Its bytes are sent on unchanged. */
+/** An HTTP request as an agent sent it through the proxy. Its bytes are sent on unchanged. */
 export interface ProxiedRequest {
+  readonly kind: 'http';
   /** Path and query to send, exactly as matched. */
   readonly pathAndQuery: string;
   readonly method: string;
@@ -62,21 +64,6 @@ export type UpstreamResult =
   | { readonly kind: 'unknown'; readonly evidence: Evidence }
   /** The gate did not open, so nothing was sent. */
   | { readonly kind: 'held_back'; readonly by: 'late' | 'paused'; readonly evidence: Evidence };
-
-/** An answer on its way to the caller, by the kind of its upstream. The core passes it on and reads nothing in it. */
-export type UpstreamAnswer = HttpAnswer;
-
-/** An HTTP answer, read whole (up to the limit for answers). */
-export interface HttpAnswer {
-  readonly kind: 'http';
-  readonly status: number;
-  /**
-   * Lower-case names. Hop-by-hop headers, `svc-*`, `x-should-retry` and (unless the route allows it) `set-cookie` are
-   * removed.
-   */
-  readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  readonly body: Buffer;
-}
 
 /** The live state, as the `state` request of a tool reads it. */
 export type StateReading =

@@ -1,5 +1,6 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
-import type { EffectRecord, KeptResult } from '../effects/model/effect.ts';
+import type { KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
 import type { Admission, AdmitRequest, EffectStore, SettleRequest } from '../effects/store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
@@ -102,10 +103,45 @@ export function sealedSettlement(request: SettleRequest, seals: Pick<Seals, 'sea
   if (outcome.kind !== 'committed' && outcome.kind !== 'failed') return request;
   const { result } = outcome;
   if (result === null || result.body.kind === 'sealed') return request;
-  const { headers, body, status, truncated } = result;
-  const value = seals.sealText(JSON.stringify({ headers, body }), bindingOfResult(workspace, effectId));
-  const sealed: KeptResult = { status, headers: {}, body: { kind: 'sealed', value }, truncated };
-  return { ...request, outcome: { ...outcome, result: sealed } };
+  const value = seals.sealText(privateText(result), bindingOfResult(workspace, effectId));
+  return { ...request, outcome: { ...outcome, result: withoutPrivate(result, value) } };
+}
+
+/** What of an answer can say something of the params: all but the status. */
+function privateText(result: KeptResult): string {
+  const { body } = result;
+  switch (result.kind) {
+    case 'http':
+      return JSON.stringify({ headers: result.headers, body });
+    case 'message':
+      return JSON.stringify({ body });
+  }
+}
+
+function withoutPrivate(result: KeptResult, value: string): KeptResult {
+  const { truncated } = result;
+  const body = { kind: 'sealed', value } as const;
+  switch (result.kind) {
+    case 'http':
+      return { kind: 'http', status: result.status, headers: {}, body, truncated };
+    case 'message':
+      return { kind: 'message', body, truncated };
+  }
+}
+
+/** @param text of {@link privateText}; nothing else writes what is sealed for a result */
+function withPrivate(result: KeptResult, text: string): KeptResult {
+  const { truncated } = result;
+  switch (result.kind) {
+    case 'http': {
+      const { headers, body } = JSON.parse(text) as Pick<KeptHttpResult, 'headers' | 'body'>;
+      return { kind: 'http', status: result.status, headers, body, truncated };
+    }
+    case 'message': {
+      const { body } = JSON.parse(text) as Pick<KeptMessage, 'body'>;
+      return { kind: 'message', body, truncated };
+    }
+  }
 }
 
 function bindingOfResult(workspace: string, effectId: string) {
@@ -121,12 +157,8 @@ function sealedSize({ life }: EffectRecord): number {
 function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
   const { life } = effect;
   if ((life.state !== 'committed' && life.state !== 'failed') || life.result?.body.kind !== 'sealed') return effect;
-  const { status, truncated, body } = life.result;
-  const text = seals.openText(body.value, bindingOfResult(effect.workspace, effect.id));
-  if (text === null) return effect;
-  // Only `sealedSettlement` writes what was sealed.
-  const opened = JSON.parse(text) as Pick<KeptResult, 'headers' | 'body'>;
-  return { ...effect, life: { ...life, result: { status, truncated, ...opened } } };
+  const text = seals.openText(life.result.body.value, bindingOfResult(effect.workspace, effect.id));
+  return text === null ? effect : { ...effect, life: { ...life, result: withPrivate(life.result, text) } };
 }
 
 function withSealedSummaries(request: AdmitRequest, seals: Seals): AdmitRequest {

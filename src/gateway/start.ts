@@ -28,6 +28,7 @@ import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
+import { settlementTexts } from '../records/settlement-text.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createAccessLog } from '../telemetry/access-log.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
@@ -124,7 +125,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       durability: () => store.health().durability,
     }),
   );
-  const spill = await openSpillJournal(join(folder, 'spill'));
+  const spill = await openSpillJournal(join(folder, 'spill'), settlementTexts);
   const spool = await openSpool(join(folder, 'uploads'));
   const directory = createDirectory(configuration, store);
   let administrativeKey: RunningGateway['administrativeKey'] = null;

@@ -1,10 +1,9 @@
 import type { Route } from '../config/configuration.ts';
-import type { KeptResult } from '../effects/model/effect.ts';
+import type { HttpAnswer, KeptHttpResult, KeptResult } from '../effects/model/answer.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { outcomeHeaders, renderOutcome } from '../effects/run/render.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import type { HttpAnswer } from '../effects/upstream.ts';
 import { errorMembers, withRetryHints } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
@@ -73,7 +72,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const { outcome } = result;
   const own = outcomeHeaders(outcome);
   addProxyHeaders(own, ports, outcome);
-  if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.answer !== null) {
+  if ((outcome.decision === 'committed' || outcome.decision === 'failed') && outcome.answer?.kind === 'http') {
     const { answer } = outcome;
     // Some headers belong to the status of the decision, but the status here is the upstream's.
     if (answer.status < 300) delete own['x-should-retry'];
@@ -96,7 +95,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
   });
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
-  // Committed, but the upstream's answer is not here: another request ran it, or it was settled later.
+  // Committed, but there is no answer to pass on: another request ran it, it was settled later, or it is not HTTP.
   if (outcome.decision === 'committed')
     return { status: rendered.status, headers, body: JSON.stringify(rendered.body) };
   const status = outcome.decision === 'pending_approval' ? context.pendingStatus : rendered.status;
@@ -136,12 +135,12 @@ function upstreamHeaders(ports: Ports, answer: HttpAnswer, context: AnswerContex
   return headers;
 }
 
-/** A stored answer, as it was given; `null` where only a part of it is kept. */
+/** A stored answer, as it was given; `null` where only a part of it is kept, or it was no HTTP answer. */
 function replay(
   result: KeptResult,
-  returned: (headers: KeptResult['headers']) => ProxyAnswer['headers'],
+  returned: (headers: KeptHttpResult['headers']) => ProxyAnswer['headers'],
 ): ProxyAnswer | null {
-  if (result.truncated) return null;
+  if (result.kind !== 'http' || result.truncated) return null;
   const headers = returned(result.headers);
   const { body } = result;
   switch (body.kind) {

@@ -206,6 +206,7 @@ export function runRequestOf(
     reservationId: null,
     metadata: null,
     proxied: {
+      kind: 'http',
       method: request.method ?? match.rule.method,
       pathAndQuery: pathAndQuery(arrived, read.query),
       headers: forwarded.apart,

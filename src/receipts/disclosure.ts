@@ -1,5 +1,6 @@
 import { canonicalJson } from '../json/canonical.ts';
-import type { EffectRecord, KeptResult } from '../effects/model/effect.ts';
+import { type KeptResult, statusShown } from '../effects/model/answer.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
 import { quote } from '../json/quote.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { SealedParams } from '../effects/ports.ts';
@@ -42,9 +43,11 @@ function besideParams({ action, id, generation }: EffectRecord, sent: string | u
   };
 }
 
-/** The members `upstream_status` and `result` that answers show. */
+/** The members `upstream_status` (if answers of its kind have one) and `result` that answers show. */
 export function responseContent(response: KeptResult): JsonObject {
-  return { upstream_status: response.status, result: response.body.value };
+  const status = statusShown(response);
+  const result = response.body.value;
+  return status === null ? { result } : { upstream_status: status, result };
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
-import type { Hold, KeptResult, SettledBy } from '../effects/model/effect.ts';
+import { type KeptResult, statusShown } from '../effects/model/answer.ts';
+import type { Hold, SettledBy } from '../effects/model/effect.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
 import { quote, quoteOr } from '../json/quote.ts';
@@ -58,7 +59,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const issued = `"iat":${timeText(input.issuedAt)},"id":${quote(input.id)},"iss":${quote(issuer.iss)},"ledger":{"epoch":${input.ledger.epoch},"seq":${input.ledger.seq}},"log":null`;
   const uses = effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`);
   const svc = `"svc":{"node":${quote(issuer.node)},"version":${quote(issuer.version)}}`;
-  const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${quoteOr(request)},"response":${quoteOr(answer)},"started":${timeText(evidence.startedAt)},"status":${evidence.status}}`;
+  const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${quoteOr(request)},"response":${quoteOr(answer)},"started":${timeText(evidence.startedAt)},"status":${statusShown(evidence.answered)}}`;
   return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds)},"claims":${listText(claims.map(quoteOr))},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${listText(uses)},${svc},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
 }
 

@@ -4,7 +4,6 @@ import type {
   EffectRecord,
   Evidence,
   Hold,
-  KeptResult,
   Lease,
   Life,
   PoolUse,
@@ -12,6 +11,18 @@ import type {
   SignedReceipt,
   Stage,
 } from '../effects/model/effect.ts';
+import type { KeptResult } from '../effects/model/answer.ts';
+import {
+  answeredOf,
+  evidenceOf,
+  resultOf,
+  storedAnswered,
+  type StoredAnswered,
+  storedEvidence,
+  type StoredEvidence,
+  storedResult,
+  type StoredResult,
+} from './stored-answer.ts';
 import { quote, quoteOr } from '../json/quote.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
@@ -60,7 +71,7 @@ type StageTuple = readonly [Stage['stage'], Stage['status'], number, number | nu
 type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
-  life: Life | ExecutingTuple | SaidTuple,
+  life: StoredLife | ExecutingTuple | SaidTuple,
   attempt: number,
   generation: number,
   firstDispatchAt: number | null,
@@ -85,6 +96,17 @@ type ExecutingTuple = readonly [
   leaseEnd: number,
   quiesceUntil: number,
 ];
+/** A life as one text. In stores of format 1, settled effects have it too. */
+type StoredLife =
+  | Exclude<Life, { readonly evidence: Evidence }>
+  | AsStored<Extract<Life, { readonly state: 'unknown' }>>
+  | AsStored<Extract<Life, { readonly state: 'committed' }>>
+  | AsStored<Extract<Life, { readonly state: 'failed' }>>;
+type AsStored<Of> = Omit<Of, 'evidence' | 'result'> & { readonly evidence: StoredEvidence } & (Of extends {
+    readonly result: unknown;
+  }
+    ? { readonly result: StoredResult | null }
+    : unknown);
 /** A settled life without its outcome, which has its own text. */
 type SaidTuple = readonly [
   state: 'committed' | 'failed',
@@ -96,12 +118,12 @@ type SaidTuple = readonly [
 type OutcomeTuple = readonly [
   code: string,
   message: string,
-  status: number | null,
+  status: StoredAnswered,
   startedAt: number | null,
   endedAt: number | null,
   receiptId: string | null,
   jws: string | null,
-  result: KeptResult | null,
+  result: StoredResult | null,
   /** Absent in effects that were settled before this member existed. */
   sent?: string | null,
 ];
@@ -171,7 +193,7 @@ function lifeText(life: Life, outcomeBeside: boolean): string {
     return `["committed",${life.at},${settledByText(life.settledBy)},${life.accepted},${life.responseTruncated}]`;
   if (outcomeBeside && life.state === 'failed')
     return `["failed",${life.at},${settledByText(life.settledBy)},false,false]`;
-  return JSON.stringify(life);
+  return JSON.stringify(storedLife(life));
 }
 
 function settledByText(settledBy: SettledBy): string {
@@ -190,8 +212,42 @@ function encodeStages(stages: readonly Stage[], from: number): string {
   return `${text}]`;
 }
 
+function storedLife(life: Life): StoredLife {
+  switch (life.state) {
+    case 'unknown':
+      return { ...life, evidence: storedEvidence(life.evidence) };
+    case 'committed':
+    case 'failed': {
+      const result = life.result === null ? null : storedResult(life.result);
+      return { ...life, evidence: storedEvidence(life.evidence), result };
+    }
+    case 'pending_approval':
+    case 'executing':
+    case 'rejected':
+    case 'denied':
+      return life;
+  }
+}
+
+function lifeAsStored(life: StoredLife): Life {
+  switch (life.state) {
+    case 'unknown':
+      return { ...life, evidence: evidenceOf(life.evidence) };
+    case 'committed':
+    case 'failed': {
+      const result = life.result === null ? null : resultOf(life.result);
+      return { ...life, evidence: evidenceOf(life.evidence), result };
+    }
+    case 'pending_approval':
+    case 'executing':
+    case 'rejected':
+    case 'denied':
+      return life;
+  }
+}
+
 function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
-  if ('state' in tuple) return tuple;
+  if ('state' in tuple) return lifeAsStored(tuple);
   if (tuple[0] === 'executing') {
     const [, epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = tuple;
     const lease: Lease = { fence: { epoch, n, nonce }, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };
@@ -206,17 +262,21 @@ function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
 }
 
 export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): string {
-  const { code, message, status, startedAt, endedAt, sent = null } = evidence;
+  const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
   const { id, jws } = receipt ?? { id: null, jws: null };
-  const seen = `${quote(code)},${quote(message)},${status},${startedAt},${endedAt}`;
-  return `[${seen},${quoteOr(id)},${quoteOr(jws)},${jsonOr(result)},${quoteOr(sent)}]`;
+  const status = storedAnswered(answered);
+  const number = typeof status === 'number' ? status : jsonOr(status);
+  const seen = `${quote(code)},${quote(message)},${number},${startedAt},${endedAt}`;
+  const kept = result === null ? 'null' : JSON.stringify(storedResult(result));
+  return `[${seen},${quoteOr(id)},${quoteOr(jws)},${kept},${quoteOr(sent)}]`;
 }
 
 export function decodeOutcome(text: string): SaidOutcome {
-  const [code, message, status, startedAt, endedAt, id, jws, result, sent = null] = read<OutcomeTuple>(text);
-  const seen: Evidence = { code, message, status, startedAt, endedAt };
+  const [code, message, status, startedAt, endedAt, id, jws, kept, sent = null] = read<OutcomeTuple>(text);
+  const seen: Evidence = { code, message, answered: answeredOf(status), startedAt, endedAt };
   const evidence = sent === null ? seen : { ...seen, sent };
-  return { evidence, receipt: id === null || jws === null ? null : { id, jws }, result };
+  const receipt = id === null || jws === null ? null : { id, jws };
+  return { evidence, receipt, result: kept === null ? null : resultOf(kept) };
 }
 
 function stageOf([stage, status, startedAt, durationMs, detail]: StageTuple): Stage {

@@ -56,7 +56,13 @@ async function run(ports: Partial<EffectPorts>, call: RunRequest) {
   return result.outcome;
 }
 
-const EVIDENCE: Evidence = { code: 'http_status', message: 'As told.', status: 500, startedAt: 1, endedAt: 2 };
+const EVIDENCE: Evidence = {
+  code: 'http_status',
+  message: 'As told.',
+  answered: { kind: 'http', status: 500 },
+  startedAt: 1,
+  endedAt: 2,
+};
 const UNKNOWN: UpstreamResult = { kind: 'unknown', evidence: EVIDENCE };
 const FAILED: UpstreamResult = { kind: 'failed', evidence: EVIDENCE, answer: null, result: null };
 
@@ -234,12 +240,13 @@ describe('a call', () => {
       life: { state: 'committed' },
     });
     const proxied = {
+      kind: 'http',
       pathAndQuery: '/v1/payments/pay_1/refunds',
       method: 'POST',
       headers: {},
       body: Buffer.from('{}'),
       setCookie: false,
-    };
+    } as const;
     expect(await runEffect({ ...rig.core, ...ports() }, await request({ proxied }))).toMatchObject({
       kind: 'problem',
       problem: { code: 'not_ready' },

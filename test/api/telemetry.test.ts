@@ -115,7 +115,7 @@ describe('metrics', () => {
         fence: { epoch: 1, n: 1, nonce: 'x' },
         outcome: { kind: 'unknown' },
         settledBy: { by: 'owner' },
-        evidence: { code: 'timeout', message: '', status: null, startedAt: null, endedAt: null },
+        evidence: { code: 'timeout', message: '', answered: null, startedAt: null, endedAt: null },
         stages: [{ stage: 'execute', status: 'unknown', startedAt: 0, durationMs: 5, detail: null }],
       }),
     ).rejects.toBeInstanceOf(StoreUnavailable);

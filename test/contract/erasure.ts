@@ -33,7 +33,7 @@ export function describeErasure(open: OpenStore, capabilities: Capabilities): vo
     it('forgets the answer kept of a failure too', async () => {
       const { effect } = await dispatched(at.store);
       const body = { kind: 'json', value: { iban: 'DE1' } } as const;
-      const result = { status: 402, headers: {}, body, truncated: false };
+      const result = { kind: 'http', status: 402, headers: {}, body, truncated: false } as const;
       await at.store.settle(settleRequest(effect, { kind: 'failed', result }));
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result } });
       expect(await erase(effect.id)).toEqual({ kind: 'erased' });

@@ -66,7 +66,13 @@ export function describeRepresentation(open: OpenStore, capabilities: Capabiliti
         settleRequest(admission.effect, {
           kind: 'committed',
           receipt: { id: 'rcp_1', jws: text },
-          result: { status: 200, headers: { 'x-text': text }, body: { kind: 'text', value: text }, truncated: false },
+          result: {
+            kind: 'http',
+            status: 200,
+            headers: { 'x-text': text },
+            body: { kind: 'text', value: text },
+            truncated: false,
+          },
           accepted: false,
           responseTruncated: false,
         }),
@@ -112,7 +118,7 @@ export function describeRepresentation(open: OpenStore, capabilities: Capabiliti
       const evidence = {
         code: 'http_status',
         message: '',
-        status: 201,
+        answered: { kind: 'http', status: 201 } as const,
         startedAt: 2 ** 52 - 1,
         endedAt: 2 ** 52,
       };

@@ -164,7 +164,13 @@ export function committed(jws: string = `jws.${newId('r')}`, id: string = newId(
   return {
     kind: 'committed',
     receipt: { id, jws },
-    result: { status: 201, headers: {}, body: { kind: 'json', value: { refund: 're_1' } }, truncated: false },
+    result: {
+      kind: 'http',
+      status: 201,
+      headers: {},
+      body: { kind: 'json', value: { refund: 're_1' } },
+      truncated: false,
+    },
     accepted: false,
     responseTruncated: false,
   };
@@ -178,7 +184,7 @@ export const NOTHING_SENT: Pick<SettleRequest, 'evidence'> = {
   evidence: {
     code: 'not_dispatched',
     message: 'The time to send was over.',
-    status: null,
+    answered: null,
     startedAt: null,
     endedAt: 1,
   },
@@ -198,7 +204,7 @@ export function settleRequest(
     evidence: {
       code: 'http_status',
       message: 'The upstream answered 201.',
-      status: 201,
+      answered: { kind: 'http', status: 201 },
       startedAt: 1_700_000_000_003,
       endedAt: 1_700_000_000_030,
     },

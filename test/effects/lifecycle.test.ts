@@ -3,7 +3,13 @@ import { describe, expect, it } from 'vitest';
 import type { EffectRecord, Evidence, Fence, Lease, Life } from '../../src/effects/model/effect.ts';
 import { advance, begin, type FreshEffect, type LifeEvent, MAX_ATTEMPTS } from '../../src/effects/steps/lifecycle.ts';
 
-const evidence: Evidence = { code: 'http_status', message: 'seen', status: 200, startedAt: 1, endedAt: 2 };
+const evidence: Evidence = {
+  code: 'http_status',
+  message: 'seen',
+  answered: { kind: 'http', status: 200 },
+  startedAt: 1,
+  endedAt: 2,
+};
 const receipt = { id: 'rcp_1', jws: 'a.b.c' };
 
 const fresh: FreshEffect = {

@@ -17,6 +17,7 @@ import { openSigner } from '../../src/receipts/sign.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal, type SpillJournal } from '../../src/stores/journal/spill.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
@@ -53,7 +54,7 @@ beforeEach(async () => {
     worker: 'never',
   });
   store = sealedStore(plain, secrets);
-  spill = await openSpillJournal(join(folder, 'spill'));
+  spill = await openSpillJournal(join(folder, 'spill'), settlementTexts);
   const up = { url: 'http://127.0.0.1:9', timeoutMs: 1000, connections: 2, network: 'any', credentials: null } as const;
   upstreams = createUpstreams([{ ...up, id: 'up' }], { responseBytes: 1000, responseKeptBytes: 1000 });
   const pauses = createPauseView(store);
@@ -120,7 +121,7 @@ it('the kept answer of a settlement that is spilled does not stand in the journa
   if (outcome.kind !== 'committed') throw new Error(outcome.kind);
   const text = 'canary-of-the-result';
   const body = { kind: 'json', value: { text } } as const;
-  const result = { status: 201, headers: { 'x-of': text }, body, truncated: false };
+  const result = { kind: 'http', status: 201, headers: { 'x-of': text }, body, truncated: false } as const;
   await core.spill(settleRequest(effect, { ...outcome, result }));
   const [file = '', ...more] = readdirSync(join(folder, 'spill'));
   expect(more).toEqual([]);

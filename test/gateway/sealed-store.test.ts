@@ -44,7 +44,13 @@ afterEach(async () => {
 });
 
 function result(text = RESULT) {
-  return { status: 201, headers: { 'x-of': text }, body: { kind: 'json', value: { text } }, truncated: false } as const;
+  return {
+    kind: 'http',
+    status: 201,
+    headers: { 'x-of': text },
+    body: { kind: 'json', value: { text } },
+    truncated: false,
+  } as const;
 }
 const outcome = (text?: string) => ({ ...committed(), result: result(text) }) as ReturnType<typeof committed>;
 const ALL = { status: null, agentId: null, limit: 50, cursor: null } as const;
@@ -87,6 +93,17 @@ it('neither summaries nor kept answers stand in the files of the store, and read
   const settlement = sealedSettlement(settleRequest(effect, outcome()), secrets);
   expect(JSON.stringify(settlement)).not.toContain('canary');
   expect(sealedSettlement(settlement, secrets)).toBe(settlement);
+});
+
+it('a kept answer that is a message is sealed and opened like one over HTTP', async () => {
+  const message = { kind: 'message', body: { kind: 'json', value: { text: RESULT } }, truncated: false } as const;
+  const { effect } = await dispatched(store);
+  await store.settle(settleRequest(effect, { kind: 'failed', result: message }));
+  expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result: message } });
+  expect(await plain.effect(WORKSPACE, effect.id)).toMatchObject({
+    life: { result: { kind: 'message', body: { kind: 'sealed' } } },
+  });
+  expect(onDisk()).not.toContain('canary');
 });
 
 it('records of before are read as they are', async () => {

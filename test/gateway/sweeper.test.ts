@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startSweeper } from '../../src/gateway/sweeper.ts';
+import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { type Rig, startRig } from '../api/rig.ts';
 
@@ -28,8 +29,12 @@ it('a settlement that cannot be read keeps nothing else from its turn, and is to
       return report;
     },
   };
-  const sweeper = startSweeper({ ...rig.core, store }, rig.people, await openSpillJournal(folder), 5, (error) =>
-    told.push(String(error)),
+  const sweeper = startSweeper(
+    { ...rig.core, store },
+    rig.people,
+    await openSpillJournal(folder, settlementTexts),
+    5,
+    (error) => told.push(String(error)),
   );
   await sweeping;
   await sweeper.stop();

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { outcomeAnswer } from '../../src/proxy/answer.ts';
 import { BOT } from './principal.ts';
@@ -17,7 +18,7 @@ const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   upstream: () => null,
 };
 
-function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
+function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outcomeAnswer> {
   const outcome: RunOutcome = {
     decision: 'duplicate_blocked',
     workspace: 'demo',
@@ -34,7 +35,13 @@ function answerOf(truncated: boolean): ReturnType<typeof outcomeAnswer> {
     retryAfterMs: null,
     next: null,
     receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
-    result: { status: 201, headers: {}, body: { kind: 'text', value: 'the first pa' }, truncated },
+    result: kept ?? {
+      kind: 'http',
+      status: 201,
+      headers: {},
+      body: { kind: 'text', value: 'the first pa' },
+      truncated,
+    },
     resultExpired: false,
   };
   return outcomeAnswer(
@@ -65,4 +72,14 @@ test('on_duplicate: replay gives the whole stored answer; of one that was cut it
   expect(cut.status).toBe(409);
   expect(cut.headers).not.toHaveProperty('idempotency-replayed');
   expect(JSON.parse(String(cut.body))).toMatchObject({ decision: 'duplicate_blocked', effect_id: 'eff_1' });
+});
+
+test('an answer of another kind is not replayed as if it were HTTP: the decision has it as its result', () => {
+  const message = { kind: 'message', body: { kind: 'json', value: { isError: false } }, truncated: false } as const;
+  const answer = answerOf(false, message);
+  expect(answer.status).toBe(409);
+  expect(JSON.parse(String(answer.body))).toMatchObject({
+    decision: 'duplicate_blocked',
+    result: { isError: false },
+  });
 });

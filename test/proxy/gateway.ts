@@ -25,6 +25,7 @@ import { receiptView } from '../../src/receipts/view.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
@@ -208,7 +209,7 @@ export async function startProxiedWorld(): Promise<ProxiedWorld> {
     pauses,
     secrets,
     signer,
-    spill: await openSpillJournal(join(folder, 'spill')),
+    spill: await openSpillJournal(join(folder, 'spill'), settlementTexts),
     metrics: createMetrics({ store, workspaces: () => ['demo'] }),
     alert: () => {},
     policies: { follow: () => Promise.resolve(), hindrance: () => null },

@@ -5,7 +5,8 @@ import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, ty
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
-import type { KeptResult, SettledBy } from '../../src/effects/model/effect.ts';
+import type { KeptResult } from '../../src/effects/model/answer.ts';
+import type { SettledBy } from '../../src/effects/model/effect.ts';
 import { canonicalJson } from '../../src/json/canonical.ts';
 import { commit } from '../../src/receipts/commitment.ts';
 import { disclosureOf } from '../../src/receipts/disclosure.ts';
@@ -163,7 +164,7 @@ describe('a receipt', () => {
     if (sealed === null) throw new Error('it has its salts');
     const { id, jws } = signer.issue(input);
     const disclosed = (body: KeptResult['body']) => {
-      const result: KeptResult = { status: 201, headers: {}, body, truncated: false };
+      const result: KeptResult = { kind: 'http', status: 201, headers: {}, body, truncated: false };
       const receipt = { id, jws };
       const life = { state: 'committed', at: 1, settledBy, evidence, receipt, result } as const;
       const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
@@ -184,6 +185,7 @@ describe('a receipt', () => {
   it('is still issued when the answer has no canonical form', () => {
     const input = receiptInput();
     const result = {
+      kind: 'http',
       status: 200,
       headers: {},
       body: { kind: 'text', value: 'half a pair \ud83d' },

@@ -58,7 +58,7 @@ export const MUTANTS: Readonly<Record<string, Rules>> = {
                   state: 'failed',
                   at: view.now,
                   settledBy: { by: 'owner' },
-                  evidence: { code: '', message: '', status: null, startedAt: null, endedAt: null },
+                  evidence: { code: '', message: '', answered: null, startedAt: null, endedAt: null },
                   result: null,
                 },
               }

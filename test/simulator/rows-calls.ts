@@ -139,7 +139,7 @@ export function outcomeOf(word: 'committed' | 'failed' | 'unknown', effect: Effe
 
 export function settlement(effect: EffectRecord, outcome: SettleOutcome): SettleRequest {
   return settleRequest(effect, outcome, {
-    evidence: { code: 'http_status', message: '', status: null, startedAt: null, endedAt: null },
+    evidence: { code: 'http_status', message: '', answered: null, startedAt: null, endedAt: null },
     stages: [],
   });
 }

@@ -102,7 +102,7 @@ export interface Scope {
 export const TIMES = { dispatchWindowMs: 2000, timeoutMs: 1000, maxProcessingMs: 4000, maxFreezeMs: 3000 } as const;
 
 const VERSIONS = { policy: 'v1', pauses: 0 };
-const EVIDENCE: Evidence = { code: 'http_status', message: '', status: null, startedAt: null, endedAt: null };
+const EVIDENCE: Evidence = { code: 'http_status', message: '', answered: null, startedAt: null, endedAt: null };
 
 /** A world in which nothing has happened. */
 export function newWorld(scope: Scope): World {

@@ -46,8 +46,20 @@ describe('the texts of an effect', () => {
   });
 
   it('give back the outcome, whatever its receipt is made of', () => {
-    const evidence = { code: 'http_status', message: 'said "yes"', status: 201, startedAt: 1, endedAt: null };
-    const result = { status: 201, headers: {}, body: { kind: 'json', value: ['"', 1] }, truncated: false } as const;
+    const evidence = {
+      code: 'http_status',
+      message: 'said "yes"',
+      answered: { kind: 'http', status: 201 },
+      startedAt: 1,
+      endedAt: null,
+    } as const;
+    const result = {
+      kind: 'http',
+      status: 201,
+      headers: {},
+      body: { kind: 'json', value: ['"', 1] },
+      truncated: false,
+    } as const;
     fc.assert(
       fc.property(sealed, fc.boolean(), (jws, isKept) => {
         const said = { evidence, receipt: jws === null ? null : { id: 'rcp_1', jws }, result: isKept ? result : null };
@@ -79,8 +91,20 @@ describe('the texts of an effect', () => {
 function recordSaying(text: string, isCommitted: boolean): EffectRecord {
   const fence = { epoch: 1, n: 2, nonce: text };
   const lease = { fence, owner: text, admittedAt: 1, dispatchBy: 2, leaseEnd: 3, quiesceUntil: 4 };
-  const evidence = { code: text, message: text, status: 201, startedAt: 1, endedAt: null };
-  const result = { status: 201, headers: {}, body: { kind: 'sealed', value: text }, truncated: false } as const;
+  const evidence = {
+    code: text,
+    message: text,
+    answered: { kind: 'http', status: 201 },
+    startedAt: 1,
+    endedAt: null,
+  } as const;
+  const result = {
+    kind: 'http',
+    status: 201,
+    headers: {},
+    body: { kind: 'sealed', value: text },
+    truncated: false,
+  } as const;
   return {
     id: 'eff_1',
     workspace: text,

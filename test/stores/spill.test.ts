@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { admitRequest, committed, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
@@ -29,7 +30,7 @@ afterEach(async () => {
 
 it('hands settlements in once; one that cannot be read stays, is told of, and holds up no other', async () => {
   const spill = join(folder, 'spill');
-  const journal = await openSpillJournal(spill);
+  const journal = await openSpillJournal(spill, settlementTexts);
   const admitted = await Promise.all(['a', 'b'].map((idempotencyKey) => store.admit(admitRequest({ idempotencyKey }))));
   const effects = admitted.map((admission) => {
     if (admission.kind !== 'dispatch') throw new Error(admission.kind);
@@ -48,7 +49,7 @@ it('hands settlements in once; one that cannot be read stays, is told of, and ho
 
 it('keeps them all while the store is away', async () => {
   const spill = join(folder, 'spill');
-  const journal = await openSpillJournal(spill);
+  const journal = await openSpillJournal(spill, settlementTexts);
   const admission = await store.admit(admitRequest());
   if (admission.kind !== 'dispatch') throw new Error(admission.kind);
   await journal.write(settleRequest(admission.effect, committed()));
@@ -59,7 +60,7 @@ it('keeps them all while the store is away', async () => {
 
 it('syncs a settlement before it has its name, and the folder after', async () => {
   const spill = join(folder, 'spill');
-  const journal = await openSpillJournal(spill);
+  const journal = await openSpillJournal(spill, settlementTexts);
   const admission = await store.admit(admitRequest());
   if (admission.kind !== 'dispatch') throw new Error(admission.kind);
   const probe = await open(folder, 'r');

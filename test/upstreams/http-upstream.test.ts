@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { HttpAnswer, UpstreamAnswer } from '../../src/effects/model/answer.ts';
 import type { UpstreamResult } from '../../src/effects/upstream.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
@@ -55,6 +56,11 @@ function send(mode: string, changes: Parameters<typeof makeTool>[0] = {}): Promi
   );
 }
 
+function overHttp(answer: UpstreamAnswer): HttpAnswer {
+  if (answer.kind !== 'http') throw new Error(answer.kind);
+  return answer;
+}
+
 describe('each row of the table against a real upstream', () => {
   const rows: [string, UpstreamResult['kind'], string, number][] = [
     ['ok', 'committed', 'http_status', 1],
@@ -96,7 +102,7 @@ describe('each row of the table against a real upstream', () => {
     const ok = await send('ok');
     if (ok.kind !== 'committed') throw new Error(ok.kind);
     expect(ok.accepted).toBe(false);
-    expect(JSON.parse(ok.answer.body.toString())).toMatchObject({
+    expect(JSON.parse(overHttp(ok.answer).body.toString())).toMatchObject({
       path: '/v1/payments/p1/refunds',
       received: { amount: 100 },
     });
@@ -107,7 +113,10 @@ describe('each row of the table against a real upstream', () => {
     const half = await send('half');
     expect(half).toMatchObject({ kind: 'committed', responseTruncated: true, result: { truncated: true } });
     const failed = await send('unavailable', { outcomes: { committed: [], failed: [503], unknown: [], body: [] } });
-    expect(failed).toMatchObject({ kind: 'failed', evidence: { code: 'declared', status: 503 } });
+    expect(failed).toMatchObject({
+      kind: 'failed',
+      evidence: { code: 'declared', answered: { kind: 'http', status: 503 } },
+    });
     const plain = await send('plain');
     expect(plain).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: 'done' } } });
   });
@@ -117,7 +126,7 @@ describe('each row of the table against a real upstream', () => {
     const big = await send('big');
     if (big.kind !== 'committed') throw new Error(big.kind);
     expect(big.responseTruncated).toBe(true);
-    expect(big.answer.body.byteLength).toBe(LIMITS.responseBytes);
+    expect(overHttp(big.answer).body.byteLength).toBe(LIMITS.responseBytes);
     expect(big.result.truncated).toBe(true);
     // The next call gets a connection.
     expect((await send('ok')).kind).toBe('committed');
@@ -336,12 +345,13 @@ describe('headers', () => {
   test('credentials and the upstream key are set by the gateway, and over what the caller sent', async () => {
     open({ credentials: { header: 'authorization', value: 'Bearer upstream-secret' } });
     const proxied = {
+      kind: 'http',
       method: 'POST',
       pathAndQuery: '/v1/payments/p9/refunds?a=1',
       headers: { authorization: 'Bearer agent', 'idempotency-key': 'agent', 'content-type': 'application/json' },
       body: Buffer.from('{"amount":  7}'),
       setCookie: false,
-    };
+    } as const;
     const tool = makeTool({ idempotent: { kind: 'header', header: 'Idempotency-Key', forMs: 1000 } });
     await upstreams.send(makeDispatch({ tool, proxied }));
     const last = (await service.ledger()).requests.at(-1);
@@ -362,7 +372,12 @@ describe('headers', () => {
     open();
     const loud = await send('loud');
     if (loud.kind !== 'committed') throw new Error(loud.kind);
-    expect(Object.keys(loud.answer.headers).sort()).toEqual(['content-length', 'content-type', 'date', 'x-kept']);
+    expect(Object.keys(overHttp(loud.answer).headers).sort()).toEqual([
+      'content-length',
+      'content-type',
+      'date',
+      'x-kept',
+    ]);
   });
 });
 

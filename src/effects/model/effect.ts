@@ -1,3 +1,4 @@
+import type { Answered, KeptResult } from './answer.ts';
 import type { Mismatch, Via } from './action-call.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -66,36 +67,15 @@ export interface Evidence {
    */
   readonly code: string;
   readonly message: string;
-  /** The status number in the upstream's protocol (HTTP status); `null` without an answer or without such a number. */
-  readonly status: number | null;
+  /** What its answer said of itself; `null` where no answer was read. */
+  readonly answered: Answered | null;
   readonly startedAt: number | null;
   readonly endedAt: number | null;
   /**
-   * SHA-256 (base64url) of method, path with query, and body as sent. Absent where nothing was sent, or no gateway saw
-   * it.
+   * SHA-256 (base64url) of what was sent: over HTTP, method, path with query, and body. Absent where nothing was sent,
+   * or no gateway saw it.
    */
   readonly sent?: string;
-}
-
-/**
- * The part of an upstream's answer that is kept for duplicates (up to `limits.response_kept`). Each kind of upstream
- * has its own form. It is stored in this form: a result without `kind` is from HTTP, and every other kind must name
- * itself.
- */
-export type KeptResult = KeptHttpResult;
-
-export interface KeptHttpResult {
-  readonly kind?: 'http';
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body:
-    | { readonly kind: 'json'; readonly value: Json }
-    | { readonly kind: 'text'; readonly value: string }
-    | { readonly kind: 'base64'; readonly value: string }
-    /** The form in the store: headers and body, encrypted. Elsewhere it means that the result was not decrypted. */
-    | { readonly kind: 'sealed'; readonly value: string };
-  /** The body was longer than the part that is kept. */
-  readonly truncated: boolean;
 }
 
 /** A signed receipt: the signed bytes, which are never made a second time. */
@@ -117,7 +97,7 @@ export type Life =
       readonly receipt: SignedReceipt;
       /** `null` when nothing was kept, or the kept answer was removed by age. */
       readonly result: KeptResult | null;
-      /** The upstream answered 202: it accepted the request, but has not finished it. */
+      /** The upstream accepted the request, but has not finished it (HTTP: 202). */
       readonly accepted: boolean;
       /** The answer broke off before its end. */
       readonly responseTruncated: boolean;

@@ -2,10 +2,10 @@ import type { Mismatch } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { BudgetRow } from './budget.ts';
 import type { DeniedDecision, NextStep, Reason } from './decision.ts';
-import type { KeptResult, SignedReceipt } from './effect.ts';
+import type { KeptResult, UpstreamAnswer } from './answer.ts';
+import type { SignedReceipt } from './effect.ts';
 import type { Problem } from './run-request.ts';
 import type { Observed } from './verdict.ts';
-import type { UpstreamAnswer } from '../upstream.ts';
 
 /** A budget in an answer. Of a budget that it shares with others, an agent sees only the level. */
 export interface ShownBudget {

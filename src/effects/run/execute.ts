@@ -65,7 +65,7 @@ export async function executeAttempt(
     const evidence: Evidence = {
       code: 'internal',
       message: 'The gateway failed during the attempt.',
-      status: null,
+      answered: null,
       startedAt: attempt.lease.admittedAt,
       endedAt: null,
     };
@@ -151,7 +151,7 @@ async function refuseBeforeSend(
   const evidence: Evidence = {
     code: 'not_dispatched',
     message: 'Nothing was sent.',
-    status: null,
+    answered: null,
     startedAt: null,
     endedAt: null,
   };
@@ -208,7 +208,7 @@ async function recordUnsent(
   const evidence: Evidence = {
     code: 'not_dispatched',
     message,
-    status: null,
+    answered: null,
     startedAt: null,
     endedAt: ports.store.now(),
   };

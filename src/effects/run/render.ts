@@ -1,7 +1,7 @@
 import { mismatchToWire } from '../model/action-call.ts';
 import { DECISION_TABLE, nextOf, statusOf, type NextStep } from '../model/decision.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import type { KeptResult } from '../model/effect.ts';
+import { type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 
@@ -119,15 +119,17 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
 
 /**
  * The kept answer of an upstream. `result` is its body: JSON, a string for text, or base64 with `result_encoding`.
- * `upstream_status` is its status.
+ * `upstream_status` is its status, if answers of its kind have one.
  */
 export function resultMembers(result: KeptResult | null): JsonObject {
   if (result === null) return {};
+  const status = statusShown(result);
+  const statusMember = status === null ? null : { upstream_status: status };
   // Either too large for a list, or sealed with a secret that is gone.
-  if (result.body.kind === 'sealed') return { upstream_status: result.status, result_omitted: true };
+  if (result.body.kind === 'sealed') return { ...statusMember, result_omitted: true };
   return {
     result: result.body.value,
-    upstream_status: result.status,
+    ...statusMember,
     ...(result.body.kind === 'base64' ? { result_encoding: 'base64' } : {}),
     ...(result.truncated ? { response_truncated: true } : {}),
   };

@@ -123,7 +123,7 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
         : {
             code: 'declared',
             message: 'It was established that the action happened.',
-            status: null,
+            answered: null,
             startedAt: null,
             endedAt: null,
           },
@@ -134,6 +134,6 @@ async function signResolution(ports: EffectPorts, effect: EffectRecord, fence: F
   });
 }
 
-function withoutDigest({ code, message, status, startedAt, endedAt }: Evidence): Evidence {
-  return { code, message, status, startedAt, endedAt };
+function withoutDigest({ code, message, answered, startedAt, endedAt }: Evidence): Evidence {
+  return { code, message, answered, startedAt, endedAt };
 }

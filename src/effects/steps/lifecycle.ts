@@ -157,7 +157,7 @@ export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
           message: event.ownerDead
             ? 'The gateway that ran the attempt ended before it recorded an outcome.'
             : 'The lease ended before an outcome was recorded.',
-          status: null,
+          answered: null,
           startedAt: lease.admittedAt,
           endedAt: null,
         },

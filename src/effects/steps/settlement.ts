@@ -1,3 +1,4 @@
+import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
 import type { Json } from '../../json/value.ts';
@@ -78,7 +79,7 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
     data,
   });
   const attempt = request.fence.n;
-  const seen: Record<string, Json> = { attempt, code: evidence.code, status: evidence.status };
+  const seen: Record<string, Json> = { attempt, code: evidence.code, status: statusShown(evidence.answered) };
   if (after.life.state !== outcome.kind) seen['recorded_as'] = after.life.state;
   const started =
     evidence.startedAt === null ? [] : [draft('execution.started', { attempt, at: isoTime(evidence.startedAt) })];
@@ -148,7 +149,7 @@ function resolveEffect(view: StepView, request: ResolveRequest, effect: EffectRe
         request.outcome.kind === 'happened'
           ? 'It was established that the action happened.'
           : 'It was established that the action did not happen.',
-      status: null,
+      answered: null,
       startedAt: life.lease.admittedAt,
       endedAt: null,
     },

@@ -108,7 +108,7 @@ export function notDispatched(workspace: string, effectId: string, fence: Settle
     evidence: {
       code: 'not_dispatched',
       message: 'The admission could not be made durable, or its answer was lost; nothing was sent.',
-      status: null,
+      answered: null,
       startedAt: null,
       endedAt: null,
     },

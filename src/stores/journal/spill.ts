@@ -21,8 +21,15 @@ export interface SpillJournal {
 
 const SUFFIX = '.settlement.json';
 
+/** How a settlement stands in its file. */
+export interface SettlementTexts {
+  write(request: SettleRequest): string;
+  /** @param text of `write`, by this version or an earlier one */
+  read(text: string): SettleRequest;
+}
+
 /** Opens the journal in `folder`, which it creates with mode 0700. */
-export async function openSpillJournal(folder: string): Promise<SpillJournal> {
+export async function openSpillJournal(folder: string, texts: SettlementTexts): Promise<SpillJournal> {
   makePrivateFolder(folder);
 
   async function write(request: SettleRequest): Promise<void> {
@@ -31,7 +38,7 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
     try {
       const file = await open(temporary, 'w', 0o600);
       try {
-        await file.writeFile(JSON.stringify(request));
+        await file.writeFile(texts.write(request));
         await file.sync();
       } finally {
         await file.close();
@@ -52,7 +59,7 @@ export async function openSpillJournal(folder: string): Promise<SpillJournal> {
       const path = join(folder, name);
       try {
         // Written completely by `write`: the rename came after the sync.
-        const request = JSON.parse(await readFile(path, 'utf8')) as SettleRequest;
+        const request = texts.read(await readFile(path, 'utf8'));
         await store.settle(request);
       } catch (error) {
         if (error instanceof StoreUnavailable) return names.length - index + refused.length;

@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
-import type { KeptResult } from '../../effects/model/effect.ts';
+import type { HttpAnswer, KeptHttpResult } from '../../effects/model/answer.ts';
 import type { Json } from '../../json/value.ts';
 import { parseStrictJson } from '../../json/strict.ts';
-import type { HttpAnswer } from '../../effects/upstream.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -55,7 +54,7 @@ export interface ReadAnswer {
   /** Parsed when the content type is JSON and the body is valid, `undefined` otherwise. */
   readonly json: Json | undefined;
   /** What is kept for duplicates. */
-  readonly result: KeptResult;
+  readonly result: KeptHttpResult;
 }
 
 /**
@@ -86,7 +85,7 @@ function keep(
   headers: Readonly<Record<string, string | readonly string[]>>,
   json: Json | undefined,
   limit: number,
-): KeptResult {
+): KeptHttpResult {
   const kept: Record<string, string> = {};
   for (const name of KEPT_HEADERS) {
     const value = headers[name];
@@ -95,15 +94,15 @@ function keep(
   const { status } = raw;
   const fits = raw.body.byteLength <= limit;
   if (json !== undefined && fits) {
-    return { status, headers: kept, body: { kind: 'json', value: json }, truncated: false };
+    return { kind: 'http', status, headers: kept, body: { kind: 'json', value: json }, truncated: false };
   }
   const bytes = fits ? raw.body : raw.body.subarray(0, limit);
   const truncated = !fits || !raw.whole;
   if (kept['content-encoding'] === undefined) {
     const text = asText(bytes, truncated);
-    if (text !== null) return { status, headers: kept, body: { kind: 'text', value: text }, truncated };
+    if (text !== null) return { kind: 'http', status, headers: kept, body: { kind: 'text', value: text }, truncated };
   }
-  return { status, headers: kept, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
+  return { kind: 'http', status, headers: kept, body: { kind: 'base64', value: bytes.toString('base64') }, truncated };
 }
 
 /** The bytes as a text, without a character that was cut in two; `null` if they are not UTF-8. */

@@ -71,7 +71,7 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
         evidence: {
           code: 'not_dispatched',
           message: result.by === 'late' ? 'the time to send it was over' : 'a pause was heard before it was sent',
-          status: null,
+          answered: null,
           startedAt: null,
           endedAt,
         },
@@ -234,7 +234,7 @@ function resultOf(
     ...(sent === null ? {} : { sent }),
     code: classified.code,
     message: classified.message,
-    status: read?.answer.status ?? null,
+    answered: read === null ? null : { kind: 'http', status: read.answer.status },
     startedAt: 'startedAt' in attempted ? attempted.startedAt : null,
     endedAt,
   };
@@ -254,7 +254,7 @@ function resultOf(
 function notDispatched(message: string, endedAt: number | null): UpstreamResult {
   return {
     kind: 'failed',
-    evidence: { code: 'not_dispatched', message, status: null, startedAt: null, endedAt },
+    evidence: { code: 'not_dispatched', message, answered: null, startedAt: null, endedAt },
     answer: null,
     result: null,
   };

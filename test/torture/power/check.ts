@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { checkWorkspace } from '../../../src/effects/upkeep/fsck.ts';
 import type { EffectStore } from '../../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
+import { settlementTexts } from '../../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';
 import { openStepJournal } from '../../../src/stores/journal/step-journal.ts';
 import { admitRequest, WORKSPACE } from '../../contract/requests.ts';
@@ -135,7 +136,7 @@ async function storeFault(folder: string, told: Told): Promise<string | null> {
   try {
     const { problem } = store.health();
     if (problem !== null) return problem.message;
-    const left = await (await openSpillJournal(join(folder, 'spill'))).drain(store);
+    const left = await (await openSpillJournal(join(folder, 'spill'), settlementTexts)).drain(store);
     if (left > 0) return `${left} spilled settlements are left`;
     return (await missing(store, told)) ?? (await differing(store));
   } finally {

@@ -1,6 +1,7 @@
 import { openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { openEmbeddedStore } from '../../../src/gateway/embedded-store.ts';
+import { settlementTexts } from '../../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../../src/stores/journal/spill.ts';
 import { openStepJournal } from '../../../src/stores/journal/step-journal.ts';
 import { admitRequest, budgetOf, committed, permit, settleRequest, WORKSPACE } from '../../contract/requests.ts';
@@ -28,7 +29,7 @@ const store = await openEmbeddedStore({
   keySeals: KEY_SEALS,
   worker: 'auto',
 });
-const spill = await openSpillJournal(join(folder, 'data', 'spill'));
+const spill = await openSpillJournal(join(folder, 'data', 'spill'), settlementTexts);
 const journal = await openStepJournal(join(folder, 'data', 'journal'));
 mark('open', prefix);
 

@@ -1,0 +1,70 @@
+import type { Json } from '../../json/value.ts';
+
+/*
+ * What an upstream answers, by its kind. Here alone the core says what kinds there are. Elsewhere it hands answers on,
+ * keeps them, and asks for what every kind has: a body, or the number that the wire formats show.
+ */
+
+/** An answer on its way to the caller, whole (up to the limit for answers). Only the door of its kind reads it. */
+export type UpstreamAnswer = HttpAnswer | MessageAnswer;
+
+export interface HttpAnswer {
+  readonly kind: 'http';
+  readonly status: number;
+  /**
+   * Lower-case names. Hop-by-hop headers, `svc-*`, `x-should-retry` and (unless the route allows it) `set-cookie` are
+   * removed.
+   */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly body: Buffer;
+}
+
+/** One message with nothing beside it, as a tool or a function gives it back. Whether it is an error, it says itself. */
+export interface MessageAnswer {
+  readonly kind: 'message';
+  readonly message: Json;
+}
+
+/** What evidence keeps of an answer. */
+export type Answered = { readonly kind: 'http'; readonly status: number } | { readonly kind: 'message' };
+
+/** The part of an answer that is kept for duplicates (up to `limits.response_kept`). */
+export type KeptResult = KeptHttpResult | KeptMessage;
+
+export interface KeptHttpResult extends Kept {
+  readonly kind: 'http';
+  readonly status: number;
+  /** While the body is sealed, the headers are sealed with it, and none are here. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface KeptMessage extends Kept {
+  readonly kind: 'message';
+}
+
+interface Kept {
+  readonly body: KeptBody;
+  /** The body was longer than the part that is kept. */
+  readonly truncated: boolean;
+}
+
+export type KeptBody =
+  | { readonly kind: 'json'; readonly value: Json }
+  | { readonly kind: 'text'; readonly value: string }
+  | { readonly kind: 'base64'; readonly value: string }
+  /** The form in the store, encrypted. Elsewhere it means that the result was not decrypted. */
+  | { readonly kind: 'sealed'; readonly value: string };
+
+/**
+ * The number that the wire formats show as the upstream's status; `null` without an answer, or where answers of its
+ * kind have no such number.
+ */
+export function statusShown(answered: Answered | KeptResult | null): number | null {
+  if (answered === null) return null;
+  switch (answered.kind) {
+    case 'http':
+      return answered.status;
+    case 'message':
+      return null;
+  }
+}

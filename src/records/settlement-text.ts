@@ -1,0 +1,58 @@
+import type { SettleOutcome, SettleRequest } from '../effects/store.ts';
+import {
+  evidenceOf,
+  resultOf,
+  storedEvidence,
+  type StoredEvidence,
+  storedResult,
+  type StoredResult,
+} from './stored-answer.ts';
+
+/** A settlement that waits for the store, as its file has it. */
+interface StoredSettlement extends Omit<SettleRequest, 'evidence' | 'outcome'> {
+  readonly evidence: StoredEvidence;
+  readonly outcome: StoredOutcome;
+}
+
+type StoredOutcome =
+  | Extract<SettleOutcome, { readonly kind: 'unknown' | 'denied' }>
+  | AsStored<Extract<SettleOutcome, { readonly kind: 'committed' }>>
+  | AsStored<Extract<SettleOutcome, { readonly kind: 'failed' }>>;
+type AsStored<Of> = Omit<Of, 'result'> & { readonly result: StoredResult | null };
+
+/** The texts of settlements that the store did not take yet. */
+export const settlementTexts = {
+  write(request: SettleRequest): string {
+    const { outcome } = request;
+    const evidence = storedEvidence(request.evidence);
+    const stored: StoredSettlement = { ...request, evidence, outcome: storedOutcome(outcome) };
+    return JSON.stringify(stored);
+  },
+  /** @param text of `write`, or of an earlier version of it; nothing else writes such files */
+  read(text: string): SettleRequest {
+    const stored: StoredSettlement = JSON.parse(text);
+    return { ...stored, evidence: evidenceOf(stored.evidence), outcome: outcomeAsStored(stored.outcome) };
+  },
+} as const;
+
+function storedOutcome(outcome: SettleOutcome): StoredOutcome {
+  switch (outcome.kind) {
+    case 'committed':
+    case 'failed':
+      return { ...outcome, result: outcome.result === null ? null : storedResult(outcome.result) };
+    case 'unknown':
+    case 'denied':
+      return outcome;
+  }
+}
+
+function outcomeAsStored(outcome: StoredOutcome): SettleOutcome {
+  switch (outcome.kind) {
+    case 'committed':
+    case 'failed':
+      return { ...outcome, result: outcome.result === null ? null : resultOf(outcome.result) };
+    case 'unknown':
+    case 'denied':
+      return outcome;
+  }
+}

@@ -1,0 +1,56 @@
+import type { Answered, KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
+import type { Evidence } from '../effects/model/effect.ts';
+
+/*
+ * Evidence and kept results in the form that stores and journals have them. Until there were other kinds of upstream,
+ * all answers were from HTTP and nothing said so: what does not name its kind is from HTTP, and is still written so.
+ */
+
+/** A number is a status of HTTP. */
+export type StoredAnswered = number | null | Exclude<Answered, { readonly kind: 'http' }>;
+
+export type StoredResult = Omit<KeptHttpResult, 'kind'> | KeptMessage;
+
+export interface StoredEvidence extends Omit<Evidence, 'answered'> {
+  readonly status: StoredAnswered;
+}
+
+export function storedAnswered(answered: Answered | null): StoredAnswered {
+  if (answered === null) return null;
+  switch (answered.kind) {
+    case 'http':
+      return answered.status;
+    case 'message':
+      return answered;
+  }
+}
+
+export function answeredOf(stored: StoredAnswered): Answered | null {
+  return typeof stored === 'number' ? { kind: 'http', status: stored } : stored;
+}
+
+export function storedResult(result: KeptResult): StoredResult {
+  switch (result.kind) {
+    case 'http': {
+      const { status, headers, body, truncated } = result;
+      return { status, headers, body, truncated };
+    }
+    case 'message':
+      return result;
+  }
+}
+
+export function resultOf(stored: StoredResult): KeptResult {
+  return 'kind' in stored ? stored : { kind: 'http', ...stored };
+}
+
+/** Members are in the order in which evidence was always written. */
+export function storedEvidence({ sent, code, message, answered, startedAt, endedAt }: Evidence): StoredEvidence {
+  const seen = { code, message, status: storedAnswered(answered), startedAt, endedAt };
+  return sent === undefined ? seen : { sent, ...seen };
+}
+
+export function evidenceOf({ sent, code, message, status, startedAt, endedAt }: StoredEvidence): Evidence {
+  const seen = { code, message, answered: answeredOf(status), startedAt, endedAt };
+  return sent === undefined ? seen : { sent, ...seen };
+}

@@ -1,0 +1,97 @@
+import type { Dispatcher, Pool } from 'undici';
+import type { UpstreamKind } from '../kind.ts';
+import { createConnections } from './connections.ts';
+import {
+  type HttpUpstream,
+  readToolState,
+  sendDispatch,
+  type UpstreamLimits,
+  type UpstreamSettings,
+} from './http-upstream.ts';
+import { createStream } from './streams.ts';
+
+/** The upstreams that are reached over HTTP. */
+export interface HttpUpstreams extends UpstreamKind {
+  /** Settings of an upstream; `null` if no upstream of this kind has this id. */
+  settings(id: string): UpstreamSettings | null;
+  /** The pool for streamed reads of an upstream; `null` if no upstream of this kind has this id. */
+  stream(id: string): Dispatcher | null;
+  /** Switches to another configuration. Running calls finish on their connections. */
+  update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
+}
+
+/**
+ * Makes the HTTP upstreams of a configuration. Connections are opened as needed.
+ * @param now ms since the epoch, for evidence
+ */
+export function createHttpUpstreams(
+  configured: readonly UpstreamSettings[],
+  limits: UpstreamLimits,
+  now: () => number,
+): HttpUpstreams {
+  let current = new Map<string, HttpUpstream>();
+  let streams = new Map<string, Pool>();
+  const closing = new Set<Promise<void>>();
+
+  const retire = (closed: Promise<void>): void => {
+    const done = closed.finally(() => closing.delete(done));
+    closing.add(done);
+  };
+  const update = (next: readonly UpstreamSettings[], nextLimits: UpstreamLimits): void => {
+    const made = new Map<string, HttpUpstream>();
+    for (const settings of next) {
+      const before = current.get(settings.id);
+      // Credentials and time-outs can change without new connections.
+      const kept = before !== undefined && sameConnections(before.settings, settings);
+      const connections = kept ? before.connections : createConnections(settings);
+      made.set(settings.id, { settings, connections, limits: nextLimits, now });
+    }
+    for (const [id, upstream] of current) {
+      if (made.get(id)?.connections !== upstream.connections) retire(upstream.connections.close());
+    }
+    const keptStreams = new Map<string, Pool>();
+    for (const [id, stream] of streams) {
+      const before = current.get(id)?.settings;
+      const after = made.get(id)?.settings;
+      const same = before !== undefined && after !== undefined && sameConnections(before, after);
+      if (same && before.timeoutMs === after.timeoutMs) keptStreams.set(id, stream);
+      else retire(stream.close());
+    }
+    streams = keptStreams;
+    current = made;
+  };
+  update(configured, limits);
+
+  return {
+    send(dispatch) {
+      const upstream = current.get(dispatch.tool.upstream);
+      return upstream === undefined ? null : sendDispatch(upstream, dispatch);
+    },
+    readState(tool, params) {
+      const upstream = current.get(tool.upstream);
+      return upstream === undefined ? null : readToolState(upstream, tool, params);
+    },
+    settings: (id) => current.get(id)?.settings ?? null,
+    stream: (id) => {
+      const open = streams.get(id);
+      if (open !== undefined) return open;
+      const settings = current.get(id)?.settings;
+      if (settings === undefined) return null;
+      const stream = createStream(settings);
+      streams.set(id, stream);
+      return stream;
+    },
+    update,
+    close: async () => {
+      for (const upstream of current.values()) retire(upstream.connections.close());
+      for (const stream of streams.values()) retire(stream.close());
+      current = new Map();
+      streams = new Map();
+      await Promise.all(closing);
+    },
+  };
+}
+
+function sameConnections(left: UpstreamSettings, right: UpstreamSettings): boolean {
+  return left.url === right.url && left.connections === right.connections && left.network === right.network;
+}
