@@ -64,6 +64,30 @@ export const FAULTS = {
     instead: '    limit: null,\n    most:',
     within: RECORDS,
   },
+  'cap-without-its-limit': {
+    file: 'src/records/counted.ts',
+    line: 'draft.sum(capChange(name, 1, limit));',
+    instead: 'draft.sum(capChange(name, 1, null));',
+    within: RECORDS,
+  },
+  'what-is-over-counts-still': {
+    file: 'src/records/view.ts',
+    line: 'if (count >= limit) reached(name);',
+    instead: '',
+    within: RECORDS,
+  },
+  'given-back-again': {
+    file: 'src/records/counted.ts',
+    line: 'countedRows.put(draft, thing, names.length === 0 ? null : { caps: names, until });',
+    instead: 'if (names.length > 0) countedRows.put(draft, thing, { caps: names, until });',
+    within: RECORDS,
+  },
+  'released-claim-counts-still': {
+    file: 'src/records/held-rows.ts',
+    line: 'if (is === null) countNoMore(draft, countedClaim(target));',
+    instead: 'if (is === null) return;',
+    within: RECORDS,
+  },
   'moved-is-taken-for-done': {
     file: 'src/records/runner.ts',
     line: "        if (answer.kind === 'done') {\n          epochs",

@@ -223,7 +223,7 @@ export const LIMITS = {
     source: 'src/effects/steps/voting.ts#REJECTION_COOLDOWN_MS',
   },
   claims: {
-    what: 'Claims of one agent at a time',
+    what: 'Claims that one agent asked for, at a time; those that calls take for themselves do not count',
     value: 20,
     beyond: '409 `too_many_claims`',
     source: 'src/effects/steps/claims-and-reservations.ts#MAX_CLAIMS',

@@ -341,6 +341,24 @@ export interface StoreHealth {
   readonly epoch: number;
 }
 
+/** How often the store was asked to commit what a step wrote, since this process began, and how it answered. */
+export interface StoreCommits {
+  readonly done: number;
+  /** Something that the step had looked at had changed, or a limit would have been passed. The step was run again. */
+  readonly moved: number;
+  /** Steps that moved so often that they were given up: the caller was told that the store is not available. */
+  readonly givenUp: number;
+}
+
+/** How many claims, or reservations, of one agent or key count toward its cap. */
+export interface CapCount {
+  readonly cap: string;
+  /** What the store's limit is held against. */
+  readonly figure: number;
+  /** Those on record. What is over counts until it is given back. */
+  readonly oneByOne: number;
+}
+
 /** Operations on claims, reservations and pauses answer with the record, or with what is in the way. */
 export type ClaimResult =
   | { readonly kind: 'made'; readonly claim: ClaimRecord }
@@ -400,6 +418,7 @@ export interface EffectStore {
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
+  commits(): StoreCommits;
 
   admit(request: AdmitRequest): Promise<Admission>;
   /** What {@link admit} would answer now. Writes nothing. */
@@ -476,6 +495,7 @@ export interface EffectStore {
 
   /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
+  capCounts(workspace: string): Promise<readonly CapCount[]>;
   /**
    * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With
    * `change` it is kept with its files, and is recorded in the history and the ledger.

@@ -13,7 +13,7 @@ import type { Draft } from './draft.ts';
 import { effectRows, keyRows } from './effect-rows.ts';
 import { decodeEffect } from './effect-text.ts';
 import { budgetText, budgetSum, rateSum } from './figures.ts';
-import { poolRows, putClaim, putReservation } from './held-rows.ts';
+import { claimOn, poolRows, writeClaim, writeReservation } from './held-rows.ts';
 import { agentRows, apiKeyRows, enteredRows, handleRows, secretRows, userRows, workspaceRows } from './installation.ts';
 import { definitionRows } from './policies.ts';
 
@@ -53,12 +53,13 @@ export function carryRejection(
   rejectionRows.put(draft, fingerprint, { effectId, until });
 }
 
+/** Claims and reservations count toward caps once the workspace is entered. */
 export function carryClaim(draft: Draft, claim: ClaimRecord): void {
-  putClaim(draft, claim.target, claim);
+  writeClaim(draft, claim.target, claimOn(draft, claim.target), claim);
 }
 
 export function carryReservation(draft: Draft, reservation: ReservationRecord): void {
-  putReservation(draft, reservation);
+  writeReservation(draft, reservation);
 }
 
 export function carryUse(draft: Draft, { effectId, agentId, pool, units, until }: RunningUse): void {

@@ -22,7 +22,9 @@ import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable }
 import { giveUpStep, voteStep } from '../effects/steps/voting.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
+import { bringForward, FORM } from './bring-forward.ts';
 import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
+import { capCounts } from './cap-counts.ts';
 import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { pageOfEffects } from './effect-pages.ts';
@@ -117,9 +119,17 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const isEntered = (workspace: string): boolean => workspace === INSTALLATION || entered.has(workspace);
 
   async function firstEnter(workspace: string): Promise<void> {
-    await runner.run(INSTALLATION, (draft) => {
-      if (enteredRows.get(draft, workspace) === null) enteredRows.put(draft, workspace, workspace);
+    const { said: form } = await runner.run(INSTALLATION, (draft) => {
+      const there = enteredRows.get(draft, workspace);
+      if (there === null) enteredRows.put(draft, workspace, FORM);
+      return there ?? FORM;
     });
+    if (form !== FORM) {
+      await bringForward(store, runner, workspace);
+      await runner.run(INSTALLATION, (draft) => {
+        if (enteredRows.get(draft, workspace) !== FORM) enteredRows.put(draft, workspace, FORM);
+      });
+    }
     await policies.bring(workspace);
     entered.add(workspace);
   }
@@ -215,6 +225,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     },
     now: () => store.now(),
     health: () => store.health(),
+    commits: runner.commits,
     admit,
     async preview(request) {
       await enter(request.workspace);
@@ -233,6 +244,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       const total = { lost: 0, approvalsExpired: 0, aged: 0 };
       for (const workspace of await workspaces()) {
         await store.ended.known(workspace);
+        await enter(workspace);
         // After an interrupted activation the policy may not be in force everywhere.
         await policies.bring(workspace);
         const swept = await sweepWorkspace({ store, runner, steps }, workspace, limit, retention);
@@ -361,6 +373,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         .flatMap((sum) => budgetRow(sum, now) ?? [])
         .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
     },
+    capCounts: (workspace) => capCounts(store, workspace),
     activatePolicy: async (version, budgets, change) => policies.activate(version, budgets, change ?? null, workspaces),
     policyInForce: policies.policyInForce,
     policyHistory: policies.policyHistory,

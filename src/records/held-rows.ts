@@ -1,6 +1,8 @@
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
+import { MAX_CLAIMS, MAX_CLAIMS_OF_KEY, MAX_RESERVATIONS_OF_KEY } from '../effects/steps/claims-and-reservations.ts';
 import type { RunningUse } from '../effects/steps/plan.ts';
+import { type Cap, count, countNoMore } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 
@@ -12,11 +14,6 @@ const NEVER = Number.MAX_SAFE_INTEGER;
 export const claimRows = stock(jsonKind<ClaimRecord>('claim', (claim) => [{ list: CLAIMS, at: activeUntil(claim) }]));
 /** The target of a claim, by the claim's id. */
 const targetRows = stock(textKind('claim_target'));
-/** The claims of an agent, or those that a key took: for each target, until when the claim is active. */
-type Ends = Readonly<Record<string, number>>;
-const claimsOfAgent = stock(jsonKind<Ends>('claims_of_agent', () => []));
-const claimsOfKey = stock(jsonKind<Ends>('claims_of_key', () => []));
-
 function activeUntil({ runningEffects, expiresAt, extendedUntil }: ClaimRecord): number {
   return runningEffects.length > 0 ? NEVER : Math.max(expiresAt, extendedUntil);
 }
@@ -31,41 +28,52 @@ export function claimById(draft: Draft, id: string): ClaimRecord | null {
   return claim?.id === id ? claim : null;
 }
 
-export function activeClaimsOf(draft: Draft, of: 'agent' | 'key', id: string): number {
-  const ends = (of === 'agent' ? claimsOfAgent : claimsOfKey).get(draft, id, MOSTLY_ABSENT) ?? {};
-  return Object.values(ends).filter((end) => end > draft.now).length;
-}
+/** Claims of an agent that were asked for and whose time runs. Those that a call takes for itself are not among them. */
+export const claimsOfAgent = (agentId: string): Cap => ({ name: `claims_of_agent ${agentId}`, limit: MAX_CLAIMS });
+/** The same, by the key that took them. */
+export const claimsOfKey = (keyId: string): Cap => ({ name: `claims_of_key ${keyId}`, limit: MAX_CLAIMS_OF_KEY });
+export const reservationsOfKey = (keyId: string): Cap => ({
+  name: `reservations_of_key ${keyId}`,
+  limit: MAX_RESERVATIONS_OF_KEY,
+});
 
-/** The targets of an agent's claims that running effects hold. */
-export function runningClaimsOf(draft: Draft, agentId: string): readonly string[] {
-  const ends = Object.entries(claimsOfAgent.get(draft, agentId, MOSTLY_ABSENT) ?? {});
-  return ends.flatMap(([target, end]) => (end === NEVER ? [target] : []));
-}
+export const capsOfClaim = ({ agentId, keyId }: ClaimRecord): readonly Cap[] =>
+  keyId === undefined ? [claimsOfAgent(agentId)] : [claimsOfAgent(agentId), claimsOfKey(keyId)];
+export const capsOfReservation = ({ keyId }: ReservationRecord): readonly Cap[] =>
+  keyId === undefined ? [] : [reservationsOfKey(keyId)];
+
+/** Under these names claims and reservations count toward caps. */
+export const countedClaim = (target: string): string => `claim ${target}`;
+export const countedReservation = (id: string): string => `reservation ${id}`;
 
 /** Puts or removes the claim on a target, and updates all rows that refer to it. */
 export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null): void {
   const there = claimOn(draft, target);
+  countClaim(draft, target, there, claim);
+  writeClaim(draft, target, there, claim);
+}
+
+/** Claims that calls take, and calls under a claim, change nothing here: they share no row and no figure. */
+function countClaim(draft: Draft, target: string, there: ClaimRecord | null, claim: ClaimRecord | null): void {
+  const was = there !== null && there.expiresAt > draft.now ? there : null;
+  const is = claim !== null && claim.expiresAt > draft.now ? claim : null;
+  if (was?.expiresAt === is?.expiresAt && was?.agentId === is?.agentId && was?.keyId === is?.keyId) return;
+  if (is === null) countNoMore(draft, countedClaim(target));
+  else {
+    // One that is over may not have been given back yet.
+    const look = was === null ? MOSTLY_ABSENT : undefined;
+    count(draft, countedClaim(target), capsOfClaim(is), is.expiresAt, look);
+  }
+}
+
+/** The same without counting it. */
+export function writeClaim(draft: Draft, target: string, there: ClaimRecord | null, claim: ClaimRecord | null): void {
   if (there !== null && there.id !== claim?.id) {
     targetRows.get(draft, there.id);
     targetRows.put(draft, there.id, null);
   }
-  for (const [rows, was, is] of [
-    [claimsOfAgent, there?.agentId, claim?.agentId],
-    [claimsOfKey, there?.keyId, claim?.keyId],
-  ] as const) {
-    if (was !== undefined && was !== is) setEnd(draft, rows, was, target, null);
-    if (is !== undefined) setEnd(draft, rows, is, target, claim === null ? null : activeUntil(claim));
-  }
   claimRows.put(draft, target, claim);
   if (claim !== null && there?.id !== claim.id) targetRows.put(draft, claim.id, target);
-}
-
-/** Leaves out what has ended, so that the row does not grow beyond the active claims. */
-function setEnd(draft: Draft, rows: typeof claimsOfAgent, id: string, target: string, end: number | null): void {
-  const there = rows.get(draft, id, MOSTLY_ABSENT) ?? {};
-  const left = Object.entries(there).filter(([other, until]) => other !== target && until > draft.now);
-  const next = end === null ? left : [...left, [target, end] as const];
-  rows.put(draft, id, next.length === 0 ? null : Object.fromEntries(next));
 }
 
 /** What is taken from a pool: reserved and in use. */
@@ -83,8 +91,6 @@ export const poolRows = stock(jsonKind<PoolState>('pool', () => [{ list: POOLS, 
 export const reservationRows = stock(
   jsonKind<ReservationRecord>('reservation', ({ expiresAt }) => [{ list: RESERVATIONS, at: expiresAt }]),
 );
-const reservationsOfKey = stock(jsonKind<Ends>('reservations_of_key', () => []));
-
 const EMPTY: PoolState = { reservations: [], uses: [] };
 
 export function poolState(draft: Draft, pool: string): PoolState {
@@ -99,18 +105,19 @@ function putPool(draft: Draft, pool: string, state: PoolState): void {
   poolRows.put(draft, pool, state.reservations.length + state.uses.length === 0 ? null : state);
 }
 
-export function activeReservationsOfKey(draft: Draft, keyId: string): number {
-  const ends = reservationsOfKey.get(draft, keyId, MOSTLY_ABSENT) ?? {};
-  return Object.values(ends).filter((end) => end > draft.now).length;
+export function putReservation(draft: Draft, reservation: ReservationRecord): void {
+  const caps = capsOfReservation(reservation);
+  if (caps.length > 0) count(draft, countedReservation(reservation.id), caps, reservation.expiresAt, MOSTLY_ABSENT);
+  writeReservation(draft, reservation);
 }
 
-export function putReservation(draft: Draft, reservation: ReservationRecord): void {
-  const { id, pool, keyId, expiresAt } = reservation;
+/** The same without counting it. */
+export function writeReservation(draft: Draft, reservation: ReservationRecord): void {
+  const { id, pool } = reservation;
   const state = poolState(draft, pool);
   putPool(draft, pool, { ...state, reservations: [...state.reservations.filter((it) => it.id !== id), reservation] });
   reservationRows.get(draft, id, MOSTLY_ABSENT);
   reservationRows.put(draft, id, reservation);
-  if (keyId !== undefined) setEnd(draft, reservationsOfKey, keyId, id, expiresAt);
 }
 
 export function removeReservation(draft: Draft, id: string): void {
@@ -119,7 +126,7 @@ export function removeReservation(draft: Draft, id: string): void {
   const state = poolState(draft, reservation.pool);
   putPool(draft, reservation.pool, { ...state, reservations: state.reservations.filter((it) => it.id !== id) });
   reservationRows.put(draft, id, null);
-  if (reservation.keyId !== undefined) setEnd(draft, reservationsOfKey, reservation.keyId, id, null);
+  if (reservation.keyId !== undefined) countNoMore(draft, countedReservation(id));
 }
 
 /** Replaces what an effect uses of pools. */

@@ -33,7 +33,7 @@ const firstKeyRows = stock(textKind('first_key'));
 
 const WORKSPACES = 'workspaces';
 export const workspaceRows = stock(textKind('workspace', () => [{ list: WORKSPACES, at: 0 }]));
-/** Workspaces in which anything was ever written, by name. */
+/** The form of the records (`bring-forward.ts`) of each workspace in which anything was ever written. */
 export const ENTERED = 'entered';
 export const enteredRows = stock(textKind('entered', () => [{ list: ENTERED, at: 0 }]));
 

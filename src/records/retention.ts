@@ -124,6 +124,7 @@ export async function sweepWorkspace(
       const reservation = reservationRows.get(draft, id);
       if (reservation !== null && reservation.expiresAt <= draft.now) removeReservation(draft, id);
     });
+  await steps.giveBackOver(workspace, limit);
   await forgetArrived(store, runner, workspace, limit);
   await store.prune(workspace, limit);
   return { lost, approvalsExpired: overdue.length, aged };

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { StoreUnavailable } from '../effects/store.ts';
+import { type StoreCommits, StoreUnavailable } from '../effects/store.ts';
 import {
   ABSENT,
   type Answer,
@@ -40,6 +40,8 @@ export interface StepRunner {
   peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
   /** Rows as the store has them, to be shown. */
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
+  /** How the store answered so far. */
+  commits(): StoreCommits;
   /** Waits for running steps; no new ones start. */
   close(): Promise<void>;
 }
@@ -69,6 +71,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   const epochs = new Map<string, number>();
   const boot = randomBytes(9).toString('base64url');
   let changes = 0;
+  const answered = { done: 0, moved: 0, givenUp: 0 };
 
   function nextId(): string {
     changes += 1;
@@ -110,6 +113,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   function forget(known: Known): void {
     countRead(known);
     known.rows.clear();
+    known.figures.clear();
     known.isRead = false;
   }
 
@@ -190,6 +194,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     const underWay = recent.begin(change.workspace, written);
     try {
       const answer = await store.commit(change);
+      answered[answer.kind] += 1;
       if (answer.kind === 'done') recent.done(underWay);
       else recent.drop(underWay);
       return answer;
@@ -233,6 +238,7 @@ export function createStepRunner(store: RowStore): StepRunner {
         learn(workspace, known, answer, asked);
         learnFigures(known, change.sums, answer.figures);
       }
+      answered.givenUp += 1;
       throw new StoreUnavailable('Too much happens at once around this action. Send the same call again.');
     } finally {
       underWay -= 1;
@@ -278,6 +284,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     run,
     peek,
     read,
+    commits: () => ({ ...answered }),
     async close() {
       // Between two of its steps a call has no running change.
       do await new Promise((resolve) => setImmediate(resolve));

@@ -3,9 +3,10 @@ import type { Plan, StepView } from '../effects/steps/plan.ts';
 import { loseLeaseStep } from '../effects/steps/sweep.ts';
 import type { Ended } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
+import { COUNTED, countedRows, countedToward, giveBack } from './counted.ts';
 import type { Draft } from './draft.ts';
 import { effectRows, LEASES } from './effect-rows.ts';
-import { entries } from './lists.ts';
+import { entries, firstOf } from './lists.ts';
 import { First, type Made, type StepRunner } from './runner.ts';
 import type { Throttle } from './throttle.ts';
 import { appendEvents, viewOn } from './view.ts';
@@ -26,11 +27,15 @@ export interface Steps {
    * @returns whether there was anything to declare
    */
   declareLost(workspace: string, id: string): Promise<boolean>;
+  /** Gives back what counts toward caps and is over, at most `limit`. */
+  giveBackOver(workspace: string, limit: number): Promise<void>;
   /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */
   declareLostLeases(workspace: string, limit: number): Promise<number>;
   /** Writes the counted events of seconds that are over. */
   flushCounted(now: number): Promise<void>;
 }
+
+const NOTHING = (): void => {};
 
 /** Runs the rules' steps over rows. */
 export function createSteps(
@@ -44,10 +49,42 @@ export function createSteps(
 ): Steps {
   const settings = { maxFreezeMs, leaseOwner: ended.owner };
 
+  /** What is over and is given back at the moment, by workspace and thing. */
+  const givingBack = new Map<string, Promise<unknown>>();
+
+  /** However many are refused at once, each thing is given back once. */
+  function giveBackThing(workspace: string, thing: string): Promise<unknown> {
+    const name = `${workspace}\n${thing}`;
+    let giving = givingBack.get(name);
+    if (giving === undefined) {
+      giving = runner.run(workspace, (draft) => giveBack(draft, thing)).finally(() => givingBack.delete(name));
+      givingBack.set(name, giving);
+    }
+    return giving;
+  }
+
+  async function giveBackAll(workspace: string, list: string, limit: number): Promise<void> {
+    const over = await firstOf(store, { workspace, list, kind: countedRows.kind, to: store.now() }, limit);
+    await Promise.all(over.map(({ id }) => giveBackThing(workspace, id)));
+  }
+
+  /** For one run of a step: gives back what is over once for each cap that the step finds reached. */
+  function oncePerCap(workspace: string): (cap: string) => void {
+    const done = new Set<string>();
+    return (cap) => {
+      if (done.has(cap)) return;
+      done.add(cap);
+      throw new First(() => giveBackAll(workspace, countedToward(cap), Infinity));
+    };
+  }
+
   /** The view, and the effects that the step looked at, as they were found. */
-  function look(draft: Draft): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
+  function look(
+    draft: Draft,
+    reached: (cap: string) => void,
+  ): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
     const found = new Map<string, EffectRecord>();
-    const view = viewOn(draft, settings, ended.any(draft.workspace), (effect) => {
+    const seen = (effect: EffectRecord): void => {
       found.set(effect.id, effect);
       if (
         effect.life.state !== 'executing' ||
@@ -56,8 +93,8 @@ export function createSteps(
       )
         return;
       throw new First(() => declareLost(draft.workspace, effect.id));
-    });
-    return { view, found };
+    };
+    return { view: viewOn(draft, settings, ended.any(draft.workspace), seen, reached), found };
   }
 
   async function declareLost(workspace: string, id: string): Promise<boolean> {
@@ -68,11 +105,7 @@ export function createSteps(
       const { lease } = stored.effect.life;
       const quiet = ended.quietAt(workspace, lease);
       const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
-      const plan = loseLeaseStep(
-        viewOn(draft, settings, false, () => {}),
-        { ...effect, life },
-        quiet !== null,
-      );
+      const plan = loseLeaseStep(viewOn(draft, settings, false, NOTHING, NOTHING), { ...effect, life }, quiet !== null);
       if (plan === null) return false;
       writePlan(draft, plan, (of) => (of === id ? effect : null));
       return true;
@@ -85,9 +118,10 @@ export function createSteps(
       /**
        * Refusals beyond the first ones of a second are not written. They are counted once, however often the step runs.
        */
+      const reached = oncePerCap(workspace);
       let counted: { readonly word: string; readonly isWritten: boolean } | null = null;
       const { said, made } = await runner.run(workspace, (draft) => {
-        const { view, found } = look(draft);
+        const { view, found } = look(draft, reached);
         const plan = step(view, request);
         const { throttle: word } = plan;
         if (word !== undefined && counted?.word !== word) {
@@ -99,8 +133,10 @@ export function createSteps(
       });
       return { reply: said, made };
     },
-    preview: (workspace, step, request) => runner.peek(workspace, (draft) => step(look(draft).view, request).reply),
+    preview: (workspace, step, request) =>
+      runner.peek(workspace, (draft) => step(look(draft, NOTHING).view, request).reply),
     declareLost,
+    giveBackOver: (workspace, limit) => giveBackAll(workspace, COUNTED, limit),
     async declareLostLeases(workspace, limit) {
       const asked = { workspace, list: LEASES, kind: effectRows.kind };
       // An effect whose owner has ended is declared before its lease is over, so it may be anywhere in the list of

@@ -6,17 +6,18 @@ import type { Binding, StepView } from '../effects/steps/plan.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
+import { type Cap, countOf } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { boundId, effectRows } from './effect-rows.ts';
 import { budgetSum, rateSum } from './figures.ts';
 import {
-  activeClaimsOf,
-  activeReservationsOfKey,
   claimById,
   claimOn,
+  claimsOfAgent,
+  claimsOfKey,
   poolState,
   reservationRows,
-  runningClaimsOf,
+  reservationsOfKey,
 } from './held-rows.ts';
 
 /** How many effects of claims and pools a step looks at besides its own. */
@@ -27,12 +28,14 @@ const AT_ONCE = 100;
  * @param someEnded whether owners have ended and may have left running effects behind
  * @param seen is told of each effect that is looked at. It throws if that effect has to be declared lost first, because
  *   its owner has ended
+ * @param reached is told of each cap that is reached. It throws if what is over has to be given back first
  */
 export function viewOn(
   draft: Draft,
   { maxFreezeMs, leaseOwner }: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
   someEnded: boolean,
   seen: (effect: EffectRecord) => void,
+  reached: (cap: string) => void,
 ): StepView {
   function effect(id: string): EffectRecord | null {
     const stored = effectRows.get(draft, id);
@@ -60,6 +63,12 @@ export function viewOn(
     return claim;
   }
 
+  function counted({ name, limit }: Cap): number {
+    const count = countOf(draft, name);
+    if (count >= limit) reached(name);
+    return count;
+  }
+
   return {
     now: draft.now,
     epoch: draft.epoch,
@@ -82,14 +91,11 @@ export function viewOn(
       return claim;
     },
     claimOn: (_, target) => onTarget(target),
-    claimCount(_, agentId) {
-      if (someEnded) for (const target of runningClaimsOf(draft, agentId).slice(0, AT_ONCE)) onTarget(target);
-      return activeClaimsOf(draft, 'agent', agentId);
-    },
-    claimsOfKey: (_, keyId) => activeClaimsOf(draft, 'key', keyId),
+    claimCount: (_, agentId) => counted(claimsOfAgent(agentId)),
+    claimsOfKey: (_, keyId) => counted(claimsOfKey(keyId)),
     reservation: (_, id) => reservationRows.get(draft, id),
     reservationsOf: (_, pool) => poolState(draft, pool).reservations,
-    reservationsOfKey: (_, keyId) => activeReservationsOfKey(draft, keyId),
+    reservationsOfKey: (_, keyId) => counted(reservationsOfKey(keyId)),
     usesOf(_, pool) {
       const { uses } = poolState(draft, pool);
       settleRunning(uses.flatMap(({ effectId, until }) => (until === null ? [effectId] : [])));

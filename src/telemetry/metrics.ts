@@ -38,7 +38,7 @@ export interface Metrics {
  * @param watched read on each scrape: the store, and the workspaces to count in
  */
 export function createMetrics(watched: {
-  readonly store: Pick<EffectStore, 'health' | 'effects' | 'approvals'>;
+  readonly store: Pick<EffectStore, 'health' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
 }): Metrics {
   const registry = new Registry();
@@ -100,6 +100,19 @@ export function createMetrics(watched: {
     help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
     labelNames: ['what'] as const,
     registers,
+  });
+  new Counter({
+    name: 'svc_store_commits_total',
+    help: 'Changes that steps asked the store for: done; moved (something had changed, and the step was run again); steps given up after they had moved too often',
+    labelNames: ['result'] as const,
+    registers,
+    collect() {
+      const { done, moved, givenUp } = watched.store.commits();
+      this.reset();
+      this.inc({ result: 'done' }, done);
+      this.inc({ result: 'moved' }, moved);
+      this.inc({ result: 'given_up' }, givenUp);
+    },
   });
   new Gauge({
     name: 'svc_store_ready',

@@ -79,6 +79,11 @@ describe('metrics', () => {
     expect(text).toMatch(/^(?:# HELP svc_\w+ .+\n# TYPE svc_\w+ \w+\n(?:svc_\w+(?:\{.*\})? \S+\n)*\n?)+$/);
     expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
     expect(text).toContain('svc_store_ready 1');
+    const { done } = rig.ports.store.commits();
+    expect(done).toBeGreaterThan(1);
+    expect(text).toContain(`svc_store_commits_total{result="done"} ${done}`);
+    expect(text).toContain('svc_store_commits_total{result="moved"} 0');
+    expect((await metrics.render()).text).toContain(`svc_store_commits_total{result="done"} ${done}`);
     await rig.close();
   });
 

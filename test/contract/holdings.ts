@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Obligation } from '../../src/effects/model/verdict.ts';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -100,13 +101,79 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await take(102)).toEqual(full);
     });
 
-    it('gives an agent at most twenty', async () => {
-      for (let n = 0; n < 20; n += 1) await at.store.takeClaim(claimRequest(`customer:${n}`));
-      expect(await at.store.takeClaim(claimRequest('customer:20'))).toEqual({
-        kind: 'too_many',
-        of: 'agent',
-        limit: 20,
+    it('gives an agent at most twenty, however many it asks for at once', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 60 }, (_, n) => at.store.takeClaim(claimRequest(`customer:${n}`))),
+      );
+      expect(answers.filter(({ kind }) => kind === 'made')).toHaveLength(20);
+      for (const answer of answers)
+        if (answer.kind !== 'made') expect(answer).toEqual({ kind: 'too_many', of: 'agent', limit: 20 });
+      expect(await at.store.claims(WORKSPACE)).toHaveLength(20);
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+    });
+
+    it('counts no claim that a call takes for itself, or has under another', async () => {
+      const running = await Promise.all(
+        Array.from({ length: 30 }, (_, n) => {
+          const target = `account:${n}`;
+          return dispatched(at.store, { verdict: permit([{ ...CLAIM, target }]), action: { target } });
+        }),
+      );
+      expect(await at.store.capCounts(WORKSPACE)).toEqual([]);
+      const take = (n: number) => at.store.takeClaim(claimRequest(`customer:${n}`));
+      for (let n = 0; n < 20; n += 1) expect(await take(n)).toMatchObject({ kind: 'made' });
+      const { effect } = await dispatched(at.store, { action: { target: 'customer:3' } });
+      expect(await take(20)).toMatchObject({ kind: 'too_many' });
+      for (const each of [...running.map((one) => one.effect), effect])
+        await at.store.settle(settleRequest(each, committed()));
+      expect(await take(20)).toMatchObject({ kind: 'too_many' });
+      expect(await at.store.capCounts(WORKSPACE)).toContainEqual({
+        cap: 'claims_of_agent support-bot',
+        figure: 20,
+        oneByOne: 20,
       });
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+    });
+
+    it('counts a claim no more once it is released, also while a call runs under it', async () => {
+      const take = (n: number) => at.store.takeClaim(claimRequest(`customer:${n}`));
+      const [first] = await Promise.all(Array.from({ length: 20 }, (_, n) => take(n)));
+      if (first?.kind !== 'made') throw new Error('not made');
+      const { effect } = await dispatched(at.store, { action: { target: 'customer:0' } });
+      expect(await take(20)).toMatchObject({ kind: 'too_many' });
+      await at.store.releaseClaim(WORKSPACE, first.claim.id, AGENT);
+      expect(await take(20)).toMatchObject({ kind: 'made' });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await take(21)).toMatchObject({ kind: 'too_many' });
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+    });
+
+    at.timed('counts no claim whose time is over, although nothing was swept; sweeps give back the rest', async () => {
+      const take = (n: number, ttlMs = 60_000) => at.store.takeClaim(claimRequest(`customer:${n}`, { ttlMs }));
+      for (let n = 0; n < 20; n += 1) await take(n, n < 18 ? 1_000 : 60_000);
+      const { effect } = await dispatched(at.store, { action: { target: 'customer:0' } });
+      expect(await take(20)).toMatchObject({ kind: 'too_many' });
+      at.advance(999);
+      expect(await take(20)).toMatchObject({ kind: 'too_many' });
+      at.advance(1);
+      const answers = await Promise.all(Array.from({ length: 40 }, (_, n) => take(100 + n)));
+      expect(answers.filter(({ kind }) => kind === 'made')).toHaveLength(18);
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(60_000);
+      await at.store.sweep(100);
+      expect(await at.store.capCounts(WORKSPACE)).toEqual([]);
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+    });
+
+    at.timed('counts a claim that is over for nobody when another agent or key takes the target', async () => {
+      await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+      at.advance(1_000);
+      await at.store.takeClaim(claimRequest('customer:7', { ...OTHER, keyId: 'key_agent0000002' }));
+      const counts = await at.store.capCounts(WORKSPACE);
+      const full = counts.map(({ cap, figure }) => `${cap} ${figure}`).toSorted();
+      expect(full).toEqual(['claims_of_agent other-bot 1', 'claims_of_key key_agent0000002 1']);
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
     });
 
     it('keeps other agents’ calls off a claimed target', async () => {
@@ -248,6 +315,21 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       await at.store.releaseReservation(WORKSPACE, first.reservation.id, AGENT);
       expect(await make(100)).toMatchObject({ kind: 'made', reservation: { keyId } });
       expect(await make(101)).toEqual({ kind: 'too_many', limit: 100 });
+      expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
+    });
+
+    at.timed('counts no reservation whose time is over, although nothing was swept', async () => {
+      const keyId = 'key_acct00000001';
+      const make = (n: number, ttlMs: number) =>
+        at.store.makeReservation(reservationRequest({ agentId: `bot-${n}`, capacity: 1000, keyId, ttlMs }));
+      for (let n = 0; n < 100; n += 1) await make(n, n < 3 ? 1_000 : 60_000);
+      expect(await make(100, 60_000)).toMatchObject({ kind: 'too_many' });
+      at.advance(1_000);
+      const answers = await Promise.all(Array.from({ length: 5 }, (_, n) => make(101 + n, 1_000)));
+      expect(answers.filter(({ kind }) => kind === 'made')).toHaveLength(3);
+      at.advance(60_000);
+      await at.store.sweep(200);
+      expect(await at.store.capCounts(WORKSPACE)).toEqual([]);
     });
     const reserve = (units: number): Obligation => ({
       kind: 'reserve',

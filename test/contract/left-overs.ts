@@ -176,15 +176,6 @@ export function describeLeftOvers(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.takeClaim(claimRequest(target, another))).toMatchObject({ kind: 'made' });
     });
 
-    at.timed('does not count its claim once it is quiet', async () => {
-      for (let n = 0; n < 19; n += 1)
-        expect(await at.store.takeClaim(claimRequest(`t:${n}`, { ttlMs: 3_600_000 }))).toMatchObject({ kind: 'made' });
-      const { effect } = await dispatched(at.store, { verdict: claimed, action: { target } });
-      expect(await at.store.takeClaim(claimRequest('t:20'))).toMatchObject({ kind: 'too_many' });
-      await restartLate(effect);
-      expect(await at.store.takeClaim(claimRequest('t:20'))).toMatchObject({ kind: 'made' });
-    });
-
     at.timed('does not show its claim once it is quiet', async () => {
       const { effect } = await dispatched(at.store, { verdict: claimed, action: { target } });
       await restartLate(effect);

@@ -3,7 +3,6 @@ import type { ClaimRecord } from '../../src/effects/model/claim.ts';
 import type { ReservationRecord } from '../../src/effects/model/reservation.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
-import { isClaimActive } from '../../src/effects/steps/obligations.ts';
 import type { Plan, RunningUse, StepView } from '../../src/effects/steps/plan.ts';
 import type { SeenVersions } from '../../src/effects/store.ts';
 
@@ -99,9 +98,9 @@ export function viewOf(state: MapState, now: number): StepView {
     claim: (_workspace, id) => [...state.claims.values()].find((claim) => claim.id === id) ?? null,
     claimOn: (_workspace, target) => state.claims.get(target) ?? null,
     claimCount: (_workspace, agentId) =>
-      [...state.claims.values()].filter((claim) => claim.agentId === agentId && isClaimActive(claim, now)).length,
+      [...state.claims.values()].filter((claim) => claim.agentId === agentId && claim.expiresAt > now).length,
     claimsOfKey: (_workspace, keyId) =>
-      [...state.claims.values()].filter((claim) => claim.keyId === keyId && isClaimActive(claim, now)).length,
+      [...state.claims.values()].filter((claim) => claim.keyId === keyId && claim.expiresAt > now).length,
     reservation: (_workspace, id) => state.reservations.get(id) ?? null,
     reservationsOf: (_workspace, pool) =>
       [...state.reservations.values()].filter((one) => one.pool === pool && one.expiresAt > now),

@@ -20,6 +20,9 @@ export const LIMITS: Readonly<Record<string, number>> = { calendar: 5, rolling: 
 export const CAPACITY = 1;
 export const TARGET = 'account:wanted by all';
 export const POOL = 'gpu';
+/** The agent and the key that ask for claims, and from how many on they are refused. */
+export const CLAIMANT = { agentId: 'y', keyId: 'key_agent0000001' } as const;
+export const CLAIMS_AT_MOST = 20;
 
 /** What a key's action needs beside its permission. */
 export type Need = 'calendar' | 'rolling' | 'single' | 'claim' | 'pool' | 'approval';

@@ -5,11 +5,20 @@ import type { Admission, AdmitRequest, EffectStore } from '../../src/effects/sto
 import { pauseRows, policyRows } from '../../src/records/control-rows.ts';
 import { effectRows } from '../../src/records/effect-rows.ts';
 import { budgetSum } from '../../src/records/figures.ts';
-import { claimRows, poolRows } from '../../src/records/held-rows.ts';
+import { capSum, countedRows } from '../../src/records/counted.ts';
+import {
+  capsOfClaim,
+  capsOfReservation,
+  claimRows,
+  countedClaim,
+  countedReservation,
+  poolRows,
+  reservationRows,
+} from '../../src/records/held-rows.ts';
 import { eventOf } from '../../src/records/view.ts';
 import type { Answer, Change, Row } from '../../src/stores/port.ts';
 import { commitTo, type MapRows } from '../port/map-rows.ts';
-import { CAPACITY, LIMITS, POOL, TARGET } from './rows-calls.ts';
+import { CAPACITY, CLAIMANT, CLAIMS_AT_MOST, LIMITS, POOL, TARGET } from './rows-calls.ts';
 
 /** How far from the moment that a step was run at its change may be made, ms. */
 const SPAN_MS = 2000;
@@ -66,6 +75,63 @@ export function takenNow({ rows, now }: Truth): ReadonlyMap<string, number> {
 function taken({ figures }: Answer, index: number): number {
   const figure = figures[index];
   return figure === undefined ? 0 : figure.spent + figure.held;
+}
+
+/** By the first word of a cap's name. */
+const CLAIMS_AT_MOST_OF: Readonly<Record<string, number>> = {
+  claims_of_agent: CLAIMS_AT_MOST,
+  claims_of_key: 100,
+  reservations_of_key: 100,
+};
+const COUNTS: ReadonlySet<string> = new Set([countedRows.kind, claimRows.kind, reservationRows.kind]);
+
+/** How many claims the agent has that asks for them. */
+export function claimsNow(truth: Truth, now: number): number {
+  let count = 0;
+  for (const row of rowsOf(truth).values()) {
+    if (row.kind !== claimRows.kind) continue;
+    const { agentId, expiresAt } = claimRows.of(row);
+    if (agentId === CLAIMANT.agentId && expiresAt > now) count += 1;
+  }
+  return count;
+}
+
+/** Each figure of a cap is the number of rows that name it, and these rows are those of what is on record. */
+function countedRightly(truth: Truth): string | null {
+  const rows = [...rowsOf(truth).values()];
+  const caps = new Map<string, number>();
+  const counted = new Map<string, string>();
+  for (const row of rows) {
+    if (row.kind !== countedRows.kind) continue;
+    const { caps: names, until } = countedRows.of(row);
+    for (const name of names) caps.set(capSum(name).name, (caps.get(capSum(name).name) ?? 0) + 1);
+    counted.set(row.id, `${until} ${names.join()}`);
+  }
+  for (const { name, held } of truth.rows.spaces.get('w')?.figures.values() ?? [])
+    if (name.group === capSum('').group && held !== (caps.get(name.name) ?? 0))
+      return `${name.name} says ${held}, and ${caps.get(name.name) ?? 0} count`;
+  // By the clock of a gateway something may be over that is not yet.
+  const over = truth.now() + SPAN_MS;
+  const onRecord = new Map<string, string>();
+  const put = (thing: string, until: number, of: readonly { readonly name: string }[]): void => {
+    if (of.length > 0) onRecord.set(thing, `${until} ${of.map(({ name }) => name).join()}`);
+  };
+  for (const row of rows) {
+    if (row.kind === claimRows.kind) {
+      const claim = claimRows.of(row);
+      if (claim.expiresAt > over) put(countedClaim(row.id), claim.expiresAt, capsOfClaim(claim));
+    }
+    if (row.kind === reservationRows.kind) {
+      const reservation = reservationRows.of(row);
+      if (reservation.expiresAt > over)
+        put(countedReservation(row.id), reservation.expiresAt, capsOfReservation(reservation));
+    }
+  }
+  for (const [thing, said] of onRecord)
+    if (counted.get(thing) !== said) return `${thing} is on record as ${said}, and counts as ${counted.get(thing)}`;
+  for (const [thing, said] of counted)
+    if (Number(said.split(' ')[0]) > over && !onRecord.has(thing)) return `${thing} counts, and is not on record`;
+  return null;
 }
 
 /** Looks at each change that the store makes. */
@@ -125,10 +191,17 @@ export function createWitness(truth: Truth): Witness {
   return {
     saw(change, answer) {
       if (answer.kind !== 'done' || change.workspace !== 'w') return null;
-      for (const [index, { group, limit }] of change.sums.entries()) {
-        const most = group.startsWith('budget ') ? LIMITS[group.slice('budget '.length)] : limit;
+      for (const [index, { name, group, limit }] of change.sums.entries()) {
+        const most = group.startsWith('budget ')
+          ? LIMITS[group.slice('budget '.length)]
+          : group === capSum('').group
+            ? CLAIMS_AT_MOST_OF[name.split(' ')[1] ?? '']
+            : limit;
         if (most !== null && most !== undefined && taken(answer, index) > most) return `${group} is over its limit`;
       }
+      const isCounted = change.puts.some(({ kind }) => COUNTS.has(kind));
+      const miscounted = isCounted ? countedRightly(truth) : null;
+      if (miscounted !== null) return miscounted;
       const ledger = truth.rows.spaces.get('w')?.ledger ?? [];
       for (const [index] of change.events.entries())
         if (ledger[answer.seq + index - 1]?.text !== change.events[index]?.text)

@@ -30,6 +30,10 @@ export const MUTANTS: Readonly<Record<string, () => Promise<Product>>> = {
       );
     }),
   'a sum without its limit': () => rulesWith('sum-without-its-limit'),
+  'a cap without its limit': () => rulesWith('cap-without-its-limit'),
+  'what is over counts still': () => rulesWith('what-is-over-counts-still'),
+  'what is over is given back again': () => rulesWith('given-back-again'),
+  'a released claim counts still': () => rulesWith('released-claim-counts-still'),
   'half a change: rows without figures': async () =>
     storeThat((rows, change, now) => {
       const answer = commitTo(rows, change, now);

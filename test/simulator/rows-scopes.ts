@@ -27,6 +27,34 @@ const SAME_KEY = [
 
 /** Small worlds: two gateways, two keys, few messages; each with one kind of trouble. */
 export const SCOPES: Readonly<Record<string, Scope>> = {
+  // The smallest first.
+  'an agent has all claims but one': {
+    ...SMALL,
+    keys: ['s'],
+    requests: 0,
+    people: ['claim another'],
+    deeds: 2,
+    claims: Array.from({ length: 19 }, () => 30_000),
+  },
+  'a claim ends, and another is asked for': {
+    ...SMALL,
+    keys: ['s'],
+    requests: 0,
+    people: ['claim another'],
+    deeds: 1,
+    claims: [2000, ...Array.from({ length: 19 }, () => 30_000)],
+    passes: [3000],
+    passings: 1,
+  },
+  'claims are released': {
+    ...SMALL,
+    keys: ['s'],
+    requests: 0,
+    people: ['release'],
+    deeds: 1,
+    claims: [30_000, 30_000],
+    faults: 1,
+  },
   'two keys, one budget': SMALL,
   'one key, two gateways': { ...SMALL, keys: ['s'], asks: SAME_KEY },
   'a message goes wrong': { ...SMALL, keys: ['s'], asks: SAME_KEY, faults: 1 },

@@ -1,15 +1,18 @@
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { MUTANTS } from './rows-mutants.ts';
-import { scopeOf, walk } from './rows-walks.ts';
-import { PRODUCT, type Product } from './rows-world.ts';
+import { claimsOf, scopeOf, walk } from './rows-walks.ts';
+import { PRODUCT, type Product, type Scope } from './rows-world.ts';
 
 afterAll(() => vi.restoreAllMocks());
 
 const WALKS = 150;
+const WALKS_OF_CLAIMS = 50;
 
 async function firstBroken(product: Product): Promise<readonly string[] | null> {
-  for (let seed = 1; seed <= WALKS; seed += 1) {
-    const found = await walk(seed, scopeOf(seed), product);
+  const all = (of: (seed: number) => Scope, walks: number): readonly (readonly [number, Scope])[] =>
+    Array.from({ length: walks }, (_, n) => [n + 1, of(n + 1)]);
+  for (const [seed, scope] of [...all(claimsOf, WALKS_OF_CLAIMS), ...all(scopeOf, WALKS)]) {
+    const found = await walk(seed, scope, product);
     if (found !== null) return [`seed ${seed}: ${found.broken}`, ...found.history];
   }
   return null;

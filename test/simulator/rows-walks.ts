@@ -36,6 +36,20 @@ export function scopeOf(seed: number): Scope {
   };
 }
 
+/** Little but claims, of an agent that has almost all that it may have; some end soon. */
+export function claimsOf(seed: number): Scope {
+  return {
+    ...scopeOf(seed),
+    keys: ['s', 'd'],
+    requests: 3,
+    people: ['claim', 'claim another', 'release', 'reserve', 'sweep'],
+    deeds: 8,
+    passes: [300, 1500, 4000],
+    passings: 6,
+    claims: Array.from({ length: 19 }, (_, n) => (n < 3 ? 2000 : 30_000)),
+  };
+}
+
 /** One random life of the world. @returns what broke, with the history that led there, or `null` */
 export async function walk(
   seed: number,

@@ -15,6 +15,8 @@ import {
 } from '../contract/requests.ts';
 import {
   CAPACITY,
+  CLAIMANT,
+  CLAIMS_AT_MOST,
   MAX_FREEZE_MS,
   outcomeOf,
   POOL,
@@ -25,7 +27,15 @@ import {
   TIMES,
 } from './rows-calls.ts';
 import type { View } from './rows-calls.ts';
-import { answeredTruly, brokenAtTheEnd, createWitness, effectsOf, takenNow, type Truth } from './rows-invariants.ts';
+import {
+  answeredTruly,
+  brokenAtTheEnd,
+  claimsNow,
+  createWitness,
+  effectsOf,
+  takenNow,
+  type Truth,
+} from './rows-invariants.ts';
 import { type Commit, createNetwork, type Network } from './rows-network.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -54,6 +64,8 @@ export interface Scope {
   /** Things that people do in between. */
   readonly people: readonly Deed[];
   readonly deeds: number;
+  /** How long claims last that are there from the start, ms. */
+  readonly claims?: readonly number[];
   /** How often time passes by so much, ms. */
   readonly passes: readonly number[];
   readonly passings: number;
@@ -63,7 +75,17 @@ export interface Scope {
   readonly knowsTheDead: boolean;
 }
 
-export type Deed = 'pause' | 'lift' | 'policy' | 'claim' | 'release' | 'reserve' | 'vote' | 'sweep' | 'resolve';
+export type Deed =
+  | 'pause'
+  | 'lift'
+  | 'policy'
+  | 'claim'
+  | 'claim another'
+  | 'release'
+  | 'reserve'
+  | 'vote'
+  | 'sweep'
+  | 'resolve';
 
 /** One thing that can happen next. */
 export interface Action {
@@ -128,12 +150,17 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
       boots.add(change.id.slice(0, change.id.indexOf('.')));
       broken ??= witness.saw(change, answer);
       if (openCalls.size > 0) noteTaken();
+      noteClaims();
     },
   );
   const left = { ...scope, policies: 0 };
   const wire: OnTheWire[] = [];
   const spilled: { readonly gateway: Gateway; readonly again: () => void }[] = [];
   const openCalls = new Set<Map<string, number>>();
+  /** For each claim that is asked for: how many the agent has had meanwhile, at most. */
+  const openClaims = new Set<{ most: number }>();
+  /** A gateway may take what is just over for running, by as much as its clock is behind. */
+  const behind = Math.max(0, ...scope.skews.map((skew) => -skew));
   /** Admissions of live gateways that were told that the store is not available. */
   const unavailable = new Map<string, Gateway>();
   const dead = new Set<string>();
@@ -148,6 +175,22 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
     const taken = takenNow(truth);
     for (const most of openCalls)
       for (const [name, value] of taken) most.set(name, Math.max(most.get(name) ?? 0, value));
+  }
+
+  function noteClaims(): void {
+    for (const open of openClaims) open.most = Math.max(open.most, claimsNow(truth, now - behind));
+  }
+
+  async function askForClaim(gateway: Gateway, target: string, ttlMs: number): Promise<void> {
+    const open = { most: claimsNow(truth, now - behind) };
+    openClaims.add(open);
+    try {
+      const request = claimRequest(target, { ...CLAIMANT, id: `clm_${newId(gateway)}`, ttlMs });
+      const { kind } = await gateway.store.takeClaim({ ...request, workspace: 'w' });
+      if (kind === 'too_many' && open.most < CLAIMS_AT_MOST) broken ??= `${target} is refused, and there was room`;
+    } finally {
+      openClaims.delete(open);
+    }
   }
 
   function open(index: number, boot: number): Gateway {
@@ -320,6 +363,7 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
       wire.splice(at, 1);
       if (message.isAwaited) message.answer('unknown');
     }
+    noteClaims();
     for (const { timers } of gateways) for (const fire of timers) fire();
   }
 
@@ -344,8 +388,9 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
           gateway.seen.policy = version;
         };
       case 'claim':
-        return () =>
-          store.takeClaim({ ...claimRequest(TARGET, { agentId: 'y', id: id('clm'), ttlMs: 3000 }), workspace: 'w' });
+        return () => askForClaim(gateway, TARGET, 3000);
+      case 'claim another':
+        return () => askForClaim(gateway, `another of ${newId(gateway)}`, 3000);
       case 'release':
         return async () => {
           for (const claim of await store.claims('w')) await store.releaseClaim('w', claim.id, PERSON);
@@ -585,6 +630,10 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
     start(() => refresh(gateway));
     await pump();
   }
+  const [first] = gateways;
+  if (first !== undefined)
+    for (const [n, ttlMs] of (scope.claims ?? []).entries()) start(() => askForClaim(first, `there ${n}`, ttlMs));
+  await pump();
   return { truth, broken: () => broken, actions, turn, signature, end };
 }
 

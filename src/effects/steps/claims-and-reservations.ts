@@ -5,12 +5,12 @@ import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
 import type { ClaimResult, EffectStore, ReservationResult } from '../store.ts';
 
-/** At most this many claims of one agent at a time. */
-const MAX_CLAIMS = 20;
+/** At most this many claims that one agent asked for at a time. Claims that calls take for themselves do not count. */
+export const MAX_CLAIMS = 20;
 /** And of one key. Without this limit, a key that acts for many agents could take more by naming more agents. */
-const MAX_CLAIMS_OF_KEY = 100;
+export const MAX_CLAIMS_OF_KEY = 100;
 /** At most this many reservations of one key at a time. */
-const MAX_RESERVATIONS_OF_KEY = 100;
+export const MAX_RESERVATIONS_OF_KEY = 100;
 
 type TakeClaim = Parameters<EffectStore['takeClaim']>[0];
 type MakeReservation = Parameters<EffectStore['makeReservation']>[0];

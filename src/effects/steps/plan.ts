@@ -45,14 +45,17 @@ export interface StepView {
   claim(workspace: string, id: string): ClaimRecord | null;
   /** The claim on a target, whether active or not. */
   claimOn(workspace: string, target: string): ClaimRecord | null;
-  /** Number of active claims of an agent. */
+  /**
+   * Number of claims of an agent that were asked for and whose time runs; 0 where that is not known. If it is not, the
+   * store judges: it refuses what would exceed the cap.
+   */
   claimCount(workspace: string, agentId: string): number;
-  /** Number of active claims that a key took. */
+  /** The same for the claims that a key took. */
   claimsOfKey(workspace: string, keyId: string): number;
   reservation(workspace: string, id: string): ReservationRecord | null;
   /** Reservations of a pool that have not expired. */
   reservationsOf(workspace: string, pool: string): readonly ReservationRecord[];
-  /** Number of reservations of a key that have not expired, in all pools. */
+  /** The same for the reservations of a key, in all pools. */
   reservationsOfKey(workspace: string, keyId: string): number;
   /** Uses of a pool that have not ended. */
   usesOf(workspace: string, pool: string): readonly RunningUse[];

@@ -5,11 +5,12 @@ import { isJsonObject, type Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
 import type { EffectStore } from '../store.ts';
 
-/** A place where the store differs from its ledger. */
+/** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
 export interface Difference {
-  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'key' | 'secret';
-  /** Id of an effect or a key, `budget bucket window` of a row, or a file. */
+  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'secret';
+  /** Id of an effect or a key, `budget bucket window` of a row, name of a cap, or a file. */
   readonly where: string;
+  /** What the ledger says; of a cap: how many claims or reservations are on record. */
   readonly ledger: string;
   readonly store: string;
 }
@@ -240,7 +241,31 @@ export async function checkWorkspace(store: EffectStore, workspace: string): Pro
     const effects = await allEffects(store, workspace);
     const rows = await store.budgets(workspace);
     const keys = await store.keys(null);
-    if ((await follow()) === 0) return [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys)];
+    if ((await follow()) !== 0) continue;
+    const caps = await wrongCaps(store, workspace);
+    return caps === null ? null : [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys), ...caps];
+  }
+  return null;
+}
+
+/** Figures of caps that are wrong. What is given back stands in no ledger, so two readings have to find the same. */
+async function wrongCaps(store: EffectStore, workspace: string): Promise<readonly Difference[] | null> {
+  let before = '';
+  for (let reads = 0; reads < MAX_READS; reads += 1) {
+    const wrong = (await store.capCounts(workspace))
+      .filter(({ figure, oneByOne }) => figure !== oneByOne)
+      .map(
+        ({ cap, figure, oneByOne }): Difference => ({
+          what: 'cap',
+          where: cap,
+          ledger: String(oneByOne),
+          store: String(figure),
+        }),
+      )
+      .toSorted((one, other) => (one.where < other.where ? -1 : 1));
+    const found = JSON.stringify(wrong);
+    if (wrong.length === 0 || found === before) return wrong;
+    before = found;
   }
   return null;
 }

@@ -1,0 +1,34 @@
+import type { CapCount } from '../effects/store.ts';
+import type { RowStore } from '../stores/port.ts';
+import { type Cap, capOf, COUNTED, countedRows } from './counted.ts';
+import { capsOfClaim, capsOfReservation, CLAIMS, claimRows, RESERVATIONS, reservationRows } from './held-rows.ts';
+import { entries, recordsOf } from './lists.ts';
+
+/** The most figures that are looked at. */
+const MOST_FIGURES = 100_000;
+
+/** What counts toward caps in a workspace, by the figures and one by one. Not all of it is read at one moment. */
+export async function capCounts(store: RowStore, workspace: string): Promise<readonly CapCount[]> {
+  const counts = new Map<string, { figure: number; oneByOne: number }>();
+  const of = (cap: string): { figure: number; oneByOne: number } => {
+    const there = counts.get(cap) ?? { figure: 0, oneByOne: 0 };
+    counts.set(cap, there);
+    return there;
+  };
+  const add = (caps: readonly Pick<Cap, 'name'>[]): void => {
+    for (const { name } of caps) of(name).oneByOne += 1;
+  };
+  for (const sum of await store.sums(workspace, MOST_FIGURES)) {
+    const cap = capOf(sum);
+    if (cap !== null) of(cap).figure = sum.held;
+  }
+  const now = store.now();
+  for (const claim of await recordsOf(store, claimRows, workspace, CLAIMS))
+    if (claim.expiresAt > now) add(capsOfClaim(claim));
+  for (const reservation of await recordsOf(store, reservationRows, workspace, RESERVATIONS))
+    if (reservation.expiresAt > now) add(capsOfReservation(reservation));
+  // What is over and was not given back yet.
+  for await (const { row } of entries(store, { workspace, list: COUNTED, kind: countedRows.kind, to: now }))
+    add(countedRows.of(row).caps.map((name) => ({ name })));
+  return [...counts].map(([cap, { figure, oneByOne }]) => ({ cap, figure, oneByOne }));
+}
