@@ -80,8 +80,15 @@ async function buildOnce() {
     utimesSync(stamp, began, began);
     say(`built in ${((Date.now() - began.getTime()) / 1000).toFixed(1)} s`);
   } finally {
-    rmSync(lock, { recursive: true, force: true });
+    giveBack(lock);
   }
+}
+
+/** Out of the way in one step: while it is emptied, another process may take the lock, and would not be removed with it. */
+function giveBack(lock) {
+  const over = `${lock}.over.${process.pid}`;
+  renameSync(lock, over);
+  rmSync(over, { recursive: true, force: true });
 }
 
 /** Takes the lock: a folder that holds its owner's process id, moved into place whole. A dead owner's is put away. */

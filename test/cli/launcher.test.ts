@@ -1,5 +1,16 @@
 import { spawn } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
@@ -31,6 +42,23 @@ afterAll(() => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
+/** Has another process take the lock in the middle of its removal, when it is empty. */
+const TAKER = `
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+const { rmSync } = fs;
+fs.rmSync = (path, options) => {
+  if (!path.includes('svc-build')) return rmSync(path, options);
+  const lock = path.replace(/svc-build.*/, 'svc-build');
+  fs.unlinkSync(path + '/pid');
+  fs.mkdirSync(lock + '.next');
+  fs.writeFileSync(lock + '.next/pid', '1');
+  fs.renameSync(lock + '.next', lock);
+  fs.rmdirSync(path);
+};
+syncBuiltinESMExports();
+`;
+
 function write(word: string, more = ''): void {
   const file = join(home, 'src', 'main.ts');
   writeFileSync(
@@ -48,8 +76,12 @@ interface Launched {
 }
 
 function launch(...argv: readonly string[]): Promise<Launched> {
+  return launchWith(process.env, ...argv);
+}
+
+function launchWith(env: NodeJS.ProcessEnv, ...argv: readonly string[]): Promise<Launched> {
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, [join(home, 'bin', 'svc.mjs'), ...argv], { cwd: tmpdir() });
+    const child = spawn(process.execPath, [join(home, 'bin', 'svc.mjs'), ...argv], { cwd: tmpdir(), env });
     let out = '';
     let err = '';
     child.stdout.on('data', (chunk: Buffer) => {
@@ -103,6 +135,16 @@ describe('in a clone', () => {
     writeFileSync(join(lock, 'pid'), String(dead.pid));
     expect(await launch()).toMatchObject({ out: 'one\n', code: 0 });
     expect(existsSync(lock)).toBe(false);
+  });
+
+  test('who takes the lock while it is given back has it, and its owner goes on', async () => {
+    age();
+    const taker = join(home, 'taker.mjs');
+    writeFileSync(taker, TAKER);
+    const env = { ...process.env, NODE_OPTIONS: `${process.env['NODE_OPTIONS'] ?? ''} --import=${taker}` };
+    expect(await launchWith(env)).toMatchObject({ out: 'one\n', code: 0 });
+    expect(readdirSync(join(home, 'node_modules', '.cache'))).toEqual(['svc-build']);
+    expect(readFileSync(join(home, 'node_modules', '.cache', 'svc-build', 'pid'), 'utf8')).toBe('1');
   });
 
   test('what does not build is not run', async () => {
