@@ -45,6 +45,9 @@ const TIMED = [
 /** Longer than anything takes on a machine that is busy with other things as well. */
 const PATIENCE_MS = 240_000;
 
+/** For what has to come, and how soon is not the question: it costs nothing where it comes. */
+const expect = { poll: { timeout: 30_000, interval: 20 } };
+
 const SEED = ['test/property-seed.ts'];
 
 const alias = { '@svc-gateway/client': new URL('./client/src/index.ts', import.meta.url).pathname };
@@ -61,15 +64,23 @@ export default defineConfig({
           include: ['test/**/*.test.ts', 'client/test/**/*.test.ts'],
           exclude: [...SYSTEM, ...LONG, 'node_modules/**'],
           setupFiles: SEED,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          testTimeout: PATIENCE_MS,
+          hookTimeout: PATIENCE_MS,
+          expect,
         },
         plugins: [plantFaults()],
         // The command line's tests take the client from its sources: they need no build.
         resolve: { alias },
       },
       {
-        test: { name: 'long', include: LONG, setupFiles: SEED, testTimeout: PATIENCE_MS, hookTimeout: 60_000 },
+        test: {
+          name: 'long',
+          include: LONG,
+          setupFiles: SEED,
+          testTimeout: PATIENCE_MS,
+          hookTimeout: PATIENCE_MS,
+          expect,
+        },
         plugins: [plantFaults()],
         resolve: { alias },
       },
@@ -79,7 +90,8 @@ export default defineConfig({
           include: SYSTEM.map((folder) => `${folder}/*.test.ts`),
           exclude: [...TIMED, 'node_modules/**'],
           testTimeout: PATIENCE_MS,
-          hookTimeout: 120_000,
+          hookTimeout: PATIENCE_MS,
+          expect,
         },
       },
       {
@@ -87,7 +99,8 @@ export default defineConfig({
           name: 'timed',
           include: TIMED,
           testTimeout: PATIENCE_MS,
-          hookTimeout: 120_000,
+          hookTimeout: PATIENCE_MS,
+          expect,
           maxWorkers: 1,
           sequence: { groupOrder: 1 },
         },

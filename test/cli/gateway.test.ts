@@ -173,13 +173,13 @@ describe('keys create', () => {
         rotated.out,
       );
       expect(successor.replaces).toBe(id);
-      await vi.waitFor(async () => expect(await status(successor.key)).toBe(200), 10_000);
-      await vi.waitFor(async () => expect(await status(old)).toBe(401), 10_000);
+      await vi.waitFor(async () => expect(await status(successor.key)).toBe(200), 30_000);
+      await vi.waitFor(async () => expect(await status(old)).toBe(401), 30_000);
       expect((await svc('keys', 'rotate', id, ...where())).code).toBe(1);
 
       const revoked = await svc('keys', 'revoke', successor.id, ...where());
       expect(revoked).toMatchObject({ code: 0, out: `Revoked: ${successor.id}` });
-      await vi.waitFor(async () => expect(await status(successor.key)).toBe(401), 10_000);
+      await vi.waitFor(async () => expect(await status(successor.key)).toBe(401), 30_000);
       const again = await svc('keys', 'revoke', successor.id, ...where());
       expect(again.code).toBe(0);
       const since = /^Revoked before, at (\S+Z): key_\w+$/.exec(again.out)?.[1] ?? '';

@@ -45,7 +45,8 @@ beforeAll(async () => {
     files: () => {
       const { config, policies } = worldFiles(`http://127.0.0.1:${port}`);
       const few = config
-        .replace('timeout: 10s }', `timeout: 10s, connections: ${CONNECTIONS} }`)
+        .replaceAll('timeout: 20s', 'timeout: 60s')
+        .replace('timeout: 10s }', `timeout: 60s, connections: ${CONNECTIONS} }`)
         .replace('tool: payments.get }', 'tool: payments.get, frames: ungoverned }');
       return { config: few, policies };
     },
@@ -163,8 +164,8 @@ it('reads: the same, and those whose caller leaves are ended at the upstream at 
   const left = performance.now();
   leave.abort();
   await vi.waitFor(() => expect(waiting.size).toBe(0), PATIENT);
-  // Well before the upstream's time-out of 10 s.
-  expect(performance.now() - left).toBeLessThan(5_000);
+  // Well before the upstream's time-out of a minute.
+  expect(performance.now() - left).toBeLessThan(30_000);
   await Promise.all(reads);
   expect((await read('fast', bot)).status).toBe(200);
 });

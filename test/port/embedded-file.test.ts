@@ -118,7 +118,7 @@ test('what another process wrote is seen, and told', async () => {
   const other = (await loadDriver())(join(path, 'store.db'));
   other.exec("UPDATE rows SET version = 'other', text = 'y'; UPDATE figures SET spent = 5;");
   other.close();
-  await expect.poll(() => heard, { timeout: 2_000 }).toEqual([{ workspace: null, kind: 'thing', id: null }]);
+  await expect.poll(() => heard).toEqual([{ workspace: null, kind: 'thing', id: null }]);
   const answer = moved(
     await place.commit({ puts: [putOf('thing', 'a', 'z', { version: 'first' })], sums: [sumOf('s')] }),
   );

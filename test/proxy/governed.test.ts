@@ -5,7 +5,7 @@ import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 let world: ProxiedWorld;
 beforeAll(async () => {
   world = await startProxiedWorld();
-}, 30_000);
+});
 afterAll(() => world.close());
 
 let counter = 0;

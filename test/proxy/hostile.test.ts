@@ -4,7 +4,7 @@ import { type ProxiedWorld, rawExchange, startProxiedWorld } from './gateway.ts'
 let world: ProxiedWorld;
 beforeAll(async () => {
   world = await startProxiedWorld();
-}, 30_000);
+});
 afterAll(() => world.close());
 
 /** Sends raw bytes, `<KEY>` and `HOST` filled in; gives the answers' statuses and what arrived upstream. */

@@ -6,7 +6,7 @@ import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 let world: ProxiedWorld;
 beforeAll(async () => {
   world = await startProxiedWorld();
-}, 30_000);
+});
 afterAll(() => world.close());
 
 /** Byte for byte what java.net.http.HttpClient of Java 17 sends, but for host and key. */

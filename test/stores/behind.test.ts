@@ -115,7 +115,7 @@ describe('no answer leaves before the disk has it', () => {
     const held = disk.held?.splice(0) ?? [];
     for (const go of held) go();
     await first;
-    await vi.waitFor(() => expect(disk.syncs).toBe(before + 1));
+    await vi.waitFor(() => expect(disk.syncs).toBe(before + 1), { timeout: 30_000 });
     expect(await isAnswered(Promise.race([...next, later]))).toBe(false);
     release();
     await Promise.all([...next, later]);

@@ -63,12 +63,12 @@ async function stopAndSetFarAhead(work: (store: EffectStore) => Promise<void>): 
 }
 
 async function becomesReady(store: EffectStore): Promise<void> {
-  await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true, problem: null }), { timeout: 10_000 });
+  await vi.waitFor(() => expect(store.health()).toMatchObject({ ready: true, problem: null }), { timeout: 30_000 });
 }
 
 async function becomesAhead(store: EffectStore): Promise<void> {
   await vi.waitFor(() => expect(store.health()).toMatchObject({ problem: { code: 'clock_ahead' } }), {
-    timeout: 10_000,
+    timeout: 30_000,
   });
 }
 

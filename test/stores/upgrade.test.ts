@@ -163,7 +163,7 @@ describe('an upgrade that does not come to its end', () => {
   let compiled: CompiledStore;
   beforeAll(() => {
     compiled = compileStore(['test/stores/upgrade-now.ts']);
-  }, 60_000);
+  });
   afterAll(() => compiled.remove());
 
   const upgradeNow = (...args: readonly string[]) =>
@@ -195,7 +195,7 @@ describe('an upgrade that does not come to its end', () => {
       }
     }
     expect(points).toBeGreaterThan(15);
-  }, 120_000);
+  });
 
   it.skipIf(process.getuid?.() !== 0)('says so where there is no room, and leaves the store as it was', (context) => {
     const mounted = spawnSync('/bin/mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', path]).status === 0;

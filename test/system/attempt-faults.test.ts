@@ -2,6 +2,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { freshKey, refund, startWorld, type World } from './world.ts';
 
+/** For what has to come, and how soon is not the question. */
+const PATIENT = { timeout: 30_000, interval: 20 } as const;
+
 let world: World;
 beforeAll(async () => {
   world = await startWorld({ entry: join(process.cwd(), 'test', 'system', 'failpoint-gateway.mjs') });
@@ -17,7 +20,7 @@ async function alertOf(effectId: string): Promise<Record<string, unknown>> {
       .find((text) => text.includes('"alert"') && text.includes(effectId));
     if (line === undefined) throw new Error('no alert has been logged');
     return JSON.parse(line) as Record<string, unknown>;
-  });
+  }, PATIENT);
 }
 
 async function alerts(what: string): Promise<number> {

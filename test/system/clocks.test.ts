@@ -112,11 +112,17 @@ describe('three gateways on one Redis, with clocks an hour apart', () => {
       const through = { ...fleet.gateways[gateway]!, administrativeKey: fleet.administrativeKey };
       const agent = { kind: 'agent', agent_id: 'bot', workspace: 'demo' };
       const lasting = await makeApiKey(through, 'olga', { ...agent, expires_in: 1800 });
-      const made = performance.now();
-      const short = await makeApiKey(through, 'olga', { ...agent, expires_in: 6 });
-      expect(decisions(await everywhere('book.now', short))).toEqual(all('committed'));
-      await until(async () => (await everywhere('book.now', short)).every(({ status }) => status === 401));
-      expect(performance.now() - made).toBeGreaterThan(5900);
+      let isJudged = false;
+      for (let lifeS = 2; !isJudged; lifeS *= 3) {
+        const made = performance.now();
+        const short = await makeApiKey(through, 'olga', { ...agent, expires_in: lifeS });
+        const early = await everywhere('book.now', short);
+        // On a busy machine the answers may come too late to be of this key; the next lives longer.
+        isJudged = performance.now() - made < lifeS * 1000;
+        if (isJudged) expect(decisions(early)).toEqual(all('committed'));
+        await until(async () => (await everywhere('book.now', short)).every(({ status }) => status === 401));
+        expect(performance.now() - made).toBeGreaterThan(lifeS * 1000 - 100);
+      }
       expect(decisions(await everywhere('book.now', lasting))).toEqual(all('committed'));
     };
     await Promise.all(GATEWAYS.map(expires));

@@ -31,8 +31,8 @@ test('the demo says on standard error what /readyz says of the log, and nothing 
     appendFileSync(join(home, 'config', 'demo.yaml'), 'nonsense: 1\n');
     await vi.waitFor(async () => {
       expect(await (await fetch(`${url}/readyz`)).text()).toContain('The log says what is wrong');
-    }, 20_000);
-    await vi.waitFor(() => expect(err).toContain("'nonsense' is not a field"), 10_000);
+    }, 30_000);
+    await vi.waitFor(() => expect(err).toContain("'nonsense' is not a field"), 30_000);
     const levels = err
       .trimEnd()
       .split('\n')

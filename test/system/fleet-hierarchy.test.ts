@@ -96,7 +96,7 @@ it('64 agents, 4 levels, 3 gateways at the limit, with kills and clocks an hour 
       if (!['committed', 'duplicate_blocked', 'denied_budget', 'unknown_effect'].includes(body.decision)) return false;
       final.set(op, body.decision);
       return true;
-    }, 60_000);
+    });
   };
   const queue = [...ops];
   const running = Promise.all(

@@ -175,7 +175,7 @@ describe("a listener of a route's own", () => {
       socket.destroy();
     });
     await Promise.all(ended);
-  }, 60_000);
+  });
 });
 
 describe('a host name of a route', () => {
@@ -239,7 +239,7 @@ describe('certificates', () => {
     await vi.waitFor(async () => expect(await said()).not.toMatch(/last good version is in force/), PATIENT);
     expect(await answersOn(open)).toBe('HTTP/1.1 200');
     open.destroy();
-  }, 60_000);
+  });
 
   it('at the main port: TLS alone, with the control plane behind it', async () => {
     const secure = await startGateway(

@@ -155,7 +155,7 @@ describe('reads, and params that do not fit, are observed too', () => {
         );
         return reads;
       },
-      { timeout: 10_000 },
+      { timeout: 30_000 },
     );
     const undeclared = reads.find(({ tool }: { tool: string | null }) => tool === null);
     expect(undeclared).toMatchObject({ agent_id: 'bot', upstream: 'payments', count: expect.any(Number) });

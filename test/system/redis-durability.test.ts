@@ -232,27 +232,27 @@ describe('durability replica', () => {
   });
 });
 
-describe('ten thousand at once with one key', () => {
+/** So many a gateway has under way at once; the others wait for their place. */
+const AT_ONCE = 500;
+
+describe('ten thousand with one key, as many at once as a gateway has under way', () => {
   it('are one call, and a handful of writes', async () => {
     const store = await open(await server());
-    const answers = await Promise.all(
-      Array.from({ length: 10_000 }, () => store.admit(admitRequest({ idempotencyKey: 'storm' }))),
-    );
+    const wave = () =>
+      Promise.all(Array.from({ length: AT_ONCE }, () => store.admit(admitRequest({ idempotencyKey: 'storm' }))));
+    const answers = await wave();
     const sent = answers.filter(({ kind }) => kind === 'dispatch');
     expect(sent).toHaveLength(1);
     const [first] = sent;
     if (first?.kind !== 'dispatch') throw new Error('one is sent');
     await store.settle(settleRequest(first.effect, committed()));
     const written = (await store.ledger(WORKSPACE, 0, 10_000)).length;
-    // A gateway has no more of them under way at once: the others wait for their place.
-    for (let wave = 0; wave < 20; wave += 1) {
-      const repeated = await Promise.all(
-        Array.from({ length: 500 }, () => store.admit(admitRequest({ idempotencyKey: 'storm' }))),
-      );
-      expect(repeated.every(({ kind }) => kind === 'existing')).toBe(true);
-    }
-    // Ten a second are written one by one.
-    expect((await store.ledger(WORKSPACE, 0, 10_000)).length - written).toBeLessThan(150);
+    const began = performance.now();
+    for (let waves = 1; waves < 10_000 / AT_ONCE; waves += 1)
+      expect((await wave()).every(({ kind }) => kind === 'existing')).toBe(true);
+    // Ten a second are written one by one, and then a count; on a busy machine it takes some seconds.
+    const seconds = (performance.now() - began) / 1000;
+    expect((await store.ledger(WORKSPACE, 0, 10_000)).length - written).toBeLessThan(30 + 15 * seconds);
   });
 });
 

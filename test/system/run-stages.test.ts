@@ -3,6 +3,9 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { makeApiKey, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World } from './world.ts';
 
+/** For what has to come, and how soon is not the question. */
+const PATIENT = { timeout: 30_000, interval: 20 } as const;
+
 let world: World;
 beforeAll(async () => {
   world = await startWorld({ entry: join(process.cwd(), 'test', 'system', 'failpoint-gateway.mjs') });
@@ -25,18 +28,20 @@ describe('the stages of a run', () => {
       const { body } = await world.get('/effects?state=executing');
       expect(body.effects).toHaveLength(1);
       return body.effects[0].id;
-    });
-    await vi.waitFor(async () =>
-      expect(await stagesOf(id)).toEqual([
-        ...BEFORE.map((stage) => [stage, 'passed']),
-        ['admission', 'passed'],
-        ['execute', 'running'],
-      ]),
+    }, PATIENT);
+    await vi.waitFor(
+      async () =>
+        expect(await stagesOf(id)).toEqual([
+          ...BEFORE.map((stage) => [stage, 'passed']),
+          ['admission', 'passed'],
+          ['execute', 'running'],
+        ]),
+      PATIENT,
     );
     await vi.waitFor(async () => {
       const { effects } = await world.upstream.ledger();
       expect(effects.some(({ path }) => path === '/v1/notes')).toBe(true);
-    });
+    }, PATIENT);
     const answeredAfter = new Date().toISOString();
     await world.upstream.release();
     expect((await running).body.decision).toBe('committed');
