@@ -80,12 +80,16 @@ describe('a governed call', () => {
     const store = await open(of);
     const { effect } = await dispatched(store);
     await store.settle(settleRequest(effect, committed()));
-    const before = await scriptCalls(of);
-    for (let n = 0; n < 20; n += 1) {
-      const admission = await dispatched(store);
-      await store.settle(settleRequest(admission.effect, committed()));
-    }
-    expect((await scriptCalls(of)) - before).toBe(40);
+    const callsOfTwenty = async (): Promise<number> => {
+      const before = await scriptCalls(of);
+      for (let n = 0; n < 20; n += 1) {
+        const admission = await dispatched(store);
+        await store.settle(settleRequest(admission.effect, committed()));
+      }
+      return (await scriptCalls(of)) - before;
+    };
+    // What a gateway writes by itself once in a while (the time on record) may come between.
+    expect(await shortest(41, callsOfTwenty)).toBe(40);
   });
 });
 
