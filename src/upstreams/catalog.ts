@@ -4,10 +4,8 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
 import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
-import { formMisfit } from './http/form.ts';
-import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
-import { queryMisfit, restMisfit } from './http/query.ts';
-import { misfit, type Place, placeOf, planOf, renderRequest, type RequestPlan } from './http/request-template.ts';
+import { misfits } from './http/request-fit.ts';
+import { planOf, renderRequest, type RequestPlan } from './http/request-template.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
@@ -102,18 +100,8 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
     if (!faults.has(path)) faults.set(path, { path, message });
   };
   for (const { path, message } of tool.checkSchema?.(params) ?? []) add(path, message);
-  for (const [name, value] of Object.entries(params)) {
-    if (faults.size >= MOST_FAULTS) break;
-    const place = placeOf(tool.plan, name);
-    const message =
-      place === null
-        ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
-        : (misfit(place, value) ?? queryPartsMisfit(tool, name, params) ?? bodyMisfit(tool, place, name, value));
-    if (message !== null) add(pathOf(name), message);
-  }
-  for (const [name, place] of tool.plan.places) {
-    if (place.in === 'path' && !Object.hasOwn(params, name)) add(pathOf(name), 'is required: the path needs it');
-  }
+  const most = MOST_FAULTS - faults.size;
+  for (const { name, message } of misfits(tool, params, most)) add(pathOf(name), message);
   const target = tool.target ?? [];
   for (const part of target) {
     if (part.kind === 'param' && !isTargetValue(params[part.name])) {
@@ -127,31 +115,6 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
     }
   }
   return [...faults.values()];
-}
-
-/** Of what may have parts in the query. */
-function queryPartsMisfit({ plan, schema }: CompiledTool, name: string, params: JsonObject): string | null {
-  const place = placeOf(plan, name);
-  const value = params[name];
-  if (place?.in !== 'query' || place.style === null || value === undefined) return null;
-  return place.style === 'rest'
-    ? restMisfit(plan.query, value, params, schema)
-    : queryMisfit(name, value, place.style, schema);
-}
-
-function bodyMisfit({ plan, schema }: CompiledTool, place: Place, name: string, value: Json): string | null {
-  if (place.in !== 'body') return null;
-  const { bodyType, formLists: lists } = plan;
-  switch (bodyType) {
-    case 'json':
-      return null;
-    case 'form':
-      return formMisfit(name, value, { lists, schema });
-    case 'multipart':
-      return multipartMisfit(name, value, { lists, schema });
-    case 'opaque':
-      return opaqueMisfit(value);
-  }
 }
 
 /** The most characters of a name that a path shows. */
