@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { awakeMs } from '../awake-clock.ts';
 import { type RedisCluster, startCluster, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { makeApiKey } from './gateway.ts';
@@ -48,7 +49,7 @@ describe('gateways on a cluster of three primaries', () => {
       await calls.more(30);
       const owner = await cluster.primaryOf('{demo}');
       await owner.kill();
-      const killed = performance.now();
+      const killed = awakeMs();
       // Workspaces on the other nodes go on meanwhile.
       await other();
       const pause = await calls.pauseSince(killed);

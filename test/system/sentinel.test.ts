@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { awakeMs } from '../awake-clock.ts';
 import { type RedisServer, startReplicated, startSentinels, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import type { Answer } from './gateway.ts';
@@ -57,7 +58,7 @@ describe('gateways that find their Redis through three sentinels', () => {
       await calls.more(30);
       const old = await primaryOf(servers);
       await old.kill();
-      const pauseMs = await calls.pauseSince(performance.now());
+      const pauseMs = await calls.pauseSince(awakeMs());
       console.log(JSON.stringify({ failover: 'sentinel', writePauseMs: Math.round(pauseMs) }));
       expect(pauseMs).toBeLessThan(WRITE_PAUSE_MS);
       // It comes back as a primary of its own, until the sentinels make a replica of it: nobody may turn to it.
@@ -68,7 +69,7 @@ describe('gateways that find their Redis through three sentinels', () => {
       sentinels.freeze(0);
       const primary = await primaryOf(servers.filter((one) => one !== old));
       await primary.client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-      await calls.pauseSince(performance.now());
+      await calls.pauseSince(awakeMs());
     } finally {
       await calls.stop();
     }

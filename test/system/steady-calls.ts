@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { awakeMs } from '../awake-clock.ts';
 import { until } from '../redis/servers.ts';
 import type { Fleet } from './fleet.ts';
 import { refund } from './world.ts';
@@ -9,7 +10,8 @@ export interface SteadyCalls {
   more(count: number): Promise<void>;
   /**
    * Waits until a call that was begun after `at` is committed through every gateway.
-   * @returns how long that took, ms
+   * @param at by `awakeMs`
+   * @returns how long that took, ms for which the machine was awake
    */
   pauseSince(at: number): Promise<number>;
   /** Ends with the calls that are under way. */
@@ -28,12 +30,12 @@ export function steadyCalls(fleet: Fleet, through: readonly number[]): SteadyCal
   async function one(gateway: number): Promise<void> {
     const body = refund({ amount: 1 });
     while (!stopped) {
-      const sent = performance.now();
+      const sent = awakeMs();
       const answer = await fleet.run(gateway, body).catch(() => null);
       switch (answer?.body.decision) {
         case 'committed':
           committed.set(String(body['idempotency_key']), { body, receipt: answer.body.receipt });
-          last.set(gateway, { sent, answered: performance.now() });
+          last.set(gateway, { sent, answered: awakeMs() });
           return;
         // A person's to look into.
         case 'unknown_effect':

@@ -1,3 +1,4 @@
+import { awakeMs } from '../awake-clock.ts';
 import { handOn, startRelay } from '../redis/relay.ts';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import type { TestFiles } from '../system/gateway.ts';
@@ -78,7 +79,7 @@ export async function failoverRig(files: TestFiles): Promise<Rig> {
         weight: 1,
         kills: 1,
         async run() {
-          const since = performance.now();
+          const since = awakeMs();
           kills += 1;
           const killed = primary;
           await killed.kill();
@@ -94,7 +95,7 @@ export async function failoverRig(files: TestFiles): Promise<Rig> {
           primary = chosen;
           replicas = [...others, killed];
           await until(writes);
-          const pauseMs = performance.now() - since;
+          const pauseMs = awakeMs() - since;
           await Promise.all([back, ...others.map(inStep)]);
           return pauseMs;
         },
