@@ -5,6 +5,7 @@ import { createKey, listKeys, revokeKey, rotateKey } from './gateway/offline-key
 import { acceptClock, acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
 import { checkFormat, migrateStore } from './gateway/store-format.ts';
 import { startGateway } from './gateway/start.ts';
+import { probeUpstream } from './upstreams/http/probe.ts';
 import { VERSION } from './version.ts';
 
 /**
@@ -20,6 +21,7 @@ export function main(argv: readonly string[]): Promise<number> {
     revokeKey,
     rotateKey,
     inspectStore,
+    probeUpstream,
     acceptLoss,
     acceptClock,
     recoverLost,

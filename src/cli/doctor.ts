@@ -44,7 +44,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
         : ok('configuration', said);
   if (configuration === null) return [ok('node', `Node.js ${process.versions.node}`), files];
   const store = await ports.inspectStore({ configFile: file, environment: {} });
-  const answers = await Promise.all(configuration.upstreams.map(reach));
+  const answers = await Promise.all(configuration.upstreams.map((upstream) => reach(upstream, ports)));
   return [
     ok('node', `Node.js ${process.versions.node}`),
     files,
@@ -138,30 +138,28 @@ async function portCheck({ server }: Configuration, { inUse }: StoreInspection):
 }
 
 /** Sends HEAD without credentials, to see whether the upstream answers at all. */
-async function reach({
-  id,
-  url,
-}: Configuration['upstreams'][number]): Promise<{ readonly check: Check; readonly date: number | null }> {
+async function reach(
+  upstream: Configuration['upstreams'][number],
+  ports: CliPorts,
+): Promise<{ readonly check: Check; readonly date: number | null }> {
+  const { id, url } = upstream;
   const name = `upstream ${id}`;
-  try {
-    const sent = performance.now();
-    const answer = await fetch(url, { method: 'HEAD', redirect: 'manual', signal: AbortSignal.timeout(REACH_MS) });
-    const ms = Math.round(performance.now() - sent);
-    const date = Date.parse(answer.headers.get('date') ?? '');
-    return {
-      check: ok(name, `${url} answers (HTTP ${answer.status}) in ${ms} ms`),
-      date: Number.isNaN(date) ? null : date,
-    };
-  } catch (error) {
-    const why = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
-    return {
-      check: failed(
-        name,
-        `${url} does not answer: ${why}`,
-        'start it, or mend the upstream url; calls to it fail and change nothing',
-      ),
-      date: null,
-    };
+  const sent = performance.now();
+  const probed = await ports.probeUpstream(upstream, REACH_MS);
+  switch (probed.kind) {
+    case 'answered': {
+      const ms = Math.round(performance.now() - sent);
+      return { check: ok(name, `${url} answers (HTTP ${probed.status}) in ${ms} ms`), date: probed.date };
+    }
+    case 'silent':
+      return {
+        check: failed(
+          name,
+          `${url} does not answer: ${probed.why}`,
+          'start it, or mend url or tls of the upstream; calls to it fail and change nothing',
+        ),
+        date: null,
+      };
   }
 }
 

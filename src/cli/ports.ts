@@ -1,3 +1,4 @@
+import type { Configuration } from '../config/configuration.ts';
 import type { Difference } from '../effects/upkeep/fsck.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { KeyKind } from '../effects/model/principal.ts';
@@ -20,6 +21,8 @@ export interface CliPorts {
   rotateKey(options: StoreOptions, id: string, overlapMs: number): Promise<RotatedKey>;
   /** Looks at the store of a configuration without changing it, even while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
+  /** Asks an upstream for a sign of life, on a connection like those of calls, without credentials. */
+  probeUpstream(upstream: Configuration['upstreams'][number], timeoutMs: number): Promise<UpstreamProbe>;
   /**
    * Continues with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped. Throws
    * `CommandFailure`.
@@ -44,6 +47,11 @@ export interface CliPorts {
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
 }
+
+export type UpstreamProbe =
+  /** `date`: ms since the epoch by the upstream's clock; `null` if it says none. */
+  | { readonly kind: 'answered'; readonly status: number; readonly date: number | null }
+  | { readonly kind: 'silent'; readonly why: string };
 
 export interface StoreOptions {
   readonly configFile: string;

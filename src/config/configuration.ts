@@ -163,6 +163,18 @@ export interface UpstreamSettings {
   /** A header that the gateway sets on every request; its name is in lower case. */
   readonly credentials: { readonly header: string; readonly value: string } | null;
   readonly headers: HeaderSettings;
+  readonly tls: UpstreamTls | null;
+}
+
+/** TLS towards an upstream, whose certificate is always verified. */
+export interface UpstreamTls {
+  /** PEM of the CAs that are trusted, in place of those that Node trusts; `null`: those. */
+  readonly ca: string | null;
+  /** What the gateway shows of itself; `null`: nothing. */
+  readonly client: TlsPair | null;
+  /** The name that the certificate must be for, in lower case; `null`: the host of the URL. */
+  readonly serverName: string | null;
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
 }
 
 /**

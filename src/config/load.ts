@@ -12,6 +12,7 @@ import { expandReferences } from './expand.ts';
 import { createJudge } from './judge.ts';
 import { findLiteralSecrets, withoutSecrets } from './literal-secrets.ts';
 import { resolveConfiguration } from './resolve.ts';
+import { filesOfTls } from './resolve-tls.ts';
 import type { GatewayFile } from './schema.ts';
 import { checkShape } from './shape.ts';
 
@@ -155,8 +156,10 @@ async function judgeFile(
   const judged: Finding[] = [];
   const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged), reading);
   findings.push(...judged.filter(isNews));
-  for (const { credentials } of file.upstreams)
+  for (const { credentials, tls } of file.upstreams) {
     if (typeof credentials === 'object' && credentials.file !== undefined) credentialFiles.push(credentials.file);
+    if (tls !== undefined) credentialFiles.push(...filesOfTls(tls));
+  }
   for (const { tls } of [file.server, ...file.routes]) if (tls !== undefined) credentialFiles.push(tls.cert, tls.key);
   const { digest, sharedDigest } = digestsOf(file, source, pathOf);
   return { ...configuration, digest: withFiles(digest, file, configuration), sharedDigest };
@@ -226,10 +229,13 @@ function withFiles(
   { server, listeners, upstreams }: Pick<Configuration, 'server' | 'listeners' | 'upstreams'>,
 ): string {
   const pairs = [server, ...listeners].flatMap(({ tls }) => (tls === null ? [] : [tls.cert, tls.key]));
+  const towards = upstreams.flatMap(({ tls }) =>
+    tls === null ? [] : [tls.ca ?? '', tls.client?.cert ?? '', tls.client?.key ?? ''],
+  );
   const held = file.upstreams.flatMap(({ credentials }, at) =>
     typeof credentials !== 'object' || credentials.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
   );
-  held.push(...pairs);
+  held.push(...pairs, ...towards);
   return held.length === 0
     ? digest
     : createHash('sha256')

@@ -1,11 +1,18 @@
 import { X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
+import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { FileReading } from '../diagnostics/file-reading.ts';
-import type { TlsPair } from './configuration.ts';
+import type { TlsPair, UpstreamTls } from './configuration.ts';
 import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
 
 /** Most bytes of a PEM file. No chain of certificates is longer. */
 const MAX_FILE = 256 * 1024;
+/** Most CAs of an upstream. Each takes up to a millisecond when they are taken on, and calls wait meanwhile. */
+const MAX_CAS = 32;
+
+const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?-----END (?:X509 |TRUSTED )?CERTIFICATE-----/g;
 
 /**
  * Reads a certificate and its key, and checks that they belong together. A fault in them is a fault of the
@@ -16,8 +23,8 @@ export async function resolveTlsPair(
   judge: Judge,
   reading: FileReading,
 ): Promise<TlsPair> {
-  const cert = await readPem(written, 'cert', judge, reading);
-  const key = await readPem(written, 'key', judge, reading);
+  const cert = await readPem(written.cert, written, ['cert'], judge, reading);
+  const key = await readPem(written.key, written, ['key'], judge, reading);
   const pair = { cert: cert ?? '', key: key ?? '' };
   if (cert === null || key === null) return pair;
   const leaf = certificateIn(cert);
@@ -28,7 +35,8 @@ export async function resolveTlsPair(
   try {
     createSecureContext(pair);
   } catch (error) {
-    const isOther = error instanceof Error && 'code' in error && error.code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH';
+    const code = error instanceof Error && 'code' in error ? error.code : null;
+    const isOther = code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' || code === 'ERR_OSSL_X509_KEY_TYPE_MISMATCH';
     judge.error(
       isOther ? 'key_differs' : 'bad_private_key',
       written,
@@ -39,29 +47,121 @@ export async function resolveTlsPair(
       isOther ? 'replace both files; until then the pair before stays in force' : 'PEM, without a password',
     );
   }
-  if (Date.parse(leaf.validTo) < Date.now())
-    judge.warn('certificate_expired', written, ['cert'], `The certificate in ${written.cert} has expired`, null);
+  warnOfDates(leaf, `The certificate in ${written.cert}`, written, ['cert'], judge);
   return pair;
 }
 
+type WrittenTls = NonNullable<GatewayFile['upstreams'][number]['tls']>;
+
+/** Files that `tls` of an upstream names. */
+export function filesOfTls({ ca = [], cert, key }: WrittenTls): readonly string[] {
+  return [...(typeof ca === 'string' ? [ca] : ca), cert, key].filter((file) => file !== undefined);
+}
+
+/** Reads and checks what TLS towards an upstream needs. @param isHttps whether the upstream is spoken to over TLS */
+export async function resolveUpstreamTls(
+  written: WrittenTls,
+  isHttps: boolean,
+  judge: Judge,
+  reading: FileReading,
+): Promise<UpstreamTls> {
+  const { ca, server_name: serverName = null, min_version: minVersion } = written;
+  if (!isHttps)
+    judge.error('tls_without_https', written, [], 'tls of an upstream needs an https URL', 'url: https://…');
+  if (serverName !== null && isIP(serverName) !== 0)
+    judge.error('bad_server_name', written, ['server_name'], 'An address cannot be a server_name', 'a host name');
+  const [present, absent] = written.cert === undefined ? (['key', 'cert'] as const) : (['cert', 'key'] as const);
+  if (written[present] !== undefined && written[absent] === undefined)
+    judge.error(
+      'missing_field',
+      written,
+      [present],
+      `tls has '${present}' and no '${absent}'`,
+      'a client certificate needs both',
+    );
+  return {
+    ca: ca === undefined ? null : await resolveCas(ca, written, judge, reading),
+    client: hasPair(written) ? await resolveTlsPair(written, judge, reading) : null,
+    serverName: serverName?.toLowerCase() ?? null,
+    minVersion,
+  };
+}
+
+function hasPair(written: WrittenTls): written is WrittenTls & { readonly cert: string; readonly key: string } {
+  return written.cert !== undefined && written.key !== undefined;
+}
+
+/** The CAs of one or several files, as one text. */
+async function resolveCas(
+  ca: string | readonly string[],
+  written: WrittenTls,
+  judge: Judge,
+  reading: FileReading,
+): Promise<string> {
+  const found: string[] = [];
+  const files =
+    typeof ca === 'string' ? [{ file: ca, steps: ['ca'] }] : ca.map((file, at) => ({ file, steps: ['ca', at] }));
+  for (const { file, steps } of files) {
+    const text = await readPem(file, written, steps, judge, reading);
+    if (text === null) continue;
+    const blocks = text.match(CERTIFICATE) ?? [];
+    if (blocks.length === 0)
+      judge.error('bad_certificate', written, steps, `${file} holds no certificate`, '-----BEGIN CERTIFICATE-----');
+    // OpenSSL would leave out the first one that is broken, and all behind it, and say nothing.
+    for (const [at, block] of blocks.slice(0, MAX_CAS).entries()) {
+      const what = blocks.length === 1 ? `The certificate in ${file}` : `Certificate ${at + 1} in ${file}`;
+      const certificate = certificateIn(block);
+      if (certificate === null) judge.error('bad_certificate', written, steps, `${what} cannot be used`, 'PEM');
+      else warnOfDates(certificate, what, written, steps, judge);
+    }
+    found.push(...blocks);
+  }
+  if (found.length > MAX_CAS)
+    judge.error(
+      'too_many_cas',
+      written,
+      ['ca'],
+      `tls.ca names ${found.length} certificates; ${MAX_CAS} is the most`,
+      'name the CAs of this upstream; without ca, those that Node trusts are trusted',
+    );
+  return found.join('\n');
+}
+
+function warnOfDates(certificate: X509Certificate, what: string, written: object, steps: DataPath, judge: Judge): void {
+  if (Date.parse(certificate.validTo) < Date.now())
+    judge.warn('certificate_expired', written, steps, `${what} has expired`, null);
+  if (Date.parse(certificate.validFrom) > Date.now())
+    judge.warn('certificate_not_yet_valid', written, steps, `${what} is not valid yet`, 'or the clock is wrong');
+}
+
 /** The text of a PEM file; `null` where it cannot be read (reported). */
-async function readPem<Field extends string>(
-  written: Readonly<Record<Field, string>>,
-  field: Field,
+async function readPem(
+  file: string,
+  written: object,
+  steps: DataPath,
   judge: Judge,
   reading: FileReading,
 ): Promise<string | null> {
-  const file = written[field];
-  const fault = (message: string, hint: string): null => {
-    judge.error('file_missing', written, [field], message, hint);
+  const fault = (message: string, hint: string | null): null => {
+    judge.error('file_missing', written, steps, message, hint);
     return null;
   };
   try {
     if ((await reading.size(file)) > MAX_FILE) return fault(`${file} is too long for TLS`, 'PEM, at most 256 KiB');
     const text = (await reading.bytes(file)).toString('latin1');
     return text.includes('-----BEGIN ') ? text : fault(`${file} holds no PEM`, 'it begins with -----BEGIN');
-  } catch {
-    return fault(`${file} cannot be read`, 'paths are relative to the working directory');
+  } catch (error) {
+    switch (error instanceof Error && 'code' in error ? error.code : null) {
+      case 'ENOENT':
+        return fault(`There is no file ${file}`, 'paths are relative to the working directory');
+      case 'EACCES':
+      case 'EPERM':
+        return fault(`${file} may not be read by this user`, null);
+      case 'EISDIR':
+        return fault(`${file} is a folder`, 'name the file in it');
+      default:
+        return fault(`${file} cannot be read`, 'paths are relative to the working directory');
+    }
   }
 }
 

@@ -10,7 +10,7 @@ import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.
 import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
-import { resolveTlsPair } from './resolve-tls.ts';
+import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -173,7 +173,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
   return Promise.all(
     file.upstreams.map(async (upstream) => {
       const url = resolveOrigin(upstream, judge);
-      const { credentials } = upstream;
+      const { credentials, tls } = upstream;
       if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))
         judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
       return {
@@ -185,6 +185,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
         env: upstream.env ?? null,
         headers: resolveHeaders(upstream.headers, judge),
         credentials: typeof credentials === 'object' ? await resolveCredentials(credentials, judge, reading) : null,
+        tls: tls === undefined ? null : await resolveUpstreamTls(tls, url?.protocol !== 'http:', judge, reading),
       };
     }),
   );

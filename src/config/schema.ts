@@ -26,6 +26,7 @@ import {
   text,
   toolName,
 } from './schema-fields.ts';
+import { serverTls, upstreamTls } from './schema-tls.ts';
 
 /**
  * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, and
@@ -36,12 +37,6 @@ import {
  * Our annotations: `x-expected` (what a value must be, in words; completes "… has to be"), `x-later` (what is not
  * supported yet), `x-name` (what an object is, in words), `x-duration` and `x-size` (bounds).
  */
-
-const serverTls = (description: string) =>
-  record('tls', description, {
-    cert: path('File with the certificate and those that lead to its root, PEM.'),
-    key: path('File with its private key, PEM.'),
-  });
 
 const server = section('server', 'Where the gateway listens, and under which names it is known.', {
   host: text('^[A-Za-z0-9.:\\[\\]-]+$', 'a host name or an address', 'Address to bind.', '127.0.0.1'),
@@ -294,6 +289,7 @@ const upstream = record('an upstream', 'A service behind the gateway.', {
         "A header that the gateway sets on each request. caller, or nothing: the caller's own credentials go on, where the key of the gateway came elsewhere.",
     }),
   ),
+  tls: Type.Optional(upstreamTls),
   headers,
 });
 

@@ -14,6 +14,7 @@ import type { Catalog } from '../upstreams/catalog.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Spool, SpoolLimits } from '../upstreams/http/spool.ts';
+import type { UpstreamTls } from '../upstreams/http/upstream-tls.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
@@ -130,6 +131,8 @@ export interface ProxiedUpstream {
   readonly network: 'any' | 'public';
   readonly credentials: { readonly header: string; readonly value: string } | null;
   readonly headers?: HeaderSettings;
+  /** Absent, or `null`, if nothing is configured. */
+  readonly tls?: UpstreamTls | null;
 }
 
 export interface RenderedAnswer {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
 import { holdsOwnKey } from '../effects/run/own-key.ts';
 import type { Problem } from '../effects/model/run-request.ts';
+import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders } from './headers.ts';
@@ -121,6 +122,12 @@ export const BUSY: Problem = {
   ...problemOf('busy', 'This agent has too many reads or tunnels to this upstream under way. Nothing was sent.'),
   retryAfterMs: 1000,
 };
+
+/** What the caller of a read or a tunnel is told of an upstream that could not be reached. */
+export function unreachableWords(error: unknown): string {
+  const said = 'The upstream could not be reached';
+  return error instanceof ConnectFailed ? `${said}: ${error.message}.` : `${said}.`;
+}
 
 function noUpstream(): Problem {
   return { ...problemOf('not_ready', 'The upstream of this route is not there.'), retryAfterMs: 1000 };

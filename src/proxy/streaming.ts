@@ -5,7 +5,7 @@ import { errorMembers } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
-import type { StreamedRead } from './streamed-read.ts';
+import { type StreamedRead, unreachableWords } from './streamed-read.ts';
 
 type ReplyOptions = NonNullable<Parameters<FastifyReply['from']>[1]>;
 
@@ -138,7 +138,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
   const unconnected = error.cause instanceof Error && error.cause.name === 'ConnectFailed';
   const late = error.cause instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
   const reason = unconnected
-    ? { code: 'connect_failed', message: 'The upstream could not be reached.' }
+    ? { code: 'connect_failed', message: unreachableWords(error.cause) }
     : {
         code: 'upstream_refused',
         message: late

@@ -11,11 +11,11 @@ import { returnedHeaders } from './headers.ts';
 import type { Identities } from './identities.ts';
 import { serveWithoutUpgrade } from './ignored-upgrade.ts';
 import type { Live } from './live.ts';
-import type { ProxyPorts } from './ports.ts';
+import type { ProxiedUpstream, ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import type { DoorRefusal, Refusals } from './refusals.ts';
 import type { RouteTable } from './route-table.ts';
-import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
+import { BUSY, judgeRead, type StreamedRead, unreachableWords } from './streamed-read.ts';
 
 export interface UpgradeParts {
   readonly ports: ProxyPorts;
@@ -204,14 +204,19 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     request.url = read.pathAndQuery;
     const settings = ports.upstream(read.upstreamId);
     const target = { protocol, host: hostname, hostname, port: port || (protocol === 'https:' ? '443' : '80') };
-    const agent = guardedAgent(protocol, settings?.network ?? 'public');
+    const agent = guardedAgent(protocol, settings);
     quietly(() =>
-      proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, () => {
+      proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, (error) => {
         if (!socket.writable) return;
+        const message = unreachableWords(error);
         answer(socket, {
           status: 502,
           headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },
-          body: JSON.stringify({ decision: 'failed', reason: { code: 'connect_failed' }, did_it_happen: 'no' }),
+          body: JSON.stringify({
+            decision: 'failed',
+            reason: { code: 'connect_failed', message },
+            did_it_happen: 'no',
+          }),
         });
       }),
     );
@@ -219,9 +224,10 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
 }
 
 /** An agent for one tunnel. It connects only to addresses where an upstream may be. */
-function guardedAgent(protocol: string, network: 'any' | 'public'): HttpAgent {
+function guardedAgent(protocol: string, upstream: ProxiedUpstream | null): HttpAgent {
   const agent = protocol === 'https:' ? new HttpsAgent() : new HttpAgent();
-  const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS }, () => {});
+  const { network = 'public', tls = null } = upstream ?? {};
+  const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls }, () => {});
   return Object.assign(agent, {
     createConnection: (
       options: { readonly host?: string; readonly port?: number | string },

@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type PaymentsUpstream, startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { askAgain } from '../ask-again.ts';
+import { makeCa } from '../upstream/certificates.ts';
+import { startTlsUpstream } from '../upstream/tls-start.ts';
 import { begin, type Running, svc } from './run.ts';
 
 /** The commands against a real gateway on a real store, and the demo's payments API behind it. */
@@ -375,6 +377,44 @@ describe('doctor', () => {
       clock: 'ok',
     });
     expect(code).toBe(0);
+  });
+
+  test('upstreams behind TLS are asked as calls ask them: with the CAs and the certificate of their tls', async () => {
+    const ca = makeCa('ca');
+    const names = { 'tls-ca': ca, 'tls-own': ca.issue('gateway'), 'tls-other': makeCa('other') };
+    for (const [name, { cert, key }] of Object.entries(names)) {
+      writeFileSync(join(folder, `${name}.pem`), cert);
+      writeFileSync(join(folder, `${name}.key`), key);
+    }
+    const upstream = await startTlsUpstream({
+      ...ca.issue('localhost'),
+      ca: ca.cert,
+      requestCert: true,
+      rejectUnauthorized: true,
+    });
+    const path = join(folder, 'tls.yaml');
+    const file = (name: string): string => JSON.stringify(join(folder, name));
+    const own = `cert: ${file('tls-own.pem')}, key: ${file('tls-own.key')}`;
+    const upstreamLine = (id: string, tls: string): string =>
+      `  - { id: ${id}, url: "${upstream.url}", tls: { ${tls} } }`;
+    writeFileSync(
+      path,
+      [
+        `store: { kind: embedded, path: ${file('tls-store')} }`,
+        'upstreams:',
+        upstreamLine('good', `ca: ${file('tls-ca.pem')}, ${own}`),
+        upstreamLine('stranger', `ca: ${file('tls-other.pem')}, ${own}`),
+        upstreamLine('nameless', `ca: ${file('tls-ca.pem')}`),
+      ].join('\n'),
+    );
+    try {
+      const { out } = await svc('doctor', path);
+      expect(out).toMatch(/ok {3}upstream good .*answers \(HTTP 200\)/);
+      expect(out).toMatch(/FAIL upstream stranger .*no CA that is trusted for it has signed its certificate/);
+      expect(out).toMatch(/FAIL upstream nameless .*may refuse the gateway's certificate, or want one/);
+    } finally {
+      await upstream.stop();
+    }
   });
 
   test('files that do not hold: the sum first, then all that is wrong; warnings are shown too', async () => {

@@ -6,6 +6,7 @@ import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/off
 import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
 import { checkFormat, migrateStore } from '../../src/gateway/store-format.ts';
 import { startGateway } from '../../src/gateway/start.ts';
+import { probeUpstream } from '../../src/upstreams/http/probe.ts';
 
 /** What a command printed, and how it ended. */
 export interface Ran {
@@ -22,6 +23,7 @@ const PORTS: CliPorts = {
   revokeKey,
   rotateKey,
   inspectStore,
+  probeUpstream,
   acceptLoss,
   acceptClock,
   recoverLost,

@@ -11,33 +11,43 @@ vi.mock('node:net', async (original) => {
   return { ...net, connect };
 });
 
-test('a connection that ends at a refused address carries no byte, whatever its name resolved to', async () => {
-  const server = createServer((socket) => socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\n')));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  const port = address !== null && typeof address === 'object' ? address.port : 0;
-  const received = new Promise<number>((resolve) => {
-    server.once('connection', (socket) => socket.once('close', () => resolve(socket.bytesRead)));
-  });
-  const upstreams = createUpstreams(
-    [
-      {
-        id: 'payments',
-        url: `http://upstream.example:${port}`,
-        timeoutMs: 10_000,
-        connections: 1,
-        network: 'public',
-        credentials: null,
-      },
-    ],
-    { responseBytes: 1000, responseKeptBytes: 1000 },
-  );
-  expect(await upstreams.send(makeDispatch())).toMatchObject({
-    kind: 'failed',
-    evidence: { code: 'connect_failed' },
-  });
-  expect(await received).toBe(0);
-  await upstreams.close();
-  server.close();
-});
+const TLS = { ca: null, client: null, serverName: 'upstream.example', minVersion: 'TLSv1.2' } as const;
+
+test.each([
+  ['http', null],
+  ['https', null],
+  ['https', TLS],
+])(
+  'a connection that ends at a refused address carries no byte, whatever its name resolved to (%s)',
+  async (protocol, tls) => {
+    const server = createServer((socket) => socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\n')));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    const port = address !== null && typeof address === 'object' ? address.port : 0;
+    const received = new Promise<number>((resolve) => {
+      server.once('connection', (socket) => socket.once('close', () => resolve(socket.bytesRead)));
+    });
+    const upstreams = createUpstreams(
+      [
+        {
+          id: 'payments',
+          url: `${protocol}://upstream.example:${port}`,
+          tls,
+          timeoutMs: 10_000,
+          connections: 1,
+          network: 'public',
+          credentials: null,
+        },
+      ],
+      { responseBytes: 1000, responseKeptBytes: 1000 },
+    );
+    expect(await upstreams.send(makeDispatch())).toMatchObject({
+      kind: 'failed',
+      evidence: { code: 'connect_failed' },
+    });
+    expect(await received).toBe(0);
+    await upstreams.close();
+    server.close();
+  },
+);

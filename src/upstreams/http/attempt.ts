@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
+import { MAY_BE_REFUSED } from './tls-faults.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -135,6 +136,7 @@ export function attempt(
       },
       onResponseStart: (_controller, statusCode, incoming) => {
         // 1xx only announce an answer.
+        connection.hasAnswered = true;
         if (statusCode < 200) return;
         status = statusCode;
         headers = incoming;
@@ -160,7 +162,7 @@ export function attempt(
         else if (!hasWritten()) {
           settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
         } else if (isMalformed(error)) lost('malformed', 'the upstream sent something that is not HTTP');
-        else lost('reset', 'the connection broke before the answer came');
+        else lost('reset', brokenWords(connection));
         released();
       },
     };
@@ -184,6 +186,12 @@ export function attempt(
       released();
     }
   });
+}
+
+/** The hint changes no outcome: bytes were written. */
+function brokenWords({ encrypted, hasAnswered }: Connection): string {
+  const said = 'the connection broke before the answer came';
+  return encrypted && !hasAnswered ? `${said}; ${MAY_BE_REFUSED}` : said;
 }
 
 function isMalformed(error: Error): boolean {

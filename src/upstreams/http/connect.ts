@@ -2,10 +2,19 @@ import { lookup as resolve, type LookupAddress, type LookupOptions } from 'node:
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { buildConnector } from 'undici';
 import { refusedAddress } from './address-guard.ts';
+import { handshakeFault } from './tls-faults.ts';
+import { contextOf, type UpstreamTls } from './upstream-tls.ts';
 
 /** A connection was refused or failed: no byte of a request was written. */
 export class ConnectFailed extends Error {
   override readonly name = 'ConnectFailed';
+}
+
+export interface ConnectorOptions {
+  readonly network: 'any' | 'public';
+  readonly timeoutMs: number;
+  /** `null`: TLS as Node does it by default, from version 1.2 on. */
+  readonly tls: UpstreamTls | null;
 }
 
 /**
@@ -15,10 +24,10 @@ export class ConnectFailed extends Error {
  * @param opened told of each plain socket once it is connected
  */
 export function guardedConnector(
-  options: { readonly network: 'any' | 'public'; readonly timeoutMs: number },
+  options: ConnectorOptions,
   opened: (socket: Socket) => void,
 ): buildConnector.connector {
-  const secure = buildConnector({ timeout: options.timeoutMs, allowH2: false });
+  const handshake = handshakes(options);
   return (target, callback) => {
     const hostname = target.hostname.replace(/^\[(.*)\]$/, '$1');
     const literal = isIP(hostname) === 0 ? null : refusedAddress(hostname, options.network);
@@ -36,7 +45,7 @@ export function guardedConnector(
         callback(error instanceof ConnectFailed ? error : new ConnectFailed(reasonOf(error), { cause: error }), null);
       } else if (target.protocol === 'https:') {
         opened(socket);
-        secure({ ...target, httpSocket: socket }, callback);
+        handshake({ ...target, hostname, httpSocket: socket }, callback);
       } else {
         opened(socket);
         callback(null, socket);
@@ -60,6 +69,38 @@ export function guardedConnector(
     });
     // This listener stays: a socket that fails later, while TLS starts, must not end the process.
     socket.on('error', (error) => answer(error));
+  };
+}
+
+/** Starts TLS on a connected socket. The upstream's certificate is verified, whatever the environment says. */
+function handshakes({ timeoutMs, tls }: ConnectorOptions): buildConnector.connector {
+  let secure: buildConnector.connector | null = null;
+  return (target, callback) => {
+    const failed = (error: unknown): void => {
+      const fault = error instanceof Error ? error : new Error('unknown');
+      callback(new ConnectFailed(handshakeFault(fault), { cause: fault }), null);
+    };
+    try {
+      // Certificates are parsed at the first connection that needs them.
+      secure ??= buildConnector({
+        timeout: timeoutMs,
+        allowH2: false,
+        // Said here, so that NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect on calls.
+        rejectUnauthorized: true,
+        ...(tls === null ? { minVersion: 'TLSv1.2' } : { secureContext: contextOf(tls) }),
+      });
+    } catch (error) {
+      target.httpSocket?.destroy();
+      failed(error);
+      return;
+    }
+    // Never the name in the Host header of a request, which undici would use.
+    const servername = tls?.serverName ?? (isIP(target.hostname) === 0 ? target.hostname : '');
+    secure({ ...target, host: target.hostname, servername }, (...result) => {
+      const [error, socket] = result;
+      if (error !== null) failed(error);
+      else callback(null, socket);
+    });
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { Client } from 'undici';
 import { guardedConnector } from './connect.ts';
+import type { UpstreamTls } from './upstream-tls.ts';
 
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {
@@ -9,6 +10,8 @@ export interface Connection {
   readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS if there is any; `null` before the first connect. */
   socket: Socket | null;
+  /** Whether an answer has begun on that socket. */
+  hasAnswered: boolean;
 }
 
 /** The connections of one upstream: at most `connections`, opened as needed, reused last in, first out. */
@@ -18,6 +21,11 @@ export interface Connections {
   /** The next free one; `null` when `wanted` says no or the connections are closed. */
   wait(wanted: () => boolean): Promise<Connection | null>;
   release(connection: Connection): void;
+  /**
+   * Switches to other keys and certificates. Running requests end on their connections; later ones, and those that wait,
+   * get new ones.
+   */
+  secure(tls: UpstreamTls | null): void;
   /** Lets running requests end, then closes. */
   close(): Promise<void>;
 }
@@ -26,6 +34,8 @@ export interface ConnectionSettings {
   readonly url: string;
   readonly connections: number;
   readonly network: 'any' | 'public';
+  /** Absent, or `null`, if nothing is configured. */
+  readonly tls?: UpstreamTls | null;
 }
 
 /** A connection that takes longer is given up: by then it would be too late to write, past `dispatch_by`. */
@@ -40,8 +50,12 @@ interface Waiting {
 }
 
 /** Opens no connection yet. undici closes idle connections after its keep-alive time. */
-export function createConnections(settings: ConnectionSettings): Connections {
-  const all: Connection[] = [];
+export function createConnections(configured: ConnectionSettings): Connections {
+  let settings = configured;
+  const all = new Set<Connection>();
+  /** In use, and opened with earlier keys and certificates. */
+  const outdated = new Set<Connection>();
+  const closing = new Set<Promise<void>>();
   const idle: Connection[] = [];
   const waiting: Waiting[] = [];
   let closed = false;
@@ -60,14 +74,24 @@ export function createConnections(settings: ConnectionSettings): Connections {
     }
   };
 
+  const open = (): Connection => {
+    const connection = openConnection(settings);
+    all.add(connection);
+    return connection;
+  };
+
+  const retire = (connection: Connection): void => {
+    all.delete(connection);
+    outdated.delete(connection);
+    const done = connection.client.close().finally(() => closing.delete(done));
+    closing.add(done);
+  };
+
   const take = (): Connection | null => {
     if (closed) return null;
     const free = idle.pop();
     if (free !== undefined) return free;
-    if (all.length >= settings.connections) return null;
-    const connection = openConnection(settings);
-    all.push(connection);
-    return connection;
+    return all.size >= settings.connections ? null : open();
   };
 
   return {
@@ -84,21 +108,33 @@ export function createConnections(settings: ConnectionSettings): Connections {
       }),
     release: (connection) => {
       dropUnwanted();
+      const isOutdated = outdated.has(connection);
+      if (isOutdated) retire(connection);
       const next = waiting.shift();
-      if (next === undefined) idle.push(connection);
-      else next.give(connection);
+      if (next !== undefined) next.give(isOutdated ? open() : connection);
+      else if (!isOutdated) idle.push(connection);
+    },
+    secure: (tls) => {
+      settings = { ...settings, tls };
+      for (const connection of idle.splice(0)) retire(connection);
+      for (const connection of all) outdated.add(connection);
     },
     close: async () => {
       closed = true;
       dropUnwanted();
-      await Promise.all(all.map(({ client }) => client.close()));
+      // None is outdated any more: each is closed here.
+      outdated.clear();
+      for (const connection of all) retire(connection);
+      await Promise.all(closing);
     },
   };
 }
 
 function openConnection(settings: ConnectionSettings): Connection {
-  const connect = guardedConnector({ network: settings.network, timeoutMs: CONNECT_TIMEOUT_MS }, (opened) => {
+  const { network, tls = null } = settings;
+  const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls }, (opened) => {
     connection.socket = opened;
+    connection.hasAnswered = false;
   });
   const client = new Client(settings.url, {
     connect,
@@ -108,6 +144,11 @@ function openConnection(settings: ConnectionSettings): Connection {
     headersTimeout: 0,
     bodyTimeout: 0,
   });
-  const connection: Connection = { client, encrypted: settings.url.startsWith('https:'), socket: null };
+  const connection: Connection = {
+    client,
+    encrypted: settings.url.startsWith('https:'),
+    socket: null,
+    hasAnswered: false,
+  };
   return connection;
 }

@@ -11,6 +11,7 @@ import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
+import type { UpstreamTls } from './upstream-tls.ts';
 
 /** An upstream as the configuration declares it. */
 export interface UpstreamSettings {
@@ -23,6 +24,8 @@ export interface UpstreamSettings {
   readonly credentials: { readonly header: string; readonly value: string } | null;
   /** Absent if it has no rules of its own. */
   readonly headers?: HeaderSettings;
+  /** Absent, or `null`, if nothing is configured. */
+  readonly tls?: UpstreamTls | null;
 }
 
 export interface UpstreamLimits {

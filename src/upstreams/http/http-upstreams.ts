@@ -9,6 +9,7 @@ import {
   type UpstreamSettings,
 } from './http-upstream.ts';
 import { createStream } from './streams.ts';
+import { sameTls } from './upstream-tls.ts';
 
 /** The upstreams that are reached over HTTP. */
 export interface HttpUpstreams extends UpstreamKind {
@@ -39,11 +40,16 @@ export function createHttpUpstreams(
   };
   const update = (next: readonly UpstreamSettings[], nextLimits: UpstreamLimits): void => {
     const made = new Map<string, HttpUpstream>();
-    for (const settings of next) {
-      const before = current.get(settings.id);
+    for (const given of next) {
+      const before = current.get(given.id);
+      const { tls: tlsBefore = null } = before?.settings ?? {};
+      const isSameTls = sameTls(tlsBefore, given.tls ?? null);
+      // Certificates that are the same are not parsed again.
+      const settings = isSameTls ? { ...given, tls: tlsBefore } : given;
       // Credentials and time-outs can change without new connections.
       const kept = before !== undefined && sameConnections(before.settings, settings);
       const connections = kept ? before.connections : createConnections(settings);
+      if (kept && !isSameTls) connections.secure(settings.tls ?? null);
       made.set(settings.id, { settings, connections, limits: nextLimits, now });
     }
     for (const [id, upstream] of current) {
@@ -54,7 +60,8 @@ export function createHttpUpstreams(
       const before = current.get(id)?.settings;
       const after = made.get(id)?.settings;
       const same = before !== undefined && after !== undefined && sameConnections(before, after);
-      if (same && before.timeoutMs === after.timeoutMs) keptStreams.set(id, stream);
+      const isKept = same && before.timeoutMs === after.timeoutMs && sameTls(before.tls ?? null, after.tls ?? null);
+      if (isKept) keptStreams.set(id, stream);
       else retire(stream.close());
     }
     streams = keptStreams;

@@ -8,7 +8,10 @@ import { CONNECT_TIMEOUT_MS, type ConnectionSettings } from './connections.ts';
  */
 export function createStream(settings: ConnectionSettings & { readonly timeoutMs: number }): Pool {
   return new Pool(settings.url, {
-    connect: guardedConnector({ network: settings.network, timeoutMs: CONNECT_TIMEOUT_MS }, () => {}),
+    connect: guardedConnector(
+      { network: settings.network, timeoutMs: CONNECT_TIMEOUT_MS, tls: settings.tls ?? null },
+      () => {},
+    ),
     connections: settings.connections,
     pipelining: 1,
     allowH2: false,
