@@ -46,7 +46,11 @@ export async function run(options: BenchOptions): Promise<BenchResult[]> {
         64,
         count(WARM_UP, () => newWrite(gateway.key)),
       );
-      for (const callers of [1, 16]) results.push(await besideListers(gateway, callers, effects));
+      for (const callers of [1, 16]) {
+        const result = await besideListers(gateway, callers, effects);
+        console.error(`  ${result.name}: ${result.ratio?.toFixed(2)}`);
+        results.push(result);
+      }
       await gateway.stop();
     }
     return results;

@@ -5,6 +5,7 @@ import type { ApiApp } from './app.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from './approval-wire.ts';
 import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
+import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
@@ -20,7 +21,7 @@ const VoteBody = Type.Object(
 const Record = AnyObject('A request for approval: what is asked, who may decide, who has.');
 
 /** `…/approvals`: list, get, approve, reject. */
-export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
 
   app.get(
@@ -43,26 +44,28 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts): void {
         }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const caller = callerOf(request);
       const { view } = caller;
       const faults: RequestFault[] = [];
       const page = pageOf(request.query, faults);
       if (faults.length > 0) throw refuseFaults(faults);
-      const { items, next } = await store.approvals(request.params.ws, {
-        status: request.query.status ?? null,
-        agentId: view.kind === 'own' ? view.agentId : null,
-        ...page,
+      return lists.make(caller, async () => {
+        const { items, next } = await store.approvals(request.params.ws, {
+          status: request.query.status ?? null,
+          agentId: view.kind === 'own' ? view.agentId : null,
+          ...page,
+        });
+        const calls = readCalls(ports, caller, 'list');
+        const approvals: JsonObject[] = [];
+        // One by one: records are large, but only a little of each is shown.
+        for (const approval of items) {
+          const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
+          const asked = askedToWire(approval, effect, calls, view, null);
+          approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
+        }
+        return lists.send(reply, 'approvals', approvals, (approval) => approval, { next_cursor: next });
       });
-      const calls = readCalls(ports, caller, 'list');
-      const approvals: JsonObject[] = [];
-      // One by one: records are large, but only a little of each is shown.
-      for (const approval of items) {
-        const effect = await store.effect(approval.workspace, approval.effectId);
-        const asked = askedToWire(approval, effect, calls, view, null);
-        approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
-      }
-      return { approvals, next_cursor: next };
     },
   );
 

@@ -7,11 +7,12 @@ import type { CompiledPolicies } from '../policy/policies.ts';
 import type { CompiledBudget } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
+import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { AnyObject, InWorkspace, NoQuery, answers } from './schema.ts';
 
 /** `GET …/budgets`: rows whose window has not ended. */
-export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/budgets',
     {
@@ -26,23 +27,37 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts): void {
         response: answers({ 200: AnyObject('`budgets`.') }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { ws } = request.params;
-      const { view } = callerOf(request);
-      const rows = await ports.store.budgets(ws);
-      const { set } = ports.policies();
-      if (view.kind !== 'own') return { budgets: rows.map((row) => rowToWire(row, set)) };
-      const agent = ports.directory.agent(ws, view.agentId);
-      if (agent === null) return { budgets: [] };
-      const budgets: Json[] = [];
-      for (const row of rows) {
-        const sharing = sharingWith(agent, row, set);
-        if (sharing === 'own') budgets.push(rowToWire(row, set));
-        else if (sharing === 'shared') budgets.push(budgetToWire({ row, sharing, warnAt: warnAtOf(row, set) }, true));
-      }
-      return { budgets };
+      const caller = callerOf(request);
+      const { view } = caller;
+      const agent = view.kind === 'own' ? ports.directory.agent(ws, view.agentId) : null;
+      if (view.kind === 'own' && agent === null) return { budgets: [] };
+      return lists.make(caller, async () => {
+        const { set } = ports.policies();
+        const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
+        return lists.send(
+          reply,
+          'budgets',
+          shown.filter((row) => row !== null),
+          (row) => row,
+        );
+      });
     },
   );
+}
+
+/** @param agent sees no more than its own and what it shares; `null`: somebody who sees everything */
+function shownTo(agent: Agent | null, row: BudgetRow, set: CompiledPolicies): JsonObject | null {
+  const sharing = agent === null ? 'own' : sharingWith(agent, row, set);
+  switch (sharing) {
+    case 'own':
+      return rowToWire(row, set);
+    case 'shared':
+      return budgetToWire({ row, sharing, warnAt: warnAtOf(row, set) }, true);
+    case 'hidden':
+      return null;
+  }
 }
 
 function warnAtOf(row: BudgetRow, set: CompiledPolicies): number {

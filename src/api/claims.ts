@@ -4,6 +4,7 @@ import type { JsonObject } from '../json/value.ts';
 import { type Caller as PolicyCaller, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
@@ -19,7 +20,7 @@ export const Ttl = Type.Integer({ minimum: 1, maximum: MAX_TTL_S, description: '
 const Record = AnyObject('A claim.');
 
 /** `…/claims`: take, list, renew, release. */
-export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
 
   app.post(
@@ -93,10 +94,13 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts): void {
         response: answers({ 200: AnyObject('`claims`.') }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const caller = callerOf(request);
-      const claims = await store.claims(request.params.ws);
-      return { claims: claims.filter(({ agentId }) => mayBeSeen(caller, agentId)).map(claimToWire) };
+      return lists.make(caller, async () => {
+        const claims = await store.claims(request.params.ws);
+        const seen = claims.filter(({ agentId }) => mayBeSeen(caller, agentId));
+        return lists.send(reply, 'claims', seen, claimToWire);
+      });
     },
   );
 

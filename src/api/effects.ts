@@ -14,6 +14,7 @@ import type { ApiApp, Caller } from './app.ts';
 import { readCalls } from './call-params.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from './effect-wire.ts';
+import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
 import { runStages } from './run-stages.ts';
@@ -108,7 +109,7 @@ const RefusedAnswer = Type.Object({
 });
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
-export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
 
   app.post(
@@ -206,16 +207,16 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts): void {
         }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const caller = callerOf(request);
       const filter = listFilter(request.query, caller);
       if (filter === null) return { effects: [], next_cursor: null };
-      const page = await ports.store.effects(request.params.ws, filter);
-      const calls = request.query.params === 'true' ? readCalls(ports, caller, 'list') : null;
-      return {
-        effects: page.items.map((effect) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) })),
-        next_cursor: page.next,
-      };
+      return lists.make(caller, async () => {
+        const page = await ports.store.effects(request.params.ws, filter);
+        const calls = request.query.params === 'true' ? readCalls(ports, caller, 'list') : null;
+        const render = (effect: EffectRecord) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) });
+        return lists.send(reply, 'effects', page.items, render, { next_cursor: page.next });
+      });
     },
   );
 

@@ -4,6 +4,7 @@ import type { LedgerEvent } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
+import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuseFaults } from './problem.ts';
@@ -16,7 +17,7 @@ const SCANNED = 500;
  * `GET …/observed-reads`: proxied reads that passed because policy only observes. A read is no effect. The ledger has
  * reads added up once a second, and this list shows those sums.
  */
-export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
+export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/observed-reads',
     {
@@ -36,20 +37,22 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
         }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const caller = callerOf(request);
       const faults: RequestFault[] = [];
       const { limit, cursor } = pageOf(request.query, faults);
       if (faults.length > 0) throw refuseFaults(faults);
       const before = cursor === null ? null : Number.parseInt(cursor, 36);
-      const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
-      const observed = events.filter(
-        ({ kind, data, actor }) => kind === 'read.batch' && 'observed' in data && mayBeSeen(caller, actor.id),
-      );
-      const page = observed.slice(0, limit);
-      // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
-      const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
-      return { reads: page.map(toWire), next_cursor: last === undefined ? null : last.seq.toString(36) };
+      return lists.make(caller, async () => {
+        const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
+        const observed = events.filter(
+          ({ kind, data, actor }) => kind === 'read.batch' && 'observed' in data && mayBeSeen(caller, actor.id),
+        );
+        const page = observed.slice(0, limit);
+        // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
+        const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
+        return lists.send(reply, 'reads', page, toWire, { next_cursor: last?.seq.toString(36) ?? null });
+      });
     },
   );
 }

@@ -6,6 +6,7 @@ import { couldUsePool } from '../policy/could-permit.ts';
 import type { ApiApp } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
 import { Ttl, whoCalls } from './claims.ts';
+import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
@@ -14,7 +15,7 @@ const RESERVATIONS = '/v1/workspaces/:ws/reservations';
 const Record = AnyObject('A reservation.');
 
 /** `…/reservations`: make, list, release. */
-export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
 
   app.post(
@@ -98,10 +99,13 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts): void {
         response: answers({ 200: AnyObject('`reservations`.') }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const caller = callerOf(request);
-      const reservations = await store.reservations(request.params.ws);
-      return { reservations: reservations.filter(({ agentId }) => mayBeSeen(caller, agentId)).map(reservationToWire) };
+      return lists.make(caller, async () => {
+        const reservations = await store.reservations(request.params.ws);
+        const seen = reservations.filter(({ agentId }) => mayBeSeen(caller, agentId));
+        return lists.send(reply, 'reservations', seen, reservationToWire);
+      });
     },
   );
 

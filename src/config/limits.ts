@@ -169,10 +169,16 @@ export const LIMITS = {
     source: 'src/api/paging.ts#MAX_PAGE',
   },
   page_bytes: {
-    what: 'Records on a page of effects, as they are kept (params and answers sealed); one item at least',
-    value: '2MiB',
+    what: 'Records on a page of effects or approvals, as they are kept (params and answers sealed); one item at least',
+    value: '1MiB',
     beyond: 'the page is short; `next_cursor` goes on',
     source: 'src/effects/store.ts#PAGE_BYTES',
+  },
+  lists_at_once: {
+    what: 'Lists that are made at once for one key; 30 more wait',
+    value: 2,
+    beyond: '429 `too_many_requests` with `Retry-After`',
+    source: 'src/api/lists.ts#LISTS_AT_ONCE',
   },
   faults: {
     what: 'Faults listed in one answer',

@@ -1,3 +1,4 @@
+import type { ReadingTurns } from './run/reading-turns.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
@@ -293,7 +294,7 @@ export interface Page<T> {
  * to 1.5 MB each. Without this limit, a page of 200 took hundreds of MB in both threads and blocked the event loop
  * while it was read.
  */
-export const PAGE_BYTES = 2 * 1024 * 1024;
+export const PAGE_BYTES = 1024 * 1024;
 
 export interface EffectFilter {
   readonly state: EffectState | null;
@@ -419,6 +420,8 @@ export interface EffectStore {
   now(): number;
   health(): StoreHealth;
   commits(): StoreCommits;
+  /** For what is read from here and takes long to show. */
+  readonly turns: ReadingTurns;
 
   admit(request: AdmitRequest): Promise<Admission>;
   /** What {@link admit} would answer now. Writes nothing. */

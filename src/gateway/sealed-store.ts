@@ -78,7 +78,7 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     async effects(workspace, filter) {
       const page = await store.effects(workspace, filter);
       let left = OPENED_IN_LIST;
-      const items = page.items.map((effect) => {
+      const items = await store.turns.map(page.items, (effect) => {
         const size = sealedSize(effect);
         if (size > left) return effect;
         left -= size;
@@ -92,7 +92,7 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     },
     async approvals(workspace, filter) {
       const page = await store.approvals(workspace, filter);
-      return { ...page, items: page.items.map(openApproval) };
+      return { ...page, items: await store.turns.map(page.items, openApproval) };
     },
   };
 }

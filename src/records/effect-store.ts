@@ -18,7 +18,8 @@ import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/mod
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
 import { resolveStep, settleStep } from '../effects/steps/settlement.ts';
-import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { createReadingTurns } from '../effects/run/reading-turns.ts';
+import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
 import { giveUpStep, voteStep } from '../effects/steps/voting.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
@@ -49,8 +50,8 @@ export interface RecordsOptions {
   readonly maxFreezeMs: number;
 }
 
-/** Events that one read asks for. */
-const EVENTS_AT_ONCE = 1000;
+/** Events that one read asks for: the store answers within a few ms. */
+const EVENTS_AT_ONCE = 200;
 
 /** How often counted refusals are written, ms. */
 const FLUSH_MS = 1000;
@@ -59,6 +60,7 @@ const FLUSH_MS = 1000;
 export function createEffectStore(store: OpenRows, { retention, keySeals, maxFreezeMs }: RecordsOptions): EffectStore {
   const runner = createStepRunner(store);
   const throttle = createThrottle();
+  const turns = createReadingTurns();
   const steps = createSteps(store, runner, { throttle, ended: store.ended, maxFreezeMs });
   const policies = createPolicies(store, runner);
   let ids = 0;
@@ -207,8 +209,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     let after = from;
     while (found.length < limit) {
       const most = Math.min(limit - found.length, EVENTS_AT_ONCE);
-      const slice = await store.ledger({ workspace, about, order, after, limit: most });
-      for (const entry of slice) found.push(ledgerEvent(entry));
+      const slice = await turns.run(() => store.ledger({ workspace, about, order, after, limit: most }));
+      found.push(...(await turns.map(slice, ledgerEvent)));
       const last = slice.at(-1);
       if (last === undefined) break;
       after = last.seq;
@@ -226,6 +228,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     now: () => store.now(),
     health: () => store.health(),
     commits: runner.commits,
+    turns,
     admit,
     async preview(request) {
       await enter(request.workspace);
@@ -271,7 +274,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     async effects(workspace, filter) {
       await flush();
       await store.ended.known(workspace);
-      return pageOfEffects(store, store.ended, workspace, filter, present);
+      return pageOfEffects({ store, turns, ended: store.ended }, workspace, filter, present);
     },
     async receipt(workspace, id): Promise<SignedReceipt | null> {
       const stored = await storedEffect(workspace, id);
@@ -300,8 +303,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     approval: (workspace, id) => readRecord(runner, approvalRows, workspace, id),
     approvals(workspace, { status, agentId, limit, cursor }) {
       const list = status === 'pending' || status === 'granted' ? approvalsIn(status) : APPROVALS;
-      const most = { items: limit, characters: Infinity };
-      return pageOf(store, { workspace, list, kind: approvalRows.kind }, cursor, most, (row) => {
+      const most = { items: limit, characters: PAGE_BYTES };
+      return pageOf({ store, turns }, { workspace, list, kind: approvalRows.kind }, cursor, most, (row) => {
         const approval = approvalRows.of(row);
         const fits =
           (status === null || approval.status === status) &&

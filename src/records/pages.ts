@@ -1,6 +1,7 @@
+import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { Page } from '../effects/store.ts';
 import type { Row, RowStore } from '../stores/port.ts';
-import { type Asked, entries } from './lists.ts';
+import type { Asked } from './lists.ts';
 
 /**
  * Entries that one page looks at. A filter without a list of its own is searched piece by piece, and the cursor says
@@ -8,32 +9,48 @@ import { type Asked, entries } from './lists.ts';
  */
 const LOOKED_AT = 2000;
 
+/** The most entries, and characters of rows, that the store is asked for at once: it answers within a few ms. */
+const SLICE = 50;
+const SLICE_CHARACTERS = 256 * 1024;
+
 /**
  * A page of a list, newest first. It may have fewer items than asked for even if others follow.
  * @param most items at most, and characters of their rows, except for the first
  * @param show what the page shows for a row; `null`: nothing
+ * @param asOfNow called for each item that a row shows, before it is counted
  */
 export async function pageOf<Item>(
-  store: RowStore,
+  { store, turns }: { readonly store: RowStore; readonly turns: ReadingTurns },
   asked: Asked,
   cursor: string | null,
   most: { readonly items: number; readonly characters: number },
-  show: (row: Row) => Item | null | Promise<Item | null>,
+  show: (row: Row) => Item | null,
+  asOfNow: (item: Item) => Item | null | Promise<Item | null> = (item) => item,
 ): Promise<Page<Item>> {
   const items: Item[] = [];
   let looked = 0;
   let characters = 0;
+  let after = parseCursor(cursor);
   let last: string | null = null;
-  for await (const { at, id, row } of entries(store, { ...asked, order: 'down', after: parseCursor(cursor) })) {
-    const item = await show(row);
-    if (item !== null) characters += row.text.length;
-    const isFull = items.length >= most.items || (items.length > 0 && characters > most.characters);
-    if ((item !== null && isFull) || looked >= LOOKED_AT) return { items, next: last };
-    if (item !== null) items.push(item);
-    looked += 1;
-    last = `${at.toString(36)}.${id}`;
+  for (;;) {
+    const limit = Math.min(asked.limit ?? SLICE, SLICE);
+    const { entries, more } = await turns.run(() =>
+      store.list({ from: null, to: null, ...asked, order: 'down', after, limit, characters: SLICE_CHARACTERS }),
+    );
+    const shown = await turns.map(entries, ({ row }) => show(row));
+    for (const [index, { at, id, row }] of entries.entries()) {
+      const listed = shown[index] ?? null;
+      const item = listed === null ? null : await asOfNow(listed);
+      if (item !== null) characters += row.text.length;
+      const isFull = items.length >= most.items || (items.length > 0 && characters > most.characters);
+      if ((item !== null && isFull) || looked >= LOOKED_AT) return { items, next: last };
+      if (item !== null) items.push(item);
+      looked += 1;
+      last = `${at.toString(36)}.${id}`;
+      after = { at, id };
+    }
+    if (!more) return { items, next: null };
   }
-  return { items, next: null };
 }
 
 /** A cursor that this store did not make starts at the beginning. */

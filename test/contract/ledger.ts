@@ -221,7 +221,7 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
 
     it('ends a page by bytes as well as by count, and shows each effect once', async () => {
       const made = [];
-      for (const size of [900_000, 900_000, 10, 900_000, PAGE_BYTES + 1, 10, 10])
+      for (const size of [450_000, 450_000, 10, 450_000, PAGE_BYTES + 1, 10, 10])
         made.push(await dispatched(at.store, { sealed: 's'.repeat(size) }));
       const pages: string[][] = [];
       let cursor: string | null = null;

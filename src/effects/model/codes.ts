@@ -34,7 +34,7 @@ export const CODES = {
   too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The content type is not JSON' },
   pool_full: { status: 423, title: 'The pool has not enough free units' },
-  too_many_requests: { status: 429, title: 'Too many requests from this address' },
+  too_many_requests: { status: 429, title: 'Too many requests' },
   busy: { status: 429, title: 'Too many calls are under way' },
   internal: { status: 500, title: 'Something went wrong inside the gateway' },
   store_unavailable: { status: 503, title: 'The store cannot be reached' },

@@ -1,0 +1,79 @@
+import type { FastifyReply } from 'fastify';
+import type { JsonObject } from '../json/value.ts';
+import type { ReadingTurns } from '../effects/run/reading-turns.ts';
+import type { Caller } from './app.ts';
+import { refuse } from './problem.ts';
+
+/** Lists of one key that are made at once, and that wait for these. */
+const LISTS_AT_ONCE = 2;
+const MOST_WAITING = 30;
+
+interface Line {
+  made: number;
+  readonly waiting: (() => void)[];
+}
+
+/** Makes the answers to lists, so that nobody who lists holds up calls, or others who list. */
+export interface Lists {
+  /**
+   * Makes one list for a caller, when it is its turn.
+   * @throws Refused when the key has too many lists waiting
+   */
+  make<T>(caller: Caller, make: () => Promise<T>): Promise<T>;
+  /** Sends items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
+  send<Item>(
+    reply: FastifyReply,
+    member: string,
+    items: readonly Item[],
+    render: (item: Item) => JsonObject,
+    others?: JsonObject,
+  ): Promise<FastifyReply>;
+}
+
+export function createLists(turns: ReadingTurns): Lists {
+  const lines = new Map<string, Line>();
+
+  /** A list that ends hands its place to the one that has waited longest. */
+  async function enter(key: string): Promise<Line> {
+    const line = lines.get(key) ?? { made: 0, waiting: [] };
+    lines.set(key, line);
+    if (line.made < LISTS_AT_ONCE) {
+      line.made += 1;
+      return line;
+    }
+    if (line.waiting.length >= MOST_WAITING)
+      throw refuse('too_many_requests', 'This key asks for too many lists at once. Ask for one after the other.', {
+        retryAfterMs: 1_000,
+      });
+    await new Promise<void>((resolve) => line.waiting.push(resolve));
+    return line;
+  }
+
+  function leave(key: string, line: Line): void {
+    const next = line.waiting.shift();
+    if (next !== undefined) {
+      next();
+      return;
+    }
+    line.made -= 1;
+    if (line.made === 0) lines.delete(key);
+  }
+
+  return {
+    async make(caller, make) {
+      const key = caller.principal.keyId;
+      const line = await enter(key);
+      try {
+        return await turns.run(make);
+      } finally {
+        leave(key, line);
+      }
+    },
+    async send(reply, member, items, render, others = {}) {
+      const texts = await turns.map(items, (item) => JSON.stringify(render(item)));
+      const rest = Object.entries(others).map(([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`);
+      const body = `{${JSON.stringify(member)}:[${texts.join(',')}]${rest.join('')}}`;
+      return reply.type('application/json; charset=utf-8').send(body);
+    },
+  };
+}

@@ -1,0 +1,105 @@
+import { performance } from 'node:perf_hooks';
+
+/** A part takes about this long, ms. */
+const PART_MS = 2;
+
+/** What a part costs besides its own time: its request, its answer, and what the store sends for it, ms. */
+const BESIDE_MS = 0.5;
+
+/** After a part, the thread is left alone for this many times as long: while calls run, and while next to nothing does. */
+const PAUSE_BUSY = 9;
+const PAUSE_CALM = 1;
+
+/** From this share of the thread on, others are busy with it. */
+const BUSY = 0.2;
+
+/**
+ * What people read is made in parts with pauses in between, one part at a time for all of them. So calls keep nine
+ * tenths of the thread, however many people read.
+ */
+export interface ReadingTurns {
+  /** Runs one part in its turn. It should take a few ms at most. */
+  run<T>(part: () => T | Promise<T>): Promise<T>;
+  /** Makes something of each item, in order, in parts. */
+  map<Item, Made>(items: readonly Item[], make: (item: Item) => Made): Promise<Made[]>;
+}
+
+/** The thread's clock and use, and what waits on it; others in tests. */
+export interface Thread {
+  /** ms. */
+  now(): number;
+  /** The share of time in which the thread worked since the last call. */
+  used(): number;
+  after(ms: number, work: () => void): void;
+}
+
+export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns {
+  let waiting: (() => void)[] = [];
+  let next = 0;
+  let isServing = false;
+
+  function serve(): void {
+    const part = waiting[next];
+    next += 1;
+    if (part === undefined) {
+      waiting = [];
+      next = 0;
+      isServing = false;
+      return;
+    }
+    const pause = thread.used() < BUSY ? PAUSE_CALM : PAUSE_BUSY;
+    const begun = thread.now();
+    part();
+    const cost = thread.now() - begun + BESIDE_MS;
+    thread.used();
+    thread.after(cost * pause, serve);
+  }
+
+  function run<T>(part: () => T | Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      waiting.push(() => {
+        try {
+          resolve(part());
+        } catch (error) {
+          reject(error);
+        }
+      });
+      if (isServing) return;
+      isServing = true;
+      thread.after(0, serve);
+    });
+  }
+
+  return {
+    run,
+    async map<Item, Made>(items: readonly Item[], make: (item: Item) => Made): Promise<Made[]> {
+      const made: Made[] = [];
+      const makeSome = (): void => {
+        const until = thread.now() + PART_MS;
+        for (const item of items.slice(made.length)) {
+          made.push(make(item));
+          if (thread.now() >= until) return;
+        }
+      };
+      while (made.length < items.length) await run(makeSome);
+      return made;
+    },
+  };
+}
+
+function thisThread(): Thread {
+  let last = performance.eventLoopUtilization();
+  return {
+    now: () => performance.now(),
+    used() {
+      const current = performance.eventLoopUtilization();
+      const { utilization } = performance.eventLoopUtilization(current, last);
+      last = current;
+      return utilization;
+    },
+    after(ms, work) {
+      if (ms < 1) setImmediate(work);
+      else setTimeout(work, ms);
+    },
+  };
+}

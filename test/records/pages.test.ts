@@ -1,0 +1,103 @@
+import { beforeEach, expect, it } from 'vitest';
+import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import { pageOf } from '../../src/records/pages.ts';
+import { pageOfEffects } from '../../src/records/effect-pages.ts';
+import type { EffectFilter } from '../../src/effects/store.ts';
+import type { ListQuery, RowStore } from '../../src/stores/port.ts';
+import { changeOf, putOf } from '../port/changes.ts';
+import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
+
+const ROWS = 3_000;
+const asked = { workspace: 'w', list: 'l', kind: 'thing' };
+const turns = createReadingTurns();
+
+let queries: ListQuery[] = [];
+let store: RowStore;
+
+beforeEach(async () => {
+  queries = [];
+  const rows = mapStore(emptyRows(), () => 1_000);
+  const puts = Array.from({ length: ROWS }, (_, n) =>
+    putOf('thing', `id${String(n).padStart(4, '0')}`, `text ${n}`, { enter: [{ list: 'l', at: n }] }),
+  );
+  await rows.commit(changeOf('w', 1, { puts }));
+  store = {
+    ...rows,
+    list(query) {
+      queries.push(query);
+      return rows.list(query);
+    },
+  };
+});
+
+it('a filter that fits little is searched in small slices, and a page ends after so many entries with a cursor', async () => {
+  const most = { items: 10, characters: 1_000 };
+  const show = ({ text }: { readonly text: string }): string | null => (text === 'text 500' ? text : null);
+  const first = await pageOf({ store, turns }, asked, null, most, show);
+  expect(first.items).toEqual([]);
+  expect(first.next).not.toBeNull();
+  expect(queries).toHaveLength(41);
+  for (const { limit, characters } of queries) {
+    expect(limit).toBeLessThanOrEqual(50);
+    expect(characters).toBeLessThanOrEqual(256 * 1024);
+  }
+  expect(await pageOf({ store, turns }, asked, first.next, most, show)).toEqual({ items: ['text 500'], next: null });
+});
+
+it('each entry is on one page, and a page has no more items and characters than asked for', async () => {
+  const seen: string[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<typeof pageOf<string>>> = await pageOf(
+      { store, turns },
+      { ...asked, limit: 71 },
+      cursor,
+      { items: 70, characters: 600 },
+      ({ text }) => text,
+    );
+    expect(page.items.length).toBeLessThanOrEqual(70);
+    expect(page.items.join('').length).toBeLessThanOrEqual(600);
+    seen.push(...page.items);
+    cursor = page.next;
+  } while (cursor !== null);
+  expect(seen).toEqual(Array.from({ length: ROWS }, (_, n) => `text ${ROWS - 1 - n}`));
+});
+
+const ALL: EffectFilter = {
+  state: null,
+  decision: null,
+  tool: null,
+  agentId: null,
+  since: null,
+  until: null,
+  limit: 10,
+  cursor: null,
+};
+
+it.each([
+  [{ state: 'denied' }, 'denied'],
+  [{ decision: 'denied_budget', agentId: 'bot' }, 'denied'],
+  [{ decision: 'idempotency_conflict' }, 'denied'],
+  [{ decision: 'failed' }, 'state:failed'],
+  // Rejected effects have it too, and they are in another list.
+  [{ decision: 'denied_policy' }, 'effects'],
+  [{ agentId: 'bot' }, 'agent:bot'],
+] as const)('effects by %o are looked for in the list %s', async (filter, list) => {
+  const page = await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ALL, ...filter }, async (e) => e);
+  expect(page).toEqual({ items: [], next: null });
+  expect(queries.map((query) => query.list)).toEqual([list]);
+});
+
+it('a bound on creation does not end a list that has another order', async () => {
+  await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ALL, since: 5, until: 9 }, async (e) => e);
+  const denied: EffectFilter = { ...ALL, state: 'denied', since: 5, until: 9 };
+  await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', denied, async (e) => e);
+  const running: EffectFilter = { ...ALL, state: 'executing', since: 5, until: 9 };
+  await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', running, async (e) => e);
+  expect(queries.map(({ from, to }) => [from, to])).toEqual([
+    [5, 8],
+    // It was denied when or after it was made.
+    [5, null],
+    [null, null],
+  ]);
+});
