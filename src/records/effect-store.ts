@@ -372,8 +372,9 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
 
     async budgets(workspace): Promise<readonly BudgetRow[]> {
       const now = store.now();
-      return (await store.sums(workspace, 100_000))
-        .flatMap((sum) => budgetRow(sum, now) ?? [])
+      const sums = await turns.run(() => store.sums(workspace, 100_000));
+      return (await turns.map(sums, (sum) => budgetRow(sum, now)))
+        .filter((row) => row !== null)
         .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
     },
     capCounts: (workspace) => capCounts(store, workspace),

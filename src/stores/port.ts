@@ -225,7 +225,10 @@ export interface RowStore {
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
   commit(change: Change): Promise<Answer>;
   list(query: ListQuery): Promise<Listed>;
-  /** Figures of the workspace that count something. */
+  /**
+   * Figures of the workspace that count something. They are read a few at a time, and changes are made in between: each
+   * figure is as it was at some time of the read.
+   */
   sums(workspace: string, limit: number): Promise<readonly SumListed[]>;
   /**
    * Events with `seq` greater than `after` (less, if downwards), in the requested order; `about`: only those of one id.

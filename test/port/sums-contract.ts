@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Figure, Span, SumName } from '../../src/stores/port.ts';
-import { clockOf, done, moved, newPlace, type Place, type PortFixture, type Timed, sumOf } from './changes.ts';
+import { clockOf, done, moved, newPlace, type Place, type PortFixture, putOf, type Timed, sumOf } from './changes.ts';
 
 const EVER: Span = { kind: 'until', end: Number.MAX_SAFE_INTEGER };
 
@@ -131,6 +131,24 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     done(await place.commit({ sums: [sumOf('a', { text: 'second' })] }));
     expect((await place.store.sums(place.workspace, 10)).map(({ text }) => text).toSorted()).toEqual(['', 'second']);
     expect(await place.store.sums(place.workspace, 1)).toHaveLength(1);
+  });
+
+  test('many figures are listed each once, and changes are made meanwhile', async () => {
+    const place = await newPlace(at().store);
+    const names = Array.from({ length: 650 }, (_, n) => `figure-${n}`);
+    const sums = names.map((name, n) => sumOf(name, { spend: n + 1, group: n % 3 === 0 ? 'one' : 'other' }));
+    done(await place.commit({ sums }));
+    const order: string[] = [];
+    const listing = place.store.sums(place.workspace, 10_000).finally(() => order.push('listed'));
+    const changing = place.commit({ puts: [putOf('thing', 'a', 'x')] }).finally(() => order.push('changed'));
+    const [listed] = await Promise.all([listing, changing]);
+    expect(order).toEqual(['changed', 'listed']);
+    expect(listed.map(({ name }) => name).toSorted()).toEqual(names.toSorted());
+    for (const { name, spent, group, rows } of listed) {
+      const n = names.indexOf(name);
+      expect([spent, group, rows]).toEqual(n % 3 === 0 ? [n + 1, 'one', 217] : [n + 1, 'other', 433]);
+    }
+    for (const limit of [0, 1, 100, 250]) expect(await place.store.sums(place.workspace, limit)).toHaveLength(limit);
   });
 
   test('a group begins anew: nothing is spent, what is held stays', async () => {

@@ -80,7 +80,7 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
     now: () => time(known()),
     commit: (change) => write(() => session.commit(change)),
     read: (workspace, wants, sums) => look(() => session.read(workspace, wants, sums)),
-    sums: (workspace, limit) => look(() => session.sums(workspace, limit)),
+    sums: (workspace, limit) => look(() => session.sums(workspace, null, limit)),
     prune: (workspace, limit) => write(() => session.prune(workspace, limit)),
     list: (query) => look(() => reader.list(query)),
     ledger: (query) => look(() => reader.ledger(query)),

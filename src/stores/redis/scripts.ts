@@ -18,7 +18,7 @@ export const SCRIPTS = {
   commit: ['heads'],
   read: ['heads'],
   list: ['list', 'kind', 'order', 'from', 'to', 'after', 'id', 'limit', 'characters'],
-  figures: ['op', 'limit'],
+  figures: ['op', 'limit', 'group', 'place'],
   redo: ['lost', 'event'],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 

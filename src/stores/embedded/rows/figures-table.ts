@@ -43,7 +43,8 @@ export interface FiguresTable {
   allow(workspace: number, sums: readonly SumChange[], resets: readonly string[], now: number): boolean;
   reset(workspace: number, group: string): void;
   change(workspace: number, sum: SumChange, now: number): void;
-  list(workspace: number, limit: number, now: number): readonly SumListed[];
+  /** Figures that count something, by name, after a name. */
+  list(workspace: number, after: string | null, limit: number, now: number): readonly SumListed[];
   prune(workspace: number, limit: number, now: number): number;
   /** Writes what has changed since the last call. */
   flush(): void;
@@ -75,9 +76,9 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
   const countHeld = database.prepare(
     'SELECT count(*) AS rows FROM figures WHERE workspace = ? AND grouped = ? AND held > 0',
   );
-  const selectCounting = database.prepare(
-    `SELECT ${columns} FROM figures WHERE workspace = ? AND (ends > ? OR held > 0) ORDER BY n LIMIT ?`,
-  );
+  const counting = `SELECT ${columns} FROM figures WHERE workspace = ? AND (ends > ? OR held > 0)`;
+  const selectFirst = database.prepare(`${counting} ORDER BY name LIMIT ?`);
+  const selectNext = database.prepare(`${counting} AND name > ? ORDER BY name LIMIT ?`);
   const selectOver = database.prepare(
     'SELECT n FROM figures WHERE workspace = ? AND held = 0 AND ends <= ? ORDER BY ends LIMIT ?',
   );
@@ -282,9 +283,13 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       if (counting && kept.ends > now) group.until = Math.min(group.until, kept.ends);
       if (counting !== counted) group.rows += counting ? 1 : -1;
     },
-    list(workspace, limit, now) {
+    list(workspace, after, limit, now) {
       writeChanged();
-      return selectCounting.all(workspace, now, limit).map((row) => {
+      const rows =
+        after === null
+          ? selectFirst.all(workspace, now, limit)
+          : selectNext.all(workspace, now, columnText(after), limit);
+      return rows.map((row) => {
         const name = plainText(row['name']);
         const kept = find(workspace, name, now) ?? fromRow(row);
         const { grouped, group, text, spent, held } = kept;

@@ -1,12 +1,15 @@
 import { StoreUnavailable } from '../../../effects/store.ts';
 import type { OpenRows } from '../../open-rows.ts';
-import type { Watched } from '../../port.ts';
+import type { SumListed, Watched } from '../../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
 import { runRowsInWorker } from './client.ts';
 import { endedBefore } from './ended.ts';
 import type { Reply } from './reply.ts';
 import type { Request } from './request.ts';
 import { runRowsHere, type Runner } from './runner.ts';
+
+/** Figures of one look: transactions wait for it. */
+const FIGURES_AT_ONCE = 100;
 
 export interface EmbeddedRowsOptions {
   /** Folder of the store; created where it is absent. */
@@ -64,7 +67,16 @@ function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers
     read: async (workspace, wants, sums) => answerTo('read', await ask({ op: 'read', workspace, wants, sums })).seen,
     list: async (query) => answerTo('list', await ask({ op: 'list', query })).listed,
     ledger: async (query) => answerTo('ledger', await ask({ op: 'ledger', query })).entries,
-    sums: async (workspace, limit) => answerTo('sums', await ask({ op: 'sums', workspace, limit })).sums,
+    async sums(workspace, limit) {
+      const found: SumListed[] = [];
+      for (;;) {
+        const after = found.at(-1)?.name ?? null;
+        const most = Math.min(FIGURES_AT_ONCE, limit - found.length);
+        const { sums } = answerTo('sums', await ask({ op: 'sums', workspace, after, limit: most }));
+        found.push(...sums);
+        if (sums.length < FIGURES_AT_ONCE) return found;
+      }
+    },
     prune: async (workspace, limit) => answerTo('prune', await ask({ op: 'prune', workspace, limit })).pruned,
     watch(kinds, listener) {
       watchers.push({ kinds, listener });

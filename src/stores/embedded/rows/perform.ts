@@ -69,8 +69,8 @@ export async function startRowEngine(
           return;
         }
         case 'sums': {
-          const { workspace, limit } = request;
-          submit((session) => ({ op: 'sums', sums: session.sums(workspace, limit) }), done, failed);
+          const { workspace, after, limit } = request;
+          submit((session) => ({ op: 'sums', sums: session.sums(workspace, after, limit) }), done, failed);
           return;
         }
         case 'prune': {

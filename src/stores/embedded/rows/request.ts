@@ -12,7 +12,8 @@ export type Request =
     }
   | { readonly op: 'list'; readonly query: ListQuery }
   | { readonly op: 'ledger'; readonly query: Parameters<RowStore['ledger']>[0] }
-  | { readonly op: 'sums'; readonly workspace: string; readonly limit: number }
+  /** Figures by name, after a name. */
+  | { readonly op: 'sums'; readonly workspace: string; readonly after: string | null; readonly limit: number }
   | { readonly op: 'prune'; readonly workspace: string; readonly limit: number }
   | { readonly op: 'watch'; readonly kinds: readonly string[] };
 

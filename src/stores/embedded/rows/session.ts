@@ -15,7 +15,7 @@ import type { Boot } from './ended.ts';
 export interface RowSession extends EngineSession<Watched> {
   commit(change: Change): Answer;
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
-  sums(workspace: string, limit: number): readonly SumListed[];
+  sums(workspace: string, after: string | null, limit: number): readonly SumListed[];
   prune(workspace: string, limit: number): number;
 }
 
@@ -144,7 +144,7 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
       for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
       return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
     },
-    sums: (workspace, limit) => figures.list(names.findWorkspace(workspace).n, limit, now),
+    sums: (workspace, after, limit) => figures.list(names.findWorkspace(workspace).n, after, limit, now),
     prune(workspace, limit) {
       const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
       if (pruned > 0) writes += 1;

@@ -293,7 +293,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     sums: (...asked) => counted(() => reads.sums(...asked)),
     ledger: (query) => counted(() => reads.ledger(query)),
     prune: (workspace, limit) =>
-      counted(async () => Number((await calls.evaluate('figures', workspace, ['prune', String(limit)]))[4])),
+      counted(async () => Number((await calls.evaluate('figures', workspace, ['prune', String(limit), '', '']))[4])),
     watch: notices.watch,
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,

@@ -1,10 +1,15 @@
 import type { Listed, ListQuery, RowStore, Seen, SumListed, SumName, Want } from '../../port.ts';
 import type { Calls } from '../calls.ts';
+import { textsOf } from '../connection.ts';
+import { keyOf } from '../names.ts';
 import type { ScriptName } from '../scripts.ts';
 import type { Topology } from '../topology.ts';
 import { createLedgerPages } from './ledger-pages.ts';
 import { kindName, namedFigure, stored, unstored } from './names.ts';
 import { figuresOf, numbersOf, rowOf, rowsOf, wordsOfWants } from './words.ts';
+
+/** Figures of one script call. */
+const FIGURES_AT_ONCE = 100;
 
 type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
@@ -49,20 +54,26 @@ export function createReads(parts: {
       return { entries, more: more === '1' };
     },
     async sums(workspace, limit) {
-      const [, , , , ...texts] = (await ask('figures', workspace, ['list', String(limit)])) ?? [];
-      const listed: SumListed[] = [];
-      for (let i = 0; i + 3 < texts.length; i += 4) {
-        const [figure] = figuresOf(numbersOf(texts[i + 3]));
-        if (figure === undefined) throw new TypeError('a figure of the store has another form');
-        const [group, name, text] = texts.slice(i, i + 3).map(String);
-        listed.push({
-          ...figure,
-          group: unstored(group ?? ''),
-          name: namedFigure(name ?? ''),
-          text: unstored(text ?? ''),
-        });
+      const [groups] = await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]);
+      // While others are added, a figure may come twice.
+      const listed = new Map<string, SumListed>();
+      for (const group of textsOf(groups)) {
+        let place = '0';
+        do {
+          const reply = await ask('figures', workspace, ['list', String(FIGURES_AT_ONCE), group, place]);
+          const [, , , , next = '0', ...texts] = reply ?? [];
+          for (let i = 0; i + 2 < texts.length; i += 3) {
+            const [figure] = figuresOf(numbersOf(texts[i + 2]));
+            if (figure === undefined) throw new TypeError('a figure of the store has another form');
+            const [name, text] = texts.slice(i, i + 2).map(String);
+            const own = namedFigure(name ?? '');
+            listed.set(own, { ...figure, group: unstored(group), name: own, text: unstored(text ?? '') });
+          }
+          if (listed.size >= limit) return [...listed.values()].slice(0, limit);
+          place = String(next);
+        } while (place !== '0');
       }
-      return listed;
+      return [...listed.values()];
     },
     ledger: createLedgerPages(calls),
   };

@@ -1,34 +1,39 @@
--- Returns figures of the workspace that count something, at most `limit`: group, name, text and figure of each. Or
--- removes figures that no longer count anything, at most `limit`. Removing them has no visible effect, so it is not a
--- step.
+-- Returns figures of a group that count something: name, text and figure of each, about `limit` from a place of the scan
+-- on, and the place to go on from; '0' begins and ends. Or removes figures that no longer count anything, at most `limit`,
+-- of any group. Removing them has no visible effect, so it is not a step.
 -- @include begin rows
 -- @keys workspace
--- @args epoch gateway clock op limit
+-- @args epoch gateway clock op limit group place
 -- @replies ok absent
 
-local prune = ARGV[4] == 'prune'
+local prune, limit, group = ARGV[4] == 'prune', tonumber(ARGV[5]), ARGV[6]
 local stop = begin(not prune)
 if stop then return stop end
 
 load({ '0', '0', '0' }, 1)
-local reply, left = { 'ok', int(now), meta.epoch, '' }, tonumber(ARGV[5])
-for _, group in ipairs(redis.call('SMEMBERS', P .. 'groups')) do
-  if left <= 0 then break end
-  local from, to = '(' .. int(now), '+inf'
-  if prune then from, to = '-inf', int(now) end
-  local found = redis.call('ZRANGEBYSCORE', P .. 'g:' .. group, from, to, 'LIMIT', '0', int(left))
-  left = left - #found
-  for _, name in ipairs(found) do
-    if prune then
-      redis.call('DEL', P .. name, P .. 'q' .. sub(name, 2))
-      redis.call('ZREM', P .. 'g:' .. group, name)
-    else
+local reply, left = { 'ok', int(now), meta.epoch, '' }, limit
+if not prune then
+  local found = redis.call('ZSCAN', P .. 'g:' .. group, ARGV[7], 'COUNT', ARGV[5])
+  reply[5] = found[1]
+  for i = 1, #found[2], 2 do
+    local name, ends = found[2][i], found[2][i + 1]
+    if ends == 'inf' or tonumber(ends) > now then
       local t = figure(name, redis.call('GET', P .. name), nil, group)
-      local as_told = int(t.spent) .. ' ' .. int(t.held) .. ' ' .. int(group_of(group).rows)
-      for _, word in ipairs({ group, name, t.text, as_told }) do reply[#reply + 1] = word end
+      reply[#reply + 1], reply[#reply + 2] = name, t.text
+      reply[#reply + 1] = int(t.spent) .. ' ' .. int(t.held) .. ' ' .. int(group_of(group).rows)
     end
   end
-  if prune and redis.call('EXISTS', P .. 'g:' .. group) == 0 then redis.call('SREM', P .. 'groups', group) end
+  return reply
 end
-if prune then reply[5] = int(tonumber(ARGV[5]) - left) end
+for _, name in ipairs(redis.call('SMEMBERS', P .. 'groups')) do
+  if left <= 0 then break end
+  local found = redis.call('ZRANGEBYSCORE', P .. 'g:' .. name, '-inf', int(now), 'LIMIT', '0', int(left))
+  left = left - #found
+  for _, over in ipairs(found) do
+    redis.call('DEL', P .. over, P .. 'q' .. sub(over, 2))
+    redis.call('ZREM', P .. 'g:' .. name, over)
+  end
+  if redis.call('EXISTS', P .. 'g:' .. name) == 0 then redis.call('SREM', P .. 'groups', name) end
+end
+reply[5] = int(limit - left)
 return reply
