@@ -37,6 +37,16 @@ async function waiting(key = world.keys.bot) {
   expect(body).toMatchObject({ decision: 'pending_approval' });
   return { id: String(body.approval.id), effect: String(body.effect_id) };
 }
+/** A refund that waits, of a key that expires soon after: on a busy machine a key that lived longer has to be made. */
+async function waitingWithExpiring(like: Readonly<Record<string, string>>) {
+  for (let lifeS = 2; ; lifeS *= 3) {
+    const expiring = await makeApiKey(world.gateway, 'olga', { ...like, expires_in: lifeS });
+    const { status, body } = await world.run(refund({ amount: 60_000 }), expiring);
+    if (status === 401) continue;
+    expect(body).toMatchObject({ decision: 'pending_approval' });
+    return { expiring, id: String(body.approval.id), effect: String(body.effect_id) };
+  }
+}
 const approve = (id: string, key = world.keys.approver) => world.post(`/approvals/${id}/approve`, {}, key);
 const denials = async (effect: string) =>
   (await world.get(`/effects/${effect}`)).body.ledger
@@ -97,11 +107,11 @@ it('an approved call that a pause stops says so once, waits, and runs when the p
 it('an approved call of a key that was revoked, or has expired, ends; what it held is given back', async () => {
   const demo = { kind: 'agent', agent_id: 'bot', workspace: 'demo' };
   const revoked = await makeApiKey(world.gateway, 'olga', demo);
-  const expiring = await makeApiKey(world.gateway, 'olga', { ...demo, expires_in: 2 });
   const held = async () =>
     (await world.get('/budgets')).body.budgets.reduce((sum: number, row: { held: number }) => sum + row.held, 0);
   const before = await held();
-  const [first, second] = [await waiting(revoked), await waiting(expiring)];
+  const first = await waiting(revoked);
+  const { expiring, ...second } = await waitingWithExpiring(demo);
   expect(await held()).toBeGreaterThan(before);
   const keyId = `key_${revoked.split('_')[2]?.slice(0, 12)}`;
   const keys = '/v1/beta/users/olga/keys';
