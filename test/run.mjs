@@ -1,5 +1,4 @@
 // `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24.
-// `SVC_TEST_VERIFIED=1`: `npm run verify` has just passed here, so its unit tests do not run on this Node once more.
 // Closes with `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -11,7 +10,6 @@ import { node24 } from './node-24.mjs';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'svc-test-'));
 const only = process.argv.slice(2);
-const isVerified = process.env.SVC_TEST_VERIFIED === '1';
 
 run(process.execPath, ['node_modules/typescript/bin/tsc', '--version'], 'TypeScript is missing: run `npm ci` first');
 // By the launcher, which then knows that it is fresh: else the first gateway builds once more, below those that run.
@@ -35,7 +33,6 @@ for (const node of nodes) {
       '--reporter=default',
       '--reporter=json',
       `--outputFile.json=${report}`,
-      ...(isVerified && node === process.execPath ? ['--project=!unit'] : []),
       ...only,
     ],
     {
