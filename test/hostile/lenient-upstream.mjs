@@ -18,21 +18,22 @@ const server = createServer({ insecureHTTPParser: true }, (request, response) =>
     }
     count += 1;
     const [path, query = ''] = request.url.split('?');
-    response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(
-      JSON.stringify({
-        method: request.headers['x-http-method-override'] ?? request.method,
-        path,
-        query: [qs.parse(query), last(parseFlat(query))],
-        headers: asCgi(request.rawHeaders),
-        raw: {
-          type: request.headers['content-type'],
-          bytes: Buffer.concat(chunks).byteLength,
-          sha256: createHash('sha256').update(Buffer.concat(chunks)).digest('hex'),
-        },
-        body: read(Buffer.concat(chunks), request.headers['content-type'] ?? ''),
-      }),
-    );
+    const whole = request.url.slice(request.url.indexOf('?') + 1);
+    const said = JSON.stringify({
+      method: request.headers['x-http-method-override'] ?? request.method,
+      path,
+      query: [qs.parse(query), last(parseFlat(query))],
+      queries: request.url.includes('?') ? queriesOf(whole) : queriesOf(''),
+      headers: asCgi(request.rawHeaders),
+      raw: {
+        type: request.headers['content-type'],
+        bytes: Buffer.concat(chunks).byteLength,
+        sha256: createHash('sha256').update(Buffer.concat(chunks)).digest('hex'),
+      },
+      body: read(Buffer.concat(chunks), request.headers['content-type'] ?? ''),
+    });
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(said) });
+    response.end(said);
   });
 });
 server.listen(0, '127.0.0.1', () => {
@@ -45,6 +46,17 @@ function asCgi(raw) {
   for (let index = 0; index < raw.length; index += 2)
     headers[raw[index].toLowerCase().replaceAll('-', '_')] = raw[index + 1];
   return headers;
+}
+
+/** A query as three readers have it: one by nested names, two as pairs. */
+function queriesOf(text) {
+  return {
+    qs: qs.parse(text, { depth: 50, parameterLimit: 20_000, arrayLimit: 1000 }),
+    querystring: Object.entries(parseFlat(text, '&', '=', { maxKeys: 0 })).flatMap(([name, value]) =>
+      [value].flat().map((one) => [name, one]),
+    ),
+    url: [...new URLSearchParams(text)],
+  };
 }
 
 function last(flat) {

@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -9,6 +8,7 @@ import { isFile } from '../../src/effects/model/files.ts';
 import type { Json } from '../../src/json/value.ts';
 import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
 import { freshKey } from '../system/world.ts';
+import { type RawAnswer, sendRaw } from './raw-request.ts';
 import { type Trick, TRICKS } from './tricks.ts';
 
 const tool = (name: string, more: string): string =>
@@ -57,60 +57,20 @@ afterAll(async () => {
   upstream.kill();
 });
 
-interface Said {
-  readonly status: number;
-  readonly effectId: string | null;
-  readonly decision: string | null;
-  readonly text: string;
-}
-
-/** Sends a trick byte for byte; no HTTP library mends it. */
-async function play({ path, type, body, headers }: Trick): Promise<Said> {
-  const { hostname, port } = new URL(gateway.url);
-  const socket = connect(Number(port), hostname);
-  const chunks: Buffer[] = [];
-  socket.on('data', (chunk) => void chunks.push(chunk));
-  socket.on('error', () => undefined);
+/** Sends a trick byte for byte. */
+function play({ path, type, body, headers }: Trick): Promise<RawAnswer> {
   const own = (name: string): boolean => headers.some((line) => line.toLowerCase().startsWith(`${name}:`));
   const head = [
     `POST /l${path} HTTP/1.1`,
-    ...(own('host') ? [] : [`Host: ${hostname}:${port}`]),
+    ...(own('host') ? [] : [`Host: ${new URL(gateway.url).host}`]),
     `X-API-Key: ${key}`,
     `Idempotency-Key: ${freshKey()}`,
     ...(type === null ? [] : [`Content-Type: ${type}`]),
     `Content-Length: ${body.byteLength}`,
     ...(own('connection') ? [] : ['Connection: close']),
     ...headers,
-    '',
-    '',
-  ].join('\r\n');
-  socket.write(Buffer.from(head, 'utf8'));
-  socket.write(body);
-  // Most answers end the connection; of what waits for more, there is none.
-  const timer = setTimeout(() => socket.destroy(), 5000);
-  socket.on('data', () => {
-    const text = Buffer.concat(chunks).toString('utf8');
-    const length = /\r\ncontent-length: (\d+)/i.exec(text)?.[1];
-    const at = text.indexOf('\r\n\r\n');
-    if (
-      length !== undefined &&
-      at !== -1 &&
-      Buffer.concat(chunks).byteLength >= Buffer.byteLength(text.slice(0, at)) + 4 + Number(length)
-    )
-      socket.destroy();
-  });
-  await once(socket, 'close');
-  clearTimeout(timer);
-  const text = Buffer.concat(chunks)
-    .toString('utf8')
-    .replace(/^HTTP\/1\.1 100 [^]*?\r\n\r\n/, '');
-  const header = (name: string): string | null => new RegExp(`\r\n${name}: ([^\r]*)`, 'i').exec(text)?.[1] ?? null;
-  return {
-    status: Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0),
-    effectId: header('svc-effect-id'),
-    decision: header('svc-decision'),
-    text: text.slice(text.indexOf('\r\n\r\n') + 4),
-  };
+  ];
+  return sendRaw(gateway.url, head, body);
 }
 
 async function arrivals(): Promise<number> {
@@ -145,7 +105,7 @@ test.each(TRICKS.map((trick, index) => [`${index} ${trick.name}`, trick] as cons
   let said = await play(trick);
   // A busy machine makes the gateway say so; nothing was looked at then.
   while (said.status === 503) said = await play(trick);
-  if (said.decision !== 'committed') {
+  if (said.header('svc-decision') !== 'committed') {
     expect(said.status, said.text.slice(0, 300)).toBeGreaterThanOrEqual(400);
     expect(said.status, said.text.slice(0, 300)).toBeLessThan(500);
     expect(await arrivals()).toBe(before);
@@ -154,7 +114,12 @@ test.each(TRICKS.map((trick, index) => [`${index} ${trick.name}`, trick] as cons
   }
   expect(await arrivals()).toBe(before + 1);
   const got = JSON.parse(said.text);
-  const { body } = await send(gateway.url, reader, 'GET', `/v1/workspaces/demo/effects/${said.effectId}`);
+  const { body } = await send(
+    gateway.url,
+    reader,
+    'GET',
+    `/v1/workspaces/demo/effects/${said.header('svc-effect-id')}`,
+  );
   const { q, ...params }: Record<string, unknown> = body.effect.params;
   expect([got.method, got.path]).toEqual(['POST', trick.path.replace(/\?.*/, '')]);
   for (const query of got.query) expect(query).toEqual(q === undefined ? {} : { q });
