@@ -95,6 +95,10 @@ function differences(before: Tool, after: DraftTool): readonly string[] {
   const placed = new Set(before.request.query);
   const moved = after.query.filter((name) => !placed.has(name) && isNamed(old, name));
   for (const name of moved) details.push(`${shown(name)}: is sent in the query`);
+  const styles = before.request.queryStyles ?? {};
+  for (const [name, style] of Object.entries(after.queryStyles))
+    if (placed.has(name) && styles[name] !== style)
+      details.push(`${shown(name)}: is written in the query as query_styles: ${style} says`);
   return details.length <= MOST_DETAILS
     ? details
     : [...details.slice(0, MOST_DETAILS), `and ${details.length - MOST_DETAILS} more`];

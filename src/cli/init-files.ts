@@ -214,6 +214,9 @@ function bodyParts(body: DraftBody): readonly string[] {
 function entryOf(tool: DraftTool): readonly string[] {
   const parts = [`method: ${tool.method}`, `path: ${quoted(tool.path)}`];
   if (tool.query.length > 0) parts.push(`query: [${tool.query.map(quoted).join(', ')}]`);
+  const styles = Object.entries(tool.queryStyles);
+  if (styles.length > 0)
+    parts.push(`query_styles: { ${styles.map(([name, style]) => `${quoted(name)}: ${style}`).join(', ')} }`);
   if (tool.headers.length > 0)
     parts.push(`headers: { ${tool.headers.map(([name, header]) => `${name}: ${quoted(header)}`).join(', ')} }`);
   if (tool.body !== null) parts.push(...bodyParts(tool.body));

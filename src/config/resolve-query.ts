@@ -77,7 +77,7 @@ export function resolveQuery(
         'its parts are written in brackets: leave them out of the name',
       );
     const isJoined = style === 'comma' || style === 'space' || style === 'pipe';
-    if (isJoined && (types.size !== 1 || !types.has('array')))
+    if (isJoined && (!types.has('array') || [...types].some((type) => type !== 'array' && type !== 'null')))
       judge.error(
         'bad_query_style',
         request,

@@ -169,7 +169,8 @@ describe('params beside the body', () => {
     );
     expect(tool?.request).toMatchObject({
       path: '/v1/x/{id}',
-      query: ['limit', 'ids', 'created[gte]', 'created'],
+      query: ['limit', 'ids', 'created'],
+      queryStyles: { ids: 'repeat', created: 'indices' },
       headers: { x_tenant: 'x-tenant' },
     });
     expect(tool?.paramsSchema).toEqual({
@@ -178,13 +179,67 @@ describe('params beside the body', () => {
       properties: {
         id: { type: 'integer', minimum: 1 },
         limit: { type: 'integer', maximum: 100 },
-        ids: { type: 'string' },
-        'created[gte]': { type: 'integer' },
-        created: { type: 'integer' },
+        ids: { type: 'array', items: { type: 'integer' } },
+        created: { anyOf: [{ type: 'object', properties: { gte: { type: 'integer' } } }, { type: 'integer' }] },
         x_tenant: { type: 'string' },
       },
     });
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('# the cookie session of the document is no param');
+  });
+
+  const words = { type: 'array', items: { type: 'string' } };
+  const written: readonly (readonly [string, object, object, object])[] = [
+    ['form', { schema: words }, { p: 'repeat' }, { p: words }],
+    ['form, not exploded', { schema: words, explode: false }, { p: 'comma' }, { p: words }],
+    ['spaceDelimited', { schema: words, style: 'spaceDelimited' }, { p: 'space' }, { p: words }],
+    ['pipeDelimited', { schema: words, style: 'pipeDelimited', explode: false }, { p: 'pipe' }, { p: words }],
+    ['deepObject of a list', { schema: words, style: 'deepObject', explode: true }, { p: 'indices' }, { p: words }],
+    [
+      'deepObject of anything',
+      { schema: { type: 'object' }, style: 'deepObject' },
+      { p: 'indices' },
+      { p: { type: 'object' } },
+    ],
+    ['brackets in the name', { name: 'p[]', schema: words }, { p: 'brackets' }, { p: words }],
+    [
+      'a list that may be null',
+      { schema: { ...words, nullable: true }, explode: false },
+      { p: 'comma' },
+      { p: { ...words, type: ['array', 'null'] } },
+    ],
+    [
+      'members by their own names',
+      { schema: { type: 'object', properties: { a: { type: 'integer' }, b: words } } },
+      { b: 'repeat' },
+      { a: { type: 'integer' }, b: words },
+    ],
+    ['a list of objects', { schema: { type: 'array', items: { type: 'object' } } }, {}, { p: { type: 'string' } }],
+    ['JSON', { content: { 'application/json': { schema: words } } }, {}, { p: { type: 'string' } }],
+  ];
+  test.each(written)('of the query: %s', async (_what, param, styles, properties) => {
+    const parameters = [{ name: 'p', in: 'query', ...param }];
+    const [tool] = await toolsOf(documentOf({ '/x': { get: { parameters, responses: DONE } } }));
+    expect(tool?.request.queryStyles ?? {}).toEqual(styles);
+    expect(tool?.paramsSchema?.['properties']).toEqual(properties);
+  });
+
+  test.each([
+    ['multi', 'repeat'],
+    ['csv', 'comma'],
+    [undefined, 'comma'],
+    ['ssv', 'space'],
+    ['pipes', 'pipe'],
+    ['tsv', undefined],
+  ])('of the query in Swagger 2.0: %s', async (collectionFormat, style) => {
+    const parameters = [{ name: 'p', in: 'query', type: 'array', items: { type: 'string' }, collectionFormat }];
+    const paths = { '/x': { get: { parameters, responses: { 200: { description: 'Done' } } } } };
+    const [tool] = await toolsOf({
+      swagger: '2.0',
+      info: { title: 'T', version: '1' },
+      host: 'api.example.com',
+      paths,
+    });
+    expect(tool?.request.queryStyles?.['p']).toBe(style);
   });
 
   test('a param of the path that has the name of a member is called otherwise', async () => {

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { parse as parseForm } from 'node:querystring';
 import { Ajv, type ValidateFunction } from 'ajv';
+import qs from 'qs';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 
 /** An operation of a document of OpenAPI 3.0, read without the product's own reader. */
@@ -50,7 +51,7 @@ export async function startMock(text: string): Promise<Mock> {
       const fault =
         operation === null
           ? 'no such operation'
-          : await faultOf(operation, checks, query, request.headers, Buffer.concat(chunks));
+          : await faultOf(operation, checks, document, query, request.headers, Buffer.concat(chunks));
       came.push({ operation: operation === null ? `${request.method} ${path}` : nameOf(operation), fault });
       response.writeHead(fault === null ? 200 : 400, { 'content-type': 'application/json' });
       response.end(JSON.stringify({ fault }));
@@ -77,27 +78,32 @@ export function nameOf({ method, path }: MockOperation): string {
   return `${method} ${path}`;
 }
 
-type Check = (schema: JsonObject, value: unknown) => string | null;
+/** @param leaves `texts`: numbers and the like came as texts, as in a query */
+type Check = (schema: JsonObject, value: unknown, leaves?: 'texts') => string | null;
 
 function checksOf(document: JsonObject): Check {
-  const ajv = new Ajv({
-    strict: false,
-    validateFormats: false,
-    allErrors: false,
-    validateSchema: false,
-    unicodeRegExp: false,
-    logger: false,
+  const [asIs, ofTexts] = [false, true].map((coerceTypes) => {
+    const ajv = new Ajv({
+      strict: false,
+      validateFormats: false,
+      allErrors: false,
+      validateSchema: false,
+      unicodeRegExp: false,
+      logger: false,
+      coerceTypes,
+    });
+    ajv.addSchema(document, 'doc');
+    const compiled = new Map<JsonObject, ValidateFunction>();
+    return (schema: JsonObject, value: unknown): string | null => {
+      let check = compiled.get(schema);
+      if (check === undefined) {
+        check = ajv.compile(rebased(schema));
+        compiled.set(schema, check);
+      }
+      return check(value) === true ? null : ajv.errorsText(check.errors);
+    };
   });
-  ajv.addSchema(document, 'doc');
-  const compiled = new Map<JsonObject, ValidateFunction>();
-  return (schema, value) => {
-    let check = compiled.get(schema);
-    if (check === undefined) {
-      check = ajv.compile(rebased(schema));
-      compiled.set(schema, check);
-    }
-    return check(value) === true ? null : ajv.errorsText(check.errors);
-  };
+  return (schema, value, leaves) => (leaves === 'texts' ? ofTexts : asIs)?.(schema, value) ?? null;
 }
 
 /** References of a part of the document, as they are outside of it. */
@@ -236,6 +242,7 @@ function patternOf(segment: string): RegExp {
 async function faultOf(
   operation: MockOperation,
   check: Check,
+  document: JsonObject,
   query: string,
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   body: Buffer,
@@ -243,10 +250,9 @@ async function faultOf(
   const given = parseForm(query);
   for (const param of operation.params) {
     const name = said(param['name']);
-    const fields = Object.entries(given).filter(([one]) => one.startsWith(`${name}[`));
-    if (param['in'] === 'query' && param['style'] === 'deepObject' && fields.length > 0) {
-      const whole = Object.fromEntries(fields.map(([one, value]) => [one.slice(name.length + 1, -1), value]));
-      const fault = check(object(param['schema']), whole);
+    const parts = param['in'] === 'query' ? partsIn(document, param, query) : undefined;
+    if (parts !== undefined) {
+      const fault = check(object(param['schema']), parts, 'texts');
       if (fault !== null) return `query ${name}: ${fault}`;
       continue;
     }
@@ -310,11 +316,8 @@ function sampleCall(document: JsonObject, check: Check, operation: MockOperation
     if (param['in'] === 'path') path = path.replace(`{${name}}`, encodeURIComponent(text.replaceAll('/', '-')));
     else if (param['in'] === 'query' && typeof value !== 'object' && (param['required'] === true || query.length < 2))
       query.push(`${encodeURIComponent(name)}=${encodeURIComponent(text)}`);
-    else if (param['in'] === 'query' && param['required'] === true && isObject(value))
-      for (const [field, one] of Object.entries(value))
-        query.push(`${encodeURIComponent(`${name}[${field}]`)}=${said(one)}`);
-    else if (param['in'] === 'query' && param['required'] === true)
-      query.push(`${encodeURIComponent(name)}=${encodeURIComponent(text)}`);
+    else if (param['in'] === 'query' && typeof value === 'object' && value !== null)
+      query.push(...written(param, value));
     else if (param['in'] === 'header' && param['required'] === true) headers[name] = text;
   }
   if (/[{}]/.test(path)) return null;
@@ -326,6 +329,39 @@ function sampleCall(document: JsonObject, check: Check, operation: MockOperation
     if (check(operation.bodySchema, body) === null) return { operation, path: whole, headers, body };
   }
   return null;
+}
+
+function isList(document: JsonObject, param: JsonObject): boolean {
+  return deref(document, param['schema'])['type'] === 'array';
+}
+
+function explodes({ style = 'form', explode }: JsonObject): boolean {
+  return (explode ?? style === 'form') === true;
+}
+
+/** A list or an object of a query, as its style says; `undefined` where it is not there, or a single value. */
+function partsIn(document: JsonObject, param: JsonObject, query: string): unknown {
+  const name = said(param['name']);
+  if (param['style'] === 'deepObject') {
+    const value: unknown = qs.parse(query, { depth: 20, arrayLimit: 1000 })[name];
+    return typeof value === 'object' ? value : undefined;
+  }
+  const value = parseForm(query)[name];
+  if (value === undefined || !isList(document, param)) return undefined;
+  const values = [value].flat();
+  return explodes(param) ? values : values.flatMap((one) => one.split(','));
+}
+
+/** A list or an object as client libraries write it in a query. */
+function written(param: JsonObject, value: JsonObject | readonly Json[]): string[] {
+  const pair = (name: string, one: Json): string => `${encodeURIComponent(name)}=${encodeURIComponent(said(one))}`;
+  const name = said(param['name']);
+  if (param['style'] === 'deepObject') {
+    const text = qs.stringify({ [name]: value });
+    return text === '' ? [] : [text];
+  }
+  if (!Array.isArray(value)) return Object.entries(value).map(([field, one]) => pair(field, one));
+  return explodes(param) ? value.map((one: Json) => pair(name, one)) : [pair(name, value.map(said).join(','))];
 }
 
 const FORMATS: Readonly<Record<string, string>> = {

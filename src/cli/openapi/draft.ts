@@ -8,6 +8,7 @@ import {
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
 } from '../../effects/run/header-names.ts';
+import type { QueryStyle } from '../../effects/model/tool.ts';
 import type { Json } from '../../json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
@@ -36,6 +37,8 @@ export interface DraftTool {
   /** Such as `/v1/payments/{payment_id}`. */
   readonly path: string;
   readonly query: readonly string[];
+  /** How lists and objects of the query are written. */
+  readonly queryStyles: Readonly<Record<string, QueryStyle>>;
   /** Param name and header name. */
   readonly headers: readonly (readonly [string, string])[];
   /** How to write the body; `null` if there is none. */
@@ -69,8 +72,6 @@ const MOST_MEMBERS = 1_000;
 const MOST_NAME = 128;
 const MOST_TITLE = 80;
 const MOST_TAGS = 5;
-/** How many elements of a list in the query are declared one by one. */
-const LISTED = 5;
 
 /**
  * Headers that are handled without a declaration: those of the transport, credentials, and headers that differ between
@@ -244,7 +245,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     taken.add(name);
   }
   for (const [name, param] of query) {
-    schemas[name] = param.schema === null ? { type: 'string' } : writer.text(param.schema);
+    schemas[name] = querySchema(writer, param);
     if (param.required) required.push(name);
   }
   const sent: (readonly [string, string])[] = [];
@@ -282,6 +283,9 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     method,
     path: path.text,
     query: [...query.keys()],
+    queryStyles: Object.fromEntries(
+      [...query].flatMap(([name, { style }]): [string, QueryStyle][] => (style === null ? [] : [[name, style]])),
+    ),
     headers: sent,
     body: sends ? bodyAs(document, body, whole) : null,
     schema: {
@@ -343,9 +347,18 @@ interface QueryParam {
   readonly required: boolean;
   /** `null`: a text. */
   readonly schema: Json;
+  /** For what may be a list or an object; `null`: a single value. */
+  readonly style: QueryStyle | null;
 }
 
-/** The names of params in a query: `created[gte]` is a param with a name of its own. */
+function querySchema(writer: SchemaWriter, { schema, style }: QueryParam): Tree {
+  if (style !== null) return writer.whole(schema);
+  return schema === null ? { type: 'string' } : writer.text(schema);
+}
+
+/**
+ * The params in a query. An object that is written without its own name (`form`, exploded) is a param for each member.
+ */
 function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: string[]): Map<string, QueryParam> {
   const names = new Map<string, QueryParam>();
   for (const param of params) {
@@ -354,25 +367,72 @@ function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: s
         `the cookie ${plainText(param.name, 60)} of the document is no param: cookies go on where headers.forward of the route names them`,
       );
     if (param.in !== 'query') continue;
+    const one = { required: param.required, schema: param.schema };
+    const style = styleOf(document, param);
     const schema = object(resolve(document, param.schema) ?? undefined);
-    const isList = schema['type'] === 'array';
+    // Rails and PHP put the brackets into the name: `ids[]`.
+    const plain = /^([^[\]]+)\[\]$/.exec(param.name)?.[1];
+    if (style === 'repeat' && plain !== undefined && !params.some(({ name }) => name === plain)) {
+      names.set(plain, { ...one, schema, style: 'brackets' });
+      continue;
+    }
+    if (style !== null && !/[[\]]/.test(param.name)) {
+      // What a reference leads to may be left open later, and must still be known for a list.
+      names.set(param.name, { ...one, schema, style });
+      continue;
+    }
+    const isList = isListSchema(schema);
     const fields = param.written === 'json' || isList ? null : membersOf(document, param.schema);
     const isMap = fields !== null && fields.properties.size > 0;
     const hasScalar =
-      !isMap || [...list(schema['anyOf']), ...list(schema['oneOf'])].some((one) => isScalarSchema(document, one));
-    if (isMap && param.written !== 'joined')
+      !isMap || [...list(schema['anyOf']), ...list(schema['oneOf'])].some((each) => isScalarSchema(document, each));
+    if (isMap && param.written === 'repeated')
       for (const [field, value] of fields.properties)
-        names.set(param.written === 'deep' ? `${param.name}[${field}]` : field, { required: false, schema: value });
-    if (isList && param.written === 'deep')
-      for (const at of ['', ...Array.from({ length: LISTED }, (_, index) => String(index))])
-        names.set(`${param.name}[${at}]`, { required: false, schema: schema['items'] ?? null });
-    else if (hasScalar)
+        names.set(field, {
+          required: false,
+          schema: value,
+          style: /[[\]]/.test(field) ? null : styleOf(document, { ...param, schema: value }),
+        });
+    if (hasScalar)
       names.set(param.name, {
-        required: param.required,
+        ...one,
         schema: isList || isMap ? scalarPart(document, schema) : param.schema,
+        style: null,
       });
   }
+  for (const name of names.keys()) {
+    const root = name.replace(/(?<=.)\[.*$/s, '');
+    // `page[size]` beside an object `page`: the object has it.
+    if (root !== name && names.get(root)?.style) names.delete(name);
+  }
   return names;
+}
+
+/** How a list or an object is written; `null` for a single value, and for what OpenAPI does not say. */
+function styleOf(document: ApiDocument, param: ApiParam): QueryStyle | null {
+  if (param.written === 'deep') return 'indices';
+  const schema = object(resolve(document, param.schema) ?? undefined);
+  const items = resolveObject(document, schema['items'] ?? {});
+  if (!isListSchema(schema) || items['properties'] !== undefined || items['type'] === 'object' || isListSchema(items))
+    return null;
+  switch (param.written) {
+    case 'repeated':
+      return 'repeat';
+    case 'joined':
+      return 'comma';
+    case 'spaced':
+      return 'space';
+    case 'piped':
+      return 'pipe';
+    case 'json':
+    case 'other':
+      return null;
+  }
+}
+
+function isListSchema({ type }: { readonly [name: string]: Json }): boolean {
+  const types = (Array.isArray(type) ? type : [type]).filter((one) => one !== 'null');
+  return types.length === 1 && types[0] === 'array';
 }
 
 function isScalarSchema(document: ApiDocument, schema: Json): boolean {

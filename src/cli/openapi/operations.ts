@@ -10,8 +10,11 @@ export interface ApiParam {
   readonly in: ParamPlace;
   readonly required: boolean;
   readonly schema: Json;
-  /** How a list or an object is written in a query: `a=1&a=2`, `a=1,2`, `a[b]=1`, or as JSON. */
-  readonly written: 'repeated' | 'joined' | 'deep' | 'json';
+  /**
+   * How a list or an object is written in a query: `a=1&a=2`, `a=1,2`, `a=1 2`, `a=1|2`, `a[b]=1`, as JSON, or in a way
+   * that nothing else has.
+   */
+  readonly written: 'repeated' | 'joined' | 'spaced' | 'piped' | 'deep' | 'json' | 'other';
 }
 
 /** A body in one of the formats that the document allows. */
@@ -120,21 +123,29 @@ function readParams(document: ApiDocument, isTwo: boolean, item: JsonObject, ope
 function readParam(name: string, place: ParamPlace, isTwo: boolean, param: JsonObject): ApiParam {
   const [content] = entries(param['content']);
   const schema = isTwo ? param : ((content === undefined ? param['schema'] : object(content[1])['schema']) ?? {});
-  const style = param['style'];
-  const explodes = param['explode'] ?? (style === undefined || style === 'form');
-  const written =
-    content !== undefined
-      ? 'json'
-      : isTwo
-        ? param['collectionFormat'] === 'multi'
-          ? 'repeated'
-          : 'joined'
-        : style === 'deepObject'
-          ? 'deep'
-          : explodes === true
-            ? 'repeated'
-            : 'joined';
+  const written = content !== undefined ? 'json' : isTwo ? writtenInTwo(param) : writtenInThree(param);
   return { name, in: place, required: place === 'path' || param['required'] === true, schema, written };
+}
+
+function writtenInTwo({ collectionFormat }: JsonObject): ApiParam['written'] {
+  switch (collectionFormat) {
+    case 'multi':
+      return 'repeated';
+    case 'ssv':
+      return 'spaced';
+    case 'pipes':
+      return 'piped';
+    case 'tsv':
+      return 'other';
+    default:
+      return 'joined';
+  }
+}
+
+function writtenInThree({ style, explode }: JsonObject): ApiParam['written'] {
+  if (style === 'deepObject') return 'deep';
+  if ((explode ?? (style === undefined || style === 'form')) === true) return 'repeated';
+  return style === 'spaceDelimited' ? 'spaced' : style === 'pipeDelimited' ? 'piped' : 'joined';
 }
 
 function bodyOfThree(document: ApiDocument, operation: JsonObject, lost: string[]): ApiBody | null {
