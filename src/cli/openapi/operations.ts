@@ -127,19 +127,15 @@ function readParam(name: string, place: ParamPlace, isTwo: boolean, param: JsonO
   return { name, in: place, required: place === 'path' || param['required'] === true, schema, written };
 }
 
+const FORMATS_IN_TWO: Readonly<Record<string, ApiParam['written']>> = {
+  multi: 'repeated',
+  ssv: 'spaced',
+  pipes: 'piped',
+  tsv: 'other',
+};
+
 function writtenInTwo({ collectionFormat }: JsonObject): ApiParam['written'] {
-  switch (collectionFormat) {
-    case 'multi':
-      return 'repeated';
-    case 'ssv':
-      return 'spaced';
-    case 'pipes':
-      return 'piped';
-    case 'tsv':
-      return 'other';
-    default:
-      return 'joined';
-  }
+  return FORMATS_IN_TWO[textOf(collectionFormat) ?? ''] ?? 'joined';
 }
 
 function writtenInThree({ style, explode }: JsonObject): ApiParam['written'] {
