@@ -18,6 +18,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   single: () => import('./single.ts'),
   duplicates: () => import('./duplicates.ts'),
   listers: () => import('./listers.ts'),
+  moved: () => import('./moved.ts'),
   growth: () => import('./growth.ts'),
 };
 

@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { createAudit } from '../../src/effects/upkeep/fsck.ts';
+import { checkWorkspace, createAudit } from '../../src/effects/upkeep/fsck.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
-import { admitRequest, keyRecord } from '../contract/requests.ts';
+import { createEffectStore } from '../../src/records/effect-store.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import { admitRequest, claimRequest, keyRecord, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 import type { LedgerEvent, LedgerKind } from '../../src/effects/model/ledger.ts';
 
 let seq = 0;
@@ -27,6 +31,22 @@ const row = (spent: number, held: number, window = 'c:0:9000') => ({
   spent,
   held,
   resetsAt: null,
+});
+
+it('figures of caps are compared with the claims on record', async () => {
+  const rows = emptyRows();
+  const store = createEffectStore(
+    { ...mapStore(rows, () => 1_750_000_000_000), ...ALONE },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  await store.takeClaim(claimRequest('customer:7'));
+  expect(await checkWorkspace(store, WORKSPACE)).toEqual([]);
+  for (const figure of rows.spaces.get(WORKSPACE)?.figures.values() ?? []) figure.held += 2;
+  expect(await checkWorkspace(store, WORKSPACE)).toEqual([
+    { what: 'cap', where: 'claims_of_agent support-bot', ledger: '1', store: '3' },
+    { what: 'cap', where: 'claims_of_key key_agent0000001', ledger: '1', store: '3' },
+  ]);
+  await store.close();
 });
 
 describe('figures from the ledger', () => {
