@@ -169,6 +169,7 @@ test.each([
   ['ERR_SSL_TLSV1_ALERT_UNKNOWN_CA', ": it refused the gateway's certificate (it does not know the CA)"],
   ['ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED', ": it refused the gateway's certificate (it has expired)"],
   ['ERR_SSL_SSLV3_ALERT_CERTIFICATE_REVOKED', ": it refused the gateway's certificate (it was revoked)"],
+  ['ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_REVOKED', ": it refused the gateway's certificate (it was revoked)"],
   ['ERR_SSL_SOMETHING_ELSE', ' (ERR_SSL_SOMETHING_ELSE)'],
   ['db.internal said no', ''],
 ])('what the upstream says of our certificate in mid-handshake (TLS 1.2), by its code: %s', (code, words) => {

@@ -52,7 +52,8 @@ export const MAY_BE_REFUSED =
 
 /** The code of an error if it is a plain word; whatever else stands there is not shown. */
 function codeOf(error: Error): string | null {
-  return 'code' in error && typeof error.code === 'string' && /^[A-Z][A-Z0-9_]{1,80}$/.test(error.code)
-    ? error.code
-    : null;
+  if (!('code' in error) || typeof error.code !== 'string') return null;
+  // OpenSSL 3.2 and later (Node 24) gave alerts of every version another name.
+  const code = error.code.replace('ERR_SSL_SSL/TLS_ALERT_', 'ERR_SSL_SSLV3_ALERT_');
+  return /^[A-Z][A-Z0-9_]{1,80}$/.test(code) ? code : null;
 }
