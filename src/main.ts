@@ -1,33 +1,32 @@
 import { runCli } from './cli/main.ts';
-import { startPaymentsUpstream } from './demo/payments-upstream.ts';
-import { inspectStore } from './gateway/offline.ts';
-import { createKey, listKeys, revokeKey, rotateKey } from './gateway/offline-keys.ts';
-import { acceptClock, acceptLoss, checkStore, recoverLost } from './gateway/operate-store.ts';
-import { checkFormat, migrateStore } from './gateway/store-format.ts';
-import { startGateway } from './gateway/start.ts';
-import { probeUpstream } from './upstreams/http/probe.ts';
 import { VERSION } from './version.ts';
 
 /**
- * The composition root: gives the command line what its commands need.
+ * The composition root: gives the command line what its commands need. Most commands speak to a gateway that runs, and
+ * need none of it: each part is loaded when a command asks for it.
  * @param argv the words after `svc`
  * @returns the exit code
  */
 export function main(argv: readonly string[]): Promise<number> {
   return runCli(argv, VERSION, {
-    startGateway: (options) => startGateway(options),
-    createKey,
-    listKeys,
-    revokeKey,
-    rotateKey,
-    inspectStore,
-    probeUpstream,
-    acceptLoss,
-    acceptClock,
-    recoverLost,
-    checkStore,
-    checkFormat,
-    migrateStore,
-    startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
+    startGateway: async (options) => (await import('./gateway/start.ts')).startGateway(options),
+    createKey: async (options) => (await offlineKeys()).createKey(options),
+    listKeys: async (options) => (await offlineKeys()).listKeys(options),
+    revokeKey: async (options, id) => (await offlineKeys()).revokeKey(options, id),
+    rotateKey: async (options, id, overlapMs) => (await offlineKeys()).rotateKey(options, id, overlapMs),
+    inspectStore: async (options) => (await import('./gateway/offline.ts')).inspectStore(options),
+    probeUpstream: async (upstream, timeoutMs) =>
+      (await import('./upstreams/http/probe.ts')).probeUpstream(upstream, timeoutMs),
+    acceptLoss: async (options) => (await operateStore()).acceptLoss(options),
+    acceptClock: async (options) => (await operateStore()).acceptClock(options),
+    recoverLost: async (options, gateway) => (await operateStore()).recoverLost(options, gateway),
+    checkStore: async (options) => (await operateStore()).checkStore(options),
+    checkFormat: async (options) => (await storeFormat()).checkFormat(options),
+    migrateStore: async (options) => (await storeFormat()).migrateStore(options),
+    startDemoUpstream: async () => (await import('./demo/payments-upstream.ts')).startPaymentsUpstream({ port: 0 }),
   });
 }
+
+const offlineKeys = () => import('./gateway/offline-keys.ts');
+const operateStore = () => import('./gateway/operate-store.ts');
+const storeFormat = () => import('./gateway/store-format.ts');

@@ -10,7 +10,7 @@ import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import { type EmbeddedOptions, openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
-import { openRedisStore, type RedisStore, type RedisStoreOptions } from './redis-store.ts';
+import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
 
 /** How long a start waits for the previous gateway to release the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
@@ -120,6 +120,8 @@ export function redisOptions(
 /** Opens a store on Redis. If the servers' settings do not fit, the error is one for people. */
 export async function openFit(options: RedisStoreOptions): Promise<RedisStore> {
   try {
+    // The embedded store needs no client for Redis.
+    const { openRedisStore } = await import('./redis-store.ts');
     return await openRedisStore(options);
   } catch (error) {
     if (error instanceof StoreUnavailable || !(error instanceof Error)) throw error;

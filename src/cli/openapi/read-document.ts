@@ -1,7 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve as resolvePath, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { Validator } from '@seriousme/openapi-schema-validator';
+import type { Validator } from '@seriousme/openapi-schema-validator';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
 import type { ApiDocument } from './document.ts';
@@ -103,7 +103,8 @@ async function faultsOfForm(name: string, text: string, root: JsonObject, versio
   const field = 'openapi' in root ? 'openapi' : 'swagger';
   let errors: Awaited<ReturnType<Validator['validate']>>['errors'];
   try {
-    ({ errors } = await new Validator().validate({ ...root, [field]: version }));
+    const { Validator: Checker } = await import('@seriousme/openapi-schema-validator');
+    ({ errors } = await new Checker().validate({ ...root, [field]: version }));
   } catch (error) {
     return [`${name}: it could not be checked: ${error instanceof Error ? error.message : String(error)}`];
   }
