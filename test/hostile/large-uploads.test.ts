@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { verifyReport } from '../../src/receipts/verify-report.ts';
 import { shortest } from '../shortest.ts';
 import { freshKey, worldFiles } from '../system/world.ts';
-import { startWatchedWorld, type WatchedWorld } from './watched-world.ts';
+import { startWatchedWorld, type Watched, type WatchedWorld } from './watched-world.ts';
 
 const MIB = 1024 * 1024;
 
@@ -101,6 +101,16 @@ async function upload(
   };
 }
 
+/** No more is left behind, bytes. */
+const MOST_KEPT = 10 * MIB;
+
+/** Bytes outside the heap go some time after what held them. What is kept stays, however often one looks. */
+async function settledBelow(used: number): Promise<Watched> {
+  let seen = await watched.settled();
+  for (let time = 0; time < 10 && seen.used >= used; time += 1) seen = await watched.settled();
+  return seen;
+}
+
 test.each(['multipart', 'opaque'] as const)(
   '100 MB of %s go through at constant memory, and the event loop is never held for 50 ms',
   async (kind) => {
@@ -125,17 +135,17 @@ test.each(['multipart', 'opaque'] as const)(
     };
     let held = await shortest(50, pass);
     expect(got?.length).toBeGreaterThanOrEqual(100 * MIB);
-    let after = await watched.settled();
+    let after = await settledBelow(before.used + MOST_KEPT);
     // A thread that has come or gone since (one waits for the next files) is no growth.
     for (let time = 0; time < 3 && after.threads.length !== before.threads.length; time += 1) {
       before = after;
       held = Math.min(held, await pass());
-      after = await watched.settled();
+      after = await settledBelow(before.used + MOST_KEPT);
     }
     expect(after.threads.length).toBe(before.threads.length);
     const figures = { grownMiB: (most - before.rss) / MIB, keptMiB: (after.used - before.used) / MIB, held };
     expect(figures.grownMiB, JSON.stringify(figures)).toBeLessThan(50);
-    expect(figures.keptMiB, JSON.stringify(figures)).toBeLessThan(10);
+    expect(figures.keptMiB, JSON.stringify(figures)).toBeLessThan(MOST_KEPT / MIB);
     expect(figures.held, JSON.stringify(figures)).toBeLessThan(50);
     expect(after.open).toBeLessThanOrEqual(before.open + 1);
   },
