@@ -1,4 +1,4 @@
-import type { QueryStyle, RequestTemplate } from '../effects/model/tool.ts';
+import { type QueryStyle, type RequestTemplate, rootOfName } from '../effects/model/tool.ts';
 import { memberSchema, typesOf } from '../json/schema-walk.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
@@ -87,7 +87,7 @@ export function resolveQuery(
       );
   }
   for (const [index, name] of request.query.entries()) {
-    const root = name.replace(/(?<=.)\[.*$/s, '');
+    const root = rootOfName(name);
     if (root !== name && styles.has(root))
       judge.error(
         'param_twice',

@@ -1,6 +1,6 @@
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo } from '../json/pointer.ts';
-import type { QueryPairs } from '../upstreams/http/query.ts';
+import { type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
 
 /** A query, read strictly. */
 export interface ReadQuery {
@@ -17,8 +17,6 @@ export interface ReadQuery {
 }
 
 const NOTHING: ReadQuery = { pairs: [], keys: [], forwarded: '', faults: [], repeated: [] };
-
-const REPEATED = 'stands more than once. If it is a list, say type: array in the params_schema of the tool';
 
 /**
  * Reads the query of a request line. A name that appears more than once, in any case, is told apart, because servers

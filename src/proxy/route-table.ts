@@ -184,15 +184,17 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
 }
 
 function inOrder(rules: readonly CompiledRule[]): readonly CompiledRule[] {
-  const fixed = rules.toSorted((a, b) => paramsOf(a) - paramsOf(b));
-  return fixed.map((rule) =>
+  const fixed = rules
+    .toSorted((a, b) => paramsOf(a) - paramsOf(b))
+    .map((rule) => ({ rule, segments: segmentsOf(rule) }));
+  return fixed.map(({ rule, segments }) =>
     paramsOf(rule) === 0
       ? rule
       : {
           ...rule,
           before: fixed
-            .filter((other) => other !== rule && isWithin(segmentsOf(other), segmentsOf(rule)))
-            .map(({ pattern }) => pattern),
+            .filter((other) => other.rule !== rule && isWithin(other.segments, segments))
+            .map((other) => other.rule.pattern),
         },
   );
 }

@@ -217,10 +217,8 @@ function storedLife(life: Life): StoredLife {
     case 'unknown':
       return { ...life, evidence: storedEvidence(life.evidence) };
     case 'committed':
-    case 'failed': {
-      const result = life.result === null ? null : storedResult(life.result);
-      return { ...life, evidence: storedEvidence(life.evidence), result };
-    }
+    case 'failed':
+      return { ...life, evidence: storedEvidence(life.evidence), result: storedResult(life.result) };
     case 'pending_approval':
     case 'executing':
     case 'rejected':
@@ -234,10 +232,8 @@ function lifeAsStored(life: StoredLife): Life {
     case 'unknown':
       return { ...life, evidence: evidenceOf(life.evidence) };
     case 'committed':
-    case 'failed': {
-      const result = life.result === null ? null : resultOf(life.result);
-      return { ...life, evidence: evidenceOf(life.evidence), result };
-    }
+    case 'failed':
+      return { ...life, evidence: evidenceOf(life.evidence), result: resultOf(life.result) };
     case 'pending_approval':
     case 'executing':
     case 'rejected':
@@ -267,8 +263,7 @@ export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): strin
   const status = storedAnswered(answered);
   const number = typeof status === 'number' ? status : jsonOr(status);
   const seen = `${quote(code)},${quote(message)},${number},${startedAt},${endedAt}`;
-  const kept = result === null ? 'null' : JSON.stringify(storedResult(result));
-  return `[${seen},${quoteOr(id)},${quoteOr(jws)},${kept},${quoteOr(sent)}]`;
+  return `[${seen},${quoteOr(id)},${quoteOr(jws)},${jsonOr(storedResult(result))},${quoteOr(sent)}]`;
 }
 
 export function decodeOutcome(text: string): SaidOutcome {
@@ -276,7 +271,7 @@ export function decodeOutcome(text: string): SaidOutcome {
   const seen: Evidence = { code, message, answered: answeredOf(status), startedAt, endedAt };
   const evidence = sent === null ? seen : { ...seen, sent };
   const receipt = id === null || jws === null ? null : { id, jws };
-  return { evidence, receipt, result: kept === null ? null : resultOf(kept) };
+  return { evidence, receipt, result: resultOf(kept) };
 }
 
 function stageOf([stage, status, startedAt, durationMs, detail]: StageTuple): Stage {

@@ -39,7 +39,7 @@ function storedOutcome(outcome: SettleOutcome): StoredOutcome {
   switch (outcome.kind) {
     case 'committed':
     case 'failed':
-      return { ...outcome, result: outcome.result === null ? null : storedResult(outcome.result) };
+      return { ...outcome, result: storedResult(outcome.result) };
     case 'unknown':
     case 'denied':
       return outcome;
@@ -50,7 +50,7 @@ function outcomeAsStored(outcome: StoredOutcome): SettleOutcome {
   switch (outcome.kind) {
     case 'committed':
     case 'failed':
-      return { ...outcome, result: outcome.result === null ? null : resultOf(outcome.result) };
+      return { ...outcome, result: resultOf(outcome.result) };
     case 'unknown':
     case 'denied':
       return outcome;

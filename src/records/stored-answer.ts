@@ -29,7 +29,8 @@ export function answeredOf(stored: StoredAnswered): Answered | null {
   return typeof stored === 'number' ? { kind: 'http', status: stored } : stored;
 }
 
-export function storedResult(result: KeptResult): StoredResult {
+export function storedResult(result: KeptResult | null): StoredResult | null {
+  if (result === null) return null;
   switch (result.kind) {
     case 'http': {
       const { status, headers, body, truncated } = result;
@@ -40,8 +41,8 @@ export function storedResult(result: KeptResult): StoredResult {
   }
 }
 
-export function resultOf(stored: StoredResult): KeptResult {
-  return 'kind' in stored ? stored : { kind: 'http', ...stored };
+export function resultOf(stored: StoredResult | null): KeptResult | null {
+  return stored === null || 'kind' in stored ? stored : { kind: 'http', ...stored };
 }
 
 /** Members are in the order in which evidence was always written. */

@@ -4,6 +4,7 @@ import { pageOf } from '../../src/records/pages.ts';
 import { pageOfEffects } from '../../src/records/effect-pages.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { ListQuery, RowStore } from '../../src/stores/port.ts';
+import { ANY } from '../contract/requests.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 
@@ -63,17 +64,6 @@ it('each entry is on one page, and a page has no more items and characters than 
   expect(seen).toEqual(Array.from({ length: ROWS }, (_, n) => `text ${ROWS - 1 - n}`));
 });
 
-const ALL: EffectFilter = {
-  state: null,
-  decision: null,
-  tool: null,
-  agentId: null,
-  since: null,
-  until: null,
-  limit: 10,
-  cursor: null,
-};
-
 it.each([
   [{ state: 'denied' }, 'denied'],
   [{ decision: 'denied_budget', agentId: 'bot' }, 'denied'],
@@ -83,16 +73,16 @@ it.each([
   [{ decision: 'denied_policy' }, 'effects'],
   [{ agentId: 'bot' }, 'agent:bot'],
 ] as const)('effects by %o are looked for in the list %s', async (filter, list) => {
-  const page = await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ALL, ...filter }, async (e) => e);
+  const page = await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ANY, ...filter }, async (e) => e);
   expect(page).toEqual({ items: [], next: null });
   expect(queries.map((query) => query.list)).toEqual([list]);
 });
 
 it('a bound on creation does not end a list that has another order', async () => {
-  await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ALL, since: 5, until: 9 }, async (e) => e);
-  const denied: EffectFilter = { ...ALL, state: 'denied', since: 5, until: 9 };
+  await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ANY, since: 5, until: 9 }, async (e) => e);
+  const denied: EffectFilter = { ...ANY, state: 'denied', since: 5, until: 9 };
   await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', denied, async (e) => e);
-  const running: EffectFilter = { ...ALL, state: 'executing', since: 5, until: 9 };
+  const running: EffectFilter = { ...ANY, state: 'executing', since: 5, until: 9 };
   await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', running, async (e) => e);
   expect(queries.map(({ from, to }) => [from, to])).toEqual([
     [5, 8],

@@ -8,7 +8,7 @@ import {
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
 } from '../../effects/run/header-names.ts';
-import type { QueryStyle } from '../../effects/model/tool.ts';
+import { type QueryStyle, rootOfName } from '../../effects/model/tool.ts';
 import type { Json } from '../../json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
@@ -401,7 +401,7 @@ function queryNames(document: ApiDocument, params: readonly ApiParam[], notes: s
       });
   }
   for (const name of names.keys()) {
-    const root = name.replace(/(?<=.)\[.*$/s, '');
+    const root = rootOfName(name);
     // `page[size]` beside an object `page`: the object has it.
     if (root !== name && names.get(root)?.style) names.delete(name);
   }

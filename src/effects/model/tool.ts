@@ -19,6 +19,12 @@ export type FormLists = 'indices' | 'brackets' | 'repeat';
  */
 export type QueryStyle = FormLists | 'comma' | 'space' | 'pipe';
 
+/** The name of a param of a query up to its first bracket. A bracket at the very beginning belongs to the name. */
+export function rootOfName(name: string): string {
+  const open = name.indexOf('[', 1);
+  return open === -1 ? name : name.slice(0, open);
+}
+
 /** How params become a request to the upstream. Each name is the name of a param. */
 export interface RequestTemplate {
   readonly method: string;

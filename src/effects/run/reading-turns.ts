@@ -74,10 +74,11 @@ export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns 
     run,
     async map<Item, Made>(items: readonly Item[], make: (item: Item) => Made): Promise<Made[]> {
       const made: Made[] = [];
+      const left = items.values();
       const makeSome = (): void => {
         const until = thread.now() + PART_MS;
-        for (const item of items.slice(made.length)) {
-          made.push(make(item));
+        for (let next = left.next(); next.done !== true; next = left.next()) {
+          made.push(make(next.value));
           if (thread.now() >= until) return;
         }
       };

@@ -1,6 +1,6 @@
 import { MOST_FAULTS } from '../../diagnostics/stop-at.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
-import type { FormLists, QueryStyle } from '../../effects/model/tool.ts';
+import { type FormLists, type QueryStyle, rootOfName } from '../../effects/model/tool.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { memberSchema } from '../../json/schema-walk.ts';
@@ -46,6 +46,8 @@ const SEPARATORS: Readonly<Record<Exclude<QueryStyle, FormLists>, { readonly tex
 
 /** Names that change for some servers what the request is, whatever its method or its other params say. */
 const OVERRIDES = new Set(['_method', '_httpmethod', '$httpmethod', 'x-http-method-override', '_charset_']);
+/** What is said of a name that stands more than once and is no list. */
+export const REPEATED = 'stands more than once. If it is a list, say type: array in the params_schema of the tool';
 /** Keys of callers stand there. */
 const KEY_NAME = 'api_key';
 
@@ -76,7 +78,7 @@ export function collectQuery(
     if (faults.length < MOST_FAULTS) faults.push({ path: `/query${path}`, message });
   };
   for (const [index, [name, text]] of pairs.entries()) {
-    const root = rootOf(name);
+    const root = rootOfName(name);
     const style = plan.styles.get(root);
     const isFlat = style === undefined && (plan.names.includes(name) || restFields === null);
     const own = isFlat ? name : root;
@@ -88,11 +90,7 @@ export function collectQuery(
     spelled.set(foldedName(own), own);
     if (isFlat) {
       if (before === undefined) params[name] = flat(name, text);
-      else
-        refuse(
-          pathOf(name),
-          'stands more than once. If it is a list, say type: array in the params_schema of the tool',
-        );
+      else refuse(pathOf(name), REPEATED);
     } else if (style === undefined) {
       const message = restNameFault(plan, name);
       const fault = message === null ? restFields?.put(name, text, index) : { path: pathOf(name), message };
@@ -124,17 +122,11 @@ export function collectQuery(
       else
         refuse(
           pathOf(odd),
-          `is a list that is not written as ${exampleOf(rootOf(odd), plan.lists)}. Add query_lists: indices, brackets or repeat to the request of the tool, or ${rootOf(odd).slice(0, MOST_SHOWN)} to its query`,
+          `is a list that is not written as ${exampleOf(rootOfName(odd), plan.lists)}. Add query_lists: indices, brackets or repeat to the request of the tool, or ${rootOfName(odd).slice(0, MOST_SHOWN)} to its query`,
         );
     }
   }
   return faults.length === 0 ? { ok: true, params } : { ok: false, faults };
-}
-
-/** The name up to its first bracket. A bracket at the very beginning belongs to the name. */
-function rootOf(name: string): string {
-  const open = name.indexOf('[', 1);
-  return open === -1 ? name : name.slice(0, open);
 }
 
 function fieldsOfRest(plan: QueryPlan, rest: string, { schema, limits }: ReadOptions): Fields {
@@ -150,7 +142,7 @@ function joinedFields(name: string, texts: readonly string[], options: ReadOptio
 
 /** Why nothing of the rest may have a name; `null` if it may. */
 function restNameFault({ taken }: QueryPlan, name: string): string | null {
-  const folded = foldedName(rootOf(name));
+  const folded = foldedName(rootOfName(name));
   if (folded === KEY_NAME) return 'is where callers carry their key';
   if (OVERRIDES.has(folded))
     return 'changes for some servers what the request is; name it in request.query of the tool to let it go on';

@@ -33,7 +33,9 @@ export function misfits(request: DeclaredRequest, params: JsonObject, most: numb
     const message =
       place === null
         ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
-        : (misfit(place, value) ?? queryPartsMisfit(request, name, params) ?? bodyMisfit(request, place, name, value));
+        : (misfit(place, value) ??
+          queryPartsMisfit(request, place, name, params) ??
+          bodyMisfit(request, place, name, value));
     if (message !== null) (found ??= []).push({ name, message });
   }
   for (const [name, place] of plan.places) {
@@ -44,10 +46,14 @@ export function misfits(request: DeclaredRequest, params: JsonObject, most: numb
 }
 
 /** Of what may have parts in the query. */
-function queryPartsMisfit({ plan, schema }: DeclaredRequest, name: string, params: JsonObject): string | null {
-  const place = placeOf(plan, name);
+function queryPartsMisfit(
+  { plan, schema }: DeclaredRequest,
+  place: Place,
+  name: string,
+  params: JsonObject,
+): string | null {
   const value = params[name];
-  if (place?.in !== 'query' || place.style === null || value === undefined) return null;
+  if (place.in !== 'query' || place.style === null || value === undefined) return null;
   return place.style === 'rest'
     ? restMisfit(plan.query, value, params, schema)
     : queryMisfit(name, value, place.style, schema);

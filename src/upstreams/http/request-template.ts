@@ -1,6 +1,12 @@
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { isFile } from '../../effects/model/files.ts';
-import type { BodyType, FormLists, QueryStyle, RequestTemplate } from '../../effects/model/tool.ts';
+import {
+  type BodyType,
+  type FormLists,
+  type QueryStyle,
+  type RequestTemplate,
+  rootOfName,
+} from '../../effects/model/tool.ts';
 import type { RequestBody } from '../../effects/upstream.ts';
 import { foldedName, writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
@@ -75,7 +81,7 @@ function makePlan(template: RequestTemplate): RequestPlan {
   if (template.body !== '*') for (const name of template.body) put(name, { in: 'body' });
   const { method, body, bodyAs = null, bodyType = 'json', formLists = 'indices' } = template;
   if (bodyAs !== null) put(bodyAs, { in: 'body' });
-  const taken = new Set([...places.keys()].map((name) => foldedName(name.replace(/(?<=.)\[.*$/s, ''))));
+  const taken = new Set([...places.keys()].map((name) => foldedName(rootOfName(name))));
   if (rest !== null) put(rest, { in: 'query', style: 'rest' });
   const query: QueryPlan = { names: template.query, styles, rest, lists: queryLists, taken };
   return { method, path, query, headers, body, bodyAs, bodyType, formLists, places };
