@@ -1,10 +1,7 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
+import { send } from '../system/gateway.ts';
 import { freshKey } from '../system/world.ts';
+import { type LenientWorld, startLenientWorld } from './lenient-world.ts';
 import { QUERY_TRICKS } from './query-tricks.ts';
 import { type RawAnswer, sendRaw } from './raw-request.ts';
 
@@ -12,53 +9,26 @@ const REQUEST =
   'path: /q, query: [q, l, i, b, c, o], query_styles: { i: indices, b: brackets, c: comma }, query_rest: more';
 const LIST = '{ type: array, items: { type: string } }';
 const SCHEMA = `{ type: object, properties: { a: { type: string }, q: { type: string }, l: ${LIST}, i: ${LIST}, b: ${LIST}, c: ${LIST}, o: { type: object } } }`;
-const config = (url: string): string => `
-server: { host: 127.0.0.1, port: 0 }
-store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
-users: [ { id: olga, roles: [] } ]
-workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
-policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-upstreams: [ { id: lenient, url: "${url}", timeout: 10s } ]
-tools:
-  - { name: lenient.write, upstream: lenient, kind: write, request: { method: POST, ${REQUEST}, body: [a] }, params_schema: ${SCHEMA} }
-  - { name: lenient.read, upstream: lenient, kind: read, request: { method: GET, ${REQUEST} }, params_schema: ${SCHEMA} }
-routes:
-  - { upstream: lenient, prefix: /l, rules: [ { match: "POST /q", tool: lenient.write }, { match: "GET /q", tool: lenient.read } ] }
-`;
-const POLICY = `
-apiVersion: svc-gateway/v1
-kind: PolicySet
-name: lenient
-owner: team
-rules: [ { id: all, effect: allow, match: { tools: [lenient.write, lenient.read] } } ]
-`;
 
-let upstream: ReturnType<typeof spawn>;
-let upstreamUrl = '';
-let gateway: TestGateway;
-let key: string;
-let reader: string;
+let world: LenientWorld;
 beforeAll(async () => {
-  upstream = spawn(process.execPath, [join(import.meta.dirname, 'lenient-upstream.mjs')], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  world = await startLenientWorld({
+    names: ['write', 'read'],
+    tools: [
+      `{ name: lenient.write, upstream: lenient, kind: write, request: { method: POST, ${REQUEST}, body: [a] }, params_schema: ${SCHEMA} }`,
+      `{ name: lenient.read, upstream: lenient, kind: read, request: { method: GET, ${REQUEST} }, params_schema: ${SCHEMA} }`,
+    ],
+    rules: ['{ match: "POST /q", tool: lenient.write }', '{ match: "GET /q", tool: lenient.read }'],
   });
-  if (upstream.stdout === null) throw new Error('no output');
-  [upstreamUrl] = (await once(createInterface({ input: upstream.stdout }), 'line')) as [string];
-  gateway = await startGateway({ config: config(upstreamUrl), policies: { 'lenient.yaml': POLICY } });
-  key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
-  reader = await makeApiKey(gateway, 'olga', { kind: 'account', workspace: 'demo' });
 });
-afterAll(async () => {
-  await gateway.dispose();
-  upstream.kill();
-});
+afterAll(() => world.close());
 
 async function play(method: 'GET' | 'POST', query: string): Promise<RawAnswer> {
   const body = method === 'GET' ? '' : '{"a":"1"}';
   const lines = [
     `${method} /l/q?${query} HTTP/1.1`,
-    `Host: ${new URL(gateway.url).host}`,
-    `X-API-Key: ${key}`,
+    `Host: ${new URL(world.gateway.url).host}`,
+    `X-API-Key: ${world.key}`,
     'Connection: close',
     ...(method === 'GET'
       ? []
@@ -66,14 +36,9 @@ async function play(method: 'GET' | 'POST', query: string): Promise<RawAnswer> {
   ];
   // A busy machine makes the gateway say so; nothing was looked at then.
   for (;;) {
-    const said = await sendRaw(gateway.url, lines, Buffer.from(body));
+    const said = await sendRaw(world.gateway.url, lines, Buffer.from(body));
     if (said.status !== 503) return said;
   }
-}
-
-async function arrivals(): Promise<number> {
-  const { count }: { readonly count: number } = JSON.parse(await (await fetch(`${upstreamUrl}/count`)).text());
-  return count;
 }
 
 type Params = Readonly<Record<string, unknown>>;
@@ -117,7 +82,7 @@ const tally = { same: 0, refused: 0 };
 test.each(QUERY_TRICKS.map((query, index) => [`${index} ${query.slice(0, 60)}`, query] as const))(
   '%s',
   async (_name, query) => {
-    const before = await arrivals();
+    const before = await world.arrivals();
     const said = await play('POST', query);
     const read = await play('GET', query);
     if (said.header('svc-decision') !== 'committed') {
@@ -128,14 +93,14 @@ test.each(QUERY_TRICKS.map((query, index) => [`${index} ${query.slice(0, 60)}`, 
       // What has a place in the request is named.
       if (said.status === 400 && said.text.includes('"errors"'))
         expect(JSON.parse(said.text).errors[0].path, said.text).toMatch(/^\/(?:query|params)/);
-      expect(await arrivals()).toBe(before);
+      expect(await world.arrivals()).toBe(before);
       tally.refused += 1;
       return;
     }
-    expect(await arrivals()).toBe(before + 2);
+    expect(await world.arrivals()).toBe(before + 2);
     const got = JSON.parse(said.text);
     const effectId = said.header('svc-effect-id');
-    const { body } = await send(gateway.url, reader, 'GET', `/v1/workspaces/demo/effects/${effectId}`);
+    const { body } = await send(world.gateway.url, world.reader, 'GET', `/v1/workspaces/demo/effects/${effectId}`);
     const { a, ...params }: Params = body.effect.params;
     expect([got.method, got.path, a]).toEqual(['POST', '/q', '1']);
     expect(got.queries.qs).toEqual(nested(params));

@@ -1,81 +1,50 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isFile } from '../../src/effects/model/files.ts';
 import type { Json } from '../../src/json/value.ts';
-import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
+import { send } from '../system/gateway.ts';
 import { freshKey } from '../system/world.ts';
+import { type LenientWorld, startLenientWorld } from './lenient-world.ts';
 import { type RawAnswer, sendRaw } from './raw-request.ts';
 import { type Trick, TRICKS } from './tricks.ts';
 
-const tool = (name: string, more: string): string =>
-  `  - { name: lenient.${name}, upstream: lenient, kind: write, request: { method: POST, path: /${name}, query: [q], ${more} } }`;
-const config = (url: string): string => `
-server: { host: 127.0.0.1, port: 0 }
-store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
-users: [ { id: olga, roles: [] } ]
-workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
-policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-upstreams: [ { id: lenient, url: "${url}", timeout: 10s } ]
-tools:
-${tool('json', 'body: "*"')}
-${tool('form', 'body: "*", body_type: form')}
-${tool('repeat', 'body: "*", body_type: form, form_lists: repeat')}
-${tool('parts', 'body: "*", body_type: multipart')}
-${tool('bytes', 'body_as: body, body_type: opaque')}
-routes:
-  - { upstream: lenient, prefix: /l, rules: [ ${['json', 'form', 'repeat', 'parts', 'bytes'].map((name) => `{ match: "POST /${name}", tool: lenient.${name} }`).join(', ')} ] }
-`;
-const POLICY = `
-apiVersion: svc-gateway/v1
-kind: PolicySet
-name: lenient
-owner: team
-rules: [ { id: all, effect: allow, match: { tools: [lenient.json, lenient.form, lenient.repeat, lenient.parts, lenient.bytes] } } ]
-`;
+const BODIES: Readonly<Record<string, string>> = {
+  json: 'body: "*"',
+  form: 'body: "*", body_type: form',
+  repeat: 'body: "*", body_type: form, form_lists: repeat',
+  parts: 'body: "*", body_type: multipart',
+  bytes: 'body_as: body, body_type: opaque',
+};
 
-let upstream: ReturnType<typeof spawn>;
-let upstreamUrl = '';
-let gateway: TestGateway;
-let key: string;
-let reader: string;
+let world: LenientWorld;
 beforeAll(async () => {
-  upstream = spawn(process.execPath, [join(import.meta.dirname, 'lenient-upstream.mjs')], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const names = Object.keys(BODIES);
+  world = await startLenientWorld({
+    names,
+    tools: names.map(
+      (name) =>
+        `{ name: lenient.${name}, upstream: lenient, kind: write, request: { method: POST, path: /${name}, query: [q], ${BODIES[name]} } }`,
+    ),
+    rules: names.map((name) => `{ match: "POST /${name}", tool: lenient.${name} }`),
   });
-  if (upstream.stdout === null) throw new Error('no output');
-  [upstreamUrl] = (await once(createInterface({ input: upstream.stdout }), 'line')) as [string];
-  gateway = await startGateway({ config: config(upstreamUrl), policies: { 'lenient.yaml': POLICY } });
-  key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
-  reader = await makeApiKey(gateway, 'olga', { kind: 'account', workspace: 'demo' });
 });
-afterAll(async () => {
-  await gateway.dispose();
-  upstream.kill();
-});
+afterAll(() => world.close());
 
 /** Sends a trick byte for byte. */
 function play({ path, type, body, headers }: Trick): Promise<RawAnswer> {
   const own = (name: string): boolean => headers.some((line) => line.toLowerCase().startsWith(`${name}:`));
   const head = [
     `POST /l${path} HTTP/1.1`,
-    ...(own('host') ? [] : [`Host: ${new URL(gateway.url).host}`]),
-    `X-API-Key: ${key}`,
+    ...(own('host') ? [] : [`Host: ${new URL(world.gateway.url).host}`]),
+    `X-API-Key: ${world.key}`,
     `Idempotency-Key: ${freshKey()}`,
     ...(type === null ? [] : [`Content-Type: ${type}`]),
     `Content-Length: ${body.byteLength}`,
     ...(own('connection') ? [] : ['Connection: close']),
     ...headers,
   ];
-  return sendRaw(gateway.url, head, body);
-}
-
-async function arrivals(): Promise<number> {
-  const { count }: { readonly count: number } = JSON.parse(await (await fetch(`${upstreamUrl}/count`)).text());
-  return count;
+  return sendRaw(world.gateway.url, head, body);
 }
 
 /** Values as a text-based format has them: all leaves are texts. */
@@ -101,22 +70,22 @@ function flat(params: Record<string, unknown>): Record<string, unknown> {
 const tally = { same: 0, refused: 0 };
 
 test.each(TRICKS.map((trick, index) => [`${index} ${trick.name}`, trick] as const))('%s', async (_name, trick) => {
-  const before = await arrivals();
+  const before = await world.arrivals();
   let said = await play(trick);
   // A busy machine makes the gateway say so; nothing was looked at then.
   while (said.status === 503) said = await play(trick);
   if (said.header('svc-decision') !== 'committed') {
     expect(said.status, said.text.slice(0, 300)).toBeGreaterThanOrEqual(400);
     expect(said.status, said.text.slice(0, 300)).toBeLessThan(500);
-    expect(await arrivals()).toBe(before);
+    expect(await world.arrivals()).toBe(before);
     tally.refused += 1;
     return;
   }
-  expect(await arrivals()).toBe(before + 1);
+  expect(await world.arrivals()).toBe(before + 1);
   const got = JSON.parse(said.text);
   const { body } = await send(
-    gateway.url,
-    reader,
+    world.gateway.url,
+    world.reader,
     'GET',
     `/v1/workspaces/demo/effects/${said.header('svc-effect-id')}`,
   );
@@ -165,5 +134,5 @@ test('the corpus has enough of both kinds, and nothing of it is kept', async () 
   expect(tally.same, JSON.stringify(tally)).toBeGreaterThan(50);
   expect(tally.refused, JSON.stringify(tally)).toBeGreaterThan(120);
   expect(tally.same + tally.refused).toBe(TRICKS.length);
-  expect(await readdir(join(gateway.dataFolder, 'uploads'))).toEqual([]);
+  expect(await readdir(join(world.gateway.dataFolder, 'uploads'))).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Answer } from '../system/gateway.ts';
-import { freshKey, startWorld, type World, worldFiles } from '../system/world.ts';
+import { freshKey, startWorld, type World, worldFilesWith } from '../system/world.ts';
 import { seededRandom } from '../torture/random.ts';
 
 const TOOLS = `
@@ -40,15 +40,7 @@ const POLICY = `
 
 let world: World;
 beforeAll(async () => {
-  world = await startWorld({
-    files: (url) => {
-      const { config, policies } = worldFiles(url);
-      return {
-        config: config.replace('\nroutes:', TOOLS).replace('\npools:', RULES),
-        policies: { 'world.yaml': `${String(policies['world.yaml'])}${POLICY}` },
-      };
-    },
-  });
+  world = await startWorld({ files: worldFilesWith({ tools: TOOLS, routes: RULES, policy: POLICY }) });
 });
 afterAll(() => world.close());
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Answer } from '../system/gateway.ts';
-import { freshKey, startWorld, type World, worldFiles } from '../system/world.ts';
+import { freshKey, startWorld, type World, worldFilesWith } from '../system/world.ts';
 import { seededRandom } from '../torture/random.ts';
 
 const SCHEMA = `{ type: object, required: [id], properties: { id: { type: string }, dry: { type: boolean }, ids: { type: array, items: { type: integer } }, expand: { type: array, items: { type: string } }, tags: { type: array, items: { type: string } }, labels: { type: array, items: { type: string } }, created: { anyOf: [ { type: integer }, { type: object, properties: { gte: { type: integer }, lt: { type: integer } } } ] }, filter: { type: object }, items: { type: array, items: { type: object, properties: { price: { type: string }, n: { type: integer } } } }, note: { type: string } }, additionalProperties: false }`;
@@ -58,15 +58,7 @@ const POLICY = `
 
 let world: World;
 beforeAll(async () => {
-  world = await startWorld({
-    files: (url) => {
-      const { config, policies } = worldFiles(url);
-      return {
-        config: config.replace('\npools:', RULES).replace('\nroutes:', TOOLS),
-        policies: { 'world.yaml': `${String(policies['world.yaml'])}${POLICY}` },
-      };
-    },
-  });
+  world = await startWorld({ files: worldFilesWith({ tools: TOOLS, routes: RULES, policy: POLICY }) });
 });
 afterAll(() => world.close());
 

@@ -12,6 +12,22 @@ export function worldFiles(upstreamUrl: string): TestFiles {
   return { config: config(upstreamUrl), policies: { 'world.yaml': POLICY } };
 }
 
+/**
+ * The same with more tools and rules.
+ * @param more.tools in the place of the line `routes:`, which they end with or go on from
+ * @param more.routes rules of the route to the upstream, in the place of the line `pools:`, which they end with
+ */
+export function worldFilesWith(more: {
+  readonly tools: string;
+  readonly routes: string;
+  readonly policy: string;
+}): (upstreamUrl: string) => TestFiles {
+  return (upstreamUrl) => ({
+    config: config(upstreamUrl).replace('\npools:', more.routes).replace('\nroutes:', more.tools),
+    policies: { 'world.yaml': `${POLICY}${more.policy}` },
+  });
+}
+
 function config(upstreamUrl: string): string {
   return `
 server: { host: 127.0.0.1, port: 0 }
