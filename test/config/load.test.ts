@@ -221,6 +221,27 @@ describe('what comes out', () => {
       await digest(url, request.replace('body: [b]', 'query: [b]')),
     ];
     expect(new Set([base, ...others]).size).toBe(6);
+    // How params are written decides what the upstream reads.
+    const written = [
+      'body: [b]',
+      'body: [b], body_type: form',
+      'body: [b], body_type: form, form_lists: brackets',
+      'body: [b], body_type: multipart',
+      'body_as: b',
+      'body_as: more',
+      'query: [b]',
+      'query: [b], query_lists: brackets',
+      'query: [b], query_styles: { b: pipe }',
+      'query: [b], query_rest: more',
+      'query: [c], query_rest: more',
+      'query: [c], query_rest: more, query_lists: indices',
+    ];
+    const schema =
+      'params_schema: { type: object, properties: { id: { type: string }, b: { type: array }, c: { type: string }, more: { type: object } } }';
+    const digests: (string | undefined)[] = [];
+    for (const how of written) digests.push(await digest(url, `${request.replace('body: [b]', how)}, ${schema}`));
+    expect(digests).not.toContain(undefined);
+    expect(new Set(digests).size).toBe(written.length);
   });
 });
 
