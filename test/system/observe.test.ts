@@ -193,6 +193,12 @@ describe('reads, and params that do not fit, are observed too', () => {
     expect(run.body.stages).toContainEqual(expect.objectContaining({ stage: 'validate', status: 'failed' }));
     expect(await counted('invalid_request')).toBe(before + 1);
   });
+
+  it('the query of a write goes on as it came', async () => {
+    const write = await proxied('POST', '/v1/notes?b=x+y&a=%7e', { text: 'x' });
+    expect([write.status, write.headers.get('svc-observed')]).toEqual([201, 'invalid_request']);
+    expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/notes?b=x+y&a=%7e');
+  });
 });
 
 it('a rule in shadow mode counts what it would have refused, each call once, and decides nothing', async () => {
