@@ -89,8 +89,8 @@ export function receive(
     if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery);
     const match: RouteMatch =
       located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments);
-    const repeated = takesLists(match) ? null : queryFault(query.repeated);
-    if (repeated !== null) return { kind: 'problem', problem: repeated, viaQuery };
+    const repeated = queryFault(query.repeated);
+    if (repeated !== null && !takesLists(match)) return { kind: 'problem', problem: repeated, viaQuery };
     const { principal } = who;
     return {
       kind: 'arrived',

@@ -15,20 +15,21 @@ export async function capCounts(store: RowStore, workspace: string): Promise<rea
     counts.set(cap, there);
     return there;
   };
-  const add = (caps: readonly Pick<Cap, 'name'>[]): void => {
-    for (const { name } of caps) of(name).oneByOne += 1;
+  const add = (caps: readonly string[]): void => {
+    for (const cap of caps) of(cap).oneByOne += 1;
   };
+  const namesOf = (caps: readonly Cap[]): readonly string[] => caps.map(({ name }) => name);
   for (const sum of await store.sums(workspace, MOST_FIGURES)) {
     const cap = capOf(sum);
     if (cap !== null) of(cap).figure = sum.held;
   }
   const now = store.now();
   for (const claim of await recordsOf(store, claimRows, workspace, CLAIMS))
-    if (claim.expiresAt > now) add(capsOfClaim(claim));
+    if (claim.expiresAt > now) add(namesOf(capsOfClaim(claim)));
   for (const reservation of await recordsOf(store, reservationRows, workspace, RESERVATIONS))
-    if (reservation.expiresAt > now) add(capsOfReservation(reservation));
+    if (reservation.expiresAt > now) add(namesOf(capsOfReservation(reservation)));
   // What is over and was not given back yet.
   for await (const { row } of entries(store, { workspace, list: COUNTED, kind: countedRows.kind, to: now }))
-    add(countedRows.of(row).caps.map((name) => ({ name })));
+    add(countedRows.of(row).caps);
   return [...counts].map(([cap, { figure, oneByOne }]) => ({ cap, figure, oneByOne }));
 }
