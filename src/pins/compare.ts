@@ -1,0 +1,187 @@
+import { printable } from '../diagnostics/render.ts';
+import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
+import { type Difference, differencesOf, renderDifferences } from './differences.ts';
+import { toolDigest } from './digest.ts';
+import { byName, type PinLock, type PinnedTool } from './lock-file.ts';
+
+/** What a server says of itself now. `tools` are the items of all pages of `tools/list`, as they came over the wire. */
+export interface LiveServer {
+  /** `serverInfo.name`; `null` where the server gave none. */
+  readonly server: string | null;
+  readonly instructions: string | null;
+  readonly tools: readonly Json[];
+}
+
+/**
+ * How a tool stands to its pin. Only `unchanged` may be listed and called. A tool that was renamed is listed as
+ * `renamed`, and its old name not as `gone`.
+ */
+export type ToolState =
+  | { readonly kind: 'unchanged'; readonly name: string; readonly pin: PinnedTool }
+  | { readonly kind: 'new'; readonly name: string; readonly live: PinnedTool }
+  | {
+      readonly kind: 'changed';
+      readonly name: string;
+      readonly pin: PinnedTool;
+      readonly live: PinnedTool;
+      readonly differences: readonly Difference[];
+    }
+  | { readonly kind: 'renamed'; readonly name: string; readonly from: string; readonly live: PinnedTool }
+  | { readonly kind: 'gone'; readonly name: string; readonly pin: PinnedTool }
+  /** Cannot be pinned, and so never approved. `name` is `null` where it has none. */
+  | { readonly kind: 'unusable'; readonly name: string | null; readonly why: string };
+
+/** A server beside its pins. */
+export interface PinComparison {
+  readonly upstream: string;
+  /** Whether nothing at all is different. */
+  readonly isUnchanged: boolean;
+  /** Of `/server` and `/instructions`. They hold for all tools of the server: a change is one of every tool. */
+  readonly about: readonly Difference[];
+  /** By name; `unusable` ones last. A name is there once. */
+  readonly tools: readonly ToolState[];
+}
+
+/**
+ * Compares what a server says now with what was approved. The order of the tools, and of members in them, is no change.
+ * @param lock `null` where nothing is pinned yet: then all tools are `new`
+ */
+export function comparePins(upstream: string, lock: PinLock | null, live: LiveServer): PinComparison {
+  const { tools: found, unusable } = pinnable(live.tools);
+  const pins = new Map((lock?.tools ?? []).map((pin) => [pin.name, pin]));
+  const present = new Set([...found.map(({ name }) => name), ...unusable.flatMap(({ name }) => name ?? [])]);
+  const lost = [...pins.values()].filter(({ name }) => !present.has(name));
+  const states: Exclude<ToolState, { kind: 'unusable' }>[] = [];
+  for (const tool of found) {
+    const pin = pins.get(tool.name);
+    if (pin === undefined) states.push(newOrRenamed(tool, lost));
+    else if (pin.sha256 === tool.sha256) states.push({ kind: 'unchanged', name: tool.name, pin });
+    else
+      states.push({
+        kind: 'changed',
+        name: tool.name,
+        pin,
+        live: tool,
+        differences: differencesOf(pin.tool, tool.tool),
+      });
+  }
+  states.push(...lost.map((pin) => ({ kind: 'gone', name: pin.name, pin }) as const));
+  const tools = [...states.sort(byName), ...unusable];
+  const about = lock === null ? [] : differencesOf(aboutOf(lock), aboutOf(live));
+  return {
+    upstream,
+    isUnchanged: lock !== null && about.length === 0 && tools.every(({ kind }) => kind === 'unchanged'),
+    about,
+    tools,
+  };
+}
+
+function aboutOf({ server, instructions }: Pick<LiveServer, 'server' | 'instructions'>): JsonObject {
+  return { ...(server !== null && { server }), ...(instructions !== null && { instructions }) };
+}
+
+/** Takes the pin that a tool had under another name out of `lost`. */
+function newOrRenamed(live: PinnedTool, lost: PinnedTool[]): Extract<ToolState, { kind: 'new' | 'renamed' }> {
+  const nameless = digestWithoutName(live);
+  const at = lost.findIndex((pin) => digestWithoutName(pin) === nameless);
+  const [from] = at === -1 ? [] : lost.splice(at, 1);
+  if (from === undefined) return { kind: 'new', name: live.name, live };
+  return { kind: 'renamed', name: live.name, from: from.name, live };
+}
+
+function digestWithoutName({ tool }: PinnedTool): string | null {
+  const digest = toolDigest({ ...tool, name: '' });
+  return digest.ok ? digest.sha256 : null;
+}
+
+type Unusable = Extract<ToolState, { kind: 'unusable' }>;
+
+/** The pins that the listed tools would have, by name. Of a name that is there twice nobody knows which would be called. */
+function pinnable(listed: readonly Json[]): { readonly tools: PinnedTool[]; readonly unusable: Unusable[] } {
+  const tools = new Map<string, PinnedTool>();
+  const unusable = new Map<string, Unusable>();
+  const nameless: Unusable[] = [];
+  for (const tool of listed) {
+    const name = isJsonObject(tool) ? tool['name'] : undefined;
+    if (!isJsonObject(tool) || typeof name !== 'string' || name === '') {
+      nameless.push({ kind: 'unusable', name: null, why: 'it has no name' });
+      continue;
+    }
+    const digest = toolDigest(tool);
+    if (tools.delete(name) || unusable.has(name))
+      unusable.set(name, { kind: 'unusable', name, why: 'the server lists the name twice' });
+    else if (digest.ok) tools.set(name, { name, sha256: digest.sha256, tool });
+    else unusable.set(name, { kind: 'unusable', name, why: digest.why });
+  }
+  const named = [...unusable.values()].sort((a, b) => byName({ name: a.name ?? '' }, { name: b.name ?? '' }));
+  return { tools: [...tools.values()].sort(byName), unusable: [...named, ...nameless] };
+}
+
+/** What is approved of a comparison: all of it, or some tools by name. `about`: what the server says of itself, too. */
+export type Approval =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'tools'; readonly names: readonly string[]; readonly about: boolean };
+
+/**
+ * The pins after an approval. A renamed tool leaves its old name, a `gone` one its pin; of what is not named nothing
+ * changes. Where nothing was pinned yet, what the server says of itself is pinned with its first tools.
+ * @returns the names that there is nothing to approve of, if any; then nothing is approved
+ */
+export function approvePins(
+  lock: PinLock | null,
+  live: LiveServer,
+  comparison: PinComparison,
+  approval: Approval,
+): { readonly ok: true; readonly lock: PinLock } | { readonly ok: false; readonly unknown: readonly string[] } {
+  const states = new Map(comparison.tools.flatMap((state) => (state.kind === 'unusable' ? [] : [[state.name, state]])));
+  const names = approval.kind === 'all' ? [...states.keys()] : approval.names;
+  const unknown = names.filter((name) => !states.has(name));
+  if (unknown.length > 0) return { ok: false, unknown };
+  const pins = new Map((lock?.tools ?? []).map((pin) => [pin.name, pin]));
+  for (const name of names) {
+    const state = states.get(name);
+    if (state === undefined || state.kind === 'unchanged') continue;
+    if (state.kind === 'renamed') pins.delete(state.from);
+    if (state.kind === 'gone') pins.delete(name);
+    else pins.set(name, state.live);
+  }
+  const { upstream } = comparison;
+  const { server, instructions } = lock === null || approval.kind === 'all' || approval.about ? live : lock;
+  return { ok: true, lock: { upstream, server, instructions, tools: [...pins.values()].sort(byName) } };
+}
+
+/** A comparison as lines for people: a line a tool that is not unchanged, its differences under it. */
+export function renderComparison(comparison: PinComparison): string[] {
+  const lines: string[] = [];
+  if (comparison.about.length > 0)
+    lines.push('changed   what the server says of itself', ...indented(comparison.about));
+  for (const state of comparison.tools) {
+    const name = state.name === null ? '(without a name)' : printable(state.name);
+    switch (state.kind) {
+      case 'unchanged':
+        break;
+      case 'new':
+        lines.push(`new       ${name}`, ...indented(differencesOf({}, state.live.tool)));
+        break;
+      case 'changed':
+        lines.push(`changed   ${name}`, ...indented(state.differences));
+        break;
+      case 'renamed':
+        lines.push(`renamed   ${printable(state.from)} → ${name}`);
+        break;
+      case 'gone':
+        lines.push(`gone      ${name}`);
+        break;
+      case 'unusable':
+        lines.push(`unusable  ${name}: ${printable(state.why)}`);
+        break;
+      default:
+        return state satisfies never;
+    }
+  }
+  return lines;
+}
+
+function indented(differences: readonly Difference[]): string[] {
+  return renderDifferences(differences).map((line) => `    ${line}`);
+}
