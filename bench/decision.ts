@@ -14,14 +14,17 @@ const TOOLS: readonly Tool[] = ['refund', 'create', 'void', 'capture'].map((name
   tags: [],
   risk: null,
   env: null,
-  request: { method: 'POST', path: '/', query: [], headers: {}, body: '*' },
+  call: {
+    kind: 'http',
+    request: { method: 'POST', path: '/', query: [], headers: {}, body: '*' },
+    outcomes: { committed: [], failed: [], unknown: [], body: [] },
+    state: null,
+  },
   paramsSchema: null,
   target: null,
   timeoutMs: 1_000,
   maxProcessingMs: 1_000,
   idempotent: { kind: 'none' },
-  outcomes: { committed: [], failed: [], unknown: [], body: [] },
-  state: null,
   digest: name,
 }));
 

@@ -188,7 +188,12 @@ describe('imports go one way', () => {
 });
 
 describe('kinds of upstream', () => {
-  const others = ['effects/model/answer.ts', 'effects/upstream.ts', 'records/stored-answer.ts'];
+  const others = [
+    'effects/model/answer.ts',
+    'effects/model/tool.ts',
+    'effects/upstream.ts',
+    'records/stored-answer.ts',
+  ];
 
   it('what an answer over HTTP is made of is said once in the core, and once for what is stored', () => {
     const core = all.filter(({ room }) => ['effects', 'records', 'receipts', 'stores', 'policy'].includes(room));

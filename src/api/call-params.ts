@@ -1,7 +1,7 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
 import { shownParams } from '../effects/run/shown-params.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import type { RequestTemplate, Tool } from '../effects/model/tool.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 
@@ -71,8 +71,7 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
       return {
         ...what,
         title: tool.title,
-        method: tool.request.method,
-        path: typeof opened === 'string' ? tool.request.path : pathOf(tool, opened.params, redacted),
+        ...requestOf(tool, typeof opened === 'string' ? {} : opened.params, redacted),
         // The tool has changed since the request for approval.
         ...(tool.digest === action.toolDigest ? {} : { tool_changed: true }),
       };
@@ -80,8 +79,18 @@ export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof type
   };
 }
 
+/** What is sent where: method and path, or the name at the MCP server. */
+function requestOf({ call }: Tool, params: JsonObject, redacted: ReadonlySet<string>): JsonObject {
+  switch (call.kind) {
+    case 'http':
+      return { method: call.request.method, path: pathOf(call.request, params, redacted) };
+    case 'mcp':
+      return { method: 'tools/call', name: call.name };
+  }
+}
+
 /** The path with its params. A redacted one keeps its placeholder. */
-function pathOf({ request }: Tool, params: JsonObject, redacted: ReadonlySet<string>): string {
+function pathOf(request: RequestTemplate, params: JsonObject, redacted: ReadonlySet<string>): string {
   const filled = request.path.replace(/\{([^{}]+)\}/g, (placeholder, name: string) => {
     const value = Object.hasOwn(params, name) && !redacted.has(name) ? params[name] : undefined;
     return typeof value === 'string' || typeof value === 'number' ? encodeURIComponent(String(value)) : placeholder;

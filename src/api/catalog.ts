@@ -1,5 +1,5 @@
 import type { JsonObject } from '../json/value.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import { readsState, type Tool } from '../effects/model/tool.ts';
 import type { CompiledRule } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
@@ -71,7 +71,7 @@ function toolToWire(tool: Tool): JsonObject {
     target: tool.target,
     params_schema: tool.paramsSchema,
     idempotent: tool.idempotent.kind === 'header',
-    state_check: tool.state !== null,
+    state_check: readsState(tool),
   };
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { loadConfiguration } from '../config/load.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { CliContext } from './command.ts';
 import { type InitOptions, plainFolder } from './init-options.ts';
 import { draftFrom, type Source } from './init-source.ts';
@@ -37,7 +37,7 @@ export async function showChanges(options: InitOptions, from: Source, { terminal
   const { draft, upstreams } = draftFrom(options, from, upstream.id, null);
   const ids = new Set(upstreams.map(({ id }) => id));
   const changes = changesOf(
-    configuration.tools.filter((tool) => ids.has(tool.upstream)),
+    configuration.tools.filter(isHttpTool).filter((tool) => ids.has(tool.upstream)),
     draft.tools,
   );
   if (options.json) terminal.out(json({ openapi: from.found.name, file, changes }));
@@ -54,8 +54,10 @@ export async function showChanges(options: InitOptions, from: Source, { terminal
 }
 
 /** Two tools correspond if they send the same method to the same path, whatever their names are. */
-function changesOf(now: readonly Tool[], then: readonly DraftTool[]): readonly Change[] {
-  const known = new Map(now.map((tool) => [keyOf(tool.upstream, tool.request.method, tool.request.path), tool]));
+function changesOf(now: readonly HttpTool[], then: readonly DraftTool[]): readonly Change[] {
+  const known = new Map(
+    now.map((tool) => [keyOf(tool.upstream, tool.call.request.method, tool.call.request.path), tool]),
+  );
   const changes: Change[] = [];
   for (const tool of then) {
     const key = keyOf(tool.upstream, tool.method, tool.path);
@@ -68,8 +70,8 @@ function changesOf(now: readonly Tool[], then: readonly DraftTool[]): readonly C
       if (details.length > 0) changes.push({ change: 'changed', tool: before.name, operation, details });
     }
   }
-  for (const { name, request } of known.values())
-    changes.push({ change: 'gone', tool: name, operation: `${request.method} ${request.path}`, details: [] });
+  for (const { name, call } of known.values())
+    changes.push({ change: 'gone', tool: name, operation: `${call.request.method} ${call.request.path}`, details: [] });
   return changes;
 }
 
@@ -80,22 +82,22 @@ function keyOf(upstream: string, method: string, path: string): string {
 /** The most details that are shown for one tool. */
 const MOST_DETAILS = 40;
 
-function differences(before: Tool, after: DraftTool): readonly string[] {
+function differences(before: HttpTool, after: DraftTool): readonly string[] {
   const details: string[] = [];
   const schema = withNames(
     JSON.parse(JSON.stringify(after.schema)),
     pathParams(after.path),
-    pathParams(before.request.path),
+    pathParams(before.call.request.path),
   );
   const old = before.paramsSchema;
   if (old !== null) compare(old, schema, '', details);
   for (const [name, header] of after.headers)
-    if (before.request.headers[name] !== header.toLowerCase() && old?.['properties'] !== undefined)
+    if (before.call.request.headers[name] !== header.toLowerCase() && old?.['properties'] !== undefined)
       details.push(`${name}: is sent as the header ${header}`);
-  const placed = new Set(before.request.query);
+  const placed = new Set(before.call.request.query);
   const moved = after.query.filter((name) => !placed.has(name) && isNamed(old, name));
   for (const name of moved) details.push(`${shown(name)}: is sent in the query`);
-  const styles = before.request.queryStyles ?? {};
+  const styles = before.call.request.queryStyles ?? {};
   for (const [name, style] of Object.entries(after.queryStyles))
     if (placed.has(name) && styles[name] !== style)
       details.push(`${shown(name)}: is written in the query as query_styles: ${style} says`);

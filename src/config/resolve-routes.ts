@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import { isHttpTool, type Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
@@ -232,7 +232,18 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
       ['tool'],
       `The tool '${tool.name}' belongs to the upstream '${tool.upstream}', the route to '${route.upstream}'`,
     );
-  const own = [...tool.request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
+  if (!isHttpTool(tool)) {
+    judge.error(
+      'not_http',
+      rule,
+      ['tool'],
+      `The tool '${tool.name}' is one of an MCP server, which has no requests that a route could match`,
+      `agents reach it at /mcp/${tool.upstream}`,
+    );
+    return;
+  }
+  const { request } = tool.call;
+  const own = [...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
   const strange = pattern.params.find((name) => !own.includes(name));
   const missing = own.find((name) => !pattern.params.includes(name));
   if (strange !== undefined || missing !== undefined) {
@@ -240,23 +251,17 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
       strange === undefined
         ? `The match lacks the param '${missing}' of the tool's path`
         : `The tool's path has no param '${strange}'`;
-    judge.error(
-      'route_differs',
-      rule,
-      ['match'],
-      message,
-      `the tool's request is ${tool.request.method} ${tool.request.path}`,
-    );
+    judge.error('route_differs', rule, ['match'], message, `the tool's request is ${request.method} ${request.path}`);
     return;
   }
-  const shape = tool.request.path.replaceAll(/\{([^{}]+)\}/g, ':$1');
-  if (pattern.method !== tool.request.method || pattern.path.replaceAll(/\{([^{}]+)\}/g, ':$1') !== shape)
+  const shape = request.path.replaceAll(/\{([^{}]+)\}/g, ':$1');
+  if (pattern.method !== request.method || pattern.path.replaceAll(/\{([^{}]+)\}/g, ':$1') !== shape)
     judge.warn(
       'route_differs',
       rule,
       ['match'],
       `The match is not the tool's own request`,
-      `the tool's request is ${tool.request.method} ${shape}; the same call means two things now`,
+      `the tool's request is ${request.method} ${shape}; the same call means two things now`,
     );
   const isKeyed = rule.idempotency !== undefined && rule.idempotency !== 'none';
   if (tool.kind === 'read' && isKeyed)

@@ -62,15 +62,13 @@ export function resolveTools(
       tags: entry.tags,
       risk: entry.risk ?? null,
       env: upstream.env,
-      request,
+      call: { kind: 'http', request, outcomes: resolveOutcomes(entry, judge), state },
       paramsSchema: schema,
       target: entry.target ?? null,
       timeoutMs:
         entry.timeout === undefined ? upstream.timeoutMs : (parseDuration(entry.timeout) ?? upstream.timeoutMs),
       maxProcessingMs: parseDuration(entry.max_processing) ?? 0,
       idempotent,
-      outcomes: resolveOutcomes(entry, judge),
-      state,
       digest: digestOf(upstream, request),
     });
   }

@@ -16,14 +16,12 @@ const FORBIDDEN: Tool = {
   tags: [],
   risk: null,
   env: null,
-  request: { method: 'POST', path: '/', query: [], headers: {}, body: [] },
+  call: { kind: 'mcp', name: 'forbidden', pinned: {}, onClientClose: 'finish' },
   paramsSchema: null,
   target: null,
   timeoutMs: 1,
   maxProcessingMs: 1,
   idempotent: { kind: 'none' },
-  outcomes: { committed: [], failed: [], unknown: [], body: [] },
-  state: null,
   digest: '',
 };
 

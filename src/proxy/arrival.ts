@@ -173,7 +173,7 @@ function queryFault(faults: readonly RequestFault[]): Problem | null {
 
 /** Whether a tool reads the query itself, where a name may stand more than once. */
 function takesLists(match: RouteMatch): boolean {
-  return match.kind === 'rule' && isNested(planOf(match.tool.request).query);
+  return match.kind === 'rule' && isNested(planOf(match.tool.call.request).query);
 }
 
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */

@@ -3,7 +3,7 @@ import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import type { HttpTool } from '../effects/model/tool.ts';
 import type { RequestBody } from '../effects/upstream.ts';
 import { pointerTo } from '../json/pointer.ts';
 import type { JsonLimits } from '../json/strict.ts';
@@ -26,7 +26,7 @@ export type CollectedParams =
  */
 export function collectParams(
   catalog: Catalog,
-  tool: Tool,
+  tool: HttpTool,
   request: {
     readonly pathParams: Readonly<Record<string, string>>;
     readonly query: QueryPairs;
@@ -39,7 +39,7 @@ export function collectParams(
     readonly limits: JsonLimits;
   },
 ): CollectedParams {
-  const plan = planOf(tool.request);
+  const plan = planOf(tool.call.request);
   const params: Record<string, Json> = {};
   const faults: RequestFault[] = [];
   let body: RequestBody = null;
@@ -92,7 +92,7 @@ export function collectParams(
   return faults.length === 0 ? { ok: true, params, body } : { ok: false, code: 'invalid_request', faults };
 }
 
-function undeclared({ name }: Tool, isRefusedByRoute: boolean): string {
+function undeclared({ name }: HttpTool, isRefusedByRoute: boolean): string {
   return isRefusedByRoute
     ? `is not in the query of the tool ${name}, and its route says undeclared_query: refuse`
     : `is not in the query of the tool ${name}; to take it, add it to query of its request, or query_rest: NAME for all that is there`;

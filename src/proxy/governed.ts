@@ -62,7 +62,7 @@ export async function readRequest(
   if (!hasBody(request)) return paramsOf(ports, arrived, match, request, null);
   const type = contentFault(match.tool, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
-  if (takesFiles(planOf(match.tool.request))) return readWithFiles(ports, arrived, match, request);
+  if (takesFiles(planOf(match.tool.call.request))) return readWithFiles(ports, arrived, match, request);
   const { bodyLimit } = ports.settings();
   const read = await readBody(request, bodyLimit);
   switch (read.kind) {
@@ -148,7 +148,7 @@ export function paramsOf(
     limits: ports.settings().jsonLimits,
   });
   if (collected.ok) {
-    const plan = planOf(match.tool.request);
+    const plan = planOf(match.tool.call.request);
     // The JSON of reads goes on unchanged. So does that of writes while policy only observes: nothing should change
     // before a rule is in force.
     const asItCame = plan.bodyType === 'json' && (match.tool.kind === 'read' || observes);

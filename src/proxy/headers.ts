@@ -3,7 +3,7 @@ import type { Route } from '../config/configuration.ts';
 import type { CallHeaders } from '../effects/model/action-call.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import type { HttpTool } from '../effects/model/tool.ts';
 import { connectionNames, passesBack } from '../upstreams/http/answer.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/http/header-rules.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
@@ -21,7 +21,7 @@ export interface ForwardedHeaders {
 
 /** What is needed to sort the headers of one request. */
 export interface HeaderContext {
-  readonly tool: Tool;
+  readonly tool: HttpTool;
   readonly route: Route;
   readonly upstream: ProxiedUpstream | null;
   readonly arrived: Pick<
@@ -42,7 +42,7 @@ export function forwardedHeaders(
 ): ForwardedHeaders | { readonly kind: 'problem'; readonly problem: Problem } {
   const { headers } = request;
   const { tool, route, upstream, arrived } = context;
-  const plan = planOf(tool.request);
+  const plan = planOf(tool.call.request);
   const apart: Record<string, string> = {};
   const sorted = sortHeaders(headers, {
     rules: headerRules(upstream?.headers, route.headers),

@@ -7,7 +7,7 @@ import {
   parseStrictJsonInSlices,
   type StrictJson,
 } from '../json/strict.ts';
-import { BODY_TYPES, type BodyType, type Tool } from '../effects/model/tool.ts';
+import { BODY_TYPES, type BodyType, type HttpTool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/http/form.ts';
 import { mediaType } from '../upstreams/http/header-rules.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
@@ -25,8 +25,8 @@ export type ReadContent =
     };
 
 /** Reads a body in the format that the tool declares. */
-export function readContent(tool: Tool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
-  const { bodyType, formLists } = planOf(tool.request);
+export function readContent(tool: HttpTool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
+  const { bodyType, formLists } = planOf(tool.call.request);
   switch (bodyType) {
     case 'json':
       return bytes.byteLength < LARGE_TEXT
@@ -78,11 +78,11 @@ const DECLARED: Readonly<Record<BodyType, string>> = {
 
 /** Why a tool cannot take a body with these headers; `null` if it can. */
 export function contentFault(
-  tool: Tool,
+  tool: HttpTool,
   headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },
 ): Problem | null {
   const type = headers['content-type'] ?? '';
-  const plan = planOf(tool.request);
+  const plan = planOf(tool.call.request);
   const { bodyType } = plan;
   const media = mediaType(type);
   if (!KINDS[bodyType].form.test(media)) {

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import type { HttpTool } from '../effects/model/tool.ts';
 import { typeFault } from '../upstreams/http/multipart-body.ts';
 import { readBoundary } from '../upstreams/http/part-headers.ts';
 import { readMultipart } from '../upstreams/http/read-multipart.ts';
@@ -31,7 +31,7 @@ class Refused extends Error {
  */
 export async function readUpload(
   request: IncomingMessage,
-  tool: Tool,
+  tool: HttpTool,
   upload: Upload,
   options: { readonly limits: UploadLimits; readonly jsonLimits: JsonLimits; readonly key: string },
 ): Promise<ReadUpload> {
@@ -40,12 +40,12 @@ export async function readUpload(
   const type = request.headers['content-type'] ?? null;
   const source = watched(request, limits.request, options.key);
   try {
-    if (planOf(tool.request).bodyType === 'opaque') return await readOpaque(source, type, upload);
+    if (planOf(tool.call.request).bodyType === 'opaque') return await readOpaque(source, type, upload);
     const named = readBoundary(type ?? '');
     if ('message' in named) return { kind: 'problem', problem: problemOf('invalid_request', `${named.message}.`) };
     const form = await readMultipart(source, {
       boundary: named.boundary,
-      lists: planOf(tool.request).formLists,
+      lists: planOf(tool.call.request).formLists,
       schema: tool.paramsSchema,
       limits: jsonLimits,
       fieldBytes: limits.fields,

@@ -2,7 +2,7 @@ import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
 import { isWithin, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/http/path.ts';
 
@@ -12,7 +12,7 @@ export type RouteMatch =
       readonly kind: 'rule';
       readonly route: Route;
       readonly rule: RouteRule;
-      readonly tool: Tool;
+      readonly tool: HttpTool;
       /** Params of the path, as texts. */
       readonly pathParams: Readonly<Record<string, string>>;
     }
@@ -21,7 +21,7 @@ export type RouteMatch =
       readonly kind: 'undeclared';
       readonly route: Route;
       /** The tool as which its reads are judged. */
-      readonly tool: Tool;
+      readonly tool: HttpTool;
       /**
        * Some server may take the path for a declared one. A rule for GET or HEAD would match with other case, another
        * Unicode form, the other of the two methods, or one "/" more or less; or servers do not all read a segment in
@@ -41,7 +41,7 @@ export interface RouteTable {
 
 export interface CompiledRoute {
   readonly route: Route;
-  readonly undeclared: Tool;
+  readonly undeclared: HttpTool;
   readonly rules: ReadonlyMap<string, readonly CompiledRule[]>;
   /** Patterns of the rules for GET and HEAD, without a "/" at the end. */
   readonly reads: readonly (readonly PatternSegment[])[];
@@ -49,7 +49,7 @@ export interface CompiledRoute {
 
 interface CompiledRule {
   readonly rule: RouteRule;
-  readonly tool: Tool;
+  readonly tool: HttpTool;
   readonly pattern: readonly PatternSegment[];
   /** Patterns of rules that win over this one if both match: `/users/me` wins over `/users/:id`. */
   readonly before: readonly (readonly PatternSegment[])[];
@@ -168,7 +168,7 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
   for (const rule of route.rules) {
     const pattern = readPattern(rule.path);
     const tool = catalog.tool(rule.tool);
-    if (pattern === null || tool === null) {
+    if (pattern === null || tool === null || !isHttpTool(tool)) {
       throw new Error(`the rule ${rule.method} ${rule.path} of ${route.prefix} cannot be used`);
     }
     const last = pattern.at(-1);

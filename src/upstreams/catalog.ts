@@ -5,7 +5,7 @@ import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
 import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { misfits } from './http/request-fit.ts';
-import { planOf, renderRequest, type RequestPlan } from './http/request-template.ts';
+import { planOf, type RequestPlan } from './http/request-template.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
@@ -19,8 +19,6 @@ export interface Catalog {
   check(tool: Tool, params: JsonObject): readonly RequestFault[];
   /** The target that checked params name; `null` if the tool has no template. */
   target(tool: Tool, params: JsonObject): string | null;
-  /** Path and query of the request that checked params stand for. */
-  requestPath(tool: Tool, params: JsonObject): string;
   /**
    * The value of a param that came as a text (path, query, header). It gets the schema's type if the text is exactly
    * how that value is written. Otherwise it is the text itself.
@@ -29,7 +27,8 @@ export interface Catalog {
 }
 
 interface CompiledTool {
-  readonly plan: RequestPlan;
+  /** `null`: params are sent as they are, as arguments. */
+  readonly plan: RequestPlan | null;
   readonly schema: JsonObject | null;
   readonly checkSchema: ParamsCheck | null;
   readonly target: readonly TargetPart[] | null;
@@ -73,17 +72,14 @@ export function* catalogInSteps(tools: readonly Tool[]): Generator<void, Catalog
     tools: () => tools,
     check: (tool, params) => checkParams(of(tool), params),
     target: (tool, params) => renderTarget(of(tool).target, params),
-    requestPath: (tool, params) => renderRequest(of(tool).plan, params).pathAndQuery,
     textParam: (tool, name, text) => readText(of(tool).textTypes.get(name), text),
   };
 }
 
 function compileTool(schemas: ParamsSchemas, tool: Tool): CompiledTool {
   try {
-    const plan = planOf(tool.request);
-    if (tool.state !== null) planOf(tool.state);
     return {
-      plan,
+      plan: planOfCall(tool.call),
       schema: tool.paramsSchema,
       checkSchema: tool.paramsSchema === null ? null : schemas(tool.paramsSchema),
       target: tool.target === null ? null : readTarget(tool.target),
@@ -94,6 +90,16 @@ function compileTool(schemas: ParamsSchemas, tool: Tool): CompiledTool {
   }
 }
 
+function planOfCall(call: Tool['call']): RequestPlan | null {
+  switch (call.kind) {
+    case 'http':
+      if (call.state !== null) planOf(call.state);
+      return planOf(call.request);
+    case 'mcp':
+      return null;
+  }
+}
+
 function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFault[] {
   const faults = new Map<string, RequestFault>();
   const add = (path: string, message: string): void => {
@@ -101,7 +107,9 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   };
   for (const { path, message } of tool.checkSchema?.(params) ?? []) add(path, message);
   const most = MOST_FAULTS - faults.size;
-  for (const { name, message } of misfits(tool, params, most)) add(pathOf(name), message);
+  const { plan, schema } = tool;
+  for (const { name, message } of plan === null ? [] : misfits({ plan, schema }, params, most))
+    add(pathOf(name), message);
   const target = tool.target ?? [];
   for (const part of target) {
     if (part.kind === 'param' && !isTargetValue(params[part.name])) {

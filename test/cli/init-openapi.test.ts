@@ -6,6 +6,7 @@ import { stringify } from 'yaml';
 import { loadConfiguration } from '../../src/config/load.ts';
 import type { Json } from '../../src/json/value.ts';
 import { type Ran, svc } from './run.ts';
+import { httpCall } from '../config/http-call.ts';
 
 const home = process.cwd();
 const folders: string[] = [];
@@ -167,7 +168,7 @@ describe('params beside the body', () => {
     const [tool] = await toolsOf(
       documentOf({ '/x/{id}': { get: { parameters, responses: DONE } } }, { Id: { type: 'integer', minimum: 1 } }),
     );
-    expect(tool?.request).toMatchObject({
+    expect(httpCall(tool).request).toMatchObject({
       path: '/v1/x/{id}',
       query: ['limit', 'ids', 'created'],
       queryStyles: { ids: 'repeat', created: 'indices' },
@@ -219,7 +220,7 @@ describe('params beside the body', () => {
   test.each(written)('of the query: %s', async (_what, param, styles, properties) => {
     const parameters = [{ name: 'p', in: 'query', ...param }];
     const [tool] = await toolsOf(documentOf({ '/x': { get: { parameters, responses: DONE } } }));
-    expect(tool?.request.queryStyles ?? {}).toEqual(styles);
+    expect(httpCall(tool).request.queryStyles ?? {}).toEqual(styles);
     expect(tool?.paramsSchema?.['properties']).toEqual(properties);
   });
 
@@ -239,20 +240,20 @@ describe('params beside the body', () => {
       host: 'api.example.com',
       paths,
     });
-    expect(tool?.request.queryStyles?.['p']).toBe(style);
+    expect(httpCall(tool).request.queryStyles?.['p']).toBe(style);
   });
 
   test('a param of the path that has the name of a member is called otherwise', async () => {
     const parameters = [{ name: 'name', in: 'path', required: true, schema: { type: 'string' } }];
     const body = { type: 'object', properties: { name: { type: 'string' } } };
     const [tool] = await toolsOf(documentOf({ '/x/{name}': { put: post(body, { parameters }) } }));
-    expect(tool?.request.path).toBe('/v1/x/{path_name}');
+    expect(httpCall(tool).request.path).toBe('/v1/x/{path_name}');
   });
 
   test('segments with a literal part are params with a pattern', async () => {
     const parameters = ['a', 'b'].map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
     const [tool] = await toolsOf(documentOf({ '/compare/{a}...{b}': { get: { parameters, responses: DONE } } }));
-    expect(tool?.request.path).toBe('/v1/compare/{a_b}');
+    expect(httpCall(tool).request.path).toBe('/v1/compare/{a_b}');
     expect(tool?.paramsSchema?.['properties']).toEqual({ a_b: { type: 'string', pattern: '^.+\\.\\.\\..+$' } });
   });
 });
@@ -288,7 +289,7 @@ describe('bodies', () => {
   test.each(bodies)('%s', async (_what, content, expected) => {
     const document = documentOf({ '/x': { post: { requestBody: { content }, responses: DONE } } });
     const [tool] = await toolsOf(document);
-    if (typeof expected === 'object') expect(tool?.request).toMatchObject(expected);
+    if (typeof expected === 'object') expect(httpCall(tool).request).toMatchObject(expected);
     else expect(readFileSync('gateway.yaml', 'utf8')).toContain(`#   POST /v1/x: its body is ${expected}`);
   });
 });
@@ -340,7 +341,7 @@ test('the files of version 2 are fields of formData', async () => {
   };
   const [tool] = await toolsOf(document);
   expect(tool).toMatchObject({
-    request: { body: '*', bodyType: 'multipart' },
+    call: { request: { body: '*', bodyType: 'multipart' } },
     paramsSchema: { required: ['file'], properties: { file: { type: 'object' }, n: { type: 'integer' } } },
   });
 });
@@ -358,7 +359,7 @@ describe('where the API is', () => {
   ])('%s', async (_what, servers, url, path) => {
     const [tool] = await toolsOf(documentOf(paths, {}, { servers }));
     const { configuration } = await loadConfiguration('gateway.yaml');
-    expect([configuration.upstreams[0]?.url, tool?.request.path]).toEqual([url, path]);
+    expect([configuration.upstreams[0]?.url, httpCall(tool).request.path]).toEqual([url, path]);
   });
 
   test('a relative server needs --upstream', async () => {
@@ -366,7 +367,7 @@ describe('where the API is', () => {
     const { code, err } = await init(document);
     expect([code, err]).toEqual([2, 'svc: api.json does not name a server; say where the API is with --upstream']);
     const [tool] = await toolsOf(document, '--upstream', 'http://127.0.0.1:9');
-    expect(tool?.request.path).toBe('/api/x');
+    expect(httpCall(tool).request.path).toBe('/api/x');
   });
 
   test('operations of another host have an upstream of their own', async () => {
@@ -414,7 +415,7 @@ describe('where the API is', () => {
     const { configuration } = await loadConfiguration('gateway.yaml');
     const [tool] = configuration.tools;
     expect(configuration.upstreams[0]?.url).toBe('https://shop.example');
-    expect(tool?.request).toMatchObject({ path: '/b/orders', body: '*' });
+    expect(httpCall(tool).request).toMatchObject({ path: '/b/orders', body: '*' });
     expect(tool?.paramsSchema).toEqual({
       type: 'object',
       required: ['sku'],

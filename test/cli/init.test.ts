@@ -13,6 +13,7 @@ import { loadPolicySets } from '../../src/policy/load.ts';
 import { inputOfTool } from '../../src/policy/rules-by-tool.ts';
 import { storeFolder } from '../../src/config/resolve-store.ts';
 import { svc } from './run.ts';
+import { httpCall } from '../config/http-call.ts';
 
 const DONE = { 200: { description: 'Done' } };
 const LIMIT = { name: 'limit', in: 'query', schema: { type: 'integer', minimum: 1 } };
@@ -108,7 +109,14 @@ describe('in front of an API that documents itself', () => {
     expect(JSON.parse(checked.out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.policies.mode).toBe('observe');
-    expect(configuration.tools.map(({ name, kind, request }) => [name, kind, request.method, request.path])).toEqual([
+    expect(
+      configuration.tools.map((tool) => [
+        tool.name,
+        tool.kind,
+        httpCall(tool).request.method,
+        httpCall(tool).request.path,
+      ]),
+    ).toEqual([
       ['api.list_orders', 'read', 'GET', '/v1/orders'],
       ['api.get_order', 'read', 'GET', '/v1/orders/{order_id}'],
       ['api.get_files', 'read', 'GET', '/v1/files/{name_json}'],
@@ -125,7 +133,7 @@ describe('in front of an API that documents itself', () => {
       null,
       'orders:{order_id}',
     ]);
-    expect(configuration.tools[0]?.request.query).toEqual(['limit', 'page']);
+    expect(httpCall(configuration.tools[0]).request.query).toEqual(['limit', 'page']);
   });
 
   test('of two paths of which neither comes before the other one is declared, and the other named', async () => {
@@ -141,7 +149,7 @@ describe('in front of an API that documents itself', () => {
     expect((await svc('init', '--upstream', url, '--yes')).code).toBe(0);
     expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
     const { configuration } = await loadConfiguration('gateway.yaml');
-    expect(configuration.tools.map(({ request }) => `${request.method} ${request.path}`)).toEqual([
+    expect(configuration.tools.map(httpCall).map(({ request }) => `${request.method} ${request.path}`)).toEqual([
       'GET /users/me',
       'GET /users/{id}',
       'PUT /users/me',
@@ -149,7 +157,7 @@ describe('in front of an API that documents itself', () => {
       'DELETE /users/me',
     ]);
     // Through the effects API that would be the other operation.
-    const byId = configuration.tools.find(({ request }) => request.path === '/users/{id}')?.paramsSchema;
+    const byId = configuration.tools.find((tool) => httpCall(tool).request.path === '/users/{id}')?.paramsSchema;
     expect(byId?.['properties']).toMatchObject({ id: { not: { enum: ['me'] } } });
     const text = readFileSync('gateway.yaml', 'utf8');
     expect(text).toContain('#   GET /{kind}/all: the same requests as /users/{id}');
@@ -162,7 +170,9 @@ describe('in front of an API that documents itself', () => {
     });
     expect((await svc('init', '--upstream', url, '--yes')).code).toBe(0);
     const { configuration } = await loadConfiguration('gateway.yaml');
-    expect(configuration.tools.map(({ name, request }) => [name, request.path])).toEqual([['api.read_x', '/b/x']]);
+    expect(configuration.tools.map((tool) => [tool.name, httpCall(tool).request.path])).toEqual([
+      ['api.read_x', '/b/x'],
+    ]);
   });
 
   test('nothing is asked of the API but its document', async () => {
@@ -270,7 +280,7 @@ describe('what a hostile document says', () => {
     for (const [index, text] of HOSTILE.entries()) {
       const tool = configuration.tools[index];
       expect(tool?.title).toBe(plain(text) === '' ? `POST /things${index}/{id}` : plain(text));
-      expect(tool?.request.query).toEqual(isName(text) ? [text] : []);
+      expect(httpCall(tool).request.query).toEqual(isName(text) ? [text] : []);
       expect(Object.keys(tool?.paramsSchema?.['properties'] ?? {})).toContain(`p ${plain(text)}`);
     }
   });
@@ -293,7 +303,7 @@ describe('what a hostile document says', () => {
     expect(out).toContain('1 tools from');
     const { configuration } = await loadConfiguration('gateway.yaml');
     expect(configuration.users.map(({ id }) => id)).toEqual(['operator', 'reviewer']);
-    expect(configuration.tools.map(({ request }) => request.path)).toEqual(['/ok']);
+    expect(configuration.tools.map((tool) => httpCall(tool).request.path)).toEqual(['/ok']);
     const comments = readFileSync('gateway.yaml', 'utf8').split('\n');
     expect(comments.filter((line) => /\p{Cc}|\p{Cf}|.{210}/u.test(line))).toEqual([]);
   });

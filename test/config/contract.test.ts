@@ -91,19 +91,22 @@ describe('the promised format', () => {
       tags: ['money'],
       risk: 'high',
       env: null,
-      request: {
-        method: 'POST',
-        path: '/v1/payments/{payment_id}/refunds',
-        query: [],
-        headers: {},
-        body: ['amount', 'currency', 'reason'],
+      call: {
+        kind: 'http',
+        request: {
+          method: 'POST',
+          path: '/v1/payments/{payment_id}/refunds',
+          query: [],
+          headers: {},
+          body: ['amount', 'currency', 'reason'],
+        },
+        outcomes: { committed: [], failed: [503], unknown: [500, 502, 504], body: [] },
+        state: { method: 'GET', path: '/v1/payments/{payment_id}' },
       },
       target: 'payment:{payment_id}',
       timeoutMs: 5000,
       maxProcessingMs: 30_000,
       idempotent: { kind: 'header', header: 'idempotency-key', forMs: 86_400_000 },
-      outcomes: { committed: [], failed: [503], unknown: [500, 502, 504], body: [] },
-      state: { method: 'GET', path: '/v1/payments/{payment_id}' },
     });
   });
 });

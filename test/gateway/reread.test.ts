@@ -17,6 +17,7 @@ import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
 import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { answerRead } from '../../src/gateway/read-files.ts';
 import { FilesRefused, type InForce, readFiles, type Reread, rereadFiles } from '../../src/gateway/in-force.ts';
+import { httpCall } from '../config/http-call.ts';
 
 let folder = '';
 let configFile = '';
@@ -91,7 +92,7 @@ describe('files that are read again', () => {
     expect(configured.kind).toBe('new');
     expect(configured.inForce.catalog.tool('up.note')?.title).toBe('Notes');
     expect(configured.inForce.policies.version).toBe(more.inForce.policies.version);
-    expect(Object.isFrozen(configured.inForce.configuration.tools[0]?.request)).toBe(true);
+    expect(Object.isFrozen(httpCall(configured.inForce.configuration.tools[0]).request)).toBe(true);
     expect(configured.inForce.configuration).toEqual((await readFiles(configFile, {})).configuration);
   });
 

@@ -17,7 +17,12 @@ export function tool(name: string, overrides: Partial<Tool> = {}, params: readon
     tags: [],
     risk: null,
     env: null,
-    request: { method: 'POST', path: '/', query: [], headers: {}, body: '*' },
+    call: {
+      kind: 'http',
+      request: { method: 'POST', path: '/', query: [], headers: {}, body: '*' },
+      outcomes: { committed: [], failed: [], unknown: [], body: [] },
+      state: null,
+    },
     paramsSchema:
       params === null
         ? null
@@ -30,8 +35,6 @@ export function tool(name: string, overrides: Partial<Tool> = {}, params: readon
     timeoutMs: 1000,
     maxProcessingMs: 1000,
     idempotent: { kind: 'none' },
-    outcomes: { committed: [], failed: [], unknown: [], body: [] },
-    state: null,
     digest: name,
     ...overrides,
   };

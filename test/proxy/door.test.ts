@@ -195,7 +195,7 @@ describe('headers', () => {
     changes: { governed?: boolean; named?: Record<string, string>; rules?: Partial<HeaderSettings> } = {},
     raw: readonly string[] = [],
   ) {
-    const { request } = makeTool();
+    const { request } = makeTool().call;
     return forwardedHeaders(
       { headers, rawHeaders: [...raw], socket: new Socket() },
       {

@@ -10,6 +10,7 @@ import { loadConfiguration } from '../../src/config/load.ts';
 import { isJsonObject, type Json } from '../../src/json/value.ts';
 import { type PublishedName, publishedDocument } from '../public-documents.ts';
 import { formOf, type MockOperation, nameOf, type SampleCall, startMock } from './openapi-mock.ts';
+import { httpCall } from '../config/http-call.ts';
 
 const run = promisify(execFile);
 const launcher = join(process.cwd(), 'bin', 'svc.mjs');
@@ -71,7 +72,7 @@ test.each(CALLED)(
     const tools = new Map(
       configuration.tools
         .filter(({ upstream }) => upstream === 'it')
-        .map((tool) => [shapeOf(tool.request.method, tool.request.path), tool]),
+        .map((tool) => [shapeOf(httpCall(tool).request.method, httpCall(tool).request.path), tool]),
     );
     const url = await start(folder);
     const made = await svc(

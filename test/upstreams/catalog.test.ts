@@ -85,7 +85,7 @@ describe('params', () => {
     const tool = makeTool({
       name: 'proto',
       target: null,
-      request: { ...refund.request, path: '/x', body: '*' },
+      request: { ...refund.call.request, path: '/x', body: '*' },
       paramsSchema: { type: 'object', required: ['constructor'] },
     });
     expect(createCatalog([tool]).check(tool, {})).toEqual([{ path: '/params/constructor', message: 'is required' }]);
@@ -95,7 +95,7 @@ describe('params', () => {
     'a path param %j is refused',
     (value) => {
       expect(catalog.check(free, { a: value, b: 'x' }).some(({ path }) => path === '/params/a')).toBe(true);
-      expect(() => renderRequest(planOf(free.request), { a: value })).toThrow();
+      expect(() => renderRequest(planOf(free.call.request), { a: value })).toThrow();
     },
   );
 
@@ -112,7 +112,7 @@ describe('params', () => {
     const tool = makeTool({
       name: 'slow',
       target: null,
-      request: { ...refund.request, path: '/x', body: '*' },
+      request: { ...refund.call.request, path: '/x', body: '*' },
       paramsSchema: { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } },
     });
     const match = (): number => {
@@ -128,7 +128,7 @@ describe('params', () => {
     expect(() => createCatalog([broken])).toThrow(/tool payments\.refund: .*type/);
     const unknown = makeTool({ paramsSchema: { typ: 'object' } });
     expect(() => createCatalog([unknown])).toThrow(/strict mode: unknown keyword: "typ"/);
-    const twice = makeTool({ request: { ...refund.request, body: ['payment_id'] } });
+    const twice = makeTool({ request: { ...refund.call.request, body: ['payment_id'] } });
     expect(() => createCatalog([twice])).toThrow(/payment_id has two places/);
   });
 });
@@ -136,13 +136,15 @@ describe('params', () => {
 describe('requests', () => {
   test('params go to their places', () => {
     const params = { payment_id: 'p_1', amount: 5, dry: true, tenant: 'blue', note: 'ü' };
-    expect(catalog.requestPath(refund, params)).toBe('/v1/payments/p_1/refunds?dry=true');
-    const rendered = renderRequest(planOf(refund.request), params);
+    expect(renderRequest(planOf(refund.call.request), params).pathAndQuery).toBe('/v1/payments/p_1/refunds?dry=true');
+    const rendered = renderRequest(planOf(refund.call.request), params);
     expect(rendered.headers).toEqual({ 'x-tenant': 'blue', 'content-type': 'application/json' });
     expect(rendered.body).toEqual(Buffer.from('{"amount":5,"note":"ü"}'));
-    const rest = renderRequest(planOf(free.request), { a: 'x', b: 1, c: [2] });
+    const rest = renderRequest(planOf(free.call.request), { a: 'x', b: 1, c: [2] });
     expect(rest.body).toEqual(Buffer.from('{"b":1,"c":[2]}'));
-    expect(catalog.requestPath(free, { a: 'é %?#&', b: 'x' })).toBe('/x/%C3%A9%20%25%3F%23%26');
+    expect(renderRequest(planOf(free.call.request), { a: 'é %?#&', b: 'x' }).pathAndQuery).toBe(
+      '/x/%C3%A9%20%25%3F%23%26',
+    );
   });
 
   test('whatever is rendered reads back as the same param', () => {
@@ -150,10 +152,10 @@ describe('requests', () => {
       fc.property(fc.string({ unit: 'binary', minLength: 1 }), (text) => {
         const fits = catalog.check(free, { a: text, b: 'x' }).length === 0;
         if (!fits) {
-          expect(() => renderRequest(planOf(free.request), { a: text })).toThrow();
+          expect(() => renderRequest(planOf(free.call.request), { a: text })).toThrow();
           return;
         }
-        const { pathAndQuery } = renderRequest(planOf(free.request), { a: text });
+        const { pathAndQuery } = renderRequest(planOf(free.call.request), { a: text });
         expect(readPath(pathAndQuery)).toEqual({ ok: true, segments: ['x', text] });
         expect(new URL(pathAndQuery, 'http://u').pathname).toBe(pathAndQuery);
       }),

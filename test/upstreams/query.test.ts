@@ -62,7 +62,7 @@ const catalog = createCatalog([tool, closed]);
 function read(text: string, of = tool): JsonObject | string {
   const { pairs, faults } = readQuery(text);
   const flat = (name: string, value: string): Json => catalog.textParam(of, name, value);
-  const { query } = planOf(of.request);
+  const { query } = planOf(of.call.request);
   const collected = collectQuery(query, pairs, flat, { schema, limits: LIMITS });
   if (faults.length > 0) return faults.map(({ path, message }) => `${path} ${message}`).join('\n');
   return collected.ok ? collected.params : collected.faults.map(({ path, message }) => `${path} ${message}`).join('\n');

@@ -1,9 +1,12 @@
 import { NO_FILES } from '../../src/effects/model/files.ts';
 import type { Dispatch } from '../../src/effects/upstream.ts';
-import type { Tool } from '../../src/effects/model/tool.ts';
+import type { HttpCall, HttpTool, Tool } from '../../src/effects/model/tool.ts';
+
+type Changes = Partial<Omit<Tool, 'call'> & Omit<HttpCall, 'kind'>>;
 
 /** A tool for tests: a refund, with what the test changes. */
-export function makeTool(changes: Partial<Tool> = {}): Tool {
+export function makeTool(changes: Changes = {}): HttpTool {
+  const { request, outcomes, state, ...others } = changes;
   return {
     name: 'payments.refund',
     title: 'Refund a payment',
@@ -13,22 +16,28 @@ export function makeTool(changes: Partial<Tool> = {}): Tool {
     tags: [],
     risk: null,
     env: null,
-    request: {
-      method: 'POST',
-      path: '/v1/payments/{payment_id}/refunds',
-      query: [],
-      headers: {},
-      body: ['amount', 'note'],
+    call: {
+      kind: 'http',
+      request: request ?? {
+        method: 'POST',
+        path: '/v1/payments/{payment_id}/refunds',
+        query: [],
+        headers: {},
+        body: ['amount', 'note'],
+      },
+      outcomes: outcomes ?? { committed: [], failed: [], unknown: [], body: [] },
+      state:
+        state === undefined
+          ? { method: 'GET', path: '/v1/payments/{payment_id}', query: [], headers: {}, body: [] }
+          : state,
     },
     paramsSchema: null,
     target: 'payment:{payment_id}',
     timeoutMs: 2000,
     maxProcessingMs: 1000,
     idempotent: { kind: 'none' },
-    outcomes: { committed: [], failed: [], unknown: [], body: [] },
-    state: { method: 'GET', path: '/v1/payments/{payment_id}', query: [], headers: {}, body: [] },
     digest: 'digest',
-    ...changes,
+    ...others,
   };
 }
 

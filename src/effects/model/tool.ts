@@ -71,6 +71,28 @@ export type UpstreamIdempotency =
   | { readonly kind: 'none' }
   | { readonly kind: 'header'; readonly header: string; readonly forMs: number };
 
+/** A call that is an HTTP request. */
+export interface HttpCall {
+  readonly kind: 'http';
+  readonly request: RequestTemplate;
+  readonly outcomes: OutcomeMap;
+  /** Reads the live state for `state_check`; always a read request. */
+  readonly state: RequestTemplate | null;
+}
+
+/** A call of a tool of an MCP server: the params are its arguments. */
+export interface McpCall {
+  readonly kind: 'mcp';
+  /** The name of the tool at the server. */
+  readonly name: string;
+  /** The tool object as it was pinned. */
+  readonly pinned: JsonObject;
+  /** The param whose value is the idempotency key of a call that brings none. Absent: the key is derived. */
+  readonly keyFrom?: string;
+  /** What becomes of a call whose caller has gone. */
+  readonly onClientClose: 'finish' | 'abort';
+}
+
 /** A tool of the configuration. It is frozen, and the same object as long as the configuration is in force. */
 export interface Tool {
   /** Canonical name, by convention `<upstream>.<tool>`. It is the same at every door. */
@@ -85,19 +107,28 @@ export interface Tool {
   readonly risk: 'low' | 'medium' | 'high' | 'critical' | null;
   /** The fact `env` of the upstream; `null` means the `env` of the workspace. */
   readonly env: string | null;
-  readonly request: RequestTemplate;
+  /** How the upstream is asked, by its kind. */
+  readonly call: HttpCall | McpCall;
   readonly paramsSchema: JsonObject | null;
   /** Template of the target, filled from params (`payment:{payment_id}`); `null` where the caller names the target. */
   readonly target: string | null;
   readonly timeoutMs: number;
   readonly maxProcessingMs: number;
   readonly idempotent: UpstreamIdempotency;
-  readonly outcomes: OutcomeMap;
-  /** Reads the live state for `state_check`; always a read request. */
-  readonly state: RequestTemplate | null;
-  /**
-   * SHA-256 over the upstream, the reference to its credentials, and the request template. A repeat must find the same
-   * digest.
-   */
+  /** SHA-256 over the upstream, the reference to its credentials, and the call. A repeat must find the same digest. */
   readonly digest: string;
+}
+
+/** A tool whose calls are HTTP requests. */
+export interface HttpTool extends Tool {
+  readonly call: HttpCall;
+}
+
+export function isHttpTool(tool: Tool): tool is HttpTool {
+  return tool.call.kind === 'http';
+}
+
+/** Whether the live state of what a tool acts on can be read (`state_check`). */
+export function readsState(tool: Tool): boolean {
+  return isHttpTool(tool) && tool.call.state !== null;
 }

@@ -7,7 +7,7 @@ import type { Stage } from '../model/effect.ts';
 import type { Authorized, EffectPorts } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
 import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
-import type { Tool } from '../model/tool.ts';
+import { readsState, type Tool } from '../model/tool.ts';
 import type { Deny } from '../model/verdict.ts';
 
 /** A request after the checks that come before policy. */
@@ -161,7 +161,7 @@ function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
       message: `Use ${[...new Set([...COMMON_ACTION_TYPES, tool.actionType])].join(', ')}, or leave it out.`,
     });
   }
-  if (request.stateCheck !== null && tool.state === null) {
+  if (request.stateCheck !== null && !readsState(tool)) {
     faults.push({
       path: '/state_check',
       message: `The tool ${tool.name} declares no request that reads its live state.`,

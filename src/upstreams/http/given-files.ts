@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type CallFiles, type FileFacts, filesOf, isFile, NO_FILES } from '../../effects/model/files.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
-import type { Tool } from '../../effects/model/tool.ts';
+import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { MOST_SHOWN } from './form.ts';
@@ -20,7 +20,7 @@ export interface GivenFiles {
  * remain are the same as those of a proxied call with these files.
  */
 export function takeFiles(tool: Tool | null, params: JsonObject): GivenFiles {
-  const plan = tool === null ? null : planOf(tool.request);
+  const plan = tool === null || !isHttpTool(tool) ? null : planOf(tool.call.request);
   if (plan === null || !takesFiles(plan)) return { params, files: NO_FILES, faults: [] };
   const contents = new Map<string, Buffer>();
   const faults: RequestFault[] = [];

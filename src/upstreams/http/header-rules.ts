@@ -9,7 +9,7 @@ import {
   VOLATILE_HEADERS,
 } from '../../effects/run/header-names.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
-import type { Tool } from '../../effects/model/tool.ts';
+import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { planOf, takesFiles } from './request-template.ts';
 
@@ -110,10 +110,13 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
   const own = credential?.toLowerCase() ?? null;
   const known = taken.get(tool);
   if (known?.credential === own) return known.names;
-  const plan = planOf(tool.request);
-  const names = plan.headers.map(([, header]) => header);
-  // A body with files is written anew, and so is its type.
-  if (takesFiles(plan)) names.push('content-type');
+  const names: string[] = [];
+  if (isHttpTool(tool)) {
+    const plan = planOf(tool.call.request);
+    names.push(...plan.headers.map(([, header]) => header));
+    // A body with files is written anew, and so is its type.
+    if (takesFiles(plan)) names.push('content-type');
+  }
   if (own !== null) names.push(own);
   if (tool.idempotent.kind === 'header') names.push(tool.idempotent.header.toLowerCase());
   taken.set(tool, { credential: own, names });

@@ -2,7 +2,7 @@ import { createHash, hash } from 'node:crypto';
 import type { Evidence } from '../../effects/model/effect.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
-import type { Tool } from '../../effects/model/tool.ts';
+import type { HttpTool } from '../../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions, type AttemptRequest } from './attempt.ts';
 import { type ReadAnswer, readAnswer } from './answer.ts';
@@ -48,11 +48,15 @@ export interface HttpUpstream {
  * Sends a dispatch, once. Never throws: every failure is a result. If the request might have reached the upstream, the
  * result is `unknown`.
  */
-export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): Promise<UpstreamResult> {
-  const { tool } = dispatch;
+export async function sendDispatch(
+  upstream: HttpUpstream,
+  dispatch: Dispatch,
+  tool: HttpTool,
+): Promise<UpstreamResult> {
+  const { outcomes } = tool.call;
   let request: RenderedRequest;
   try {
-    request = withHeaders(upstream, requestOf(dispatch), keyHeader(dispatch));
+    request = withHeaders(upstream, requestOf(dispatch, tool), keyHeader(dispatch));
   } catch (error) {
     return notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null);
   }
@@ -81,20 +85,20 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
       };
     case 'nothing_sent':
       return resultOf(
-        classify(tool.kind, tool.outcomes, { ...result, code: 'connect_failed' }),
+        classify(tool.kind, outcomes, { ...result, code: 'connect_failed' }),
         result,
         endedAt,
         null,
         null,
       );
     case 'lost':
-      return resultOf(classify(tool.kind, tool.outcomes, result), result, endedAt, null, sent);
+      return resultOf(classify(tool.kind, outcomes, result), result, endedAt, null, sent);
     case 'answer': {
       const setCookie = dispatch.proxied?.setCookie ?? false;
       const read = readAnswer(result, {
         responseKeptBytes: upstream.limits.responseKeptBytes,
         setCookie,
-        wantsJson: tool.outcomes.body.length > 0,
+        wantsJson: outcomes.body.length > 0,
       });
       const seen: Seen = {
         kind: 'answer',
@@ -102,17 +106,18 @@ export async function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch): 
         body: !result.whole ? 'cut' : read.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
         json: read.json,
       };
-      return resultOf(classify(tool.kind, tool.outcomes, seen), result, endedAt, read, sent);
+      return resultOf(classify(tool.kind, outcomes, seen), result, endedAt, read, sent);
     }
   }
 }
 
 /** Reads the live state that a tool's `state` request names. */
-export async function readToolState(upstream: HttpUpstream, tool: Tool, params: JsonObject): Promise<StateReading> {
-  if (tool.state === null) return unreadable('the tool declares no request for its state');
+export async function readToolState(upstream: HttpUpstream, tool: HttpTool, params: JsonObject): Promise<StateReading> {
+  const { state } = tool.call;
+  if (state === null) return unreadable('the tool declares no request for its state');
   let request: RenderedRequest;
   try {
-    request = withHeaders(upstream, renderRequest(planOf(tool.state), params), null);
+    request = withHeaders(upstream, renderRequest(planOf(state), params), null);
   } catch (error) {
     return unreadable(error instanceof Error ? error.message : 'the request cannot be made');
   }
@@ -150,9 +155,9 @@ async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, option
   return attempt(connection, request, options, () => connections.release(connection));
 }
 
-function requestOf(dispatch: Dispatch): RenderedRequest {
+function requestOf(dispatch: Dispatch, tool: HttpTool): RenderedRequest {
   // The original bytes go on, so that what was evaluated is what is sent.
-  const request = dispatch.proxied ?? renderRequest(planOf(dispatch.tool.request), dispatch.params);
+  const request = dispatch.proxied ?? renderRequest(planOf(tool.call.request), dispatch.params);
   const { method, pathAndQuery, body } = request;
   const headers: Record<string, string> = { ...request.headers, ...dispatch.headers };
   // A body that is written anew has another boundary than the caller's type names.

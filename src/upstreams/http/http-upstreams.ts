@@ -1,4 +1,5 @@
 import type { Dispatcher, Pool } from 'undici';
+import { isHttpTool } from '../../effects/model/tool.ts';
 import type { UpstreamKind } from '../kind.ts';
 import { createConnections } from './connections.ts';
 import {
@@ -71,12 +72,13 @@ export function createHttpUpstreams(
 
   return {
     send(dispatch) {
-      const upstream = current.get(dispatch.tool.upstream);
-      return upstream === undefined ? null : sendDispatch(upstream, dispatch);
+      const { tool } = dispatch;
+      const upstream = current.get(tool.upstream);
+      return upstream === undefined || !isHttpTool(tool) ? null : sendDispatch(upstream, dispatch, tool);
     },
     readState(tool, params) {
       const upstream = current.get(tool.upstream);
-      return upstream === undefined ? null : readToolState(upstream, tool, params);
+      return upstream === undefined || !isHttpTool(tool) ? null : readToolState(upstream, tool, params);
     },
     settings: (id) => current.get(id)?.settings ?? null,
     stream: (id) => {
