@@ -4,12 +4,13 @@ import type { Code } from '../effects/model/codes.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
+import type { Identified } from '../identity/identified.ts';
 import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
 import type { Identities } from './identities.ts';
-import type { Identified, ProxyPorts } from './ports.ts';
+import type { ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 

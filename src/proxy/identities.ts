@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Identified, ProxyPorts } from './ports.ts';
+import type { Identified } from '../identity/identified.ts';
+import type { ProxyPorts } from './ports.ts';
 
 /** Who sends requests. A key that was just verified on a connection is not verified again for a short time. */
 export interface Identities {

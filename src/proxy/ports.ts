@@ -7,6 +7,7 @@ import type { JsonObject } from '../json/value.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
+import type { Identified } from '../identity/identified.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { Tool } from '../effects/model/tool.ts';
@@ -81,10 +82,6 @@ export interface ProxyPorts {
   /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
-
-export type Identified =
-  | { readonly kind: 'principal'; readonly principal: Principal }
-  | { readonly kind: 'problem'; readonly problem: Problem };
 
 /** A read as its route matched it. */
 export interface ReadCall {

@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { readRequest } from '../../src/proxy/governed.ts';
 import { createIdentities } from '../../src/proxy/identities.ts';
-import type { Identified } from '../../src/proxy/ports.ts';
+import type { Identified } from '../../src/identity/identified.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
