@@ -54,7 +54,7 @@ export async function addControlPlane(
     addReservationRoutes(app, ports, lists);
     addPauseRoutes(app, ports);
     addBudgetRoutes(app, ports, lists);
-    addKeyRoutes(app, ports);
+    addKeyRoutes(app, ports, lists);
     addKeyProfileRoutes(app, ports);
     addWorkspaceRoutes(app, ports);
     addCatalogRoutes(app, ports);

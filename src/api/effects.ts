@@ -233,7 +233,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         response: answers({ 200: AnyObject('`effect`, and `ledger`: its events in order.') }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);
       const effect = await visibleEffect(ports, caller, ws, id);
@@ -242,10 +242,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         effect.life.state === 'pending_approval' ? ports.store.approval(ws, effect.life.approvalId) : null,
       ]);
       const params = readCalls(ports, caller, 'one').params(effect);
-      return {
-        effect: { ...wireOf(effect, caller, ports, approval), ...params },
-        ledger: ledger.map(ledgerEventToWire),
-      };
+      const shown = { ...wireOf(effect, caller, ports, approval), ...params };
+      // An effect that is asked for again and again has many events.
+      return lists.send(reply, 'ledger', ledger, ledgerEventToWire, { effect: shown });
     },
   );
 

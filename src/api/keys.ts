@@ -8,6 +8,7 @@ import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
+import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { AgentId, AnyObject, NoQuery, Tool, USER_ID, UserId, WorkspaceId, answers } from './schema.ts';
@@ -66,7 +67,7 @@ const WithKey = AnyObject('The record, and `key`: shown this once.');
  * `/v1/beta/users/{user_id}/keys`: create, list, revoke, rotate. `/v1/beta/keys`: the same without create, for all
  * keys.
  */
-export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
 
   app.post(
@@ -117,9 +118,9 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
         response: answers({ 200: AnyObject('`keys`.') }),
       },
     },
-    async (request) => {
-      const keys = await store.keys(userOf(request.params.user_id));
-      return { keys: keys.map(keyToWire) };
+    async (request, reply) => {
+      const user = userOf(request.params.user_id);
+      return lists.make(callerOf(request), async () => lists.send(reply, 'keys', await store.keys(user), keyToWire));
     },
   );
 
@@ -175,15 +176,17 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts): void {
         response: answers({ 200: AnyObject('`keys`.') }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { kind, workspace, agent_id, user_id } = request.query;
-      const keys = (await store.keys(user_id ?? null)).filter(
-        (key) =>
-          (kind === undefined || key.kind === kind) &&
-          (workspace === undefined || key.workspace === workspace) &&
-          (agent_id === undefined || key.agentId === agent_id),
-      );
-      return { keys: keys.map(keyToWire) };
+      return lists.make(callerOf(request), async () => {
+        const keys = (await store.keys(user_id ?? null)).filter(
+          (key) =>
+            (kind === undefined || key.kind === kind) &&
+            (workspace === undefined || key.workspace === workspace) &&
+            (agent_id === undefined || key.agentId === agent_id),
+        );
+        return lists.send(reply, 'keys', keys, keyToWire);
+      });
     },
   );
 
@@ -232,14 +235,19 @@ async function keyOfUser(
   ports: ApiPorts,
   params: { readonly user_id: string; readonly key_id: string },
 ): Promise<KeyRecord> {
-  const keys = await ports.store.keys(userOf(params.user_id));
-  const record = keys.find(({ id }) => id === params.key_id);
-  if (record === undefined) throw refuse('not_found', 'This user has no such key.');
+  const user = userOf(params.user_id);
+  const record = await keyOfId(ports, params.key_id);
+  if (record?.user !== user) throw refuse('not_found', 'This user has no such key.');
   return record;
 }
 
+/** The id of a key has its handle. */
+async function keyOfId({ store }: ApiPorts, id: string): Promise<KeyRecord | null> {
+  return KEY_ID.test(id) ? store.key(id.slice('key_'.length)) : null;
+}
+
 async function anyKey(ports: ApiPorts, id: string): Promise<KeyRecord> {
-  const record = KEY_ID.test(id) ? await ports.store.key(id.slice('key_'.length)) : null;
+  const record = await keyOfId(ports, id);
   if (record === null) throw refuse('not_found', 'There is no such key.');
   return record;
 }

@@ -5,6 +5,7 @@ import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
+import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { createInstallation } from '../records/installation.ts';
 import type { Retention } from '../records/retention.ts';
 import { createStepRunner } from '../records/runner.ts';
@@ -69,7 +70,9 @@ export async function openKeyStore(
 }
 
 function installationOf(rows: RowsBeside, keySeals: KeySeals): ReturnType<typeof createInstallation> {
-  return createInstallation(rows, createStepRunner(rows), keySeals, () => randomBytes(16).toString('hex'));
+  return createInstallation({ store: rows, turns: createReadingTurns() }, createStepRunner(rows), keySeals, () =>
+    randomBytes(16).toString('hex'),
+  );
 }
 
 /**

@@ -1,29 +1,28 @@
 import type { Decision } from '../effects/model/decision.ts';
 import { decisionOf } from '../effects/model/effect-decision.ts';
-import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import { quote } from '../json/quote.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { type EffectFilter, PAGE_BYTES, type Page } from '../effects/store.ts';
 import type { Ended } from '../stores/open-rows.ts';
-import type { RowStore } from '../stores/port.ts';
 import { DENIED, EFFECTS, effectRows, effectsIn, effectsOfAgent, LEASES } from './effect-rows.ts';
+import type { Readable } from './lists.ts';
 import { pageOf } from './pages.ts';
 
 /** Newest first. A page may have fewer items than asked for even if others follow. */
 export async function pageOfEffects(
-  parts: { readonly store: RowStore; readonly turns: ReadingTurns; readonly ended: Ended },
+  from: Readable & { readonly ended: Ended },
   workspace: string,
   filter: EffectFilter,
   present: (effect: EffectRecord) => Promise<EffectRecord>,
 ): Promise<Page<EffectRecord>> {
-  const list = listFor(filter, parts.ended.any(workspace));
+  const list = listFor(filter, from.ended.any(workspace));
   // Leases are ordered by their end, denied effects by when they were denied, all other lists by creation time.
   const fromSince = list !== LEASES;
   const toUntil = fromSince && list !== DENIED;
   const { tool } = filter;
   const toolText = tool === null ? '' : quote(tool);
   return pageOf(
-    parts,
+    from,
     {
       workspace,
       list,

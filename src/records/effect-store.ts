@@ -33,7 +33,7 @@ import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
 import { budgetRow, budgetSum } from './figures.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
-import { entries, firstOf, recordsOf } from './lists.ts';
+import { entries, firstOf, shownOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
@@ -61,11 +61,12 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const runner = createStepRunner(store);
   const throttle = createThrottle();
   const turns = createReadingTurns();
+  const readable = { store, turns };
   const steps = createSteps(store, runner, { throttle, ended: store.ended, maxFreezeMs });
   const policies = createPolicies(store, runner);
   let ids = 0;
   const boot = crypto.randomUUID();
-  const installation = createInstallation(store, runner, keySeals, () => {
+  const installation = createInstallation(readable, runner, keySeals, () => {
     ids += 1;
     return `${boot}.${ids}`;
   });
@@ -274,7 +275,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     async effects(workspace, filter) {
       await flush();
       await store.ended.known(workspace);
-      return pageOfEffects({ store, turns, ended: store.ended }, workspace, filter, present);
+      return pageOfEffects({ ...readable, ended: store.ended }, workspace, filter, present);
     },
     async receipt(workspace, id): Promise<SignedReceipt | null> {
       const stored = await storedEffect(workspace, id);
@@ -304,7 +305,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     approvals(workspace, { status, agentId, limit, cursor }) {
       const list = status === 'pending' || status === 'granted' ? approvalsIn(status) : APPROVALS;
       const most = { items: limit, characters: PAGE_BYTES };
-      return pageOf({ store, turns }, { workspace, list, kind: approvalRows.kind }, cursor, most, (row) => {
+      return pageOf(readable, { workspace, list, kind: approvalRows.kind }, cursor, most, (row) => {
         const approval = approvalRows.of(row);
         const fits =
           (status === null || approval.status === status) &&
@@ -322,7 +323,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     async claims(workspace) {
       await store.ended.known(workspace);
       const found: ClaimRecord[] = [];
-      for (const listed of await recordsOf(store, claimRows, workspace, CLAIMS)) {
+      const asked = { workspace, list: CLAIMS, kind: claimRows.kind };
+      for (const listed of await shownOf(readable, asked, ({ row }) => claimRows.of(row))) {
         // Effects of owners that have ended let go of the claim first; otherwise the list is right.
         const there = store.ended.any(workspace) ? await claim(workspace, listed.id) : listed;
         if (there !== null && isClaimActive(there, store.now())) found.push(there);
@@ -335,7 +337,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     reservation: (workspace, id) =>
       steps.preview(workspace, (view) => ({ reply: view.reservation(workspace, id) }), null),
     async reservations(workspace): Promise<readonly ReservationRecord[]> {
-      const pools = await recordsOf(store, poolRows, workspace, POOLS);
+      const asked = { workspace, list: POOLS, kind: poolRows.kind };
+      const pools = await shownOf(readable, asked, ({ row }) => poolRows.of(row));
       const now = store.now();
       return pools
         .flatMap(({ reservations }) => reservations)

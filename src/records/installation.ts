@@ -3,11 +3,10 @@ import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import type { Binding, EffectStore } from '../effects/store.ts';
-import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-import { entries, firstOf, recordsOf } from './lists.ts';
+import { entries, firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
@@ -70,7 +69,7 @@ const SEALED_AT_ONCE = 100;
 
 /** What belongs to no workspace: keys, users, workspaces, agents, the mark of the master secret. */
 export function createInstallation(
-  store: RowStore,
+  { store, turns }: Readable,
   runner: StepRunner,
   seals: KeySeals,
   newId: () => string,
@@ -147,12 +146,9 @@ export function createInstallation(
     },
     async keys(user) {
       const list = user === null ? KEYS : keysOfUser(user);
-      const found: KeyRecord[] = [];
-      for await (const { id, row } of entries(store, { workspace: INSTALLATION, list, kind: apiKeyRows.kind })) {
-        const key = soundKey(id, apiKeyRows.of(row));
-        if (key !== null) found.push(key);
-      }
-      return found;
+      const asked = { workspace: INSTALLATION, list, kind: apiKeyRows.kind };
+      const shown = await shownOf({ store, turns }, asked, ({ id, row }) => soundKey(id, apiKeyRows.of(row)));
+      return shown.filter((key) => key !== null);
     },
     hasKeys,
     endKey(id, end, actor) {

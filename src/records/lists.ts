@@ -1,3 +1,4 @@
+import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { ListQuery, Row, RowStore } from '../stores/port.ts';
 import type { Stock } from './kind.ts';
 
@@ -6,6 +7,10 @@ const SLICE_CHARACTERS = 1024 * 1024;
 
 /** Entries of one slice. */
 const SLICE = 200;
+
+/** The same for what people read. */
+const READ_CHARACTERS = 256 * 1024;
+const READ_SLICE = 50;
 
 export interface Entry {
   readonly at: number;
@@ -16,7 +21,7 @@ export interface Entry {
 export type Asked = Pick<ListQuery, 'workspace' | 'list' | 'kind'> & Partial<ListQuery>;
 
 /** A list, slice by slice, so that a long list blocks neither the store nor this thread. */
-export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<Entry> {
+export async function* slices(store: Pick<RowStore, 'list'>, asked: Asked): AsyncGenerator<readonly Entry[]> {
   let after = asked.after ?? null;
   for (;;) {
     const slice = await store.list({
@@ -28,11 +33,40 @@ export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<En
       ...asked,
       after,
     });
-    yield* slice.entries;
+    yield slice.entries;
     const last = slice.entries.at(-1);
     if (!slice.more || last === undefined) return;
     after = { at: last.at, id: last.id };
   }
+}
+
+/** A list, entry by entry. */
+export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<Entry> {
+  for await (const slice of slices(store, asked)) yield* slice;
+}
+
+/** What people read: a store, and the turns in which it is read for them. */
+export interface Readable {
+  readonly store: RowStore;
+  readonly turns: ReadingTurns;
+}
+
+/** Like {@link slices}, for people: in turns, and each slice so small that the store answers within a few ms. */
+export function slicesInTurns({ store, turns }: Readable, asked: Asked): AsyncGenerator<readonly Entry[]> {
+  const limit = Math.min(asked.limit ?? READ_SLICE, READ_SLICE);
+  const inTurn = { list: (query: ListQuery) => turns.run(() => store.list(query)) };
+  return slices(inTurn, { characters: READ_CHARACTERS, ...asked, limit });
+}
+
+/** All of a list, for people. */
+export async function shownOf<Shown>(
+  from: Readable,
+  asked: Asked,
+  show: (entry: Entry) => Shown,
+): Promise<readonly Shown[]> {
+  const shown: Shown[] = [];
+  for await (const slice of slicesInTurns(from, asked)) shown.push(...(await from.turns.map(slice, show)));
+  return shown;
 }
 
 /** The first entries of a list. */

@@ -1,17 +1,12 @@
-import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { Page } from '../effects/store.ts';
-import type { Row, RowStore } from '../stores/port.ts';
-import type { Asked } from './lists.ts';
+import type { Row } from '../stores/port.ts';
+import { type Asked, type Readable, slicesInTurns } from './lists.ts';
 
 /**
  * Entries that one page looks at. A filter without a list of its own is searched piece by piece, and the cursor says
  * how far the search came.
  */
 const LOOKED_AT = 2000;
-
-/** The most entries, and characters of rows, that the store is asked for at once: it answers within a few ms. */
-const SLICE = 50;
-const SLICE_CHARACTERS = 256 * 1024;
 
 /**
  * A page of a list, newest first. It may have fewer items than asked for even if others follow.
@@ -20,7 +15,7 @@ const SLICE_CHARACTERS = 256 * 1024;
  * @param asOfNow called for each item that a row shows, before it is counted
  */
 export async function pageOf<Item>(
-  { store, turns }: { readonly store: RowStore; readonly turns: ReadingTurns },
+  from: Readable,
   asked: Asked,
   cursor: string | null,
   most: { readonly items: number; readonly characters: number },
@@ -30,14 +25,9 @@ export async function pageOf<Item>(
   const items: Item[] = [];
   let looked = 0;
   let characters = 0;
-  let after = parseCursor(cursor);
   let last: string | null = null;
-  for (;;) {
-    const limit = Math.min(asked.limit ?? SLICE, SLICE);
-    const { entries, more } = await turns.run(() =>
-      store.list({ from: null, to: null, ...asked, order: 'down', after, limit, characters: SLICE_CHARACTERS }),
-    );
-    const shown = await turns.map(entries, ({ row }) => show(row));
+  for await (const entries of slicesInTurns(from, { ...asked, order: 'down', after: parseCursor(cursor) })) {
+    const shown = await from.turns.map(entries, ({ row }) => show(row));
     for (const [index, { at, id, row }] of entries.entries()) {
       const listed = shown[index] ?? null;
       const item = listed === null ? null : await asOfNow(listed);
@@ -47,10 +37,9 @@ export async function pageOf<Item>(
       if (item !== null) items.push(item);
       looked += 1;
       last = `${at.toString(36)}.${id}`;
-      after = { at, id };
     }
-    if (!more) return { items, next: null };
   }
+  return { items, next: null };
 }
 
 /** A cursor that this store did not make starts at the beginning. */

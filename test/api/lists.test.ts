@@ -1,9 +1,9 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import type { Caller } from '../../src/api/app.ts';
 import { createLists } from '../../src/api/lists.ts';
 import { Refused } from '../../src/api/problem.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
-import { startRig } from './rig.ts';
+import { refund, startRig } from './rig.ts';
 
 const AT_ONCE = 2;
 
@@ -64,13 +64,14 @@ it('a list that fails gives its place to the next', async () => {
   expect(await lists.make(callerWith('k'), async () => 'made')).toBe('made');
 });
 
-it.each(['effects', 'approvals', 'observed-reads', 'budgets', 'claims', 'reservations'])(
+const OF_WORKSPACE = ['effects', 'approvals', 'observed-reads', 'budgets', 'claims', 'reservations'];
+
+it.each([...OF_WORKSPACE.map((list) => `/v1/workspaces/demo/${list}`), '/v1/beta/keys', '/v1/beta/users/maria/keys'])(
   'too many lists of %s at once are refused, and the others are answered',
-  async (list) => {
+  async (path) => {
     const rig = await startRig();
     try {
-      const path = `/v1/workspaces/demo/${list}`;
-      const key = rig.keys.agent;
+      const key = path.includes('/keys') ? rig.keys.admin : rig.keys.agent;
       // So that all of them arrive before the first is made.
       await rig.send('GET', path, { key });
       const all = await Promise.all(Array.from({ length: 60 }, () => rig.send('GET', path, { key })));
@@ -82,3 +83,29 @@ it.each(['effects', 'approvals', 'observed-reads', 'budgets', 'claims', 'reserva
     }
   },
 );
+
+it('keys, and the events of an effect, are read and rendered in turns', async () => {
+  const rig = await startRig();
+  try {
+    const { turns } = rig.ports.store;
+    const made = await rig.send('POST', '/v1/workspaces/demo/effects', { key: rig.keys.agent, body: refund() });
+    for (const [path, member, key] of [
+      ['/v1/beta/keys', 'keys', rig.keys.admin],
+      ['/v1/beta/users/maria/keys', 'keys', rig.keys.admin],
+      [`/v1/workspaces/demo/effects/${String(made.json['effect_id'])}`, 'ledger', rig.keys.agent],
+    ] as const) {
+      const run = vi.spyOn(turns, 'run');
+      const map = vi.spyOn(turns, 'map');
+      const seen = await rig.send('GET', path, { key });
+      const { length: shown } = seen.json[member] as unknown as readonly unknown[];
+      expect(shown).toBeGreaterThan(0);
+      expect(run.mock.calls.length).toBeGreaterThan(0);
+      // Once to read them, once to render them.
+      expect(map.mock.calls.filter(([items]) => items.length >= shown)).toHaveLength(2);
+      run.mockRestore();
+      map.mockRestore();
+    }
+  } finally {
+    await rig.close();
+  }
+});

@@ -269,6 +269,18 @@ describe('budgets', () => {
 describe('keys', () => {
   const KEYS = '/v1/beta/users/maria/keys';
 
+  it('are ended and rotated only under the user whose they are', async () => {
+    const { admin } = rig.keys;
+    const made = await rig.send('POST', KEYS, { key: admin, body: { name: 'mine', profile: 'mcp_readonly' } });
+    const id = String(made.json['id']);
+    const others = '/v1/beta/users/olga/keys';
+    expect((await rig.send('DELETE', `${others}/${id}`, { key: admin })).status).toBe(404);
+    expect((await rig.send('POST', `${others}/${id}/rotate`, { key: admin, body: {} })).status).toBe(404);
+    expect((await rig.send('DELETE', `${KEYS}/key_000000000000`, { key: admin })).status).toBe(404);
+    const ended = await rig.send('DELETE', `${KEYS}/${id}`, { key: admin });
+    expect([ended.status, typeof ended.json['revoked_at']]).toEqual([200, 'string']);
+  });
+
   it('are made by an administrative key with name and profile alone, shown once', async () => {
     const made = await rig.send('POST', KEYS, { key: rig.keys.admin, body: { name: 'look', profile: 'mcp_readonly' } });
     expect(made.status).toBe(201);

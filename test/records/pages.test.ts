@@ -64,6 +64,23 @@ it('each entry is on one page, and a page has no more items and characters than 
   expect(seen).toEqual(Array.from({ length: ROWS }, (_, n) => `text ${ROWS - 1 - n}`));
 });
 
+it('a store that says that more follow, and has nothing, is not asked for ever', async () => {
+  const nothing: RowStore = {
+    ...store,
+    async list(query) {
+      queries.push(query);
+      if (queries.length > 2) throw new Error('asked again');
+      return { entries: [], more: true };
+    },
+  };
+  const most = { items: 10, characters: 1_000 };
+  expect(await pageOf({ store: nothing, turns }, asked, null, most, ({ text }) => text)).toEqual({
+    items: [],
+    next: null,
+  });
+  expect(queries).toHaveLength(1);
+});
+
 it.each([
   [{ state: 'denied' }, 'denied'],
   [{ decision: 'denied_budget', agentId: 'bot' }, 'denied'],
