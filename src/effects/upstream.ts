@@ -1,4 +1,4 @@
-import type { KeptResult, UpstreamAnswer } from './model/answer.ts';
+import type { AnswerHead, KeptResult, UpstreamAnswer } from './model/answer.ts';
 import type { Evidence } from './model/effect.ts';
 import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -28,6 +28,20 @@ export interface ProxiedRequest {
   readonly setCookie: boolean;
 }
 
+/**
+ * Hears an answer while it comes. A caller that has gone takes everything at once: an attempt that was begun is
+ * finished, so that its outcome is true.
+ */
+export interface AnswerListener {
+  /** Called at most once, and only for a head after which the call may still be committed. */
+  begin(head: AnswerHead): void;
+  /**
+   * Takes a piece, in order. The upstream waits for what is returned before it reads on. Nothing is written before
+   * `begin`, and nothing after the attempt has ended.
+   */
+  write(piece: Buffer): Promise<void> | undefined;
+}
+
 export interface Dispatch {
   readonly effectId: string;
   /** `<effect id>.<generation>`. It is sent only if the upstream removes duplicates for the tool. */
@@ -38,6 +52,8 @@ export interface Dispatch {
   readonly headers: Readonly<Record<string, string>>;
   readonly proxied: ProxiedRequest | null;
   readonly files: CallFiles;
+  /** `null`: the answer is collected. Else it may be passed on while it comes, if the upstream and the tool allow it. */
+  readonly listener: AnswerListener | null;
   /**
    * Called just before the first byte is written. `late`: `dispatch_by` has passed; `paused`: there is a pause. Nothing
    * is sent unless the answer is `go`.

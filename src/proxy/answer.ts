@@ -150,6 +150,7 @@ function replay(
       return { status: result.status, headers, body: body.value };
     case 'base64':
       return { status: result.status, headers, body: Buffer.from(body.value, 'base64') };
+    case 'passed_on':
     case 'sealed':
       return null;
   }

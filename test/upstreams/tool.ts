@@ -51,6 +51,7 @@ export function makeDispatch(changes: Partial<Dispatch> = {}): Dispatch {
     headers: {},
     proxied: null,
     files: NO_FILES,
+    listener: null,
     gate: () => 'go',
     ...changes,
   };

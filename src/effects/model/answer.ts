@@ -1,4 +1,4 @@
-import type { Json } from '../../json/value.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
 
 /*
  * What an upstream answers, by its kind. Here alone the core says what kinds there are. Elsewhere it hands answers on,
@@ -6,7 +6,7 @@ import type { Json } from '../../json/value.ts';
  */
 
 /** An answer on its way to the caller, whole (up to the limit for answers). Only the door of its kind reads it. */
-export type UpstreamAnswer = HttpAnswer | MessageAnswer;
+export type UpstreamAnswer = HttpAnswer | PassedOnAnswer | MessageAnswer;
 
 export interface HttpAnswer {
   readonly kind: 'http';
@@ -17,6 +17,14 @@ export interface HttpAnswer {
    */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body: Buffer;
+}
+
+/** The head of an answer that is passed on while it comes, as in {@link HttpAnswer}. */
+export type AnswerHead = Pick<HttpAnswer, 'kind' | 'status' | 'headers'>;
+
+/** An answer that was passed on while it came. Its caller has it; here is nothing of it. */
+export interface PassedOnAnswer {
+  readonly kind: 'passed_on';
 }
 
 /** One message with nothing beside it, as a tool or a function gives it back. Whether it is an error, it says itself. */
@@ -52,8 +60,19 @@ export type KeptBody =
   | { readonly kind: 'json'; readonly value: Json }
   | { readonly kind: 'text'; readonly value: string }
   | { readonly kind: 'base64'; readonly value: string }
+  /** Of an answer that was passed on, only this. */
+  | { readonly kind: 'passed_on'; readonly value: PassedOnFacts }
   /** The form in the store, encrypted. Elsewhere it means that the result was not decrypted. */
   | { readonly kind: 'sealed'; readonly value: string };
+
+/** What is kept of an answer that was passed on. `null` where its end is no text. */
+export type PassedOnFacts = JsonObject & {
+  readonly bytes: number;
+  /** SHA-256 of all bytes, in hex. */
+  readonly sha256: string;
+  /** The end of the text; of server-sent events whole events only. */
+  readonly tail: string | null;
+};
 
 /**
  * The number that the wire formats show as the upstream's status; `null` without an answer, or where answers of its

@@ -4,7 +4,7 @@ import type { Stage } from './effect.ts';
 import type { CallFiles } from './files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from './principal.ts';
-import type { ProxiedRequest } from '../upstream.ts';
+import type { AnswerListener, ProxiedRequest } from '../upstream.ts';
 
 /** A run or preview request after a door has parsed it. Its shape is right; nothing else is checked yet. */
 export interface RunRequest {
@@ -31,10 +31,15 @@ export interface RunRequest {
   readonly metadata: JsonObject | null;
   /** Only for proxied calls: the bytes to send on. */
   readonly proxied: ProxiedRequest | null;
+  /** Asked when the call is sent. Absent where the door takes answers only as a whole. */
+  readonly listen?: Listen;
   readonly requestIp: string | null;
   /** Stages that the door has completed (`authenticate`). */
   readonly stages: readonly Stage[];
 }
+
+/** Who hears the answer of an effect while it comes. */
+export type Listen = (effect: { readonly id: string; readonly workspace: string }) => AnswerListener;
 
 /** One fault of a request; `path` is a JSON Pointer into the body (`/params/amount`). */
 export interface RequestFault {

@@ -114,6 +114,11 @@ export interface Tool {
   readonly target: string | null;
   readonly timeoutMs: number;
   readonly maxProcessingMs: number;
+  /**
+   * Its answers are streams. Then `timeoutMs` is how long nothing may come, `totalMs` how long the whole may take, and
+   * at most `bytes` are passed on. Absent: answers come as a whole, within `timeoutMs`.
+   */
+  readonly streams?: { readonly totalMs: number; readonly bytes: number };
   readonly idempotent: UpstreamIdempotency;
   /** SHA-256 over the upstream, the reference to its credentials, and the call. A repeat must find the same digest. */
   readonly digest: string;

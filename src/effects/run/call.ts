@@ -4,7 +4,7 @@ import type { CallFiles } from '../model/files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { SealedParams } from '../ports.ts';
 import type { Agent, KeyKind } from '../model/principal.ts';
-import type { RequestFault } from '../model/run-request.ts';
+import type { Listen, RequestFault } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
 import type { ProxiedRequest } from '../upstream.ts';
 
@@ -37,6 +37,8 @@ export interface Call {
   readonly proxied: ProxiedRequest | null;
   /** The bytes of the files in the params. */
   readonly files: CallFiles;
+  /** `null`: the answer is taken as a whole. */
+  readonly listen: Listen | null;
   readonly requestIp: string | null;
   /** Faults of the params, where policy only observes and the bytes are sent on unchanged. Otherwise empty. */
   readonly faults: readonly RequestFault[];

@@ -119,6 +119,7 @@ export function checkCall(
     proposal: propose(ports, workspace, printed, request),
     proxied: request.proxied,
     files: request.files,
+    listen: request.listen ?? null,
     requestIp: request.requestIp,
     faults: misfits,
     stages: [...request.stages, ...stages, validated(misfits, startedAt, ports.store.now() - startedAt)],

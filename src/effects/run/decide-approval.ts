@@ -193,6 +193,8 @@ export async function dispatchGranted(
     },
     proxied: null,
     files: filesKept(sealedParams.files),
+    // Whoever asked has got an answer already.
+    listen: null,
     requestIp,
     faults: [],
     stages: [

@@ -54,6 +54,7 @@ export async function executeAttempt(
       headers: call.headers.sent,
       proxied: call.proxied,
       files: call.files,
+      listener: call.listen?.(effect) ?? null,
       gate: () => gate(ports, attempt),
     });
     stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);

@@ -1,7 +1,7 @@
 import { mismatchToWire } from '../model/action-call.ts';
 import { DECISION_TABLE, nextOf, statusOf, type NextStep } from '../model/decision.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import { type KeptResult, statusShown } from '../model/answer.ts';
+import { type KeptBody, type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 
@@ -119,6 +119,7 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
 
 /**
  * The kept answer of an upstream. `result` is its body: JSON, a string for text, or base64 with `result_encoding`.
+ * Of an answer that was passed on it is the digest.
  * `upstream_status` is its status, if answers of its kind have one.
  */
 export function resultMembers(result: KeptResult | null): JsonObject {
@@ -130,9 +131,22 @@ export function resultMembers(result: KeptResult | null): JsonObject {
   return {
     result: result.body.value,
     ...statusMember,
-    ...(result.body.kind === 'base64' ? { result_encoding: 'base64' } : {}),
+    ...encodingMember(result.body.kind),
     ...(result.truncated ? { response_truncated: true } : {}),
   };
+}
+
+function encodingMember(kind: KeptBody['kind']): JsonObject {
+  switch (kind) {
+    case 'base64':
+      return { result_encoding: 'base64' };
+    case 'passed_on':
+      return { result_encoding: 'digest' };
+    case 'json':
+    case 'text':
+    case 'sealed':
+      return {};
+  }
 }
 
 /** The `approval` member of an answer. */

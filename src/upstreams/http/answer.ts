@@ -65,11 +65,7 @@ export function readAnswer(
   raw: { readonly status: number; readonly headers: IncomingHeaders; readonly body: Buffer; readonly whole: boolean },
   options: { readonly responseKeptBytes: number; readonly setCookie: boolean; readonly wantsJson: boolean },
 ): ReadAnswer {
-  const named = connectionNames(raw.headers['connection']);
-  const headers: Record<string, string | readonly string[]> = {};
-  for (const [name, value] of Object.entries(raw.headers)) {
-    if (value !== undefined && passesBack(name, options.setCookie, named)) headers[name] = value;
-  }
+  const headers = headersBack(raw.headers, options.setCookie);
   // An answer that is too long to keep is parsed only if somebody needs its JSON.
   const isRead = options.wantsJson || raw.body.byteLength <= options.responseKeptBytes;
   const json = raw.whole && isRead && isJson(raw.headers['content-type']) ? parseJson(raw.body) : undefined;
@@ -80,17 +76,33 @@ export function readAnswer(
   };
 }
 
+/** The headers of an answer that go on to the caller. */
+export function headersBack(incoming: IncomingHeaders, setCookie: boolean): HttpAnswer['headers'] {
+  const named = connectionNames(incoming['connection']);
+  const headers: Record<string, string | readonly string[]> = {};
+  for (const [name, value] of Object.entries(incoming)) {
+    if (value !== undefined && passesBack(name, setCookie, named)) headers[name] = value;
+  }
+  return headers;
+}
+
+/** Those of them that are kept with the answer. */
+export function headersKept(headers: HttpAnswer['headers']): KeptHttpResult['headers'] {
+  const kept: Record<string, string> = {};
+  for (const name of KEPT_HEADERS) {
+    const value = headers[name];
+    if (value !== undefined) kept[name] = typeof value === 'string' ? value : value.join(', ');
+  }
+  return kept;
+}
+
 function keep(
   raw: { readonly status: number; readonly body: Buffer; readonly whole: boolean },
   headers: Readonly<Record<string, string | readonly string[]>>,
   json: Json | undefined,
   limit: number,
 ): KeptHttpResult {
-  const kept: Record<string, string> = {};
-  for (const name of KEPT_HEADERS) {
-    const value = headers[name];
-    if (value !== undefined) kept[name] = typeof value === 'string' ? value : value.join(', ');
-  }
+  const kept = headersKept(headers);
   const { status } = raw;
   const fits = raw.body.byteLength <= limit;
   if (json !== undefined && fits) {
@@ -114,7 +126,8 @@ function asText(bytes: Buffer, truncated: boolean): string | null {
   return null;
 }
 
-function isJson(contentType: string | string[] | undefined): boolean {
+/** Whether a body of this content type is JSON. */
+export function isJson(contentType: string | string[] | undefined): boolean {
   return typeof contentType === 'string' && /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType);
 }
 

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
+import type { Tool } from '../../effects/model/tool.ts';
 import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
 import { MAY_BE_REFUSED } from './tls-faults.ts';
@@ -19,6 +20,15 @@ export type Attempt =
       readonly startedAt: number;
     }
   | {
+      /** An answer whose bytes went to {@link Passing}. */
+      readonly kind: 'passed_on';
+      readonly status: number;
+      readonly headers: IncomingHeaders;
+      /** Why it is not whole; `null` if it is. */
+      readonly broke: { readonly code: 'timeout' | 'reset' | 'too_long'; readonly message: string } | null;
+      readonly startedAt: number;
+    }
+  | {
       readonly kind: 'lost';
       readonly code: 'timeout' | 'reset' | 'malformed';
       readonly message: string;
@@ -34,10 +44,25 @@ export interface AttemptRequest {
   readonly body: Buffer | SentBody | null;
 }
 
+/** Takes answers that are passed on while they come. */
+export interface Passing {
+  /** Asked once, when the head of the answer has come: whether its body is passed on. */
+  begin(status: number, headers: IncomingHeaders): boolean;
+  /** Takes a piece. The connection is not read until the promise that it may return is over. */
+  write(piece: Buffer): Promise<void> | undefined;
+}
+
 export interface AttemptOptions {
   readonly gate: () => 'go' | 'late' | 'paused';
-  /** From the first byte written to the last one read, ms. */
+  /**
+   * From the first byte written to the last one read, ms. For tools whose answers are streams: to the head of the
+   * answer, and from each piece to the next.
+   */
   readonly timeoutMs: number;
+  /** Only for tools whose answers are streams. */
+  readonly stream: NonNullable<Tool['streams']> | null;
+  /** `null`: the answer is collected. */
+  readonly passing: Passing | null;
   /** The most bytes of an answer that are read. */
   readonly responseBytes: number;
   readonly now: () => number;
@@ -66,6 +91,10 @@ export function attempt(
     let startedAt: number | null = null;
     let wrote = false;
     let timer: NodeJS.Timeout | null = null;
+    let wholeTimer: NodeJS.Timeout | null = null;
+    let isPassedOn = false;
+    /** The caller has not taken the last piece yet. Nothing is read meanwhile, so silence means nothing. */
+    let isHeldUp = false;
     let heldBack: 'late' | 'paused' | null = null;
     let status: number | null = null;
     let headers: IncomingHeaders = {};
@@ -77,7 +106,12 @@ export function attempt(
       if (settled) return;
       settled = true;
       if (timer !== null) clearTimeout(timer);
+      if (wholeTimer !== null) clearTimeout(wholeTimer);
       resolve(result);
+    };
+    const passedOn = (broke: Broke | null): void => {
+      if (status === null || startedAt === null) return;
+      settle({ kind: 'passed_on', status, headers, broke, startedAt });
     };
     const answered = (whole: boolean): void => {
       if (status === null || startedAt === null) return;
@@ -86,6 +120,10 @@ export function attempt(
       settle({ kind: 'answer', status, headers, body, whole, startedAt });
     };
     const lost = (code: 'timeout' | 'reset' | 'malformed', message: string): void => {
+      if (isPassedOn) {
+        passedOn({ code: code === 'timeout' ? code : 'reset', message });
+        return;
+      }
       // A status line was read. It counts, whatever became of the body.
       if (status !== null) answered(false);
       else if (startedAt !== null) settle({ kind: 'lost', code, message, startedAt });
@@ -115,6 +153,29 @@ export function attempt(
       }
     }
 
+    const passPiece = (controller: Dispatcher.DispatchController, piece: Buffer): void => {
+      const { stream, passing } = options;
+      length += piece.byteLength;
+      if (stream !== null && length > stream.bytes) {
+        passedOn({
+          code: 'too_long',
+          message: `the answer is longer than the ${stream.bytes} bytes that are passed on`,
+        });
+        reset(controller);
+        return;
+      }
+      const taken = passing?.write(piece);
+      if (taken === undefined) return;
+      isHeldUp = true;
+      controller.pause();
+      void taken.then(() => {
+        isHeldUp = false;
+        if (settled) return;
+        timer?.refresh();
+        controller.resume();
+      });
+    };
+
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart: (controller) => {
         // undici should start a request only once. If it ever starts one again, this stops it.
@@ -129,10 +190,17 @@ export function attempt(
         queueMicrotask(() => {
           if (socket?.bytesWritten !== before) wrote = true;
         });
-        timer = setTimeout(() => {
-          lost('timeout', `no answer within ${options.timeoutMs} ms`);
+        const giveUp = (message: string): void => {
+          lost('timeout', message);
           reset(controller);
+        };
+        timer = setTimeout(() => {
+          if (isHeldUp) timer?.refresh();
+          else giveUp(`${isPassedOn ? 'nothing more came' : 'no answer'} within ${options.timeoutMs} ms`);
         }, options.timeoutMs);
+        const { stream } = options;
+        if (stream !== null)
+          wholeTimer = setTimeout(() => giveUp(`the answer was not over after ${stream.totalMs} ms`), stream.totalMs);
       },
       onResponseStart: (_controller, statusCode, incoming) => {
         // 1xx only announce an answer.
@@ -140,9 +208,16 @@ export function attempt(
         if (statusCode < 200) return;
         status = statusCode;
         headers = incoming;
+        if (!settled && options.passing !== null) isPassedOn = options.passing.begin(statusCode, incoming);
+        if (options.stream !== null) timer?.refresh();
       },
       onResponseData: (controller, chunk) => {
         if (settled) return;
+        if (options.stream !== null) timer?.refresh();
+        if (isPassedOn) {
+          passPiece(controller, chunk);
+          return;
+        }
         const room = options.responseBytes - length;
         chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
         length += Math.min(chunk.byteLength, room);
@@ -152,7 +227,8 @@ export function attempt(
         }
       },
       onResponseEnd: () => {
-        answered(true);
+        if (isPassedOn) passedOn(isFramed(headers) ? null : UNFRAMED);
+        else answered(true);
         released();
       },
       onResponseError: (_controller, error) => {
@@ -186,6 +262,18 @@ export function attempt(
       released();
     }
   });
+}
+
+type Broke = NonNullable<Extract<Attempt, { kind: 'passed_on' }>['broke']>;
+
+/** Without a length or chunks, the end of an answer looks the same as the end of its server. */
+const UNFRAMED: Broke = {
+  code: 'reset',
+  message: 'the answer had neither a length nor chunks, so nothing says that it is whole',
+};
+
+function isFramed(headers: IncomingHeaders): boolean {
+  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
 }
 
 /** The hint changes no outcome: bytes were written. */

@@ -18,6 +18,8 @@ export type Seen =
       /** The whole body if it is JSON. */
       readonly json: Json | undefined;
     }
+  /** The answer of a tool whose answers are streams began and is not whole. The work may have ended with it. */
+  | { readonly kind: 'broken'; readonly status: number; readonly code: string; readonly message: string }
   /** A byte was written, and no readable answer came. */
   | { readonly kind: 'lost'; readonly code: 'timeout' | 'reset' | 'malformed'; readonly message: string };
 
@@ -48,6 +50,12 @@ export function classify(kind: 'read' | 'write', outcomes: OutcomeMap, seen: See
       return row('failed', seen.code, seen.message);
     case 'lost':
       return row(kind === 'read' ? 'failed' : 'unknown', seen.code, seen.message);
+    case 'broken':
+      return row(
+        kind === 'read' ? 'failed' : 'unknown',
+        seen.code,
+        `the upstream answered ${seen.status}, and ${seen.message}`,
+      );
     case 'answer':
       return classifyAnswer(kind, outcomes, seen);
   }

@@ -1,14 +1,16 @@
 import { createHash, hash } from 'node:crypto';
+import type { AnswerHead, HttpAnswer, PassedOnAnswer } from '../../effects/model/answer.ts';
 import type { Evidence } from '../../effects/model/effect.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
 import type { HttpTool } from '../../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
-import { type Attempt, attempt, type AttemptOptions, type AttemptRequest } from './attempt.ts';
-import { type ReadAnswer, readAnswer } from './answer.ts';
+import { type Attempt, attempt, type AttemptOptions, type AttemptRequest, type Passing } from './attempt.ts';
+import { headersBack, headersKept, isJson, type ReadAnswer, readAnswer } from './answer.ts';
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
+import { createPassedOn } from './passed-on.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
 import type { UpstreamTls } from './upstream-tls.ts';
@@ -60,9 +62,12 @@ export async function sendDispatch(
   } catch (error) {
     return notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null);
   }
+  const passing = passingTo(upstream, dispatch, tool);
   const options: AttemptOptions = {
     gate: dispatch.gate,
     timeoutMs: tool.timeoutMs,
+    stream: tool.streams ?? null,
+    passing,
     responseBytes: upstream.limits.responseBytes,
     now: upstream.now,
   };
@@ -93,6 +98,14 @@ export async function sendDispatch(
       );
     case 'lost':
       return resultOf(classify(tool.kind, outcomes, result), result, endedAt, null, sent);
+    case 'passed_on': {
+      const { status, broke } = result;
+      const seen: Seen =
+        broke === null
+          ? { kind: 'answer', status, body: 'whole', json: undefined }
+          : { kind: 'broken', status, ...broke };
+      return resultOf(classify(tool.kind, outcomes, seen), result, endedAt, passing?.read() ?? null, sent);
+    }
     case 'answer': {
       const setCookie = dispatch.proxied?.setCookie ?? false;
       const read = readAnswer(result, {
@@ -100,12 +113,15 @@ export async function sendDispatch(
         setCookie,
         wantsJson: outcomes.body.length > 0,
       });
-      const seen: Seen = {
-        kind: 'answer',
-        status: result.status,
-        body: !result.whole ? 'cut' : read.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
-        json: read.json,
-      };
+      const isBroken = !result.whole && tool.streams !== undefined && result.status < 300;
+      const seen: Seen = isBroken
+        ? { kind: 'broken', status: result.status, code: 'reset', message: 'its answer broke off' }
+        : {
+            kind: 'answer',
+            status: result.status,
+            body: !result.whole ? 'cut' : read.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
+            json: read.json,
+          };
       return resultOf(classify(tool.kind, outcomes, seen), result, endedAt, read, sent);
     }
   }
@@ -125,10 +141,13 @@ export async function readToolState(upstream: HttpUpstream, tool: HttpTool, para
   const result = await attemptOn(upstream, digested(request, NO_FILES).sending, {
     gate: () => (performance.now() < deadline ? 'go' : 'late'),
     timeoutMs: tool.timeoutMs,
+    stream: null,
+    passing: null,
     responseBytes: upstream.limits.responseBytes,
     now: upstream.now,
   });
   switch (result.kind) {
+    case 'passed_on':
     case 'held_back':
       return unreadable('no connection became free in time');
     case 'nothing_sent':
@@ -141,6 +160,48 @@ export async function readToolState(upstream: HttpUpstream, tool: HttpTool, para
       return isJsonObject(json) ? { kind: 'read', state: json } : unreadable('the answer is not a JSON object');
     }
   }
+}
+
+/** An answer that was read: what goes to the caller, and what is kept. */
+type Read = Pick<ReadAnswer, 'result'> & { readonly answer: HttpAnswer | PassedOnAnswer };
+
+interface PassingOn extends Passing {
+  /** `null` if nothing was passed on. Called once, when nothing more comes. */
+  read(): Read | null;
+}
+
+/**
+ * Passes an answer on if it is a stream that may be committed. JSON is no stream: nobody can use a part of it, and as a
+ * whole it is told apart, kept, and sent with its decision.
+ */
+function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, tool: HttpTool): PassingOn | null {
+  if (listener === null || tool.streams === undefined) return null;
+  const passed = createPassedOn(limits.responseKeptBytes);
+  let head: AnswerHead | null = null;
+  return {
+    begin(status, incoming) {
+      const seen: Seen = { kind: 'answer', status, body: 'whole', json: undefined };
+      const type = incoming['content-type'];
+      if (classify(tool.kind, tool.call.outcomes, seen).outcome !== 'committed' || type === undefined || isJson(type))
+        return false;
+      head = { kind: 'http', status, headers: headersBack(incoming, proxied?.setCookie ?? false) };
+      listener.begin(head);
+      return true;
+    },
+    write(piece) {
+      passed.take(piece);
+      return listener.write(piece);
+    },
+    read() {
+      if (head === null) return null;
+      const { status, headers } = head;
+      const body = { kind: 'passed_on', value: passed.facts() } as const;
+      return {
+        answer: { kind: 'passed_on' },
+        result: { kind: 'http', status, headers: headersKept(headers), body, truncated: false },
+      };
+    },
+  };
 }
 
 async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, options: AttemptOptions): Promise<Attempt> {
@@ -235,14 +296,14 @@ function resultOf(
   classified: Classified,
   attempted: Attempt,
   endedAt: number,
-  read: ReadAnswer | null,
+  read: Read | null,
   sent: string | null,
 ): UpstreamResult {
   const evidence: Evidence = {
     ...(sent === null ? {} : { sent }),
     code: classified.code,
     message: classified.message,
-    answered: read === null ? null : { kind: 'http', status: read.answer.status },
+    answered: read === null ? null : { kind: 'http', status: read.result.status },
     startedAt: 'startedAt' in attempted ? attempted.startedAt : null,
     endedAt,
   };

@@ -1,0 +1,47 @@
+/*
+ * Server-sent events, as far as the gateway needs them: where one ends. An event ends with an empty line; lines end with
+ * LF, CR, or both.
+ */
+
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** Finds the ends of events in a stream that comes in pieces. */
+export interface EventScan {
+  /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */
+  over(piece: Buffer): number;
+}
+
+/** A scan from the beginning of a stream. */
+export function createEventScan(): EventScan {
+  let isLineEmpty = true;
+  let wasCr = false;
+  return {
+    over(piece) {
+      let end = 0;
+      for (let at = 0; at < piece.length; at += 1) {
+        const byte = piece[at];
+        if (byte === LF && wasCr) {
+          wasCr = false;
+          // The second half of the line's end.
+          if (end === at && isLineEmpty) end = at + 1;
+          continue;
+        }
+        wasCr = byte === CR;
+        const isEnd = wasCr || byte === LF;
+        if (isEnd && isLineEmpty) end = at + 1;
+        isLineEmpty = isEnd;
+      }
+      return end;
+    },
+  };
+}
+
+/** Just behind the first event that ends in these bytes; 0 if none does. */
+export function endOfEvent(bytes: Buffer): number {
+  const ends = ['\n\n', '\r\n\r\n', '\r\r'].flatMap((end) => {
+    const at = bytes.indexOf(end);
+    return at === -1 ? [] : [at + end.length];
+  });
+  return ends.length === 0 ? 0 : Math.min(...ends);
+}

@@ -1,0 +1,265 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Server, type Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { AnswerHead } from '../../src/effects/model/answer.ts';
+import type { AnswerListener, UpstreamResult } from '../../src/effects/upstream.ts';
+import { createEventScan } from '../../src/upstreams/http/events.ts';
+import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
+import { makeDispatch, makeTool } from './tool.ts';
+
+/*
+ * Answers that are passed on while they come, from a server whose every byte the test writes.
+ */
+
+const HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n';
+const FIRST = 'data: {"n":1}\n\n';
+const LAST = 'data: [DONE]\n\n';
+
+let server: Server;
+let upstreams: Upstreams;
+let sockets: Socket[];
+
+beforeAll(async () => {
+  server = createServer((socket) => {
+    socket.on('error', () => undefined);
+    sockets.push(socket);
+    server.emit('arrived');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  sockets = [];
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  upstreams = createUpstreams(
+    [
+      {
+        id: 'payments',
+        url: `http://127.0.0.1:${port}`,
+        timeoutMs: 10_000,
+        connections: 4,
+        network: 'any',
+        credentials: null,
+      },
+    ],
+    { responseBytes: 100_000, responseKeptBytes: 1000 },
+  );
+});
+afterEach(async () => {
+  for (const socket of sockets) socket.destroy();
+  await upstreams.close();
+});
+
+function chunk(text: string): string {
+  return `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+}
+
+/** A listener that remembers, and takes pieces only when it is let. */
+function listener() {
+  const heads: AnswerHead[] = [];
+  const pieces: string[] = [];
+  let heard: (() => void) | null = null;
+  let wait: Promise<void> | undefined;
+  const hears: AnswerListener = {
+    begin: (head) => void heads.push(head),
+    write: (piece) => {
+      pieces.push(piece.toString());
+      heard?.();
+      return wait;
+    },
+  };
+  return {
+    hears,
+    heads,
+    text: () => pieces.join(''),
+    piece: () =>
+      new Promise<void>((resolve) => {
+        heard = resolve;
+      }),
+    hold() {
+      let go: () => void = () => undefined;
+      wait = new Promise((resolve) => {
+        go = resolve;
+      });
+      return () => {
+        wait = undefined;
+        go();
+      };
+    },
+  };
+}
+
+async function begun(
+  hears: AnswerListener | null,
+  changes: Parameters<typeof makeTool>[0] = {},
+): Promise<{ readonly socket: Socket; readonly result: Promise<UpstreamResult> }> {
+  const streams = { totalMs: 60_000, bytes: 1_000_000 };
+  const tool = makeTool({ timeoutMs: 30_000, streams, ...changes });
+  const arrived = once(server, 'arrived');
+  const result = upstreams.send(makeDispatch({ tool, listener: hears }));
+  await arrived;
+  const socket = sockets.at(-1);
+  if (socket === undefined) throw new Error('nothing has arrived');
+  return { socket, result };
+}
+
+describe('a stream that is whole', () => {
+  test('is passed on as it comes, and kept as digest and end', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears);
+    const first = heard.piece();
+    socket.write(`${HEAD}${chunk(FIRST)}`);
+    await first;
+    expect(heard.heads).toEqual([{ kind: 'http', status: 200, headers: { 'content-type': 'text/event-stream' } }]);
+    expect(heard.text()).toBe(FIRST);
+    socket.write(`${chunk(LAST)}0\r\n\r\n`);
+    expect(await result).toMatchObject({
+      kind: 'committed',
+      answer: { kind: 'passed_on' },
+      result: {
+        status: 200,
+        truncated: false,
+        body: {
+          kind: 'passed_on',
+          value: {
+            bytes: FIRST.length + LAST.length,
+            sha256: createHash('sha256').update(FIRST).update(LAST).digest('hex'),
+            tail: FIRST + LAST,
+          },
+        },
+      },
+    });
+    expect(heard.text()).toBe(FIRST + LAST);
+  });
+
+  test('of a long one the end is kept, from the beginning of an event', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears);
+    const events = Array.from({ length: 200 }, (_, n) => `data: {"n":"é${n}"}\n\n`);
+    socket.write(HEAD);
+    for (const event of events) socket.write(chunk(event));
+    socket.write('0\r\n\r\n');
+    const ended = await result;
+    const body = ended.kind === 'committed' ? ended.result.body : null;
+    const tail = body?.kind === 'passed_on' ? (body.value.tail ?? '') : '';
+    expect(tail.length).toBeGreaterThan(900);
+    expect(events.join('').endsWith(tail)).toBe(true);
+    expect(tail.startsWith('data: {"n":"é')).toBe(true);
+  });
+
+  test('the upstream is not read while the caller does not take what came', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears, { timeoutMs: 50 });
+    const first = heard.piece();
+    const goOn = heard.hold();
+    socket.write(`${HEAD}${chunk(FIRST)}`);
+    await first;
+    const piece = 'x'.repeat(60_000);
+    let isFull = false;
+    for (let written = 0; !isFull && written < 2000; written += 1) {
+      isFull = !socket.write(chunk(piece)) && socket.writableLength > 1_000_000;
+    }
+    // What the upstream has written stands in buffers of the system and in its own: nothing more was taken. Longer than
+    // the time-out: the upstream was not silent, it was not read.
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    expect(isFull).toBe(true);
+    expect(heard.text()).toBe(FIRST);
+    goOn();
+    expect((await result).evidence.code).toBe('too_long');
+  });
+});
+
+describe('what is not a whole stream', () => {
+  test('cut in the middle: unknown, not committed', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears);
+    const first = heard.piece();
+    socket.write(`${HEAD}${chunk(FIRST)}`);
+    await first;
+    socket.destroy();
+    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset', answered: { status: 200 } } });
+  });
+
+  test('ended by the end of the connection alone: unknown', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears);
+    socket.end(`HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n${FIRST}${LAST}`);
+    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+    expect(heard.text()).toBe(FIRST + LAST);
+  });
+
+  test('silent for longer than the time-out, or not over in time: unknown', async () => {
+    for (const [timeoutMs, totalMs, says] of [
+      [60, 60_000, 'nothing more came within 60 ms'],
+      [60_000, 60, 'not over after 60 ms'],
+    ] as const) {
+      const heard = listener();
+      const { socket, result } = await begun(heard.hears, { timeoutMs, streams: { totalMs, bytes: 1_000_000 } });
+      socket.write(`${HEAD}${chunk(FIRST)}`);
+      const { kind, evidence } = await result;
+      expect([kind, evidence.code]).toEqual(['unknown', 'timeout']);
+      expect(evidence.message).toContain(says);
+    }
+  });
+
+  test('longer than the limit: unknown, and the rest is not passed on', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears, { streams: { totalMs: 60_000, bytes: 20 } });
+    socket.write(`${HEAD}${chunk(FIRST)}${chunk(LAST)}`);
+    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'too_long' } });
+    expect(heard.text()).toBe(FIRST);
+  });
+
+  test('for a caller that takes it as a whole, it is unknown too', async () => {
+    const { socket, result } = await begun(null);
+    socket.end(`${HEAD}${chunk(FIRST)}`);
+    expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+  });
+});
+
+describe('what is not passed on', () => {
+  test.each([
+    ['a refusal', 'HTTP/1.1 400 Bad Request\r\ncontent-type: text/event-stream', 'failed'],
+    ['an error', 'HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/event-stream', 'unknown'],
+    ['JSON', 'HTTP/1.1 200 OK\r\ncontent-type: application/json', 'committed'],
+  ])('%s', async (_, head, kind) => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears);
+    socket.write(`${head}\r\ncontent-length: 8\r\n\r\n{"n": 1}`);
+    expect((await result).kind).toBe(kind);
+    expect(heard.heads).toEqual([]);
+    expect(heard.text()).toBe('');
+  });
+
+  test('the answer of a tool whose answers are no streams', async () => {
+    const heard = listener();
+    const arrived = once(server, 'arrived');
+    const result = upstreams.send(makeDispatch({ listener: heard.hears }));
+    await arrived;
+    sockets.at(-1)?.write(`${HEAD}${chunk(FIRST)}0\r\n\r\n`);
+    expect(await result).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: FIRST } } });
+    expect(heard.heads).toEqual([]);
+  });
+});
+
+test('events end with an empty line, however lines end and pieces fall', () => {
+  for (const end of ['\n', '\r\n', '\r']) {
+    const events = [`: hello${end}${end}`, `event: a${end}data: 1${end}${end}`, `data: 2${end}${end}`];
+    const bytes = Buffer.from(events.join(''));
+    const ends = events.map((_, index) => events.slice(0, index + 1).join('').length);
+    for (let size = 1; size <= bytes.length; size += 1) {
+      const scan = createEventScan();
+      const found = new Set<number>();
+      for (let at = 0; at < bytes.length; at += size) {
+        const over = scan.over(bytes.subarray(at, at + size));
+        if (over > 0) found.add(at + over);
+        // Nothing is called over that is not, but for the second half of a line's end.
+        if (over > 0 && end !== '\r\n') expect(ends).toContain(at + over);
+      }
+      expect(found.has(bytes.length)).toBe(true);
+    }
+    expect(createEventScan().over(Buffer.from(`data: 1${end}data: 2${end}`))).toBe(0);
+  }
+});
