@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -12,7 +12,12 @@ import { changeOf, done, eventOf, listOf, moved, newPlace, putOf, sumOf } from '
 type Done = (error: Error | null) => void;
 
 /** Syncs that were asked for and have not returned; the disk is as slow, or as broken, as a test says. */
-const disk = vi.hoisted(() => ({ held: null as (() => void)[] | null, fault: null as Error | null }));
+const disk = vi.hoisted(() => ({
+  held: null as (() => void)[] | null,
+  fault: null as Error | null,
+  /** The next read of a journal fails. */
+  failsToRead: false,
+}));
 
 vi.mock('node:fs', async (original) => {
   const real = await original<typeof import('node:fs')>();
@@ -25,6 +30,11 @@ vi.mock('node:fs', async (original) => {
       };
       if (disk.held === null) go();
       else disk.held.push(go);
+    },
+    readSync(...asked: Parameters<typeof real.readSync>) {
+      if (!disk.failsToRead) return real.readSync(...asked);
+      disk.failsToRead = false;
+      throw Object.assign(new Error('i/o error'), { code: 'EIO' });
     },
   };
 });
@@ -99,7 +109,29 @@ test('a sync that fails ends the store: what waits for it is rejected, and nothi
   await expect(put).rejects.toBeInstanceOf(StoreUnavailable);
   expect(store.health().problem?.code).toBe('store_sync_failed');
   await expect(place.commit({})).rejects.toBeInstanceOf(StoreUnavailable);
-  await expect(store.list(listOf('w', 'l'))).rejects.toBeInstanceOf(StoreUnavailable);
+  // The file is not even opened for it.
+  rmSync(join(path, 'store.db'));
+  await expect(store.list(listOf('w', 'l'))).rejects.toThrow(/could not be synced/);
+  expect(existsSync(join(path, 'store.db'))).toBe(false);
+});
+
+test('a store that breaks down is closed for readers too, and opened as after a crash', async () => {
+  const place = await newPlace(store, 'w');
+  const put = (id: string): ReturnType<typeof place.commit> =>
+    place.commit({ puts: [putOf('thing', id, 'x', { enter: [{ list: 'l', at: 1 }] })] });
+  const headerOfJournal = (): Buffer => readFileSync(join(path, 'store.db-wal')).subarray(0, 32);
+  done(await put('a'));
+  expect(await place.ids('l')).toEqual(['a']);
+  const before = headerOfJournal();
+  disk.failsToRead = true;
+  done(await put('b'));
+  await expect.poll(() => store.health().problem?.code).toBe('store_unavailable');
+  await expect(place.ids('l')).rejects.toBeInstanceOf(StoreUnavailable);
+  await expect.poll(() => store.health().ready).toBe(true);
+  done(await put('c'));
+  expect(await place.ids('l')).toEqual(['a', 'b', 'c']);
+  // Only the last connection to close a file removes its journal.
+  expect(headerOfJournal().equals(before)).toBe(false);
 });
 
 test('what another process wrote is seen, and told', async () => {

@@ -175,12 +175,7 @@ it('closing waits for the disk', async () => {
 });
 
 it('what waits for a sync is not answered by it when another sync of the file has failed meanwhile', async () => {
-  const journal = syncBehind(
-    join(path, 'store.db-wal'),
-    8192,
-    () => {},
-    () => {},
-  );
+  const journal = syncBehind(join(path, 'store.db-wal'), 8192, () => {});
   hold();
   const said: string[] = [];
   const wait = (name: string): void =>

@@ -28,6 +28,7 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
     join(ROOT, 'src/gateway/embedded-store.ts'),
     join(ROOT, 'src/stores/embedded/rows/open.ts'),
     join(ROOT, 'src/stores/embedded/rows/worker.ts'),
+    join(ROOT, 'src/stores/embedded/rows/look-worker.ts'),
     ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(

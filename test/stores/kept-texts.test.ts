@@ -6,7 +6,7 @@ import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.t
 import { readReply, type Reply, writeReply } from '../../src/stores/embedded/rows/reply.ts';
 import { readRequest, writeRequest } from '../../src/stores/embedded/rows/request.ts';
 import { ensureRowTables } from '../../src/stores/embedded/rows/schema.ts';
-import { rowFormat, type RowSession } from '../../src/stores/embedded/rows/session.ts';
+import { openRowSession, type RowSession } from '../../src/stores/embedded/rows/session.ts';
 import { messageReader, messageWriter } from '../../src/stores/embedded/rows/wire.ts';
 import { ABSENT, type Change, type SumName } from '../../src/stores/port.ts';
 import { changeOf, putOf } from '../port/changes.ts';
@@ -23,7 +23,7 @@ beforeAll(async () => {
   database = (await loadDriver())(':memory:');
   ensureRowTables(database);
   database.exec("INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, 'test', 1, 1, 0, 0)");
-  session = rowFormat(new Set(), () => {}).openSession(database);
+  session = openRowSession(database, new Set());
 });
 afterAll(() => database.close());
 

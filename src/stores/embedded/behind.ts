@@ -10,8 +10,6 @@ export interface Committed {
 
 /** Syncs the journal of a database (its `-wal` file) after the commits. */
 export interface SyncBehind {
-  /** Whether any answers wait. */
-  pending(): boolean;
   /** Takes a transaction right after its commit. Its answers are sent when it is durable. */
   add(transaction: Committed): void;
   /**
@@ -42,15 +40,9 @@ export interface SyncBehind {
  * could not write as written. A second sync would succeed and prove nothing.
  * @param file the journal; exists from the first write of the connection to its close
  * @param pageBytes size of the database's pages
- * @param answered called after the answers of a sync
  * @param faulted called when a sync failed, and with it everything that waited for it; nothing more is taken
  */
-export function syncBehind(
-  file: string,
-  pageBytes: number,
-  answered: () => void,
-  faulted: (error: Error) => void,
-): SyncBehind {
+export function syncBehind(file: string, pageBytes: number, faulted: (error: Error) => void): SyncBehind {
   const descriptor = openSync(file, 'r+');
   let waiting: Committed[] = [];
   let covered: Committed[] = [];
@@ -83,7 +75,6 @@ export function syncBehind(
     }
     begin();
     for (const transaction of taken) transaction.answer();
-    answered();
   }
 
   function fail(error: Error, taken: readonly Committed[]): void {
@@ -94,7 +85,6 @@ export function syncBehind(
   }
 
   return {
-    pending: () => syncing || waiting.length > 0,
     add(transaction) {
       if (failure !== null) {
         transaction.fail(failure);

@@ -1,14 +1,14 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { RowStore } from '../port.ts';
 import { makePrivateFolder } from '../private-folder.ts';
-import { inTransaction, openStoreFile, rollback } from './boot.ts';
+import { inTransaction, openStoreFile } from './boot.ts';
+import { rollback } from './connection.ts';
 import { loadDriver } from './driver.ts';
 import { describe } from './engine.ts';
 import { writeInstallMark } from './install.ts';
 import { isLocked } from './lock.ts';
 import { countFrom } from './machine.ts';
 import { openReader } from './rows/reader.ts';
-import { rowFormat } from './rows/session.ts';
 
 /** What is known of the time when a transaction begins, ms. */
 export interface KnownTime {
@@ -36,10 +36,9 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
   const open = await loadDriver();
   makePrivateFolder(path);
   const inUse = isLocked(path, open);
-  const format = rowFormat(new Set(), () => {});
   const opened = (() => {
     try {
-      return openStoreFile(path, open, format, Date.now(), inUse);
+      return openStoreFile(path, open, new Set(), Date.now(), inUse);
     } catch (error) {
       throw new StoreUnavailable(describe(path, error));
     }

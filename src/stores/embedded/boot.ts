@@ -7,17 +7,19 @@ import { makePrivateFile } from './files.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
 import { countFrom, noteTime } from './machine.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
-import type { EngineSession, Format } from './engine-session.ts';
-import { configureConnection } from './connection.ts';
+import { configureConnection, rollback } from './connection.ts';
+import type { Boot } from './rows/ended.ts';
+import { ensureRowTables } from './rows/schema.ts';
+import { openRowSession, type RowSession } from './rows/session.ts';
 
 /** Name of the database in the store's folder. */
 export const STORE_FILE = 'store.db';
 
 /** An open database file that belongs to this installation. */
-export interface OpenStore<Session> {
+export interface OpenStore {
   readonly kind: 'open';
   readonly database: SqlDatabase;
-  readonly session: Session;
+  readonly session: RowSession;
   readonly mark: InstallMark;
   /** The store was created just now. */
   readonly fresh: boolean;
@@ -34,21 +36,16 @@ export interface RolledBack {
 }
 
 /** The machine's clock is not trusted. The file stays open, and the clock is checked again later. */
-interface ClockAhead<Session> {
+interface ClockAhead {
   readonly kind: 'clock_ahead';
-  readonly opened: OpenStore<Session>;
+  readonly opened: OpenStore;
   readonly message: string;
 }
 
-export type Booted<Session> = (OpenStore<Session> & { readonly clock: StoreClock }) | RolledBack | ClockAhead<Session>;
+export type Booted = (OpenStore & { readonly clock: StoreClock; readonly boot: Boot }) | RolledBack | ClockAhead;
 
 /** Runs `work` in a transaction. */
-export function inTransaction<T>(
-  database: SqlDatabase,
-  session: EngineSession<unknown>,
-  now: number,
-  work: () => T,
-): T {
+export function inTransaction<T>(database: SqlDatabase, session: RowSession, now: number, work: () => T): T {
   database.exec('BEGIN IMMEDIATE');
   try {
     session.beginAt(now);
@@ -63,28 +60,20 @@ export function inTransaction<T>(
   }
 }
 
-/** Ends a transaction without its writes. After some errors SQLite has already done so. */
-export function rollback(database: SqlDatabase): void {
-  try {
-    database.exec('ROLLBACK');
-  } catch {
-    // No transaction is open any more, as wanted.
-  }
-}
-
 /**
  * Opens the store's file, creates it in a new installation, and compares it with the mark beside it. Throws the
  * driver's error for a file that cannot be opened.
+ * @param watched kinds whose changes are told; may grow
  * @param now the time at which a new store's clock begins, ms
  * @param inUse a gateway runs on it, and the journal's content is that gateway's
  */
-export function openStoreFile<Told, Session extends EngineSession<Told>>(
+export function openStoreFile(
   path: string,
   open: OpenDatabase,
-  format: Format<Told, Session, unknown>,
+  watched: ReadonlySet<string>,
   now: number,
   inUse: boolean,
-): OpenStore<Session> | RolledBack {
+): OpenStore | RolledBack {
   makePrivateFolder(path);
   const beside = readInstallMark(path);
   const file = join(path, STORE_FILE);
@@ -94,9 +83,9 @@ export function openStoreFile<Told, Session extends EngineSession<Told>>(
   try {
     configureConnection(database);
     rewriteJournal(path, database, journal);
-    format.ensureSchema(database);
+    ensureRowTables(database);
     syncFolder(path);
-    const session = format.openSession(database);
+    const session = openRowSession(database, watched);
     const found = session.meta.find();
     if (found === null && beside !== null) {
       database.close();
@@ -149,25 +138,19 @@ function rolledBack(path: string, { installId }: InstallMark, what: string): Rol
  * @param clock the caller's clock; `null` uses the machine's
  * @param maxJumpMs how much time may have passed while nobody counted it
  */
-export function bootStore<Told, Session extends EngineSession<Told>>(
+export function bootStore(
   path: string,
   open: OpenDatabase,
-  format: Format<Told, Session, unknown>,
+  watched: ReadonlySet<string>,
   clock: ClockSource | null,
   maxJumpMs: number,
-): Booted<Session> {
-  const opened = openStoreFile(path, open, format, timeOf(clock), false);
-  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, format, clock, maxJumpMs);
+): Booted {
+  const opened = openStoreFile(path, open, watched, timeOf(clock), false);
+  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, clock, maxJumpMs);
 }
 
 /** The rest of {@link bootStore} for a file that is already open. */
-export function beginBoot<Told, Session extends EngineSession<Told>>(
-  path: string,
-  opened: OpenStore<Session>,
-  format: Format<Told, Session, unknown>,
-  clock: ClockSource | null,
-  maxJumpMs: number,
-): Booted<Session> {
+export function beginBoot(path: string, opened: OpenStore, clock: ClockSource | null, maxJumpMs: number): Booted {
   const { database, session, mark } = opened;
   try {
     session.forget();
@@ -180,10 +163,9 @@ export function beginBoot<Told, Session extends EngineSession<Told>>(
     const storeClock = clock === null ? createStoreClock(beginning.time, maxJumpMs) : wrapClock(beginning.time, clock);
     const now = storeClock.now();
     inTransaction(database, session, now, () => session.meta.boot(mark.epoch));
-    format.recover(session, start, now - start);
     const seen = typeof clock === 'function' ? null : noteTime(now);
     writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen });
-    return { ...opened, clock: storeClock };
+    return { ...opened, clock: storeClock, boot: { at: start, unwatchedMs: now - start } };
   } catch (error) {
     database.close();
     throw error;

@@ -10,6 +10,15 @@ export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA wal_autocheckpoint = 4000').all();
 }
 
+/** Ends a transaction without its writes. After some errors SQLite has already done so. */
+export function rollback(database: SqlDatabase): void {
+  try {
+    database.exec('ROLLBACK');
+  } catch {
+    // No transaction is open any more, as wanted.
+  }
+}
+
 /**
  * Settings of a connection that only reads, beside the one that writes: it cannot write and never waits for the other.
  */

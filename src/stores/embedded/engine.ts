@@ -1,8 +1,9 @@
-import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
-import { beginBoot, type Booted, bootStore, type OpenStore, rollback, STORE_FILE } from './boot.ts';
-import { configureReader } from './connection.ts';
 import { join } from 'node:path';
+import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import type { Watched } from '../port.ts';
+import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
+import { beginBoot, type Booted, bootStore, type OpenStore } from './boot.ts';
+import { rollback } from './connection.ts';
 import { type ClockSource, machineAhead, type StoreClock } from './clock.ts';
 import { noteTime } from './machine.ts';
 import {
@@ -20,9 +21,11 @@ import {
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
-import { type Look, serveLooks } from './looks.ts';
 import { JOURNAL } from './rewrite.ts';
-import type { EngineSession, Format } from './engine-session.ts';
+import type { Boot } from './rows/ended.ts';
+import type { Reply } from './rows/reply.ts';
+import type { Request } from './rows/request.ts';
+import type { RowSession } from './rows/session.ts';
 
 /** The most operations in one transaction. It limits how long an answer waits for others. */
 const MAX_BATCH = 512;
@@ -43,21 +46,19 @@ const CLOCK_LOOK_MS = 500;
 /** With this many pages in the journal, they are moved into the file of the store. */
 const CHECKPOINT_PAGES = 4000;
 
-/** One operation. Exactly one of `done` and `failed` is called, after the transaction has ended. */
-export interface Job<Session> {
-  /** Runs inside the transaction; may be called again after a rollback. */
-  run(session: Session): void;
-  /** The transaction is durable. */
-  done(): void;
+/** A request, and where its answer goes. Exactly one of `done` and `failed` is called, later. */
+interface Job {
+  readonly request: Request;
+  done(reply: Reply): void;
   failed(error: Error): void;
 }
 
-export interface EngineListener<Told> {
+export interface EngineListener {
   onHealth(health: StoreHealth): void;
   /** What transactions have changed that listeners are told; `null`: anything may have changed. */
-  onTold(told: readonly Told[] | null): void;
-  /** Called when the jobs of a transaction have their answers. */
-  onBatch(): void;
+  onTold(told: readonly Watched[] | null): void;
+  /** A gateway has begun to use the file. */
+  onBoot(boot: Boot): void;
 }
 
 export interface EngineOptions {
@@ -69,25 +70,23 @@ export interface EngineOptions {
   readonly maxClockJumpMs: number;
 }
 
-export interface Engine<Session, Reader> {
+export interface Engine {
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
-  submit(job: Job<Session>): void;
-  look(look: Look<Reader>): void;
+  /** Exactly one of `done` and `failed` is called, once everything that the reply tells of is durable. */
+  perform(request: Request, done: (reply: Reply) => void, failed: (error: Error) => void): void;
   close(): Promise<void>;
 }
 
-interface OpenState<Session, Reader> {
+interface OpenState {
   readonly kind: 'open';
   readonly database: SqlDatabase;
-  readonly session: Session;
+  readonly session: RowSession;
   readonly clock: StoreClock;
   readonly dataVersion: SqlStatement;
   readonly journal: SyncBehind;
   readonly checkpoint: SqlStatement;
-  /** Opened on first use. */
-  reader: { readonly database: SqlDatabase; readonly tables: Reader } | null;
   seenVersion: unknown;
   /** Number of commits: taken (waiting for the disk or durable), durable, and recorded in the mark. */
   takenCommits: number;
@@ -103,25 +102,23 @@ type Shut = { readonly kind: 'failed'; readonly why: string } | { readonly kind:
  */
 const unsynced: SqlDatabase[] = [];
 
-/** A step failed after it had written something, so the transaction cannot be kept. */
+/** A request failed after it had written something, so the transaction cannot be kept. `cause`: why it failed. */
 class TornStep extends Error {}
 
 /**
- * Opens the store and runs jobs on it with group commit. All jobs of a turn of the event loop, and all that arrive
+ * Opens the store and answers requests with group commit. All requests of a turn of the event loop, and all that arrive
  * while a commit runs, share one transaction. All transactions that are committed while the disk works share its next
  * sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
-export async function startEngine<Told, Session extends EngineSession<Told>, Reader>(
-  format: Format<Told, Session, Reader>,
-  options: EngineOptions,
-  listener: EngineListener<Told>,
-): Promise<Engine<Session, Reader>> {
+export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
   const { path } = options;
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
   try {
-    const first = bootStore(path, open, format, options.clock, options.maxClockJumpMs);
-    return runEngine(format, options, listener, open, lock, first);
+    // A file that is opened anew has to know the watched kinds as well.
+    const watched = new Set<string>();
+    const first = bootStore(path, open, watched, options.clock, options.maxClockJumpMs);
+    return runEngine(options, listener, open, lock, watched, first);
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
@@ -141,37 +138,34 @@ export async function lockFolder(path: string, open: OpenDatabase, waitMs: numbe
   }
 }
 
-function runEngine<Told, Session extends EngineSession<Told>, Reader>(
-  format: Format<Told, Session, Reader>,
+function runEngine(
   options: EngineOptions,
-  listener: EngineListener<Told>,
+  listener: EngineListener,
   open: OpenDatabase,
   lock: StoreLock,
-  first: Booted<Session>,
-): Engine<Session, Reader> {
-  type Open = OpenState<Session, Reader>;
-  type State = Open | Shut;
+  watched: Set<string>,
+  first: Booted,
+): Engine {
   const { path, maxClockJumpMs } = options;
   // Calls that this process has sent are still running when the file is reopened. So its clock continues, whatever the
   // machine's clock says.
   let clock: ClockSource | null = options.clock ?? (first.kind === 'open' ? first.clock : null);
   const installId = installOf(first);
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
-  let queue: Job<Session>[] = [];
+  let queue: Job[] = [];
   let scheduled = false;
   let watches = 0;
   let reopenTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
   /** The file is open but not used yet, because the machine's clock is not trusted. */
-  let awaited: OpenStore<Session> | null = null;
+  let awaited: OpenStore | null = null;
   /** A file that is being closed. */
   let ending = Promise.resolve();
-  let state: State = enter(first);
+  let state: OpenState | Shut = enter(first);
   let lastNow = state.kind === 'open' ? state.clock.now() : Date.now();
-  const looks = serveLooks<Reader>(readerOf);
   const watcher = setInterval(watch, WATCH_MS).unref();
 
-  function enter(booted: Booted<Session>): State {
+  function enter(booted: Booted): OpenState | Shut {
     if (booted.kind === 'rolled_back') {
       health = { ...health, ready: false, problem: { code: 'store_rolled_back', message: booted.message } };
       return { kind: 'failed', why: booted.message };
@@ -183,6 +177,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       return { kind: 'failed', why: message };
     }
     const { database, session } = booted;
+    listener.onBoot(booted.boot);
     health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
@@ -198,7 +193,6 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       dataVersion,
       journal,
       checkpoint,
-      reader: null,
       seenVersion,
       ...marks,
     };
@@ -208,7 +202,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   function followJournal(database: SqlDatabase): SyncBehind {
     try {
       const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
-      const journal = syncBehind(join(path, JOURNAL), pageBytes, listener.onBatch, (error) => giveUp(database, error));
+      const journal = syncBehind(join(path, JOURNAL), pageBytes, (error) => giveUp(database, error));
       // The first write created the journal: its name must be durable too.
       syncFolder(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
@@ -232,44 +226,47 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     const jobs = queue.slice(0, MAX_BATCH);
     queue = queue.slice(MAX_BATCH);
     if (queue.length > 0) schedule();
+    take(jobs);
+  }
+
+  function take(jobs: readonly Job[]): void {
+    if (state.kind === 'open') commit(state, jobs);
+    else for (const { failed } of jobs) failed(new StoreUnavailable(whyShut(state)));
+  }
+
+  /** Answers when everything that is committed by now is durable. */
+  function settle(done: (reply: Reply) => void, failed: (error: Error) => void): void {
     if (state.kind !== 'open') {
-      refuse(jobs, state);
-      listener.onBatch();
+      failed(new StoreUnavailable(whyShut(state)));
       return;
     }
-    commit(state, jobs);
-    if (state.kind === 'open' && !state.journal.pending()) listener.onBatch();
+    state.journal.join({
+      answer: () => done({ op: 'settled' }),
+      fail: (error) => failed(new StoreUnavailable(describe(path, error))),
+    });
   }
 
-  /** What looks may see now; throws if nothing can be seen. */
-  function readerOf(): { readonly tables: Reader; readonly journal: SyncBehind } {
-    if (state.kind !== 'open') throw new StoreUnavailable(whyShut(state));
-    if (state.reader === null) {
-      const database = open(join(path, STORE_FILE));
-      configureReader(database);
-      state.reader = { database, tables: format.openReader(database) };
-    }
-    return { tables: state.reader.tables, journal: state.journal };
-  }
-
-  function refuse(jobs: readonly Job<Session>[], at: Shut): void {
-    const why = whyShut(at);
-    for (const job of jobs) job.failed(new StoreUnavailable(why));
-  }
-
-  function commit(store: Open, jobs: readonly Job<Session>[]): void {
-    const failures = new Map<Job<Session>, Error>();
-    let commits = 0;
+  function commit(store: OpenState, jobs: readonly Job[]): void {
+    let replies: readonly (Reply | Error)[] = [];
+    let commits = store.takenCommits;
     try {
       commits = transact(store, () => {
-        for (const job of jobs) attempt(store.session, job, failures);
+        replies = jobs.map(({ request }) => attempt(store.session, request));
       });
     } catch (error) {
-      if (error instanceof TornStep || isConstraintFailure(error)) commitSingly(store, jobs);
-      else breakDown(store, jobs, error);
-      return;
+      const isFault = error instanceof TornStep || isConstraintFailure(error);
+      if (isFault && jobs.length > 1) {
+        // Each gets its own transaction, so that only the faulty one fails.
+        for (const job of jobs) take([job]);
+        return;
+      }
+      if (!isFault) {
+        breakDown(store, jobs, error);
+        return;
+      }
+      replies = [asError(error instanceof TornStep ? error.cause : error)];
     }
-    answerWhenDurable(store, commits, jobs, failures);
+    answerWhenDurable(store, commits, jobs, replies);
     try {
       if (store.journal.hasFrames(CHECKPOINT_PAGES)) store.checkpoint.all();
     } catch (error) {
@@ -277,29 +274,29 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }
   }
 
-  /** A job that changed nothing waits as well: it may have read what is not durable yet. */
+  /** A request that changed nothing waits as well: it may have read what is not durable yet. */
   function answerWhenDurable(
-    store: Open,
+    store: OpenState,
     commits: number,
-    jobs: readonly Job<Session>[],
-    failures: ReadonlyMap<Job<Session>, Error>,
+    jobs: readonly Job[],
+    replies: readonly (Reply | Error)[],
   ): void {
     const { session, journal } = store;
     const told = session.takeTold();
+    const answer = (instead: Error | null): void => {
+      for (const [index, { done, failed }] of jobs.entries()) {
+        const reply = replies[index] instanceof Error ? replies[index] : (instead ?? replies[index]);
+        if (reply instanceof Error) failed(reply);
+        else if (reply !== undefined) done(reply);
+      }
+    };
     const transaction: Committed = {
       answer() {
         store.durableCommits = commits;
         if (told.length > 0) listener.onTold(told);
-        for (const job of jobs) {
-          const failure = failures.get(job);
-          if (failure === undefined) job.done();
-          else job.failed(failure);
-        }
+        answer(null);
       },
-      fail(error) {
-        const why = new StoreUnavailable(describe(path, error));
-        for (const job of jobs) job.failed(failures.get(job) ?? why);
-      },
+      fail: (error) => answer(new StoreUnavailable(describe(path, error))),
     };
     if (commits === store.takenCommits) journal.join(transaction);
     else journal.add(transaction);
@@ -307,7 +304,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   }
 
   /** @returns how many transactions the store has written */
-  function transact(store: Open, work: () => void): number {
+  function transact(store: OpenState, work: () => void): number {
     const { database, session } = store;
     database.exec('BEGIN IMMEDIATE');
     try {
@@ -327,38 +324,20 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     }
   }
 
-  /** A step that fails before it writes fails alone. */
-  function attempt(session: Session, job: Job<Session>, failures: Map<Job<Session>, Error>): void {
+  /** A request that fails before it writes fails alone. */
+  function attempt(session: RowSession, request: Request): Reply | Error {
     const before = session.writes();
     try {
-      job.run(session);
+      return session.perform(request);
     } catch (error) {
       if (storageFailure(error) !== null) throw error;
-      if (session.writes() !== before) throw new TornStep();
-      failures.set(job, asError(error));
-    }
-  }
-
-  /** After a torn step, each job gets its own transaction, so that only the faulty one fails. */
-  function commitSingly(store: Open, jobs: readonly Job<Session>[]): void {
-    const failures = new Map<Job<Session>, Error>();
-    for (const [index, job] of jobs.entries()) {
-      let commits = store.takenCommits;
-      try {
-        commits = transact(store, () => job.run(store.session));
-      } catch (error) {
-        if (storageFailure(error) !== null) {
-          breakDown(store, jobs.slice(index), error);
-          return;
-        }
-        failures.set(job, asError(error));
-      }
-      answerWhenDurable(store, commits, [job], failures);
+      if (session.writes() !== before) throw new TornStep('', { cause: error });
+      return asError(error);
     }
   }
 
   /** Another process (`svc keys create`) wrote: nothing in memory is valid any more, and there may be new keys. */
-  function notice(store: Open): void {
+  function notice(store: OpenState): void {
     const version = store.dataVersion.get()?.['data_version'];
     if (version === store.seenVersion) return;
     store.seenVersion = version;
@@ -369,26 +348,24 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   }
 
   /** Nothing may be assumed about running transactions: the file is closed and reopened as after a crash. */
-  function breakDown(store: Open, jobs: readonly Job<Session>[], error: unknown): void {
+  function breakDown(store: OpenState, jobs: readonly Job[], error: unknown): void {
     const why = describe(path, error);
     if (isSyncFailure(error)) {
       store.journal.distrust(asError(error));
       giveUp(store.database, error);
     } else fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
-    listener.onBatch();
     ending = letGo(store).then(() => {
       if (!isUnsynced && state.kind === 'failed') reopenAfter(REOPEN_FIRST_MS);
     });
   }
 
   /** What is committed stays committed. Its own sync decides the answers. */
-  async function letGo({ database, journal, reader }: Open): Promise<void> {
+  async function letGo({ database, journal }: OpenState): Promise<void> {
     await journal.finish();
     if (isUnsynced) return;
     journal.close();
     try {
-      reader?.database.close();
       database.close();
     } catch {
       // The connection is given up in any case.
@@ -408,7 +385,6 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     if (state.kind !== 'closed') state = { kind: 'failed', why };
     health = { ...health, ready: false, problem: { code: 'store_sync_failed', message: why } };
     listener.onHealth(health);
-    listener.onBatch();
   }
 
   function fail(why: string, error: unknown): void {
@@ -421,7 +397,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   function reopenAfter(waitMs: number): void {
     reopenTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, format, clock, maxClockJumpMs));
+        state = enter(bootStore(path, open, watched, clock, maxClockJumpMs));
         listener.onHealth(health);
         listener.onTold(null);
       } catch (error) {
@@ -432,12 +408,12 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   }
 
   /** Checks again whether the machine's clock can be trusted: somebody corrected it, or an operator accepted it. */
-  function beginAfter(opened: OpenStore<Session>): void {
+  function beginAfter(opened: OpenStore): void {
     awaited = opened;
     reopenTimer = setTimeout(() => {
       awaited = null;
       try {
-        state = enter(beginBoot(path, opened, format, options.clock, maxClockJumpMs));
+        state = enter(beginBoot(path, opened, options.clock, maxClockJumpMs));
         if (state.kind !== 'open') return;
         clock ??= state.clock;
         listener.onHealth(health);
@@ -450,7 +426,7 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
   }
 
   /** While the machine's clock is not trusted, the store continues with its own time and admits nothing. */
-  function watchClock(store: Open): void {
+  function watchClock(store: OpenState): void {
     const now = store.clock.now();
     const ahead = store.clock.ahead();
     const isAhead = ahead > 0;
@@ -471,12 +447,10 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       if (watches % WATCHES_PER_MARK === 0) mark(state);
     } catch (error) {
       breakDown(state, [], error);
-      return;
     }
-    if (state.session.pending()) schedule();
   }
 
-  function mark(store: Open): void {
+  function mark(store: OpenState): void {
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
     const seen = options.clock === null ? noteTime(store.clock.now()) : null;
@@ -491,14 +465,27 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
       return lastNow;
     },
     health: () => health,
-    submit(job) {
-      queue.push(job);
-      schedule();
+    perform(request, done, failed) {
+      switch (request.op) {
+        case 'watch':
+          for (const kind of request.kinds) watched.add(kind);
+          done({ op: 'watch' });
+          return;
+        case 'settled':
+          settle(done, failed);
+          return;
+        case 'commit':
+        case 'read':
+        case 'sums':
+        case 'prune':
+        case 'list':
+        case 'ledger':
+          queue.push({ request, done, failed });
+          schedule();
+      }
     },
-    look: looks.add,
     async close() {
       if (state.kind === 'closed') return;
-      looks.finish();
       while (queue.length > 0) commitQueue();
       clearInterval(watcher);
       if (reopenTimer !== null) clearTimeout(reopenTimer);
@@ -513,13 +500,12 @@ function runEngine<Told, Session extends EngineSession<Told>, Reader>(
     },
   };
 
-  async function closeWhole(store: Open): Promise<void> {
-    const { database, journal, reader } = store;
+  async function closeWhole(store: OpenState): Promise<void> {
+    const { database, journal } = store;
     await journal.finish();
     if (isUnsynced) return;
     journal.close();
     try {
-      reader?.database.close();
       mark(store);
       // Moves everything into one file, so that a copy of store.db is complete as soon as the driver has closed it.
       database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
@@ -534,7 +520,7 @@ function whyShut(at: Shut): string {
   return at.kind === 'failed' ? at.why : 'The store is closed.';
 }
 
-function installOf(booted: Booted<unknown>): string {
+function installOf(booted: Booted): string {
   switch (booted.kind) {
     case 'open':
       return booted.mark.installId;
@@ -549,8 +535,7 @@ function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-/** No room on the disk, as SQLite or as the system says it. */
-/** Whether there is no room. */
+/** Whether there is no room on the disk, as SQLite or as the system says it. */
 export function isFull(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';

@@ -9,7 +9,7 @@ import type { RunningUse } from '../../effects/steps/plan.ts';
 import type { Agent } from '../../effects/model/principal.ts';
 import { decode, integer, plainText, text } from './document.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
-import type { FileMeta } from './engine-session.ts';
+import type { FileMeta } from './rows/meta-table.ts';
 
 /** `PRAGMA user_version` of a file of this format. */
 export const FORMAT_1 = 1;

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { syncFolder } from '../private-folder.ts';
-import { rollback, STORE_FILE } from './boot.ts';
+import { STORE_FILE } from './boot.ts';
 import { integer } from './document.ts';
 import { loadDriver, type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
 import { describe, isFull, lockFolder } from './engine.ts';
@@ -24,7 +24,7 @@ import { isLocked } from './lock.ts';
 import { JOURNAL, rewriteJournal, seeJournal } from './rewrite.ts';
 import { countRecords, openLoad, type RowLoad } from './rows/load.ts';
 import { FORMAT_NUMBER } from './rows/schema.ts';
-import { configureConnection } from './connection.ts';
+import { configureConnection, rollback } from './connection.ts';
 
 /** The old file, kept beside the new one. */
 export const OLD_FILE = `${STORE_FILE}.format-${FORMAT_1}`;

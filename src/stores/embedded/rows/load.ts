@@ -1,11 +1,11 @@
 import type { Change, EventDraft, Row, SumName } from '../../port.ts';
 import { columnText, integer, text } from '../document.ts';
 import type { SqlDatabase } from '../driver.ts';
-import type { FileMeta } from '../engine-session.ts';
 import { openLedgerTable } from './ledger-table.ts';
+import type { FileMeta } from './meta-table.ts';
 import { openNames } from './names.ts';
 import { ensureRowTables } from './schema.ts';
-import { rowFormat } from './session.ts';
+import { openRowSession } from './session.ts';
 
 /** A figure as it was in the other file. */
 export interface LoadedFigure extends SumName {
@@ -62,7 +62,7 @@ export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad
       .run(meta.installId, meta.epoch, meta.boots, meta.clock, meta.commits);
   // One transaction: pages that do not fit into the cache are written early, but most pages only once.
   database.exec('BEGIN IMMEDIATE');
-  const session = rowFormat(new Set(), () => {}).openSession(database);
+  const session = openRowSession(database, new Set());
   const names = openNames(database);
   const ledger = openLedgerTable(database);
   const addFigure = database.prepare(

@@ -1,8 +1,25 @@
 import type { SqlDatabase } from '../driver.ts';
 import { integer, text } from '../document.ts';
-import type { FileMeta, FileMetaTable } from '../engine-session.ts';
 
-export interface MetaTable extends FileMetaTable {
+/** What the file says about itself. */
+export interface FileMeta {
+  readonly installId: string;
+  readonly epoch: number;
+  /** How often a gateway has opened the store. */
+  readonly boots: number;
+  /** The highest time that was given out; the clock begins there. */
+  readonly clock: number;
+  /** How many transactions were written. The mark beside the store remembers it, so that an older copy is noticed. */
+  readonly commits: number;
+}
+
+export interface MetaTable {
+  /** Like `find`, but throws if there is nothing. */
+  get(): FileMeta;
+  find(): FileMeta | null;
+  create(installId: string, clock: number): void;
+  /** A gateway starts to use the store. */
+  boot(epoch: number): void;
   /** Called in each transaction that writes. */
   tick(clock: number): void;
   forget(): void;

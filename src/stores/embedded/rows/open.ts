@@ -1,12 +1,14 @@
+import { availableParallelism } from 'node:os';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import type { OpenRows } from '../../open-rows.ts';
 import type { SumListed, Watched } from '../../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
-import { runRowsInWorker } from './client.ts';
 import { endedBefore } from './ended.ts';
+import { type Looker, lookHere, lookInThread } from './looker.ts';
 import type { Reply } from './reply.ts';
 import type { Request } from './request.ts';
-import { runRowsHere, type Runner } from './runner.ts';
+import { threadEntry } from './thread.ts';
+import { isShut, type Writer, writeHere, type WriterListener, writeInThread } from './writer.ts';
 
 /** Figures of one look: transactions wait for it. */
 const FIGURES_AT_ONCE = 100;
@@ -18,7 +20,7 @@ export interface EmbeddedRowsOptions {
   readonly lockWaitMs: number;
   /** How far the machine's clock may be ahead of the known time, ms; default 7 days. */
   readonly maxClockJumpMs?: number;
-  /** `auto`: in a worker thread if the machine has two cores or more. */
+  /** `auto`: in two threads, one writes and one reads for people, if the machine has two cores or more. */
   readonly worker: 'auto' | 'never';
   /** Replaces the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
   readonly clock?: () => number;
@@ -32,12 +34,20 @@ export interface EmbeddedRowsOptions {
 export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
   const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS } = options;
   const watchers: Watcher[] = [];
-  const onTold = (told: readonly Watched[] | null): void => tell(watchers, told);
-  const wantsWorker = options.worker === 'auto' && clock === null;
-  const runner =
-    (wantsWorker ? await runRowsInWorker({ path, lockWaitMs, maxClockJumpMs }, onTold) : null) ??
-    (await runRowsHere({ path, lockWaitMs, maxClockJumpMs, clock }, onTold));
-  return rowsOver(runner, watchers);
+  let looker: Looker | null = null;
+  const listener: WriterListener = {
+    onTold: (told) => tell(watchers, told),
+    onShut: () => looker?.letGo(),
+  };
+  const wantsThreads = options.worker === 'auto' && clock === null && availableParallelism() >= 2;
+  const writing = wantsThreads ? threadEntry('worker') : null;
+  const looking = wantsThreads ? threadEntry('look-worker') : null;
+  const writer =
+    writing === null
+      ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock }, listener)
+      : await writeInThread(writing, { path, lockWaitMs, maxClockJumpMs }, listener);
+  looker = looking === null ? await lookHere(path) : lookInThread(looking, path);
+  return rowsOver(writer, looker, watchers);
 }
 
 interface Watcher {
@@ -52,7 +62,16 @@ function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): vo
   }
 }
 
-function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers: Watcher[]): OpenRows {
+function rowsOver({ installId, now, health, boot, ask, close }: Writer, looker: Looker, watchers: Watcher[]): OpenRows {
+  /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
+  async function look(request: Request): Promise<Reply> {
+    const of = health();
+    if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
+    const reply = await looker.ask(request);
+    await ask({ op: 'settled' });
+    return reply;
+  }
+
   return {
     installId,
     now,
@@ -62,11 +81,15 @@ function rowsOver({ installId, now, health, boot, ask, close }: Runner, watchers
       const { problem } = health();
       return problem?.code === 'clock_ahead' ? new StoreUnavailable(problem.message) : null;
     },
-    close,
+    async close() {
+      // Whoever closes the file last moves its journal into it. The writer does that in order.
+      await looker.close();
+      await close();
+    },
     commit: async (change) => answerTo('commit', await ask({ op: 'commit', change })).answer,
     read: async (workspace, wants, sums) => answerTo('read', await ask({ op: 'read', workspace, wants, sums })).seen,
-    list: async (query) => answerTo('list', await ask({ op: 'list', query })).listed,
-    ledger: async (query) => answerTo('ledger', await ask({ op: 'ledger', query })).entries,
+    list: async (query) => answerTo('list', await look({ op: 'list', query })).listed,
+    ledger: async (query) => answerTo('ledger', await look({ op: 'ledger', query })).entries,
     async sums(workspace, limit) {
       const found: SumListed[] = [];
       for (;;) {

@@ -4,7 +4,7 @@ import { columnText, integer, plainText, text } from '../document.ts';
 import { type LedgerSlice, openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
 
-/** The most that one look reads, so that transactions wait only for a moment: entries and characters. */
+/** The most that one look reads, so that others wait only for a moment: entries and characters. */
 const MOST_ENTRIES = 200;
 const MOST_CHARACTERS = 1_000_000;
 

@@ -11,6 +11,7 @@ export type Reply =
   | { readonly op: 'sums'; readonly sums: readonly SumListed[] }
   | { readonly op: 'prune'; readonly pruned: number }
   | { readonly op: 'watch' }
+  | { readonly op: 'settled' }
   /** There is no answer: the store is unavailable, or the program has a fault. */
   | { readonly op: 'failed'; readonly kind: 'unavailable' | 'fault'; readonly message: string };
 
@@ -59,6 +60,7 @@ export function writeReply(writer: Writer, reply: Reply): void {
     case 'sums':
     case 'prune':
     case 'watch':
+    case 'settled':
     case 'failed':
       writer.number(OTHER);
       writer.text(JSON.stringify(reply));

@@ -1,7 +1,9 @@
 import type { Change, ListQuery, Place, RowStore, Span, SumName, Want } from '../../port.ts';
 import type { MessageReader, Writer } from './wire.ts';
 
-/** The requests to the store's thread. */
+/**
+ * What a store is asked. A connection that only reads answers `list` and `ledger`, the one that writes everything else.
+ */
 export type Request =
   | { readonly op: 'commit'; readonly change: Change }
   | {
@@ -15,7 +17,9 @@ export type Request =
   /** Figures by name, after a name. */
   | { readonly op: 'sums'; readonly workspace: string; readonly after: string | null; readonly limit: number }
   | { readonly op: 'prune'; readonly workspace: string; readonly limit: number }
-  | { readonly op: 'watch'; readonly kinds: readonly string[] };
+  | { readonly op: 'watch'; readonly kinds: readonly string[] }
+  /** Is answered when everything that is committed by now is durable. */
+  | { readonly op: 'settled' };
 
 const COMMIT = 1;
 const READ = 2;
@@ -42,6 +46,7 @@ export function writeRequest(writer: Writer, request: Request): void {
     case 'sums':
     case 'prune':
     case 'watch':
+    case 'settled':
       writer.number(OTHER);
       writer.text(JSON.stringify(request));
   }

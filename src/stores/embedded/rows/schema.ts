@@ -1,5 +1,5 @@
 import type { SqlDatabase } from '../driver.ts';
-import { rollback } from '../boot.ts';
+import { rollback } from '../connection.ts';
 import { integer } from '../document.ts';
 
 /** Version of the tables below; `PRAGMA user_version` of the file. */

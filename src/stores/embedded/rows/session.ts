@@ -1,43 +1,36 @@
 import type { Answer, Change, Figure, Found, Row, Seen, SumListed, SumName, Want, Watched } from '../../port.ts';
 import type { SqlDatabase } from '../driver.ts';
-import type { EngineSession, Format } from '../engine-session.ts';
 import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
-import { openMetaTable } from './meta-table.ts';
+import { type MetaTable, openMetaTable } from './meta-table.ts';
 import { openNames } from './names.ts';
+import type { Reply } from './reply.ts';
+import type { Request } from './request.ts';
 import { openPlacesTable } from './places-table.ts';
-import { openReader, type Reader } from './reader.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
-import { ensureRowTables } from './schema.ts';
-import type { Boot } from './ended.ts';
 
 /** One open database, and the operations on it. The caller begins and ends the transaction. */
-export interface RowSession extends EngineSession<Watched> {
+export interface RowSession {
+  readonly meta: MetaTable;
+  /** Sets the time of the transaction that begins. */
+  beginAt(now: number): void;
+  perform(request: Request): Reply;
   commit(change: Change): Answer;
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
   sums(workspace: string, after: string | null, limit: number): readonly SumListed[];
   prune(workspace: string, limit: number): number;
+  /** How many writes were made so far. It shows whether a failed request had already written something. */
+  writes(): number;
+  /** Writes what was collected in memory; called right before the commit. */
+  flush(): void;
+  /** What listeners are told once the transaction is durable; a second call returns nothing. */
+  takeTold(): readonly Watched[];
+  /** The transaction was rolled back, or another process wrote: nothing in memory is valid any more. */
+  forget(): void;
 }
 
-/**
- * Format 2: rows, lists, figures and a ledger, for any kind of record.
- * @param watched kinds whose changes are told; may grow
- * @param onBoot called when a gateway has started to use the file
- */
-export function rowFormat(
-  watched: ReadonlySet<string>,
-  onBoot: (boot: Boot) => void,
-): Format<Watched, RowSession, Reader> {
-  return {
-    ensureSchema: ensureRowTables,
-    openSession: (database) => openRowSession(database, watched),
-    openReader,
-    // A start reads nothing, however much there is: the rules handle what an earlier boot left.
-    recover: (_, at, unwatchedMs) => onBoot({ at, unwatchedMs }),
-  };
-}
-
-function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): RowSession {
+/** @param watched kinds whose changes are told; may grow */
+export function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): RowSession {
   const names = openNames(database);
   const rows = openRowsTable(database);
   const places = openPlacesTable(database);
@@ -125,37 +118,62 @@ function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): Ro
     if (events.length > 0) ledger.append(workspace.n, events);
   }
 
+  function commit(change: Change): Answer {
+    check(change);
+    const { workspace, guards, puts } = change;
+    const place = names.workspace(workspace);
+    const guarded = guards.map(({ kind, id }) => rows.find(names.findKind(place, kind), id));
+    const entries = puts.map(({ kind, id }) => rows.find(names.kind(place, kind), id));
+    if (!allows(change, entries, guarded)) return refuse(change, entries, guarded);
+    now = Math.max(now, change.at);
+    const seq = ledger.nextSeq(place.n);
+    write(change, entries);
+    return { kind: 'done', now, epoch: meta.get().epoch, seq, figures: figuresOf(workspace, change.sums) };
+  }
+
+  function read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen {
+    const found: Found[] = [];
+    for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
+    return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
+  }
+
+  const sums: RowSession['sums'] = (workspace, after, limit) =>
+    figures.list(names.findWorkspace(workspace).n, after, limit, now);
+
+  function prune(workspace: string, limit: number): number {
+    const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
+    if (pruned > 0) writes += 1;
+    return pruned;
+  }
+
   return {
     meta,
-    commit(change) {
-      check(change);
-      const { workspace, guards, puts } = change;
-      const place = names.workspace(workspace);
-      const guarded = guards.map(({ kind, id }) => rows.find(names.findKind(place, kind), id));
-      const entries = puts.map(({ kind, id }) => rows.find(names.kind(place, kind), id));
-      if (!allows(change, entries, guarded)) return refuse(change, entries, guarded);
-      now = Math.max(now, change.at);
-      const seq = ledger.nextSeq(place.n);
-      write(change, entries);
-      return { kind: 'done', now, epoch: meta.get().epoch, seq, figures: figuresOf(workspace, change.sums) };
-    },
-    read(workspace, wants, sums) {
-      const found: Found[] = [];
-      for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
-      return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
-    },
-    sums: (workspace, after, limit) => figures.list(names.findWorkspace(workspace).n, after, limit, now),
-    prune(workspace, limit) {
-      const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
-      if (pruned > 0) writes += 1;
-      return pruned;
+    commit,
+    read,
+    sums,
+    prune,
+    perform(request) {
+      switch (request.op) {
+        case 'commit':
+          return { op: 'commit', answer: commit(request.change) };
+        case 'read':
+          return { op: 'read', seen: read(request.workspace, request.wants, request.sums) };
+        case 'sums':
+          return { op: 'sums', sums: sums(request.workspace, request.after, request.limit) };
+        case 'prune':
+          return { op: 'prune', pruned: prune(request.workspace, request.limit) };
+        case 'list':
+        case 'ledger':
+        case 'settled':
+        case 'watch':
+          throw new TypeError(`${request.op} is no request to the tables`);
+      }
     },
     beginAt(at) {
       // The time of a change may be later than the clock.
       now = Math.max(at, meta.find()?.clock ?? 0);
     },
     writes: () => writes,
-    pending: () => false,
     takeTold() {
       const taken = told;
       if (taken.length > 0) told = [];

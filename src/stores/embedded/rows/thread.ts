@@ -1,0 +1,101 @@
+import { Worker } from 'node:worker_threads';
+import { StoreUnavailable } from '../../../effects/store.ts';
+import { passingMap } from '../../passing-map.ts';
+import type { ReaderData, ToGateway, ToStore, WriterData } from './channel.ts';
+import { readReply, type Reply } from './reply.ts';
+import { type Request, writeRequest } from './request.ts';
+import { type Message, messageReader, messageWriter } from './wire.ts';
+
+interface Waiting {
+  resolve(reply: Reply): void;
+  reject(error: Error): void;
+}
+
+/** A thread of the store, as the gateway's thread sees it. */
+export interface StoreThread {
+  /** All requests of one turn are one message. */
+  ask(request: Request): Promise<Reply>;
+  /** Sends what was asked, and then this. */
+  tell(message: Exclude<ToStore, { kind: 'requests' }>): void;
+  /** The process may end although the thread runs. */
+  unref(): void;
+}
+
+/**
+ * Starts a thread of the store.
+ * @param receive called with each message, before the replies in it reach who waits for them
+ * @param ended called when it has ended, after everything that waited for it was rejected
+ */
+export function startThread(
+  entry: URL,
+  workerData: WriterData | ReaderData,
+  receive: (message: ToGateway) => void,
+  ended: (why: string) => void,
+): StoreThread {
+  const worker = new Worker(entry, { workerData });
+  const waiting = passingMap<number, Waiting>();
+  const outgoing = messageWriter();
+  let lastId = 0;
+  let fault = 'its thread ended';
+
+  function takeReplies(message: Message): void {
+    const reader = messageReader(message);
+    while (!reader.isAtEnd()) {
+      const id = reader.number();
+      const reply = readReply(reader);
+      const caller = waiting.get(id);
+      if (caller === undefined) continue;
+      waiting.delete(id);
+      if (reply.op !== 'failed') caller.resolve(reply);
+      else if (reply.kind === 'unavailable') caller.reject(new StoreUnavailable(reply.message));
+      else caller.reject(new Error(reply.message));
+    }
+  }
+
+  function post(message: ToStore): void {
+    worker.postMessage(message);
+  }
+
+  function send(): void {
+    if (!outgoing.isEmpty()) post({ kind: 'requests', message: outgoing.take() });
+  }
+
+  worker.on('message', (message: ToGateway) => {
+    receive(message);
+    if (message.kind === 'replies') takeReplies(message.message);
+  });
+  worker.on('error', (error) => {
+    fault = error.message;
+  });
+  worker.on('exit', () => {
+    const why = `The store stopped: ${fault}.`;
+    const callers = [...waiting.values()];
+    waiting.clear();
+    for (const { reject } of callers) reject(new StoreUnavailable(why));
+    ended(why);
+  });
+
+  return {
+    ask: (request) =>
+      new Promise((resolve, reject) => {
+        if (outgoing.isEmpty()) setImmediate(send);
+        lastId += 1;
+        outgoing.number(lastId);
+        writeRequest(outgoing, request);
+        waiting.set(lastId, { resolve, reject });
+      }),
+    tell(message) {
+      send();
+      post(message);
+    },
+    unref: () => worker.unref(),
+  };
+}
+
+/** A compiled thread beside this file, or its source if Node runs TypeScript; `null`: no thread can run the source. */
+export function threadEntry(name: 'worker' | 'look-worker'): URL | null {
+  if (import.meta.url.endsWith('.js')) return new URL(`./${name}.js`, import.meta.url);
+  return 'typescript' in process.features && process.features.typescript === 'strip'
+    ? new URL(`./${name}.ts`, import.meta.url)
+    : null;
+}
