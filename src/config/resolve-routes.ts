@@ -83,6 +83,8 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       keys: resolveKeys(route, judge),
       pendingStatus: route.pending_status,
       errorFormat: route.error_format,
+      // Libraries for GitHub repeat what is neither a fault of the request nor forbidden, three times over.
+      finalStatus: route.final_status ?? (route.error_format === 'github' ? 422 : null),
       undeclaredQuery: route.undeclared_query ?? null,
       rules,
     };

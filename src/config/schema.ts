@@ -460,9 +460,16 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     default: 202,
   }),
   error_format: oneOf(
-    ['problem', 'stripe', 'openai', 'github'],
-    'The form of errors in answers that are not the upstream’s: `error` and `message` beside the decision, as client libraries of the family read them.',
+    ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 'graphql'],
+    'The form of errors in answers that are not the upstream’s: `error` and `message` beside the decision, as client libraries of the family read them. slack and graphql: with status 200, as these APIs say no.',
     'problem',
+  ),
+  final_status: Type.Optional(
+    Type.Union([Type.Literal(409), Type.Literal(422)], {
+      'x-expected': '409 or 422',
+      description:
+        'Status of answers that are final, in place of 402, 409, 413, 423, 502, 504 and others that some libraries repeat by themselves without looking at x-should-retry. Default: their own status; with error_format: github 422.',
+    }),
   ),
   set_cookie: flag("Whether Set-Cookie of the upstream's answers is passed on.", false),
   foreign_links: oneOf(

@@ -4,7 +4,14 @@ import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { outcomeHeaders, renderOutcome } from '../effects/run/render.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import { errorMembers, withRetryHints } from './error-shape.ts';
+import {
+  type ErrorStyle,
+  errorMembers,
+  PLAIN_STYLE,
+  shownStatus,
+  successMembers,
+  withRetryHints,
+} from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 
@@ -35,7 +42,7 @@ export interface AnswerContext {
   readonly setCookie: boolean;
   readonly onDuplicate: 'conflict' | 'replay';
   readonly pendingStatus: number;
-  readonly errorFormat: Route['errorFormat'];
+  readonly style: ErrorStyle;
 }
 
 type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
@@ -45,7 +52,7 @@ export function problemAnswer(
   ports: Ports,
   problem: Problem,
   request: AnsweredRequest,
-  format: Route['errorFormat'] = 'problem',
+  style: ErrorStyle = PLAIN_STYLE,
 ): ProxyAnswer {
   const { status, headers, body } = ports.renderProblem(problem, request);
   const [first] = problem.errors;
@@ -57,9 +64,13 @@ export function problemAnswer(
       message: first === undefined ? problem.detail : `${problem.detail} ${first.path} ${first.message}`.slice(0, 1000),
       docs: `${ports.settings().publicUrl}/docs/errors/${problem.code}`,
     },
-    format,
+    style.errorFormat,
   );
-  return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...body, ...members }) };
+  return {
+    status: shownStatus(status, headers['x-should-retry'] === 'true', style),
+    headers: withRetryHints(headers),
+    body: JSON.stringify({ ...body, ...members }),
+  };
 }
 
 /**
@@ -67,8 +78,7 @@ export function problemAnswer(
  * the gateway's headers added. If the call did not run or nobody knows the outcome, it is the answer of the decision.
  */
 export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
-  if (result.kind === 'problem')
-    return problemAnswer(ports, inHeaders(result.problem), context.request, context.errorFormat);
+  if (result.kind === 'problem') return problemAnswer(ports, inHeaders(result.problem), context.request, context.style);
   const { outcome } = result;
   const own = outcomeHeaders(outcome);
   addProxyHeaders(own, ports, outcome);
@@ -97,13 +107,26 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
   // Committed, but there is no answer to pass on: another request ran it, it was settled later, or it is not HTTP.
   if (outcome.decision === 'committed')
-    return { status: rendered.status, headers, body: JSON.stringify(rendered.body) };
-  const status = outcome.decision === 'pending_approval' ? context.pendingStatus : rendered.status;
-  if (status >= 300) headers['x-should-retry'] ??= 'false';
-  const { code, message } = outcome.reason;
+    return {
+      status: rendered.status,
+      headers,
+      body: JSON.stringify({ ...rendered.body, ...successMembers(context.style.errorFormat) }),
+    };
+  const decided = outcome.decision === 'pending_approval' ? context.pendingStatus : rendered.status;
+  if (decided >= 300) headers['x-should-retry'] ??= 'false';
+  const { code } = outcome.reason;
+  const message = messageOf(outcome);
   const docs = `${ports.settings().publicUrl}/docs/errors/${code}`;
-  const members = errorMembers({ decision: outcome.decision, status, code, message, docs }, context.errorFormat);
+  const shown = { decision: outcome.decision, status: decided, code, message, docs };
+  const members = errorMembers(shown, context.style.errorFormat);
+  const status = shownStatus(decided, headers['x-should-retry'] === 'true', context.style);
   return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...rendered.body, ...members }) };
+}
+
+/** The reason of a call that waits is the summary for its approvers: as an error it would not say what is wrong. */
+function messageOf(outcome: RunOutcome): string {
+  const { message } = outcome.reason;
+  return outcome.decision === 'pending_approval' ? `Waits for approval ${outcome.approval.id}: ${message}` : message;
 }
 
 /** The core calls it `agent_id`, a member of the body. At this door it is a header. */

@@ -9,6 +9,7 @@ import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
+import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
 import type { Identities } from './identities.ts';
 import type { ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
@@ -45,7 +46,7 @@ export interface Arrived {
 export type Arrival =
   /** The path is one of the gateway's own. */
   | { readonly kind: 'own' }
-  | { readonly kind: 'problem'; readonly problem: Problem; readonly viaQuery: boolean }
+  | { readonly kind: 'problem'; readonly problem: Problem; readonly viaQuery: boolean; readonly style: ErrorStyle }
   | Arrived;
 
 /**
@@ -68,6 +69,7 @@ export function receive(
   if (entrance.kind === 'own' && isOwn(path)) return { kind: 'own' };
   const located = table.locate(path, entrance);
   const carriers = located?.route.route.keys ?? USUAL_CARRIERS;
+  const style = located?.route.route ?? PLAIN_STYLE;
   const query = readQuery(mark === -1 ? null : url.slice(mark + 1), carriers.query);
   const { keys } = query;
   const credentials = keyFromRequest(
@@ -78,20 +80,20 @@ export function receive(
   );
   const viaQuery = keys.length > 0;
   if (credentials.kind === 'missing')
-    return problem('missing_key', missing(carriers, request.headers.authorization), viaQuery);
-  if (credentials.kind === 'invalid') return problem('invalid_key', credentials.detail, viaQuery);
+    return problem('missing_key', missing(carriers, request.headers.authorization), viaQuery, style);
+  if (credentials.kind === 'invalid') return problem('invalid_key', credentials.detail, viaQuery, style);
   const { key, foreignAuthorization, carriedIn } = credentials;
   const identified = (who: Identified): Arrival => {
-    if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery };
+    if (who.kind === 'problem') return { kind: 'problem', problem: who.problem, viaQuery, style };
     const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
     const fault = framingFault(request) ?? queryFault(query.faults) ?? keyFault(request, path, query, key);
-    if (fault !== null) return { kind: 'problem', problem: fault, viaQuery };
+    if (fault !== null) return { kind: 'problem', problem: fault, viaQuery, style };
     const plain = readPath(located?.rest ?? path);
-    if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery);
+    if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery, style);
     const match: RouteMatch =
       located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments);
     const repeated = queryFault(query.repeated);
-    if (repeated !== null && !takesLists(match)) return { kind: 'problem', problem: repeated, viaQuery };
+    if (repeated !== null && !takesLists(match)) return { kind: 'problem', problem: repeated, viaQuery, style };
     const { principal } = who;
     return {
       kind: 'arrived',
@@ -129,8 +131,8 @@ export function problemOf(code: Code, detail: string, errors: readonly RequestFa
   return { code, detail, errors, retryAfterMs: null };
 }
 
-function problem(code: Code, detail: string, viaQuery: boolean): Arrival {
-  return { kind: 'problem', problem: problemOf(code, detail), viaQuery };
+function problem(code: Code, detail: string, viaQuery: boolean, style: ErrorStyle): Arrival {
+  return { kind: 'problem', problem: problemOf(code, detail), viaQuery, style };
 }
 
 /** What to do if no carrier of the route has a key. */

@@ -1,6 +1,12 @@
 import type { Route } from '../config/configuration.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 
+/** How a route writes the answers that are the gateway's own. */
+export type ErrorStyle = Pick<Route, 'errorFormat' | 'finalStatus'>;
+
+/** The style where no route is known. */
+export const PLAIN_STYLE: ErrorStyle = { errorFormat: 'problem', finalStatus: null };
+
 /** The content of an answer that the gateway made, for client libraries. */
 export interface ShownError {
   /** The decision, or `problem` if the request was not accepted. */
@@ -16,18 +22,58 @@ export interface ShownError {
  * throw their own error with our code and message.
  */
 export function errorMembers(shown: ShownError, format: Route['errorFormat']): JsonObject {
-  const { code, message, docs } = shown;
+  const { decision, code, message, docs } = shown;
   switch (format) {
     case 'problem':
-      return { error: { type: shown.decision, code, message }, message };
+      return { error: { type: decision, code, message }, message };
     case 'openai':
-      return { error: { message, type: shown.decision, param: null, code }, message };
+      return { error: { message, type: decision, param: null, code }, message };
+    case 'anthropic':
+      return { type: 'error', error: { type: decision, message, code, details: { error_code: code } }, message };
     case 'stripe':
       return { error: { type: stripeType(shown), code, message, doc_url: docs }, message };
     case 'github':
-      return { error: { type: shown.decision, code, message }, message, documentation_url: docs };
+      return { error: { type: decision, code, message }, message, documentation_url: docs };
+    case 'slack':
+      // Slack's libraries log what stands in `response_metadata`.
+      return { ok: false, error: code, message, response_metadata: { messages: [`[ERROR] ${message}`] } };
+    case 'graphql':
+      return { data: null, errors: [{ message, extensions: { code, decision, docs } }], message };
   }
 }
+
+/** What a client of the upstream looks for in an answer that the gateway made of something that happened. */
+export function successMembers(format: Route['errorFormat']): JsonObject {
+  return format === 'slack' ? { ok: true } : {};
+}
+
+/**
+ * The status of an answer that the gateway made. Some libraries obey no header: they repeat by the status alone, and a
+ * repeated write without an idempotency key is another write.
+ * @param status of the decision or problem
+ * @param again what `x-should-retry` says
+ */
+export function shownStatus(status: number, again: boolean, { errorFormat, finalStatus }: ErrorStyle): number {
+  switch (errorFormat) {
+    case 'slack':
+      // Slack says no with 200 and `ok: false`. Its libraries repeat everything else for half an hour.
+      return MAY_PASS.includes(status) ? status : 200;
+    case 'graphql':
+      // What a server of GraphQL has to say about an operation stands in `errors`. Other statuses are the transport's.
+      return status === 401 || MAY_PASS.includes(status) ? status : 200;
+    case 'problem':
+    case 'stripe':
+    case 'openai':
+    case 'anthropic':
+    case 'github':
+      return finalStatus === null || again || status < 400 || NEVER_REPEATED.includes(status) ? status : finalStatus;
+  }
+}
+
+/** Overload and a store that is not there: nothing was sent, and a repeat is right. */
+const MAY_PASS: readonly number[] = [429, 503];
+/** Statuses that no library repeats by itself. */
+const NEVER_REPEATED: readonly number[] = [400, 401, 403, 404];
 
 /** The types for which Stripe's libraries have error classes. */
 function stripeType({ decision, status }: ShownError): Json {

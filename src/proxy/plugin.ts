@@ -5,6 +5,7 @@ import type { RunResult } from '../effects/model/outcome.ts';
 import { tellOf } from './access.ts';
 import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
+import { PLAIN_STYLE } from './error-shape.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { createIdentities } from './identities.ts';
 import { originOfRequest } from './links.ts';
@@ -82,7 +83,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       setCookie: match.kind !== 'none' && match.route.setCookie,
       onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',
       pendingStatus: match.kind === 'none' ? 202 : match.route.pendingStatus,
-      errorFormat: match.kind === 'none' ? 'problem' : match.route.errorFormat,
+      style: match.kind === 'none' ? PLAIN_STYLE : match.route,
     };
   };
   const sendResult = (request: FastifyRequest, reply: FastifyReply, arrived: Arrived, result: RunResult): void => {
@@ -104,12 +105,12 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     if (read.kind === 'problem') {
       // Part of the body may be unread, so the connection cannot carry another request.
       if (!request.raw.complete) reply.header('connection', 'close');
-      send(reply, problemAnswer(ports, read.problem, answered(request), match.route.errorFormat));
+      send(reply, problemAnswer(ports, read.problem, answered(request), match.route));
       return;
     }
     try {
       const run = runRequestOf(ports, arrived, match, request.raw, read);
-      if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route.errorFormat));
+      if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route));
       else sendResult(request, reply, arrived, await ports.run(run));
     } finally {
       await read.upload?.discard();
@@ -123,7 +124,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const passInPlace = (request: FastifyRequest, reply: FastifyReply, read: StreamedRead): Promise<void> | null => {
     const pass = (giveBack: (() => void) | null): void => {
       if (giveBack === null) {
-        send(reply, problemAnswer(ports, BUSY, answered(request)));
+        send(reply, problemAnswer(ports, BUSY, answered(request), read.style));
         return;
       }
       if (reply.raw.destroyed) {
@@ -156,7 +157,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       case 'stream':
         return passInPlace(request, reply, judged.read);
       case 'problem':
-        send(reply, problemAnswer(ports, judged.problem, answered(request), match.route.errorFormat));
+        send(reply, problemAnswer(ports, judged.problem, answered(request), match.route));
         return null;
       case 'govern':
         if (match.kind === 'rule') return runGoverned(request, reply, arrived, match, read);
@@ -180,7 +181,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
     if (arrival.viaQuery) reply.header('deprecation', QUERY_KEY_DEPRECATED);
     if (arrival.kind === 'problem') {
-      send(reply, problemAnswer(ports, arrival.problem, answered(request)));
+      send(reply, problemAnswer(ports, arrival.problem, answered(request), arrival.style));
       return null;
     }
     request.arrived = arrival;

@@ -5,6 +5,7 @@ import type { Problem } from '../effects/model/run-request.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
+import type { ErrorStyle } from './error-shape.ts';
 import { forwardedHeaders } from './headers.ts';
 import { originOfRequest } from './links.ts';
 import type { LiveConnection } from './live.ts';
@@ -27,7 +28,7 @@ export interface StreamedRead {
   /** Origin under which the caller knows the gateway. */
   readonly origin: () => string;
   readonly foreignLinks: Route['foreignLinks'];
-  readonly errorFormat: Route['errorFormat'];
+  readonly style: ErrorStyle;
   readonly passed: PassedRead;
   readonly live: LiveConnection;
 }
@@ -95,7 +96,7 @@ export function judgeRead(
       setCookie: match.route.setCookie,
       origin: () => originOfRequest(request, ports.settings().publicUrl),
       foreignLinks: match.route.foreignLinks,
-      errorFormat: match.route.errorFormat,
+      style: match.route,
       passed: {
         workspace,
         agentId: verdict.agentId,

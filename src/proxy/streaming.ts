@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import type { ProxyAnswer } from './answer.ts';
-import { errorMembers } from './error-shape.ts';
+import { errorMembers, PLAIN_STYLE, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
@@ -146,6 +146,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
           : 'The upstream gave no answer that can be read.',
       };
   const observed = streamed?.passed.observed?.would ?? null;
+  const style = streamed?.style ?? PLAIN_STYLE;
   const body = {
     decision: 'failed',
     tool: streamed?.passed.tool ?? null,
@@ -157,11 +158,11 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
     links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
     ...errorMembers(
       { decision: 'failed', status: 502, ...reason, docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
-      streamed?.errorFormat ?? 'problem',
+      style.errorFormat,
     ),
   };
   return {
-    status: 502,
+    status: shownStatus(502, true, style),
     headers: {
       'content-type': 'application/json; charset=utf-8',
       'svc-decision': 'failed',

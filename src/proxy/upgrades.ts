@@ -6,6 +6,7 @@ import { guardedConnector } from '../upstreams/http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrived, problemOf, receive } from './arrival.ts';
+import { PLAIN_STYLE } from './error-shape.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';
 import type { Identities } from './identities.ts';
@@ -133,7 +134,8 @@ function answerContext(arrived: Arrived, request: AnswerContext['request']): Ans
     setCookie: false,
     onDuplicate: 'conflict',
     pendingStatus: 202,
-    errorFormat: match.kind === 'none' ? 'problem' : match.route.errorFormat,
+    // Whoever asks for a tunnel reads the status.
+    style: PLAIN_STYLE,
   };
 }
 

@@ -16,7 +16,9 @@ const pages = await upstreamPages();
 test('there is a page for each kind of upstream, and the list names it', async () => {
   const list = await readFile('docs/upstreams/README.md', 'utf8');
   expect(pages.toSorted()).toEqual([
+    'anthropic',
     'github',
+    'graphql',
     'openai',
     'openapi',
     'rest',

@@ -57,7 +57,7 @@ function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outc
       foreignLinks: 'hide',
       onDuplicate: 'replay',
       pendingStatus: 202,
-      errorFormat: 'problem',
+      style: { errorFormat: 'problem', finalStatus: null },
     },
   );
 }

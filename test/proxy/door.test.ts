@@ -213,6 +213,7 @@ describe('headers', () => {
           keys: { headers: [], schemes: [], query: [] },
           pendingStatus: 202,
           errorFormat: 'problem',
+          finalStatus: null,
           undeclaredQuery: null,
         },
         upstream: { url: 'http://upstream:9', network: 'any', credentials: null },

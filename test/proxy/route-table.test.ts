@@ -19,6 +19,7 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
     keys: { headers: [], schemes: [], query: [] },
     pendingStatus: 202,
     errorFormat: 'problem',
+    finalStatus: null,
     undeclaredQuery: null,
     rules: rules.map((rule) => {
       const [method = '', path = ''] = rule.split(' ');

@@ -16,10 +16,15 @@ export interface FakeApi {
   close(): Promise<void>;
 }
 
+/** What a fake answers. */
+export interface Said {
+  readonly status?: number;
+  readonly headers?: Record<string, string>;
+  readonly json: unknown;
+}
+
 /** An API that answers as the real one does, by what a function says; it keeps every request. */
-export async function startFakeApi(
-  answer: (seen: Seen) => { status?: number; headers?: Record<string, string>; json: unknown },
-): Promise<FakeApi> {
+export async function startFakeApi(answer: (seen: Seen) => Said | Promise<Said>): Promise<FakeApi> {
   const seen: Seen[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -32,9 +37,10 @@ export async function startFakeApi(
         body: Buffer.concat(chunks),
       };
       seen.push(one);
-      const { status = 200, headers = {}, json } = answer(one);
-      response.writeHead(status, { 'content-type': 'application/json', ...headers });
-      response.end(JSON.stringify(json));
+      void Promise.resolve(answer(one)).then(({ status = 200, headers = {}, json }) => {
+        response.writeHead(status, { 'content-type': 'application/json', ...headers });
+        response.end(JSON.stringify(json));
+      });
     });
   });
   server.listen(0, '127.0.0.1');

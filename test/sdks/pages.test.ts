@@ -6,6 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import Anthropic from '@anthropic-ai/sdk';
+import { graphql, GraphqlResponseError } from '@octokit/graphql';
 import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
 import OpenAI from 'openai';
@@ -13,9 +15,7 @@ import Stripe from 'stripe';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { blocksOf, filesOf } from '../docs/upstream-pages.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
-import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
-
-type Said = { status?: number; headers?: Record<string, string>; json: unknown };
+import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
 let say: (seen: Seen) => Said = () => ({ json: {} });
@@ -146,7 +146,7 @@ test('github', async () => {
       : { json: [], headers: { link: '<https://api.github.com/repositories/1/issues?page=2>; rel="next"' } };
   expect((await octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' })).data.number).toBe(7);
   const again = await thrown(octokit.issues.create({ owner: 'acme', repo: 'shop', title: 'Broken' }));
-  expect(again).toMatchObject({ status: 409, message: expect.stringContaining('under this key') });
+  expect(again).toMatchObject({ status: 422, message: expect.stringContaining('under this key') });
   await octokit.issues.createComment({ owner: 'acme', repo: 'shop', issue_number: 7, body: 'Seen' });
   const pages = await octokit.issues.listForRepo({ owner: 'acme', repo: 'shop', page: 1, per_page: 10 });
   expect(pages.data).toEqual([]);
@@ -165,7 +165,7 @@ test('github', async () => {
 
 test('slack', async () => {
   const page = await startPage('slack');
-  const slack = new WebClient(page.key, { slackApiUrl: `${page.url}/slack/api/`, retryConfig: { retries: 0 } });
+  const slack = new WebClient(page.key, { slackApiUrl: `${page.url}/slack/api/` });
   say = () => ({ json: { ok: true, channel: 'C_TEAM', ts: '1.2' } });
   expect((await slack.chat.postMessage({ channel: 'C_TEAM', text: 'Deployed' })).ok).toBe(true);
   say = () => ({ json: { ok: false, error: 'is_archived' } });
@@ -180,10 +180,61 @@ test('slack', async () => {
   });
   expect(failed.headers.get('svc-decision')).toBe('failed');
   const seen = api.seen.length;
-  expect(await thrown(slack.chat.postMessage({ channel: 'C_OTHER', text: 'a' }))).toMatchObject({ statusCode: 403 });
-  expect(await thrown(slack.chat.postMessage({ channel: 'C_TEAM', text: '<!here> a' }))).toMatchObject({
-    statusCode: 403,
+  expect(await thrown(slack.chat.postMessage({ channel: 'C_OTHER', text: 'a' }))).toMatchObject({
+    code: 'slack_webapi_platform_error',
+    data: { ok: false, error: 'no_rule_allows' },
   });
+  expect(await thrown(slack.chat.postMessage({ channel: 'C_TEAM', text: '<!here> a' }))).toMatchObject({
+    data: { error: 'rule_denied', message: 'Agents do not notify everybody' },
+  });
+  expect(api.seen.length).toBe(seen);
+});
+
+test('anthropic', async () => {
+  const page = await startPage('anthropic');
+  const anthropic = new Anthropic({ apiKey: page.key, baseURL: `${page.url}/anthropic` });
+  say = () => ({ json: { id: 'm1', type: 'message', role: 'assistant', content: [{ type: 'text', text: 'hello' }] } });
+  const ask = { model: 'claude-fable-5-1', messages: [{ role: 'user' as const, content: 'hi' }] };
+  const { content } = await anthropic.messages.create({ ...ask, max_tokens: 100 });
+  expect(content).toEqual([{ type: 'text', text: 'hello' }]);
+  expect(api.seen[0]?.headers).toMatchObject({ 'x-api-key': 'Bearer of-the-api' });
+  const denied = await thrown(anthropic.messages.create({ ...ask, max_tokens: 5000 }));
+  expect(denied).toBeInstanceOf(Anthropic.PermissionDeniedError);
+  expect(denied).toMatchObject({ type: 'denied_policy', errorCode: 'no_rule_allows' });
+  say = () => ({ json: { data: [], has_more: false } });
+  expect((await anthropic.models.list()).data).toEqual([]);
+  expect(api.seen.length).toBe(2);
+});
+
+test('graphql', async () => {
+  const page = await startPage('graphql');
+  const ask = graphql.defaults({ baseUrl: `${page.url}/github`, headers: { authorization: `token ${page.key}` } });
+  const policy = (await filesOf('graphql')).get('policies/first.yaml') ?? '';
+  const [query, mutation] = [...policy.matchAll(/"((?:query|mutation)[^\n]*)"/g)].map(([, text]) =>
+    String(JSON.parse(`"${text}"`)),
+  );
+  say = () => ({ json: { data: { repository: { id: 'R_1' } } } });
+  expect(await ask(query ?? '', { owner: 'acme', name: 'shop' })).toEqual({ repository: { id: 'R_1' } });
+  say = () => ({ json: { data: { createLabel: { label: { id: 'L_1' } } } } });
+  const label = { repo: 'R_acme_shop', name: 'bug' };
+  expect(await ask(mutation ?? '', label)).toEqual({ createLabel: { label: { id: 'L_1' } } });
+  say = () => ({ json: { data: { createLabel: null }, errors: [{ type: 'FORBIDDEN', message: 'Not you' }] } });
+  const refused = await thrown(ask(mutation ?? '', label));
+  expect(refused).toMatchObject({ headers: { 'svc-decision': 'failed' }, errors: [{ message: 'Not you' }] });
+  say = () => ({ json: { data: null, errors: [{ message: 'oops' }] } });
+  const unknown = await thrown(ask(mutation ?? '', label));
+  expect(unknown).toMatchObject({ errors: [{ extensions: { code: 'outcome_unknown' } }] });
+  const seen = api.seen.length;
+  for (const document of [
+    `${query} ${mutation}`,
+    mutation?.replace('bug', 'x').replace('createLabel', 'deleteLabel'),
+  ]) {
+    const denied = await thrown(ask(document ?? '', label));
+    expect(denied).toBeInstanceOf(GraphqlResponseError);
+    expect(denied).toMatchObject({ errors: [{ extensions: { code: 'no_rule_allows' } }] });
+  }
+  const elsewhere = await thrown(ask(mutation ?? '', { ...label, repo: 'R_other' }));
+  expect(elsewhere).toMatchObject({ errors: [{ extensions: { decision: 'denied_policy' } }] });
   expect(api.seen.length).toBe(seen);
 });
 

@@ -1,0 +1,227 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { DECISIONS, type Decision } from '../../src/effects/model/decision.ts';
+import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
+import { type CountingDoor, openCountingDoor } from './counting-door.ts';
+import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
+import { LIBRARIES, type Library, type TableCall } from './libraries.ts';
+
+/**
+ * Each library × each decision, as the library is by default: what a program that uses it is told, and how often it
+ * came to the gateway and the API. Each library's tool makes its target of one param, so that one policy and one set of
+ * pauses, claims, budgets and reservations decides for all of them.
+ */
+
+let gateway: TestGateway;
+const fakes = new Map<string, FakeApi>();
+/** The doors to the gateway's own listener and to those of libraries that take no path, by name of the route. */
+const doors = new Map<string, CountingDoor>();
+/** By agent. */
+const keys = new Map<string, string>();
+/** Ends the call that is under way at the API. */
+let release: () => void = () => {};
+
+function answer(library: Library, seen: Seen): Said | Promise<Said> {
+  switch (library.wordOf(seen)) {
+    case 'refused':
+      return library.refused;
+    case 'lost':
+      return { status: 500, json: { error: { message: 'oops' } } };
+    case 'held':
+      return new Promise((resolve) => {
+        release = () => resolve({ json: library.done });
+      });
+    default:
+      return { json: library.done };
+  }
+}
+
+/** Routes of a library: to its API, and to one that nobody listens at. */
+const SIDES = ['up', 'down'] as const;
+
+function config(): string {
+  const rows = LIBRARIES.flatMap((library) => SIDES.map((side) => ({ library, side, id: `${library.name}-${side}` })));
+  const upstreams = rows.map(({ library, side, id }) => {
+    const url = side === 'up' ? fakes.get(library.name)?.url : 'http://127.0.0.1:1';
+    return `  - { id: ${id}, url: "${url}", timeout: 10s, credentials: { header: authorization, value: "Bearer of-the-api" } }`;
+  });
+  const tools = rows.map(({ library, id }) => `  - { name: ${id}.act, upstream: ${id}, kind: write, ${library.tool} }`);
+  const routes = rows.map(({ library, id }, index) => {
+    // Names of one address: the system chooses a port for each.
+    const place = library.listens ? `prefix: /, listen: "127.0.0.${index + 1}:0"` : `prefix: /${id}`;
+    const rule = `{ match: "${library.match}", tool: ${id}.act, idempotency: derive }`;
+    return `  - { upstream: ${id}, ${place}, pending_status: 409, ${library.route}, rules: [ ${rule} ] }`;
+  });
+  return `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
+users: [ { id: maria, roles: [lead] }, { id: olga, roles: [] } ]
+roles: { lead: {} }
+workspaces:
+  - id: demo
+    agents:
+      - { id: bot, team: support, owner: olga }
+      - { id: other, team: support, owner: olga }
+      - { id: stopped, team: support, owner: olga }
+      - { id: disabled, team: support, owner: olga, disabled: true }
+policies: { paths: ["\${SVC_TEST_POLICIES}"] }
+pools: [ { id: slot, units: 1 } ]
+upstreams:
+${upstreams.join('\n')}
+tools:
+${tools.join('\n')}
+routes:
+${routes.join('\n')}
+`;
+}
+
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: table
+owner: team
+budgets: { purse: { unit: cent, by: [agent.id], per: year, limit: 1 } }
+rules:
+  - { id: all, effect: allow, match: { kinds: [write] } }
+  - { id: "no", effect: deny, match: { targets: ["case:no"] }, reason: "Not this one" }
+  - { id: ask, effect: require_approval, match: { targets: ["case:ask"] }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "It" } }
+  - { id: purse, effect: constrain, match: { targets: ["case:costly"] }, obligations: [ { budget: { use: purse, amount: 1 } } ] }
+  - { id: claim, effect: constrain, match: { targets: ["case:claimed"] }, obligations: [ { claim: { on: "case:claimed", hold: call } } ] }
+  - { id: slot, effect: constrain, match: { targets: ["case:reserved"] }, obligations: [ { reserve: { pool: slot, units: 1 } } ] }
+`;
+
+async function must(key: string, path: string, body: unknown): Promise<void> {
+  const answered = await send(gateway.url, key, 'POST', `/v1/workspaces/demo${path}`, body);
+  expect(answered.status, `${path}: ${JSON.stringify(answered.body)}`).toBe(201);
+}
+
+beforeAll(async () => {
+  for (const library of LIBRARIES) fakes.set(library.name, await startFakeApi((seen) => answer(library, seen)));
+  gateway = await startGateway({ config: config(), policies: { 'table.yaml': POLICY } });
+  doors.set('', await openCountingDoor(gateway.url));
+  for (const [index, library] of LIBRARIES.entries()) {
+    for (const [half, side] of library.listens ? SIDES.entries() : []) {
+      const at = `127.0.0.${index * SIDES.length + half + 1}:0`;
+      const listener = (): string => new RegExp(`"${at}":"(http:[^"]+)"`).exec(gateway.log())?.[1] ?? '';
+      // The log may come after the line that says that the gateway is ready.
+      await vi.waitFor(() => expect(listener()).not.toBe(''));
+      doors.set(`${library.name}-${side}`, await openCountingDoor(listener()));
+    }
+  }
+  for (const agent of ['bot', 'other', 'stopped', 'disabled'])
+    keys.set(agent, await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: agent }));
+  const narrow = { kind: 'agent', workspace: 'demo', agent_id: 'bot', allowed_tools: ['nothing.*'] };
+  keys.set('narrow', await makeApiKey(gateway, 'olga', narrow));
+  const operator = await makeApiKey(gateway, 'maria', { kind: 'account', workspace: 'demo' });
+  await must(operator, '/pauses', { scope: { agent: 'stopped' }, reason: 'Under repair' });
+  await must(keyOf('other'), '/claims', { target: 'case:claimed', ttl_s: 600 });
+  await must(keyOf('other'), '/reservations', { pool: 'slot', units: 1, ttl_s: 600 });
+  const purse = await fetch(`${gateway.url}/fetch-up/things/costly`, {
+    method: 'POST',
+    headers: { 'x-api-key': keyOf('bot') },
+  });
+  expect(purse.status).toBe(200);
+});
+afterAll(async () => {
+  release();
+  await gateway.dispose();
+  for (const door of doors.values()) await door.close();
+  for (const fake of fakes.values()) await fake.close();
+});
+beforeEach(() => {
+  release = () => {};
+});
+
+function keyOf(agent: string): string {
+  return keys.get(agent) ?? '';
+}
+
+/** A row of the table: how a call gets the decision, and what is told of it. */
+interface Row {
+  readonly word: string;
+  readonly agent?: string;
+  readonly side?: (typeof SIDES)[number];
+  /** Code of the gateway's; the API's own where it refused itself. */
+  readonly code: string | null;
+  readonly message: RegExp;
+  /** Requests at the API, of the call that is told of. */
+  readonly sent: number;
+}
+
+const ROWS: Readonly<Record<Exclude<Decision, 'committed'> | 'failed: unreachable', Row>> = {
+  duplicate_blocked: { word: 'fine', code: 'already_committed', message: /under this key/, sent: 0 },
+  pending_approval: { word: 'ask', code: 'approval_required', message: /Waits for approval apr_\w+: It/, sent: 0 },
+  in_progress: { word: 'held', code: 'executing', message: /running|under way|executing/i, sent: 0 },
+  denied_permission: { word: 'fine', agent: 'narrow', code: 'tool_not_allowed', message: /tool/, sent: 0 },
+  denied_policy: { word: 'no', code: 'rule_denied', message: /Not this one/, sent: 0 },
+  denied_identity: { word: 'fine', agent: 'disabled', code: 'agent_disabled', message: /disabled/, sent: 0 },
+  denied_budget: { word: 'costly', code: 'budget_exceeded', message: /budget/i, sent: 0 },
+  denied_claim: { word: 'claimed', code: 'claim_held', message: /claim/, sent: 0 },
+  idempotency_conflict: { word: 'fine', code: 'key_reused', message: /key/, sent: 0 },
+  denied_reservation: { word: 'reserved', code: 'pool_exhausted', message: /slot/, sent: 0 },
+  denied_paused: { word: 'fine', agent: 'stopped', code: 'paused', message: /Under repair/, sent: 0 },
+  failed: { word: 'refused', code: null, message: /./, sent: 1 },
+  'failed: unreachable': { word: 'fine', side: 'down', code: 'connect_failed', message: /connect|reach/i, sent: 0 },
+  unknown_effect: { word: 'lost', code: 'outcome_unknown', message: /not known|unknown/i, sent: 1 },
+};
+
+it('the table has every decision', () => {
+  expect(new Set(['committed', ...Object.keys(ROWS)])).toEqual(new Set([...DECISIONS, 'failed: unreachable']));
+});
+
+let calls = 0;
+
+describe.each(LIBRARIES)('$name', (library) => {
+  const fake = (): FakeApi => fakes.get(library.name) ?? expect.unreachable();
+  const doorOf = (side: string): CountingDoor =>
+    doors.get(library.listens ? `${library.name}-${side}` : '') ?? expect.unreachable();
+
+  function callOf(row: { word: string; agent?: string; side?: string }, more: Partial<TableCall> = {}): TableCall {
+    const side = row.side ?? 'up';
+    return {
+      origin: doorOf(side).url,
+      prefix: library.listens ? '' : `/${library.name}-${side}`,
+      key: keyOf(row.agent ?? 'bot'),
+      word: row.word,
+      note: (calls += 1),
+      idempotencyKey: null,
+      retries: true,
+      ...more,
+    };
+  }
+
+  it('committed', async () => {
+    const before = [doorOf('up').count(), fake().seen.length];
+    await library.call(callOf({ word: 'fine' }));
+    expect([doorOf('up').count(), fake().seen.length]).toEqual(before.map((count) => count + 1));
+    expect(fake().seen.at(-1)?.headers.authorization).toBe('Bearer of-the-api');
+  });
+
+  it('a key that is wrong', async () => {
+    const before = doorOf('up').count();
+    await expect(library.call(callOf({ word: 'fine' }, { key: 'svc_agent_wrong' }))).rejects.toThrow();
+    expect(doorOf('up').count()).toBe(before + 1);
+  });
+
+  it.each(Object.entries(ROWS))('%s', async (decision, row) => {
+    const idempotencyKey = ['duplicate_blocked', 'idempotency_conflict', 'in_progress'].includes(decision)
+      ? `${library.name}-${decision}`
+      : null;
+    const call = callOf(row, { idempotencyKey, retries: decision !== 'in_progress' });
+    const seen = fake().seen.length;
+    const first = decision === 'in_progress' ? library.call(call) : null;
+    if (first !== null) await expect.poll(() => fake().seen.length).toBe(seen + 1);
+    else if (idempotencyKey !== null) await library.call(call);
+    const before = [doorOf(row.side ?? 'up').count(), fake().seen.length] as const;
+    const again = decision === 'idempotency_conflict' ? { ...call, note: (calls += 1) } : call;
+    const error = await library.call(again).then(
+      (returned) => expect.unreachable(`returned ${JSON.stringify(returned)}`),
+      (thrown: unknown) => thrown,
+    );
+    expect([doorOf(row.side ?? 'up').count(), fake().seen.length]).toEqual([before[0] + 1, before[1] + row.sent]);
+    const told = library.told(error);
+    expect(told, String(error)).toMatchObject({ code: row.code ?? library.refused.code });
+    expect(told?.message).toMatch(row.message);
+    release();
+    await first;
+  });
+});
