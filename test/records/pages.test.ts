@@ -2,6 +2,10 @@ import { beforeEach, expect, it } from 'vitest';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import { pageOf } from '../../src/records/pages.ts';
 import { pageOfEffects } from '../../src/records/effect-pages.ts';
+import { effectRows } from '../../src/records/effect-rows.ts';
+import { createStepRunner } from '../../src/records/runner.ts';
+import { decisionOf } from '../../src/effects/model/effect-decision.ts';
+import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { ListQuery, RowStore } from '../../src/stores/port.ts';
 import { ANY } from '../contract/requests.ts';
@@ -93,6 +97,100 @@ it.each([
   const page = await pageOfEffects({ store, turns, ended: ALONE.ended }, 'w', { ...ANY, ...filter }, async (e) => e);
   expect(page).toEqual({ items: [], next: null });
   expect(queries.map((query) => query.list)).toEqual([list]);
+});
+
+const IN_STATES = ['pending_approval', 'unknown', 'rejected', 'failed'].map((state) => `state:${state}`);
+const LEASE = {
+  fence: { epoch: 1, n: 1, nonce: 'n' },
+  owner: '',
+  admittedAt: 1,
+  dispatchBy: 2,
+  leaseEnd: 3,
+  quiesceUntil: 4,
+};
+const EVIDENCE = { code: 'c', message: 'm', answered: null, startedAt: null, endedAt: null };
+const SAID = { at: 1, settledBy: { by: 'owner' }, evidence: EVIDENCE, result: null } as const;
+const LIVES: readonly Life[] = [
+  { state: 'pending_approval', approvalId: 'a' },
+  { state: 'executing', lease: LEASE },
+  { state: 'committed', ...SAID, receipt: { id: 'r', jws: 'j' }, accepted: false, responseTruncated: false },
+  { state: 'failed', ...SAID },
+  { state: 'unknown', at: 1, lease: LEASE, evidence: EVIDENCE },
+  { state: 'rejected', at: 1, approvalId: 'a', until: 2 },
+  ...(['denied_policy', 'denied_budget', 'idempotency_conflict'] as const).map(
+    (decision): Life => ({
+      state: 'denied',
+      at: 1,
+      decision,
+      reason: { code: 'budget_exceeded', message: 'm' },
+      mismatches: [],
+    }),
+  ),
+];
+
+const EFFECT: Omit<EffectRecord, 'id' | 'createdAt' | 'life'> = {
+  workspace: 'w',
+  idempotencyKey: 'k',
+  fingerprint: 'f',
+  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
+  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  attempt: 1,
+  unsent: 0,
+  generation: 1,
+  firstDispatchAt: null,
+  mayHaveHappened: false,
+  closed: false,
+  holds: [],
+  holdState: 'none',
+  claims: [],
+  uses: [],
+  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
+  stages: [],
+  metadata: null,
+  sealed: null,
+};
+const EFFECTS = LIVES.map((life, n): EffectRecord => ({ ...EFFECT, id: `eff_${n}`, createdAt: n, life }));
+
+it.each([
+  ...EFFECTS.map(({ life }) => ({ state: life.state })),
+  ...EFFECTS.map((effect) => ({ decision: decisionOf(effect) })),
+  { tool: 'a.b' },
+  { tool: 'a.c' },
+])('%o finds each effect that fits, and reads few of the others', async (filter) => {
+  const rows = mapStore(emptyRows(), () => 1_000);
+  const runner = createStepRunner(rows);
+  await runner.run('w', (draft) => {
+    for (const effect of EFFECTS) effectRows.put(draft, effect.id, { kind: 'effect', effect });
+  });
+  const enter = ['effects', 'denied', 'leases', 'agent:bot', ...IN_STATES].map((list) => ({ list, at: 7 }));
+  // To read it is an error.
+  await rows.commit(changeOf('w', 1, { puts: [putOf('effect', 'unread', 'no words\n\n', { enter })] }));
+  const page = await pageOfEffects(
+    { store: rows, turns, ended: ALONE.ended },
+    'w',
+    { ...ANY, ...filter },
+    async (e) => e,
+  );
+  const asked: Partial<EffectFilter> = filter;
+  const fits = (effect: EffectRecord): boolean =>
+    (asked.state ?? effect.life.state) === effect.life.state &&
+    (asked.decision ?? decisionOf(effect)) === decisionOf(effect) &&
+    (asked.tool ?? 'a.b') === effect.action.tool;
+  const found = page.items.map(({ id }) => id).toSorted();
+  expect(found).toEqual(EFFECTS.filter(fits).map(({ id }) => id));
+});
+
+it('an effect that its owner has left executing is found as unknown before anybody has declared it', async () => {
+  const rows = mapStore(emptyRows(), () => 1_000);
+  await createStepRunner(rows).run('w', (draft) => {
+    for (const effect of EFFECTS) effectRows.put(draft, effect.id, { kind: 'effect', effect });
+  });
+  const unknown = EFFECTS.find(({ life }) => life.state === 'unknown');
+  const declared = async (effect: EffectRecord): Promise<EffectRecord> =>
+    effect.life.state === 'executing' && unknown !== undefined ? { ...effect, life: unknown.life } : effect;
+  const from = { store: rows, turns, ended: { ...ALONE.ended, any: () => true } };
+  for (const filter of [{ state: 'unknown' }, { decision: 'unknown_effect' }] as const)
+    expect((await pageOfEffects(from, 'w', { ...ANY, ...filter }, declared)).items).toHaveLength(2);
 });
 
 it('a bound on creation does not end a list that has another order', async () => {
