@@ -17,9 +17,9 @@ import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/rows/open.ts';
-import type { Upgraded } from '../stores/embedded/upgrade.ts';
+import type { Upgraded } from '../upgrade/upgrade-file.ts';
 import { UNJUDGED } from './key-seals.ts';
-import { upgradeStore } from './upgrade-store.ts';
+import { upgradeStore } from '../upgrade/upgrade-store.ts';
 
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;

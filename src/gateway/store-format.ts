@@ -2,9 +2,9 @@ import { type CliPorts, CommandFailure, type FormatReport } from '../cli/ports.t
 import type { RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { StoreUnavailable } from '../effects/store.ts';
-import { type FormatGlance, glanceAtFormat } from '../stores/embedded/upgrade.ts';
+import { type FormatGlance, glanceAtFormat } from '../upgrade/upgrade-file.ts';
 import { glanceAtRedis } from '../stores/redis/glance.ts';
-import { upgradeStore } from './upgrade-store.ts';
+import { upgradeStore } from '../upgrade/upgrade-store.ts';
 
 const ON_REDIS = { store: 'redis', format: null, current: null, records: null } as const;
 

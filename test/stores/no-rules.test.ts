@@ -8,9 +8,6 @@ import { MAX_BUDGET_ROWS } from '../../src/effects/steps/obligations.ts';
 
 const STORES = join(import.meta.dirname, '..', '..', 'src', 'stores');
 
-/** Reads what another format had written, where stores knew the rules still. */
-const OF_BEFORE = ['embedded/format-1.ts'];
-
 /** What a store says of itself, and of a batch of its own. */
 const OWN_CODES = ['store_unavailable', 'failed'];
 
@@ -25,7 +22,7 @@ interface Source {
 }
 
 const sources: readonly Source[] = readdirSync(STORES, { recursive: true, encoding: 'utf8' })
-  .filter((file) => /\.(?:ts|lua)$/.test(file) && !OF_BEFORE.includes(file))
+  .filter((file) => /\.(?:ts|lua)$/.test(file))
   .map((file) => ({ file, code: withoutComments(file, readFileSync(join(STORES, file), 'utf8')) }));
 const scripts = sources.filter(({ file }) => file.endsWith('.lua'));
 

@@ -34,7 +34,7 @@ Object.assign(globalThis, {
   },
 });
 
-const { upgradeStore } = await import('../../src/gateway/upgrade-store.ts');
+const { upgradeStore } = await import('../../src/upgrade/upgrade-store.ts');
 try {
   await upgradeStore(path, 2000);
   process.exit(0);

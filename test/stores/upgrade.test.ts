@@ -7,10 +7,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { EffectStore } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import type { Retention } from '../../src/records/retention.ts';
-import { upgradeStore } from '../../src/gateway/upgrade-store.ts';
+import { upgradeStore } from '../../src/upgrade/upgrade-store.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { acquireLock } from '../../src/stores/embedded/lock.ts';
-import { glanceAtFormat } from '../../src/stores/embedded/upgrade.ts';
+import { glanceAtFormat } from '../../src/upgrade/upgrade-file.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
 import { type CompiledStore, compileStore } from './compiled.ts';

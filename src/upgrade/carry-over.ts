@@ -7,15 +7,23 @@ import type { Tombstone } from '../effects/model/effect.ts';
 import type { RunningUse } from '../effects/steps/plan.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import type { SumName } from '../stores/port.ts';
-import { putApproval, rejectionRows } from './approval-rows.ts';
-import { ONLY, pauseRows, policyRows } from './control-rows.ts';
-import type { Draft } from './draft.ts';
-import { effectRows, keyRows } from './effect-rows.ts';
-import { decodeEffect } from './effect-text.ts';
-import { budgetText, budgetSum, rateSum } from './figures.ts';
-import { claimOn, poolRows, writeClaim, writeReservation } from './held-rows.ts';
-import { agentRows, apiKeyRows, enteredRows, handleRows, secretRows, userRows, workspaceRows } from './installation.ts';
-import { definitionRows } from './policies.ts';
+import { putApproval, rejectionRows } from '../records/approval-rows.ts';
+import { ONLY, pauseRows, policyRows } from '../records/control-rows.ts';
+import type { Draft } from '../records/draft.ts';
+import { effectRows, keyRows } from '../records/effect-rows.ts';
+import { decodeEffect } from '../records/effect-text.ts';
+import { budgetText, budgetSum, rateSum } from '../records/figures.ts';
+import { claimOn, poolRows, writeClaim, writeReservation } from '../records/held-rows.ts';
+import {
+  agentRows,
+  apiKeyRows,
+  enteredRows,
+  handleRows,
+  secretRows,
+  userRows,
+  workspaceRows,
+} from '../records/installation.ts';
+import { definitionRows } from '../records/policies.ts';
 
 /*
  * Converts the records of a store of the previous format. All of them are new in this store, so each is written without

@@ -13,12 +13,12 @@ import {
   carryReservation,
   carryUse,
   carryUser,
-} from '../records/carry-over.ts';
+} from './carry-over.ts';
 import { createDraft, type Draft } from '../records/draft.ts';
 import { eventDraft } from '../records/view.ts';
-import type { Format1 } from '../stores/embedded/format-1.ts';
-import type { RowLoad } from '../stores/embedded/rows/load.ts';
-import { type CarryOver, upgradeFile, type Upgraded } from '../stores/embedded/upgrade.ts';
+import type { Format1 } from './format-1.ts';
+import type { RowLoad } from './fill.ts';
+import { type CarryOver, upgradeFile, type Upgraded } from './upgrade-file.ts';
 
 /** Id of the change to which all converted rows belong. */
 const CHANGE = 'format-1';

@@ -12,19 +12,25 @@ import {
   statSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { StoreUnavailable } from '../../effects/store.ts';
-import { syncFolder } from '../private-folder.ts';
-import { STORE_FILE } from './boot.ts';
-import { integer } from './document.ts';
-import { loadDriver, type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
-import { describe, isFull, lockFolder } from './engine.ts';
-import { makePrivateFile } from './files.ts';
+import { StoreUnavailable } from '../effects/store.ts';
+import { syncFolder } from '../stores/private-folder.ts';
+import { STORE_FILE } from '../stores/embedded/boot.ts';
+import { integer } from '../stores/embedded/document.ts';
+import {
+  loadDriver,
+  type OpenDatabase,
+  SQLITE_BUSY,
+  type SqlDatabase,
+  storageFailure,
+} from '../stores/embedded/driver.ts';
+import { describe, isFull, lockFolder } from '../stores/embedded/engine.ts';
+import { makePrivateFile } from '../stores/embedded/files.ts';
 import { FORMAT_1, type Format1, readFormat1 } from './format-1.ts';
-import { isLocked } from './lock.ts';
-import { JOURNAL, rewriteJournal, seeJournal } from './rewrite.ts';
-import { countRecords, openLoad, type RowLoad } from './rows/load.ts';
-import { FORMAT_NUMBER } from './rows/schema.ts';
-import { configureConnection, rollback } from './connection.ts';
+import { isLocked } from '../stores/embedded/lock.ts';
+import { JOURNAL, rewriteJournal, seeJournal } from '../stores/embedded/rewrite.ts';
+import { countRecords, openLoad, type RowLoad } from './fill.ts';
+import { FORMAT_NUMBER } from '../stores/embedded/rows/schema.ts';
+import { configureConnection, rollback } from '../stores/embedded/connection.ts';
 
 /** The old file, kept beside the new one. */
 export const OLD_FILE = `${STORE_FILE}.format-${FORMAT_1}`;

@@ -1,15 +1,15 @@
-import type { ApprovalRecord } from '../../effects/model/approval.ts';
-import type { ClaimRecord } from '../../effects/model/claim.ts';
-import type { KeyRecord } from '../../effects/model/key.ts';
-import type { PauseRecord } from '../../effects/model/pause.ts';
-import type { ReservationRecord } from '../../effects/model/reservation.ts';
-import type { Tombstone } from '../../effects/model/effect.ts';
-import type { LedgerDraft } from '../../effects/model/ledger.ts';
-import type { RunningUse } from '../../effects/steps/plan.ts';
-import type { Agent } from '../../effects/model/principal.ts';
-import { decode, integer, plainText, text } from './document.ts';
-import type { SqlDatabase, SqlRow, SqlValue } from './driver.ts';
-import type { FileMeta } from './rows/meta-table.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { KeyRecord } from '../effects/model/key.ts';
+import type { PauseRecord } from '../effects/model/pause.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { Tombstone } from '../effects/model/effect.ts';
+import type { LedgerDraft } from '../effects/model/ledger.ts';
+import type { RunningUse } from '../effects/steps/plan.ts';
+import type { Agent } from '../effects/model/principal.ts';
+import { decode, integer, plainText, text } from '../stores/embedded/document.ts';
+import type { SqlDatabase, SqlRow, SqlValue } from '../stores/embedded/driver.ts';
+import type { FileMeta } from '../stores/embedded/rows/meta-table.ts';
 
 /** `PRAGMA user_version` of a file of this format. */
 export const FORMAT_1 = 1;
