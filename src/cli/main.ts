@@ -10,6 +10,7 @@ import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
+import { addMcp } from './mcp.ts';
 import { addMigrate } from './migrate.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
@@ -35,6 +36,7 @@ const ADD_COMMANDS = [
   addVerify,
   addStore,
   addMigrate,
+  addMcp,
 ];
 
 /**

@@ -1,0 +1,74 @@
+import { describe, expect, test } from 'vitest';
+import { CLIENTS } from '../../src/cli/mcp/client-snippets.ts';
+import { svc } from './run.ts';
+
+const URL = 'http://127.0.0.1:8080/v1/mcp';
+const START = { command: process.execPath, args: [process.argv[1], 'mcp-bridge', '--url', URL] };
+const BY_FILE = { ...START, args: [...START.args, '--key-file', '/run/key'] };
+const BY_VARIABLE = { ...START, args: [...START.args, '--key-env', 'MY_KEY'] };
+
+const config = (client: string, ...more: string[]) => svc('mcp', 'config', '--url', URL, '--client', client, ...more);
+
+describe('svc mcp config', () => {
+  test.each<[string, object, object]>([
+    [
+      'claude-code',
+      { mcpServers: { svc: { type: 'stdio', ...BY_FILE } } },
+      { mcpServers: { svc: { type: 'stdio', ...BY_VARIABLE, env: { MY_KEY: '${MY_KEY}' } } } },
+    ],
+    [
+      'cursor',
+      { mcpServers: { svc: BY_FILE } },
+      { mcpServers: { svc: { ...BY_VARIABLE, env: { MY_KEY: '${env:MY_KEY}' } } } },
+    ],
+    [
+      'vscode',
+      { servers: { svc: { type: 'stdio', ...BY_FILE } } },
+      {
+        inputs: [{ type: 'promptString', id: 'svc-key', description: 'Key of svc-gateway', password: true }],
+        servers: { svc: { type: 'stdio', ...BY_VARIABLE, env: { MY_KEY: '${input:svc-key}' } } },
+      },
+    ],
+  ])('%s', async (client, byFile, byVariable) => {
+    const file = await config(client, '--key-file', '/run/key');
+    expect([file.code, JSON.parse(file.out)]).toEqual([0, byFile]);
+    expect(file.err).toMatch(/^For .*mcp\.json/);
+    expect(JSON.parse((await config(client, '--key-env', 'MY_KEY')).out)).toEqual(byVariable);
+  });
+
+  test('codex', async () => {
+    const { out } = await config('codex', '--key-env', 'MY_KEY', '--name', 'my-gateway');
+    expect(out.split('\n')).toEqual([
+      '[mcp_servers.my-gateway]',
+      `command = ${JSON.stringify(process.execPath)}`,
+      `args = ${JSON.stringify(BY_VARIABLE.args).replaceAll(',', ', ')}`,
+      'env_vars = ["MY_KEY"]',
+    ]);
+    expect((await config('codex', '--key-file', '/run/key')).out).not.toContain('env');
+  });
+
+  test('claude-desktop knows no variables: the key is in a file, or nothing is printed', async () => {
+    expect(JSON.parse((await config('claude-desktop', '--key-file', '/run/key')).out)).toEqual({
+      mcpServers: { svc: BY_FILE },
+    });
+    expect(await config('claude-desktop')).toMatchObject({
+      code: 2,
+      out: '',
+      err: expect.stringContaining('--key-file'),
+    });
+  });
+
+  test.each([
+    [['--key-env', 'svc_agent_x'], 'not the key'],
+    [['--url', 'ftp://x'], 'http:// or https://'],
+    [['--url', 'http://u:p@x'], 'without a key'],
+    [['--name', 'a.b'], 'Letters, digits'],
+    [['--key-env', 'A', '--key-file', 'b'], 'cannot be used with'],
+  ])('%j is refused', async (more, why) => {
+    expect(await config('codex', ...more)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(why) });
+  });
+
+  test('every client that is offered has a snippet', async () => {
+    for (const client of CLIENTS) expect((await config(client, '--key-file', '/run/key')).out).toContain('mcp-bridge');
+  });
+});
