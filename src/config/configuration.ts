@@ -209,6 +209,8 @@ export interface Route {
   readonly setCookie: boolean;
   /** What becomes of addresses of other origins in `Location`, `Content-Location` and `Link`. */
   readonly foreignLinks: 'hide' | 'pass';
+  /** Fields of JSON answers that hold addresses: names, of which `*` is any member or element. */
+  readonly links: readonly (readonly string[])[];
   readonly headers: HeaderSettings;
   readonly keys: RouteKeys;
   /** Status of the answer to a call that waits for approval. */

@@ -79,6 +79,7 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
       foreignLinks: route.foreign_links,
+      links: route.links.map(namesOf),
       headers: resolveHeaders(route.headers, judge),
       keys: resolveKeys(route, judge),
       pendingStatus: route.pending_status,
@@ -89,6 +90,11 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       rules,
     };
   });
+}
+
+/** Names of a path such as `_links.*.href`. */
+function namesOf(path: string): readonly string[] {
+  return (path.match(/(?:\\.|[^.\\])+/g) ?? []).map((name) => name.replaceAll(/\\(.)/g, '$1'));
 }
 
 const SCHEMES = ['bearer', 'token', 'basic'] as const;

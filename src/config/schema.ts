@@ -477,6 +477,14 @@ const route = record('a route', "A part of the gateway's addresses that stands f
     "Addresses of other origins in Location, Content-Location and Link. hide: they stand in svc-foreign-location and so on, which no client follows; many send the gateway's key along where they follow one.",
     'hide',
   ),
+  links: list(
+    'Fields of JSON answers that hold addresses which clients follow, such as that of the next page: next, paging.next, _links.*.href. They lead to the gateway like those in Location; those of other origins begin with svc-foreign: unless foreign_links passes them.',
+    text(
+      String.raw`^([^.\\\u0000-\u001f]|\\[.\\])+(\.([^.\\\u0000-\u001f]|\\[.\\])+){0,15}$`,
+      String.raw`names with dots between them; * for any member or element, \. for a dot in a name`,
+      'A field.',
+    ),
+  ),
   rules: list(
     'Rules. A fixed segment comes before a param: /users/me before /users/:id. Two of which neither comes before the other may not match one request.',
     routeRule,

@@ -20,6 +20,8 @@ export interface ProxyAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;
   readonly body: Buffer | string;
+  /** The body is the upstream's, or that of an earlier answer of it. */
+  readonly isUpstreams?: true;
 }
 
 /** What an answer needs to know about its request. */
@@ -38,6 +40,7 @@ export interface AnswerContext {
   /** Origin under which the caller knows the gateway. */
   readonly origin: () => string;
   readonly foreignLinks: Route['foreignLinks'];
+  readonly links: Route['links'];
   readonly upstream: string;
   readonly setCookie: boolean;
   readonly onDuplicate: 'conflict' | 'replay';
@@ -88,7 +91,12 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     if (answer.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
     const headers = upstreamHeaders(ports, answer, context);
-    return { status: answer.status, headers: Object.assign(headers, withRetryHints(own)), body: answer.body };
+    return {
+      status: answer.status,
+      headers: Object.assign(headers, withRetryHints(own)),
+      body: answer.body,
+      isUpstreams: true,
+    };
   }
   if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
     const replayed = replay(outcome.result, (headers) =>
@@ -96,7 +104,11 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     );
     if (replayed !== null) {
       const { 'x-should-retry': _, ...kept } = own;
-      return { ...replayed, headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' } };
+      return {
+        ...replayed,
+        headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' },
+        isUpstreams: true,
+      };
     }
   }
   const rendered = renderOutcome(outcome, {

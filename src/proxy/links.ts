@@ -39,6 +39,25 @@ function ownAddress(name: string, value: string, context: LinkContext): Readonly
   return { [name]: found.kind === 'own' ? found.path : value };
 }
 
+/** Before an address of another origin in a field of JSON: no client follows it, and none takes it for the last page. */
+const FOREIGN = 'svc-foreign:';
+
+/** An address in a field of a JSON answer, as the caller may have it. */
+export function ownField(address: string, context: LinkContext): string {
+  // A template is no address yet: what stands behind the origin stays as it is written.
+  const rest = address.startsWith(`${context.upstreamUrl}/`) ? address.slice(context.upstreamUrl.length) : null;
+  if (rest !== null) return `${context.origin()}${context.prefix}${rest}`;
+  const found = own(address, context);
+  switch (found.kind) {
+    case 'own':
+      return `${found.whole ? context.origin() : ''}${found.path}`;
+    case 'as_is':
+      return address;
+    case 'foreign':
+      return context.foreignLinks === 'hide' ? `${FOREIGN}${address}` : address;
+  }
+}
+
 /** RFC 8288: `<address>; rel="next", <address>; …`. */
 const LINK = /\s*<([^<>]*)>((?:[^",<>]|"(?:[^"\\]|\\.)*")*)(?:,|$)/y;
 

@@ -3,13 +3,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import { tellOf } from './access.ts';
-import { type AnswerContext, type AnsweredRequest, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
+import { type AnswerContext, type AnsweredRequest, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { PLAIN_STYLE } from './error-shape.ts';
 import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { createIdentities } from './identities.ts';
 import { originOfRequest } from './links.ts';
 import { createLive } from './live.ts';
+import { linkedAnswer } from './own-links.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
@@ -79,6 +80,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       prefix: match.kind === 'none' ? '' : match.route.prefix,
       origin: () => originOfRequest(request.raw, ports.settings().publicUrl),
       foreignLinks: match.kind === 'none' ? 'hide' : match.route.foreignLinks,
+      links: match.kind === 'none' ? [] : match.route.links,
       upstream: match.kind === 'none' ? '' : match.route.upstream,
       setCookie: match.kind !== 'none' && match.route.setCookie,
       onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',
@@ -86,8 +88,13 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       style: match.kind === 'none' ? PLAIN_STYLE : match.route,
     };
   };
-  const sendResult = (request: FastifyRequest, reply: FastifyReply, arrived: Arrived, result: RunResult): void => {
-    send(reply, outcomeAnswer(ports, result, contextOf(request, arrived)));
+  const sendResult = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    arrived: Arrived,
+    result: RunResult,
+  ): Promise<void> => {
+    send(reply, await linkedAnswer(ports, result, contextOf(request, arrived)));
   };
 
   const runGoverned = async (
@@ -111,7 +118,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     try {
       const run = runRequestOf(ports, arrived, match, request.raw, read);
       if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route));
-      else sendResult(request, reply, arrived, await ports.run(run));
+      else await sendResult(request, reply, arrived, await ports.run(run));
     } finally {
       await read.upload?.discard();
     }
@@ -171,7 +178,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     arrived: Arrived,
     refusal: DoorRefusal,
   ): Promise<void> => {
-    sendResult(request, reply, arrived, await refusals.refuse(arrived, request.method, refusal));
+    await sendResult(request, reply, arrived, await refusals.refuse(arrived, request.method, refusal));
   };
 
   const proceed = (arrival: Arrival, request: FastifyRequest, reply: FastifyReply): Promise<void> | null => {

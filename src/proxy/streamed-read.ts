@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
+import { NOT_GOVERNED_HEADERS } from '../effects/run/header-names.ts';
 import { holdsOwnKey } from '../effects/run/own-key.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
@@ -28,6 +29,8 @@ export interface StreamedRead {
   /** Origin under which the caller knows the gateway. */
   readonly origin: () => string;
   readonly foreignLinks: Route['foreignLinks'];
+  /** Fields of a JSON answer that hold addresses. */
+  readonly links: Route['links'];
   readonly style: ErrorStyle;
   readonly passed: PassedRead;
   readonly live: LiveConnection;
@@ -81,6 +84,8 @@ export function judgeRead(
   // Counted here and not in the judge, because an open stream is judged again and again.
   if (verdict.shadow.length > 0) ports.shadowed(verdict.shadow);
   const headers: Record<string, string> = { ...forwarded.headers.sent, ...forwarded.apart };
+  // What is looked into has to come whole and plain.
+  if (match.route.links.length > 0) for (const name of NOT_GOVERNED_HEADERS) delete headers[name];
   if (upstream.credentials !== null) headers[upstream.credentials.header.toLowerCase()] = upstream.credentials.value;
   return {
     kind: 'stream',
@@ -96,6 +101,7 @@ export function judgeRead(
       setCookie: match.route.setCookie,
       origin: () => originOfRequest(request, ports.settings().publicUrl),
       foreignLinks: match.route.foreignLinks,
+      links: match.route.links,
       style: match.route,
       passed: {
         workspace,

@@ -1,8 +1,11 @@
+import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import type { ProxyAnswer } from './answer.ts';
 import { errorMembers, PLAIN_STYLE, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
+import { isJson, linkStream, LinksUnreadable, unreadable } from './json-links.ts';
+import { OF_THE_BYTES, ownFields } from './own-links.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
@@ -28,7 +31,9 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
     rewriteHeaders: (headers, request) => {
       const streamed = request?.streamed;
       if (!streamed) return {};
-      return returnedHeaders(headers, { ...streamed, upstreamUrl: streamed.upstream.url });
+      const returned = returnedHeaders(headers, { ...streamed, upstreamUrl: streamed.upstream.url });
+      if (isRewritten(streamed, headers['content-type'])) for (const name of OF_THE_BYTES) delete returned[name];
+      return returned;
     },
     onResponse: (request, reply, response) => {
       const { streamed } = request;
@@ -41,6 +46,15 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
         // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
         response.stream.on('error', () => {}).resume();
         void reply.send();
+      } else if (
+        'stream' in response &&
+        streamed !== null &&
+        isRewritten(streamed, textOf(reply.getHeader('content-type')))
+      ) {
+        const isPlain = /^identity$/i.test(textOf(reply.getHeader('content-encoding')) ?? 'identity');
+        const own = ownFields({ ...streamed, upstreamUrl: streamed.upstream.url });
+        // The reply hears of what went wrong from the second stream.
+        void reply.send(pipeline(response.stream, isPlain ? linkStream(streamed.links, own) : unreadable(), () => {}));
       } else void reply.send('stream' in response ? response.stream : response);
     },
     onError: (reply, { error }) => {
@@ -52,6 +66,15 @@ export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOpt
     // By default, a GET that was answered 503 is repeated up to ten times.
     retryDelay: () => null,
   };
+}
+
+/** Whether links in the body are made the gateway's. */
+function isRewritten({ links }: StreamedRead, contentType: string | readonly string[] | undefined): boolean {
+  return links.length > 0 && isJson(contentType);
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
 }
 
 /**
@@ -143,7 +166,9 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
         code: 'upstream_refused',
         message: late
           ? 'The upstream did not answer within the time-out.'
-          : 'The upstream gave no answer that can be read.',
+          : error instanceof LinksUnreadable
+            ? error.message
+            : 'The upstream gave no answer that can be read.',
       };
   const observed = streamed?.passed.observed?.would ?? null;
   const style = streamed?.style ?? PLAIN_STYLE;

@@ -130,6 +130,7 @@ function answerContext(arrived: Arrived, request: AnswerContext['request']): Ans
     prefix: match.kind === 'none' ? '' : match.route.prefix,
     origin: () => '',
     foreignLinks: 'hide',
+    links: [],
     upstream: match.kind === 'none' ? '' : match.route.upstream,
     setCookie: false,
     onDuplicate: 'conflict',

@@ -55,6 +55,7 @@ function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outc
       setCookie: false,
       origin: () => 'https://gateway.test',
       foreignLinks: 'hide',
+      links: [],
       onDuplicate: 'replay',
       pendingStatus: 202,
       style: { errorFormat: 'problem', finalStatus: null },

@@ -208,6 +208,7 @@ describe('headers', () => {
           undeclared: 'deny',
           setCookie: false,
           foreignLinks: 'hide',
+          links: [],
           rules: [],
           headers: { ...none, ...changes.rules },
           keys: { headers: [], schemes: [], query: [] },
@@ -320,6 +321,7 @@ describe('headers', () => {
       upstreamUrl: 'http://upstream:9',
       origin: () => 'https://gateway.test',
       foreignLinks: 'hide',
+      links: [],
     } as const;
     expect(returnedHeaders(answer, options)).toEqual({ location: '/shop/v1/x?a=1', etag: '"1"' });
     expect(returnedHeaders(answer, { ...options, setCookie: true })['set-cookie']).toEqual(['a=1', 'b=2']);
@@ -349,6 +351,7 @@ describe('headers', () => {
       upstreamUrl: 'http://upstream:9',
       origin: () => 'https://gateway.test',
       foreignLinks: 'hide',
+      links: [],
     } as const;
     expect(returnedHeaders({ location }, options)).toEqual(expected);
     expect(returnedHeaders({ 'content-location': location }, options)).toEqual(

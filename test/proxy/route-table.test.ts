@@ -15,6 +15,7 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
     undeclared: 'passthrough_reads',
     setCookie: false,
     foreignLinks: 'hide',
+    links: [],
     headers: none,
     keys: { headers: [], schemes: [], query: [] },
     pendingStatus: 202,

@@ -1,5 +1,6 @@
 import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
+import axios, { type AxiosInstance, type AxiosResponse } from 'axios';
 import OpenAI from 'openai';
 import Stripe from 'stripe';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -40,6 +41,14 @@ function answer({ method, url }: Seen): { status?: number; headers?: Record<stri
     const next = `<${api.url}/repos/acme/shop/issues?page=${page + 1}>; rel="next"`;
     return { ...(page < 3 ? { headers: { link: next } } : {}), json: [{ number: page }] };
   }
+  if (url.startsWith('/orders')) {
+    const page = Number(new URL(url, api.url).searchParams.get('page') ?? '1');
+    const files = { href: `${elsewhere.url}/files` };
+    if (method === 'POST')
+      return { status: 201, json: { id: 'o_7', _links: { self: { href: `${api.url}/orders/o_7` }, files } } };
+    const next = page < 3 ? `${api.url}/orders?page=${page + 1}` : null;
+    return { json: { data: [page], paging: { next }, _links: { files } } };
+  }
   if (method === 'GET' && url.startsWith('/repos/acme/leaky/'))
     return { status: 302, headers: { location: elsewhere.url, link: `<${elsewhere.url}/i>; rel="next"` }, json: [] };
   if (method === 'POST' && url === '/repos/acme/shop/issues')
@@ -64,12 +73,15 @@ tools:
     params_schema: { type: object, properties: { charge: { type: string }, amount: { type: integer }, metadata: { type: object }, expand: { type: array } } }
     idempotent: { header: Idempotency-Key, for: 24h }
   - { name: stripe.customers, upstream: api, kind: read, request: { method: GET, path: /v1/customers, query: [limit, starting_after] } }
+  - { name: shop.orders, upstream: api, kind: read, request: { method: GET, path: /orders, query: [page] } }
+  - { name: shop.order, upstream: api, kind: write, request: { method: POST, path: /orders, body: "*" } }
   - { name: openai.chat, upstream: api, kind: write, request: { method: POST, path: /v1/chat/completions, body: "*" } }
   - { name: github.issue, upstream: api, kind: write, request: { method: POST, path: "/repos/{owner}/{repo}/issues", body: "*" } }
   - { name: github.issues, upstream: api, kind: read, request: { method: GET, path: "/repos/{owner}/{repo}/issues", query: [page] } }
   - { name: slack.post, upstream: api, kind: write, request: { method: POST, path: /api/chat.postMessage, body: "*", body_type: form } }
 routes:
   - { upstream: api, prefix: /, listen: "127.0.0.1:0", error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
+  - { upstream: api, prefix: /shop, links: [paging.next, _links.*.href], rules: [ { match: "GET /orders", tool: shop.orders }, { match: "POST /orders", tool: shop.order, idempotency: required, on_duplicate: replay } ] }
   - { upstream: api, prefix: /openai, error_format: openai, pending_status: 409, rules: [ { match: "POST /v1/chat/completions", tool: openai.chat, idempotency: derive } ] }
   - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive }, { match: "GET /repos/:owner/:repo/issues", tool: github.issues } ] }
   - { upstream: api, prefix: /slack, pending_status: 409, rules: [ { match: "POST /api/chat.postMessage", tool: slack.post, idempotency: none } ] }
@@ -83,7 +95,7 @@ budgets: { refunds: { unit: cent, by: [agent.id], per: year, limit: 5000 } }
 rules:
   - { id: refund, effect: allow, match: { tools: [stripe.refund] }, obligations: [ { budget: { use: refunds, amount: params.amount } } ] }
   - { id: large, effect: require_approval, match: { tools: [stripe.refund] }, when: { params.amount: { gt: 4000 } }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "Refund" } }
-  - { id: rest, effect: allow, match: { tools: [stripe.customers, openai.chat, github.issue, github.issues, slack.post] } }
+  - { id: rest, effect: allow, match: { tools: [shop.orders, shop.order, stripe.customers, openai.chat, github.issue, github.issues, slack.post] } }
   - { id: no-chat, effect: deny, match: { tools: [openai.chat] }, when: { params.model: gpt-forbidden }, reason: "Not this model" }
   - { id: no-repo, effect: deny, match: { tools: [github.issue] }, when: { params.repo: secret }, reason: "Not this repository" }
   - { id: no-channel, effect: deny, match: { tools: [slack.post] }, when: { params.channel: C_SECRET }, reason: "Not this channel" }
@@ -305,6 +317,68 @@ describe('octokit', () => {
       message: expect.stringContaining('Not this repository'),
     });
     expect([count(), api.seen.length]).toEqual([1, 0]);
+  });
+});
+
+describe('links in declared fields of JSON, with axios', () => {
+  const client = (): AxiosInstance => axios.create({ headers: { 'x-api-key': key }, validateStatus: null });
+
+  it('pages by them, through the gateway', async () => {
+    const pages: number[] = [];
+    for (let next: string | null = `${gateway.url}/shop/orders`; next !== null; ) {
+      const answer: AxiosResponse<{ data: number[]; paging: { next: string | null } }> = await client().get(next);
+      pages.push(...answer.data.data);
+      next = answer.data.paging.next;
+    }
+    expect([pages, api.seen.length, elsewhere.seen]).toEqual([[1, 2, 3], 3, []]);
+    for (const { headers } of api.seen) expect(headers).toMatchObject({ authorization: 'Bearer sk_upstream' });
+    // What is looked into must not come compressed.
+    for (const { headers } of api.seen) expect(headers).not.toHaveProperty('accept-encoding');
+  });
+
+  it('an address of another origin is none that a client follows', async () => {
+    const { data } = await client().get(`${gateway.url}/shop/orders`);
+    expect(data._links.files.href).toBe(`svc-foreign:${elsewhere.url}/files`);
+    await expect(client().get(data._links.files.href)).rejects.toThrow(/protocol/i);
+    expect(elsewhere.seen).toEqual([]);
+  });
+
+  it('of a write, and of its replay; what is kept is what the upstream said', async () => {
+    const headers = { 'idempotency-key': fresh() };
+    const made = await client().post(`${gateway.url}/shop/orders`, { sku: 'A-1' }, { headers });
+    const self = { href: `${gateway.url}/shop/orders/o_7` };
+    expect(made.data).toMatchObject({
+      id: 'o_7',
+      _links: { self, files: { href: `svc-foreign:${elsewhere.url}/files` } },
+    });
+    expect(made.headers['content-length']).toBe(String(JSON.stringify(made.data).length));
+    const again = await client().post(`${gateway.url}/shop/orders`, { sku: 'A-1' }, { headers });
+    expect([again.headers['idempotency-replayed'], again.data]).toEqual(['true', made.data]);
+    const kept = await client().get(`${gateway.url}/v1/workspaces/demo/effects/${made.headers['svc-effect-id']}`);
+    expect(JSON.stringify(kept.data)).toContain(`"href":"${api.url}/orders/o_7"`);
+  });
+
+  it('that nobody can read reach nobody: a read fails, and of a write there is the decision', async () => {
+    // The fake says so of plain text; that it is compressed is what the gateway has to believe.
+    for (const headers of [{ 'content-encoding': 'gzip' }, { 'content-encoding': 'br' }]) {
+      next = { headers, json: { paging: { next: elsewhere.url } } };
+      const read = await client().get(`${gateway.url}/shop/orders`, { decompress: false });
+      expect([read.status, read.data.reason.code, JSON.stringify(read.data).includes(elsewhere.url)]).toEqual([
+        502,
+        'upstream_refused',
+        false,
+      ]);
+      const keyed = { headers: { 'idempotency-key': fresh() }, decompress: false };
+      const made = await client().post(`${gateway.url}/shop/orders`, { sku: 'A-1' }, keyed);
+      expect([made.status, made.data.decision, made.data.paging, made.headers['content-encoding']]).toEqual([
+        200,
+        'committed',
+        undefined,
+        undefined,
+      ]);
+    }
+    next = { headers: { 'content-type': 'application/json' }, json: 'plain' };
+    expect((await client().get(`${gateway.url}/shop/orders`)).data).toBe('plain');
   });
 });
 
