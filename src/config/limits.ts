@@ -96,6 +96,18 @@ export const LIMITS = {
     beyond: 'a success stays `committed`, with `response_truncated`',
     source: 'configuration',
   },
+  stream: {
+    what: 'Part of the answer to a governed call that is passed on as it comes (`response: stream`)',
+    value: '256MiB',
+    beyond: 'the stream is cut: `unknown_effect`',
+    source: 'configuration',
+  },
+  stream_event: {
+    what: 'Part of a server-sent event that is held back until the event is complete',
+    value: '64KiB',
+    beyond: 'it is passed on in pieces; a stream that is cut inside it cannot say so in an event',
+    source: 'src/proxy/passing-answer.ts#MOST_HELD',
+  },
   connections: {
     what: 'Connections of callers at once; fewer where the process may open few files (`ulimit -n`)',
     value: 10_000,

@@ -9,7 +9,7 @@ import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
-import { parseDuration } from './units.ts';
+import { parseDuration, parseSize } from './units.ts';
 
 type ToolEntry = GatewayFile['tools'][number];
 type RequestEntry = ToolEntry['request'];
@@ -68,12 +68,53 @@ export function resolveTools(
       timeoutMs:
         entry.timeout === undefined ? upstream.timeoutMs : (parseDuration(entry.timeout) ?? upstream.timeoutMs),
       maxProcessingMs: parseDuration(entry.max_processing) ?? 0,
+      ...streamsOf(file, entry, judge),
       idempotent,
       digest: digestOf(upstream, request),
     });
   }
   return tools;
 }
+
+/** What there is to know of a tool whose answers are streams. */
+function streamsOf(file: GatewayFile, entry: ToolEntry, judge: Judge): Pick<Tool, 'streams'> {
+  if (entry.response === 'whole') {
+    if (entry.stream_time !== undefined)
+      judge.error(
+        'no_stream',
+        entry,
+        ['stream_time'],
+        'stream_time is for tools whose answers are streams',
+        'add response: stream, or use timeout',
+      );
+    return {};
+  }
+  if (entry.kind === 'read')
+    judge.error(
+      'no_stream',
+      entry,
+      ['response'],
+      'Answers to reads stream through by themselves',
+      'remove it, or write kind: write',
+    );
+  if (entry.outcomes.body.length > 0)
+    judge.error(
+      'no_stream',
+      entry,
+      ['response'],
+      'An answer whose body says what it means (outcomes.body) cannot be passed on before it is whole',
+      'write response: whole, or map statuses',
+    );
+  return {
+    streams: {
+      totalMs: parseDuration(entry.stream_time ?? STREAM_TIME) ?? 0,
+      bytes: parseSize(file.limits.stream) ?? 0,
+    },
+  };
+}
+
+/** How long a stream may take if nobody says. */
+const STREAM_TIME = '10m';
 
 /** Digest of what a repeat must find unchanged: where the call goes, with which credentials, and in which form. */
 function digestOf(upstream: UpstreamSettings, request: RequestTemplate): string {

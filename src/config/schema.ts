@@ -342,10 +342,18 @@ const tool = record('a tool', 'Something that agents can have done.', {
     }),
   ),
   timeout: Type.Optional(
-    duration('How long an answer may take, as for the upstream. Default: that of the upstream.', {
-      min: '1ms',
-      max: '1h',
-    }),
+    duration(
+      'How long an answer may take, as for the upstream. Of a stream: how long nothing may come. Default: that of the upstream.',
+      { min: '1ms', max: '1h' },
+    ),
+  ),
+  response: oneOf(
+    ['whole', 'stream'],
+    'How answers to writes go to callers of a route. whole: when they are complete. stream: as they come, unless they are JSON; see [streams.md](../upstreams/streams.md).',
+    'whole',
+  ),
+  stream_time: Type.Optional(
+    duration('With response: stream, how long the whole answer may take. Default: 10m.', { min: '1s', max: '6h' }),
   ),
   max_processing: duration(
     'How long the upstream may still be at it after the answer was given up.',
@@ -505,6 +513,7 @@ const limits = section('limits', 'Limits that can be set; all others are in limi
   params_values: integer(`${LIMITS.params_values.what}.`, 100, LIMITS.params_values.value, LIMITS.params_values.value),
   response_kept: size(`${LIMITS.response_kept.what}.`, { min: '0B', max: '16MiB' }, LIMITS.response_kept.value),
   response: size(`${LIMITS.response.what}.`, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
+  stream: size(`${LIMITS.stream.what}.`, { min: '1KiB', max: '16GiB' }, LIMITS.stream.value),
   connections: integer(`${LIMITS.connections.what}.`, 16, 1_000_000, LIMITS.connections.value),
 });
 

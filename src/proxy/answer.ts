@@ -1,9 +1,9 @@
 import type { Route } from '../config/configuration.ts';
-import type { HttpAnswer, KeptHttpResult, KeptResult } from '../effects/model/answer.ts';
+import type { AnswerHead, KeptHttpResult, KeptResult } from '../effects/model/answer.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { outcomeHeaders, renderOutcome } from '../effects/run/render.ts';
-import type { Problem } from '../effects/model/run-request.ts';
+import type { Listen, Problem } from '../effects/model/run-request.ts';
 import {
   type ErrorStyle,
   errorMembers,
@@ -151,18 +151,38 @@ function inHeaders(problem: Problem): Problem {
   return { ...problem, errors };
 }
 
+/**
+ * The headers of an answer that is passed on: what is known of the effect before it is over. The address of the receipt
+ * answers once there is one.
+ */
+export function passedOnHeaders(
+  ports: Ports,
+  head: AnswerHead,
+  effect: Parameters<Listen>[0],
+  context: AnswerContext,
+): ProxyAnswer['headers'] {
+  return {
+    ...upstreamHeaders(ports, head, context),
+    'svc-effect-id': effect.id,
+    'svc-receipt': receiptAddress(ports, effect.workspace, effect.id),
+  };
+}
+
+function receiptAddress(ports: Ports, workspace: string, effectId: string): string {
+  return `${ports.settings().publicUrl}/v1/workspaces/${workspace}/effects/${effectId}/receipt`;
+}
+
 /** Says in headers what the body of a decision would say. */
 function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome: RunOutcome): void {
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') {
-    headers['svc-receipt'] =
-      `${ports.settings().publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}/receipt`;
+    headers['svc-receipt'] = receiptAddress(ports, outcome.workspace, outcome.effectId);
   }
   if (outcome.observed !== null) headers['svc-observed'] = outcome.observed.would;
   if ('settlement' in outcome && outcome.settlement === 'pending') headers['svc-settlement'] = 'pending';
   if (outcome.decision === 'committed' && outcome.responseTruncated) headers['svc-response-truncated'] = 'true';
 }
 
-function upstreamHeaders(ports: Ports, answer: HttpAnswer, context: AnswerContext): Record<string, string | string[]> {
+function upstreamHeaders(ports: Ports, answer: AnswerHead, context: AnswerContext): Record<string, string | string[]> {
   const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
   const headers = returnedHeaders(answer.headers, { ...context, upstreamUrl });
   // The body is as long as it was read; it may have been cut.

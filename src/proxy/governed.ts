@@ -15,6 +15,7 @@ import { collectParams } from './collect-params.ts';
 import { decodeBody } from './decode-body.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/model/idempotency-key.ts';
+import type { LiveConnection } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { readBody } from './read-body.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
@@ -224,6 +225,20 @@ export function runRequestOf(
       },
     ],
   };
+}
+
+/** What is checked again and again while the answer to an admitted call is passed on. */
+export function liveAnswer(
+  ports: ProxyPorts,
+  arrived: Arrived,
+  { tool, route }: RuleMatch,
+  { params, headers }: Pick<RunRequest, 'params' | 'headers'>,
+  cut: () => void,
+): LiveConnection {
+  const { principal, workspace, agentId, address, key } = arrived;
+  const target = ports.catalog().target(tool, params) ?? tool.name;
+  const call = { principal, workspace, agentId, tool, upstream: route.upstream, target, params };
+  return { key, address, call: { ...call, headers: headers.sent, requestIp: address }, isAdmitted: true, cut };
 }
 
 function keyOf(

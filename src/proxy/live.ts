@@ -1,12 +1,15 @@
+import type { DeniedDecision } from '../effects/model/decision.ts';
 import type { Principal } from '../effects/model/principal.ts';
-import type { ProxyPorts, ReadCall } from './ports.ts';
+import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 
-/** Something that is open on behalf of a key: a streamed read or a tunnel. */
+/** Something that is open on behalf of a key: a streamed read, the streamed answer to a write, or a tunnel. */
 export interface LiveConnection {
   readonly key: string;
   readonly address: string;
   /** The call for which it was opened. It is judged again with the current principal of the key. */
   readonly call: ReadCall;
+  /** The core has admitted it. What policy says of it later does not count, but pauses and what its key may do. */
+  readonly isAdmitted: boolean;
   readonly cut: () => void;
 }
 
@@ -26,8 +29,7 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
   const check = async (connection: LiveConnection): Promise<void> => {
     const principal = await principalOf(ports, connection);
     if (!open.has(connection)) return;
-    const holds = principal !== null && ports.evaluateRead({ ...connection.call, principal }).kind === 'stream';
-    if (holds) return;
+    if (principal !== null && mayGoOn(ports.evaluateRead({ ...connection.call, principal }), connection)) return;
     open.delete(connection);
     connection.cut();
   };
@@ -56,6 +58,14 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
       open.clear();
     },
   };
+}
+
+const ENDS_ADMITTED: readonly DeniedDecision[] = ['denied_permission', 'denied_identity', 'denied_paused'];
+
+function mayGoOn(verdict: ReadVerdict, { isAdmitted }: LiveConnection): boolean {
+  if (!isAdmitted || verdict.kind !== 'govern') return verdict.kind === 'stream';
+  const decision = verdict.denied?.decision ?? null;
+  return decision === null || !ENDS_ADMITTED.includes(decision);
 }
 
 async function principalOf(ports: Pick<ProxyPorts, 'identify'>, connection: LiveConnection): Promise<Principal | null> {

@@ -2,15 +2,23 @@ import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
+import type { RunRequest } from '../effects/model/run-request.ts';
 import { tellOf } from './access.ts';
-import { type AnswerContext, type AnsweredRequest, problemAnswer, type ProxyAnswer } from './answer.ts';
+import {
+  type AnswerContext,
+  type AnsweredRequest,
+  passedOnHeaders,
+  problemAnswer,
+  type ProxyAnswer,
+} from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { PLAIN_STYLE } from './error-shape.ts';
-import { hasBody, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
+import { hasBody, liveAnswer, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { createIdentities } from './identities.ts';
 import { originOfRequest } from './links.ts';
 import { createLive } from './live.ts';
 import { linkedAnswer } from './own-links.ts';
+import { createPassingAnswer } from './passing-answer.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
@@ -97,6 +105,29 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     send(reply, await linkedAnswer(ports, result, contextOf(request, arrived)));
   };
 
+  /** Runs a call whose answer may be passed on while it comes. */
+  const runPassingOn = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    arrived: Arrived,
+    match: RuleMatch,
+    run: RunRequest,
+  ): Promise<void> => {
+    const context = contextOf(request, arrived);
+    const passing = createPassingAnswer(reply, {
+      begun: () => {
+        const open = liveAnswer(ports, arrived, match, run, () => reply.raw.destroy());
+        live.add(open);
+        reply.raw.once('close', () => live.remove(open));
+      },
+      headers: (head, effect) => passedOnHeaders(ports, head, effect, context),
+      stallMs: match.tool.timeoutMs,
+    });
+    const answer = await linkedAnswer(ports, await ports.run({ ...run, listen: passing.listen }), context);
+    if (passing.hasBegun) passing.finish(answer);
+    else send(reply, answer);
+  };
+
   const runGoverned = async (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -118,7 +149,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     try {
       const run = runRequestOf(ports, arrived, match, request.raw, read);
       if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route));
-      else await sendResult(request, reply, arrived, await ports.run(run));
+      else if (match.tool.streams === undefined) await sendResult(request, reply, arrived, await ports.run(run));
+      else await runPassingOn(request, reply, arrived, match, run);
     } finally {
       await read.upload?.discard();
     }

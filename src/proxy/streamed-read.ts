@@ -116,7 +116,7 @@ export function judgeRead(
             ? null
             : { ...observed, example: `${request.method ?? 'GET'} ${arrived.path}`.slice(0, MAX_EXAMPLE) },
       },
-      live: { key: arrived.key, address: arrived.address, call, cut },
+      live: { key: arrived.key, address: arrived.address, call, isAdmitted: false, cut },
     },
   };
 }

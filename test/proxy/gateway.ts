@@ -72,7 +72,7 @@ export interface ProxiedAnswer {
   readonly body: any;
 }
 
-const CONFIG = (upstream: string, folder: string): string => `
+const CONFIG = (upstream: string, folder: string, model: string): string => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/data" }
 users: [ { id: tom, roles: [] } ]
@@ -83,7 +83,20 @@ upstreams:
   - { id: open, url: "${upstream}", timeout: 20s }
   - { id: closed, url: "${upstream}" }
   - { id: counted, url: "${upstream}" }
+  - { id: model, url: "${model}" }
 tools:
+  - name: model.chat
+    upstream: model
+    kind: write
+    request: { method: POST, path: /v1/chat/completions, body: "*" }
+    response: stream
+    timeout: 20s
+  - name: model.brief
+    upstream: model
+    kind: write
+    request: { method: POST, path: /v1/brief, body: "*" }
+    response: stream
+    timeout: 1500ms
   - name: orders.create
     title: Create
     upstream: shop
@@ -139,6 +152,12 @@ routes:
       - { match: "POST /v1/free", tool: notes.free, idempotency: none }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
   - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
+  - upstream: model
+    prefix: /model
+    error_format: openai
+    rules:
+      - { match: "POST /v1/chat/completions", tool: model.chat, idempotency: none, on_duplicate: replay }
+      - { match: "POST /v1/brief", tool: model.brief, idempotency: none }
   - { upstream: counted, prefix: /counted, undeclared: passthrough_reads, rules: [] }
 limits: { body: 64KiB }
 `;
@@ -149,7 +168,7 @@ kind: PolicySet
 name: proxied
 owner: team-test
 rules:
-  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
+  - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", "model.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
   - { id: counted-upstream, effect: constrain, match: { upstreams: [counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
@@ -161,11 +180,13 @@ rules:
 export const SHOP_TOKEN = 'shop-token-7';
 
 /** Starts the gateway's data plane in this process, all rooms real, before an upstream that is a process of its own. */
-export async function startProxiedWorld(): Promise<ProxiedWorld> {
+export async function startProxiedWorld(
+  { model }: { readonly model: string } = { model: 'http://127.0.0.1:9' },
+): Promise<ProxiedWorld> {
   const service = await startLedgerUpstream({ lateMs: 1500 });
   const folder = await mkdtemp(join(tmpdir(), 'svc-proxy-'));
   await mkdir(join(folder, 'policies'));
-  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder));
+  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder, model));
   await writeFile(join(folder, 'policies', 'proxied.yaml'), POLICY);
   const inForce = await readFiles(join(folder, 'gateway.yaml'), { SHOP_TOKEN });
   const { configuration } = inForce;

@@ -27,7 +27,7 @@ it('what is open is cut where nobody can tell whether its key still holds', asyn
     },
   });
   const cut = new Promise<void>((resolve) => {
-    live.add({ key: 'k', address: '127.0.0.1', call: CALL, cut: resolve });
+    live.add({ key: 'k', address: '127.0.0.1', call: CALL, isAdmitted: false, cut: resolve });
   });
   changed();
   await cut;

@@ -45,7 +45,8 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
     times: {
       dispatchWindowMs: ports.settings().dispatchWindowMs,
-      timeoutMs: tool.timeoutMs,
+      // The lease lasts as long as the answer may.
+      timeoutMs: tool.streams?.totalMs ?? tool.timeoutMs,
       maxProcessingMs: tool.maxProcessingMs,
       idempotentForMs: tool.idempotent.kind === 'header' ? tool.idempotent.forMs : null,
     },
