@@ -204,6 +204,28 @@ test('a change that cannot be written fails alone, and its neighbours and the st
   expect(await place.store.sums('w', 10)).toEqual([]);
 });
 
+test('a change that fails when it has written something already takes nothing of its neighbours with it', async () => {
+  const place = await newPlace(store, 'w');
+  const torn = {
+    about: null,
+    get text(): string {
+      throw new Error('it is torn');
+    },
+  };
+  const answers = [
+    place.commit({ puts: [putOf('thing', 'a', 'x')] }),
+    place.commit({ puts: [putOf('thing', 'b', 'x')], sums: [sumOf('s', { spend: 1 })], events: [torn] }),
+    place.commit({ puts: [putOf('thing', 'c', 'x')], sums: [sumOf('s', { spend: 2 })], events: [eventOf('e')] }),
+  ];
+  const [first, broken, last] = await Promise.allSettled(answers);
+  expect(broken).toMatchObject({ status: 'rejected', reason: { message: 'it is torn' } });
+  for (const each of [first, last]) expect(each).toMatchObject({ value: { kind: 'done' } });
+  expect(await Promise.all(['a', 'b', 'c'].map((id) => place.row('thing', id)))).toMatchObject([{}, null, {}]);
+  expect(await store.sums('w', 10)).toMatchObject([{ spent: 2 }]);
+  await expect(place.commit({ events: [torn] })).rejects.toThrow('it is torn');
+  expect(store.health().ready).toBe(true);
+});
+
 test('the store’s time is not before that of a change, also over an orderly end', async () => {
   const place = await newPlace(store, 'w');
   const at = store.now() + 1_500;
