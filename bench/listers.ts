@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { EFFECTS, effectRows } from '../src/records/effect-rows.ts';
 import { firstOf } from '../src/records/lists.ts';
 import { createStepRunner } from '../src/records/runner.ts';
-import { openEmbeddedRows } from '../src/stores/embedded/rows/open.ts';
+import { openEmbeddedRows } from '../src/stores/embedded/open.ts';
 import type { OpenRows } from '../src/stores/open-rows.ts';
 import { openRedisRows } from '../src/stores/redis/rows/open.ts';
 import type { RedisServer } from '../test/redis/servers.ts';

@@ -16,7 +16,7 @@ import { openRowsBeside, type RowsBeside } from '../stores/embedded/beside.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
-import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/rows/open.ts';
+import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
 import type { Upgraded } from '../upgrade/upgrade-file.ts';
 import { UNJUDGED } from './key-seals.ts';
 import { upgradeStore } from '../upgrade/upgrade-store.ts';

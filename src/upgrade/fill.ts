@@ -1,11 +1,11 @@
 import type { Change, EventDraft, Row, SumName } from '../stores/port.ts';
-import { columnText, integer, text } from '../stores/embedded/document.ts';
+import { columnText, integer, text } from '../stores/embedded/tables/columns.ts';
 import type { SqlDatabase } from '../stores/embedded/driver.ts';
-import { openLedgerTable } from '../stores/embedded/rows/ledger-table.ts';
-import type { FileMeta } from '../stores/embedded/rows/meta-table.ts';
-import { openNames } from '../stores/embedded/rows/names.ts';
-import { ensureRowTables } from '../stores/embedded/rows/schema.ts';
-import { openRowSession } from '../stores/embedded/rows/session.ts';
+import { openLedgerTable } from '../stores/embedded/tables/ledger-table.ts';
+import type { FileMeta } from '../stores/embedded/tables/meta-table.ts';
+import { openNames } from '../stores/embedded/tables/names.ts';
+import { ensureRowTables } from '../stores/embedded/tables/schema.ts';
+import { openRowSession } from '../stores/embedded/tables/session.ts';
 
 /** A figure as it was in the other file. */
 export interface LoadedFigure extends SumName {

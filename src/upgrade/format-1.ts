@@ -7,9 +7,9 @@ import type { Tombstone } from '../effects/model/effect.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { RunningUse } from '../effects/steps/plan.ts';
 import type { Agent } from '../effects/model/principal.ts';
-import { decode, integer, plainText, text } from '../stores/embedded/document.ts';
+import { integer, plainText, text } from '../stores/embedded/tables/columns.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from '../stores/embedded/driver.ts';
-import type { FileMeta } from '../stores/embedded/rows/meta-table.ts';
+import type { FileMeta } from '../stores/embedded/tables/meta-table.ts';
 
 /** `PRAGMA user_version` of a file of this format. */
 export const FORMAT_1 = 1;
@@ -290,6 +290,11 @@ export function readFormat1(database: SqlDatabase): Format1 {
       return row === undefined ? null : decode<string>(row['mark']);
     },
   };
+}
+
+/** Only stores wrote the documents, from typed values, so reading one needs no check of its shape. */
+function decode<T>(document: SqlValue | undefined): T {
+  return JSON.parse(text(document));
 }
 
 function readMeta(database: SqlDatabase): Format1['meta'] {

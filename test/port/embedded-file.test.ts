@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { Watched } from '../../src/stores/port.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
-import { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { changeOf, done, eventOf, listOf, moved, newPlace, putOf, sumOf } from './changes.ts';

@@ -2,7 +2,7 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { type EmbeddedRowsOptions, openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { type EmbeddedRowsOptions, openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { reopening } from '../contract/reopening.ts';
 import { compileStore } from '../stores/compiled.ts';
@@ -16,7 +16,7 @@ afterAll(() => compiled.remove());
 const ENDS = 'ends-the-thread';
 const LIST = 'list({ workspace, list, kind, order, from, to, after, limit, characters }) {';
 compiled.alter(
-  'src/stores/embedded/rows/reader.ts',
+  'src/stores/embedded/tables/reader.ts',
   LIST,
   `${LIST}
     const { existsSync } = process.getBuiltinModule('node:fs');

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { LedgerEntry, ListQuery, Row } from '../../src/stores/port.ts';
-import { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
 import { changeOf, listOf, putOf, rowIn, sumOf } from './changes.ts';
 

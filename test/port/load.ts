@@ -1,6 +1,6 @@
 import { openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { changeOf, eventOf, putOf, sumOf } from './changes.ts';
 
 /**

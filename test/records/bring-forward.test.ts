@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { it } from 'vitest';
-import { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 import { expectBroughtForward } from './form-1.ts';

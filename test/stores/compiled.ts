@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
-import type { openEmbeddedRows } from '../../src/stores/embedded/rows/open.ts';
+import type { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -26,9 +26,9 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
   const settings = join(folder, 'tsconfig.json');
   const files = [
     join(ROOT, 'src/gateway/embedded-store.ts'),
-    join(ROOT, 'src/stores/embedded/rows/open.ts'),
-    join(ROOT, 'src/stores/embedded/rows/worker.ts'),
-    join(ROOT, 'src/stores/embedded/rows/look-worker.ts'),
+    join(ROOT, 'src/stores/embedded/open.ts'),
+    join(ROOT, 'src/stores/embedded/threads/worker.ts'),
+    join(ROOT, 'src/stores/embedded/threads/look-worker.ts'),
     ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(
@@ -58,7 +58,7 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
     },
     async openEmbeddedRows() {
       const module: { openEmbeddedRows: typeof openEmbeddedRows } = await import(
-        pathToFileURL(file('src/stores/embedded/rows/open.ts')).href
+        pathToFileURL(file('src/stores/embedded/open.ts')).href
       );
       return module.openEmbeddedRows;
     },

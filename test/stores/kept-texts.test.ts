@@ -3,11 +3,11 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { readReply, type Reply, writeReply } from '../../src/stores/embedded/rows/reply.ts';
-import { readRequest, writeRequest } from '../../src/stores/embedded/rows/request.ts';
-import { ensureRowTables } from '../../src/stores/embedded/rows/schema.ts';
-import { openRowSession, type RowSession } from '../../src/stores/embedded/rows/session.ts';
-import { messageReader, messageWriter } from '../../src/stores/embedded/rows/wire.ts';
+import { readReply, type Reply, writeReply } from '../../src/stores/embedded/threads/reply.ts';
+import { readRequest, writeRequest } from '../../src/stores/embedded/threads/request.ts';
+import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
+import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
+import { messageReader, messageWriter } from '../../src/stores/embedded/threads/wire.ts';
 import { ABSENT, type Change, type SumName } from '../../src/stores/port.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 

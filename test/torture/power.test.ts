@@ -85,7 +85,11 @@ const MUTANTS: readonly (readonly [
     [
       ['boot', 'rewriteJournal(path, database, journal);', 'void journal;'],
       // Nor does the look at the format, which puts right what it opens.
-      ['../../upgrade/upgrade-file', '(found === 0 && seeJournal(path) !== null)', '(found < 0 && path === String(null))'],
+      [
+        '../../upgrade/upgrade-file',
+        '(found === 0 && seeJournal(path) !== null)',
+        '(found < 0 && path === String(null))',
+      ],
       FEW_CHECKPOINTS,
     ],
     20,

@@ -8,7 +8,7 @@ import { describe } from './engine.ts';
 import { writeInstallMark } from './install.ts';
 import { isLocked } from './lock.ts';
 import { countFrom } from './machine.ts';
-import { openReader } from './rows/reader.ts';
+import { openReader } from './tables/reader.ts';
 
 /** What is known of the time when a transaction begins, ms. */
 export interface KnownTime {

@@ -8,9 +8,9 @@ import { type InstallMark, readInstallMark, writeInstallMark } from './install.t
 import { countFrom, noteTime } from './machine.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
 import { configureConnection, rollback } from './connection.ts';
-import type { Boot } from './rows/ended.ts';
-import { ensureRowTables } from './rows/schema.ts';
-import { openRowSession, type RowSession } from './rows/session.ts';
+import type { Boot } from './ended.ts';
+import { ensureRowTables } from './tables/schema.ts';
+import { openRowSession, type RowSession } from './tables/session.ts';
 
 /** Name of the database in the store's folder. */
 export const STORE_FILE = 'store.db';

@@ -22,10 +22,10 @@ import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
-import type { Boot } from './rows/ended.ts';
-import type { Reply } from './rows/reply.ts';
-import type { Request } from './rows/request.ts';
-import type { RowSession } from './rows/session.ts';
+import type { Boot } from './ended.ts';
+import type { Reply } from './threads/reply.ts';
+import type { Request } from './threads/request.ts';
+import type { RowSession } from './tables/session.ts';
 
 /** The most operations in one transaction. It limits how long an answer waits for others. */
 const MAX_BATCH = 512;

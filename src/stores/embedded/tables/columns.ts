@@ -1,13 +1,5 @@
-/**
- * Records are stored as JSON documents beside the few columns that are searched. Only this store writes the documents,
- * from typed values, so reading one needs no check of its shape.
- */
-export function decode<T>(document: SqlDocument): T {
-  if (typeof document !== 'string') throw new TypeError('a document column holds something else than text');
-  return JSON.parse(document);
-}
-
-type SqlDocument = string | number | null | undefined;
+/** What a driver gives for a column. */
+type Column = string | number | null | undefined;
 
 /**
  * A string as a searched column; different strings give different columns. SQLite sometimes ends text at a NUL, and
@@ -19,19 +11,21 @@ export function columnText(plain: string): string {
 }
 
 /** The string from which {@link columnText} made a column. */
-export function plainText(column: SqlDocument): string {
+export function plainText(column: Column): string {
   const stored = text(column);
-  return stored.startsWith('\u0001') ? decode<string>(stored.slice(1)) : stored;
+  if (!stored.startsWith('\u0001')) return stored;
+  const plain: string = JSON.parse(stored.slice(1));
+  return plain;
 }
 
 /** A column that must hold an integer. */
-export function integer(value: SqlDocument): number {
+export function integer(value: Column): number {
   if (typeof value !== 'number') throw new TypeError('an integer column holds something else');
   return value;
 }
 
 /** A column that must hold text. */
-export function text(value: SqlDocument): string {
+export function text(value: Column): string {
   if (typeof value !== 'string') throw new TypeError('a text column holds something else');
   return value;
 }

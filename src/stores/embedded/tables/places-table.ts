@@ -1,5 +1,5 @@
 import type { SqlDatabase } from '../driver.ts';
-import { columnText } from '../document.ts';
+import { columnText } from './columns.ts';
 import { bulk } from './bulk.ts';
 
 export interface PlacesTable {

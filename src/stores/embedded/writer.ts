@@ -1,12 +1,12 @@
-import { type StoreHealth, StoreUnavailable } from '../../../effects/store.ts';
-import type { Watched } from '../../port.ts';
-import { createStoreClock } from '../clock.ts';
-import { type EngineOptions, startEngine } from '../engine.ts';
-import type { ToGateway, WriterData } from './channel.ts';
+import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import type { Watched } from '../port.ts';
+import { createStoreClock } from './clock.ts';
+import { type EngineOptions, startEngine } from './engine.ts';
+import type { ToGateway, WriterData } from './threads/channel.ts';
 import type { Boot } from './ended.ts';
-import type { Reply } from './reply.ts';
-import type { Request } from './request.ts';
-import { startThread, type StoreThread } from './thread.ts';
+import type { Reply } from './threads/reply.ts';
+import type { Request } from './threads/request.ts';
+import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** The first and the longest wait before a thread that died is started again, ms. */
 const RESTART_FIRST_MS = 100;

@@ -1,9 +1,9 @@
-import { StoreUnavailable } from '../../../effects/store.ts';
-import { loadDriver } from '../driver.ts';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { loadDriver } from './driver.ts';
 import { openLooks } from './looks.ts';
-import type { Reply } from './reply.ts';
-import type { Request } from './request.ts';
-import { startThread, type StoreThread } from './thread.ts';
+import type { Reply } from './threads/reply.ts';
+import type { Request } from './threads/request.ts';
+import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** After its thread died, nobody is served for so long, ms. */
 const RESTART_MS = 500;

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
-import { StoreUnavailable } from '../../../effects/store.ts';
-import { STORE_FILE } from '../boot.ts';
-import { configureReader, rollback } from '../connection.ts';
-import type { OpenDatabase, SqlDatabase } from '../driver.ts';
-import { openReader, type Reader } from './reader.ts';
-import type { Reply } from './reply.ts';
-import type { Request } from './request.ts';
+import { StoreUnavailable } from '../../effects/store.ts';
+import { STORE_FILE } from './boot.ts';
+import { configureReader, rollback } from './connection.ts';
+import type { OpenDatabase, SqlDatabase } from './driver.ts';
+import { openReader, type Reader } from './tables/reader.ts';
+import type { Reply } from './threads/reply.ts';
+import type { Request } from './threads/request.ts';
 
 /** Reads what is committed, beside the connection that writes. What is seen may not be durable yet. */
 export interface Looks {

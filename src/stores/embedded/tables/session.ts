@@ -4,8 +4,8 @@ import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
 import { type MetaTable, openMetaTable } from './meta-table.ts';
 import { openNames } from './names.ts';
-import type { Reply } from './reply.ts';
-import type { Request } from './request.ts';
+import type { Reply } from '../threads/reply.ts';
+import type { Request } from '../threads/request.ts';
 import { openPlacesTable } from './places-table.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 

@@ -1,5 +1,5 @@
 import type { SqlDatabase } from '../driver.ts';
-import { integer, text } from '../document.ts';
+import { integer, text } from './columns.ts';
 
 /** What the file says about itself. */
 export interface FileMeta {

@@ -1,5 +1,5 @@
 import type { Answer, Figure, Found, LedgerEntry, Listed, Seen, SumListed } from '../../port.ts';
-import { ownText } from './own-text.ts';
+import { ownText } from '../tables/own-text.ts';
 import type { MessageReader, Writer } from './wire.ts';
 
 /** The answers of the store's thread. */

@@ -1,5 +1,5 @@
-import type { Lease } from '../../../effects/model/effect.ts';
-import type { Ended } from '../../open-rows.ts';
+import type { Lease } from '../../effects/model/effect.ts';
+import type { Ended } from '../open-rows.ts';
 
 /** When a gateway started to use the store's file. */
 export interface Boot {

@@ -1,5 +1,5 @@
 import type { SqlDatabase } from '../driver.ts';
-import { columnText, integer } from '../document.ts';
+import { columnText, integer } from './columns.ts';
 import { ownText } from './own-text.ts';
 
 /** The most names that stay in memory, for one workspace and in total. */

@@ -1,6 +1,6 @@
 import type { EventDraft, LedgerEntry } from '../../port.ts';
 import type { SqlDatabase, SqlRow, SqlStatement, SqlValue } from '../driver.ts';
-import { columnText, integer, plainText } from '../document.ts';
+import { columnText, integer, plainText } from './columns.ts';
 import { bulk } from './bulk.ts';
 
 /** The most changes in one row: reading the events about one id means reading whole rows. */

@@ -1,6 +1,6 @@
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
-import type { Boot } from './ended.ts';
+import type { Boot } from '../ended.ts';
 import type { Message } from './wire.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */

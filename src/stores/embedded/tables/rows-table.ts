@@ -1,7 +1,7 @@
 import type { Row } from '../../port.ts';
 import { ABSENT } from '../../port.ts';
 import type { SqlDatabase } from '../driver.ts';
-import { columnText, integer, plainText, text } from '../document.ts';
+import { columnText, integer, plainText, text } from './columns.ts';
 import { bulk } from './bulk.ts';
 import { ownText } from './own-text.ts';
 

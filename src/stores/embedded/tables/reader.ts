@@ -1,6 +1,6 @@
 import type { LedgerEntry, Listed, ListQuery } from '../../port.ts';
 import type { SqlDatabase, SqlStatement } from '../driver.ts';
-import { columnText, integer, plainText, text } from '../document.ts';
+import { columnText, integer, plainText, text } from './columns.ts';
 import { type LedgerSlice, openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
 

@@ -1,6 +1,6 @@
 import type { SqlDatabase } from '../driver.ts';
 import { rollback } from '../connection.ts';
-import { integer } from '../document.ts';
+import { integer } from './columns.ts';
 
 /** Version of the tables below; `PRAGMA user_version` of the file. */
 export const FORMAT_NUMBER = 2;

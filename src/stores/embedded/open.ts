@@ -1,13 +1,13 @@
 import { availableParallelism } from 'node:os';
-import { StoreUnavailable } from '../../../effects/store.ts';
-import type { OpenRows } from '../../open-rows.ts';
-import type { SumListed, Watched } from '../../port.ts';
-import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
+import { StoreUnavailable } from '../../effects/store.ts';
+import type { OpenRows } from '../open-rows.ts';
+import type { SumListed, Watched } from '../port.ts';
+import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore } from './ended.ts';
 import { type Looker, lookHere, lookInThread } from './looker.ts';
-import type { Reply } from './reply.ts';
-import type { Request } from './request.ts';
-import { threadEntry } from './thread.ts';
+import type { Reply } from './threads/reply.ts';
+import type { Request } from './threads/request.ts';
+import { threadEntry } from './threads/thread.ts';
 import { isShut, type Writer, writeHere, type WriterListener, writeInThread } from './writer.ts';
 
 /** Figures of one look: transactions wait for it. */

@@ -1,7 +1,7 @@
 import { workerData } from 'node:worker_threads';
 import { loadDriver } from '../driver.ts';
 import type { ReaderData } from './channel.ts';
-import { openLooks } from './looks.ts';
+import { openLooks } from '../looks.ts';
 import { serve } from './serve.ts';
 
 /** The thread that reads for people: looks, and messages with requests and replies. */
