@@ -35,7 +35,7 @@ export const LIMITS = {
     source: 'configuration',
   },
   spool: {
-    what: 'Files of all requests that are under way',
+    what: 'Files of all requests that are under way; of it, one agent gets three quarters of what the others leave',
     value: '2GiB',
     beyond: '429 `busy`; nothing ran',
     source: 'configuration',

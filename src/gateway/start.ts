@@ -328,7 +328,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       shadowed: metrics.shadowed,
       observed: (would) => metrics.observed(would, 'proxy'),
       access: (line) => {
-        metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
+        // A tunnel lasts as long as its ends like: that is no duration of a call.
+        if (line.status !== 101) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
         if (isAccessTold) access.tell(line);
       },
       settings,

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Arrived } from './arrival.ts';
@@ -37,6 +38,52 @@ export function tellOf(
       cut: !reply.raw.writableFinished,
     });
   });
+}
+
+/** What is told of an upgrade besides what its connection says. */
+export interface UpgradeAccess {
+  readonly requestId: string;
+  arrived: Arrived | null;
+  decision: string | null;
+  /** 101 where it became a tunnel; `null` while nothing was answered. */
+  status: number | null;
+  effectId: string | null;
+}
+
+/** Tells of an upgrade, a tunnel or a refused one, when its connection is over: one line, with all bytes of it. */
+export function tellOfUpgrade(
+  request: IncomingMessage,
+  requestId: string,
+  tell: (line: AccessLine) => void,
+): UpgradeAccess {
+  const { socket, method = 'GET', headers } = request;
+  const began = performance.now();
+  const before = told.get(socket) ?? { read: 0, written: 0 };
+  const access: UpgradeAccess = { requestId, arrived: null, decision: null, status: null, effectId: null };
+  // Headers are replaced by those that go on.
+  const traceId = traceOf(headers['traceparent']);
+  socket.once('close', () => {
+    const { arrived } = access;
+    const match = arrived?.match;
+    tell({
+      requestId,
+      method,
+      workspace: arrived?.workspace ?? '',
+      agentId: arrived === null ? null : agentOf(arrived),
+      tool: match?.kind === 'rule' ? match.tool.name : null,
+      upstream: match === undefined || match.kind === 'none' ? null : match.route.upstream,
+      decision: access.decision,
+      status: access.status ?? 499,
+      bytesIn: socket.bytesRead - before.read,
+      bytesOut: socket.bytesWritten - before.written,
+      durationMs: performance.now() - began,
+      authenticatedInMs: arrived?.authenticatedInMs ?? null,
+      effectId: access.effectId,
+      traceId,
+      cut: access.status === null,
+    });
+  });
+  return access;
 }
 
 /** Who acts: whom the key belongs to, else whom the request names. */

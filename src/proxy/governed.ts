@@ -24,7 +24,7 @@ import type { RouteMatch } from './route-table.ts';
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
-type ReadArrived = Pick<Arrived, 'key' | 'query'>;
+type ReadArrived = Pick<Arrived, 'key' | 'principal' | 'query' | 'workspace'>;
 type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'> & { readonly route: Pick<Route, 'undeclaredQuery'> };
 
 /** A request that was read completely: what policy sees of it, and the bytes that go on. */
@@ -84,6 +84,11 @@ export async function readRequest(
   }
 }
 
+/** Whose room files take: that of the agent whose key it is. A name that a request only claims gives no other room. */
+function ownerOf({ principal, workspace }: ReadArrived): string {
+  return principal.kind === 'agent' ? `${workspace}\n${principal.agentId}` : principal.keyId;
+}
+
 /** If the request is refused, none of its files stay. */
 async function readWithFiles(
   ports: ReadPorts,
@@ -92,7 +97,7 @@ async function readWithFiles(
   request: IncomingMessage,
 ): Promise<ReadRequest> {
   const { uploads, jsonLimits } = ports.settings();
-  const upload = ports.spool.begin(uploads);
+  const upload = ports.spool.begin(uploads, ownerOf(arrived));
   let isKept = false;
   try {
     const read = await readUpload(request, match.tool, upload, { limits: uploads, jsonLimits, key: arrived.key });

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import httpProxy from 'http-proxy';
 import { guardedConnector } from '../upstreams/http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
+import { tellOfUpgrade, type UpgradeAccess } from './access.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrived, problemOf, receive } from './arrival.ts';
 import { PLAIN_STYLE } from './error-shape.ts';
@@ -48,9 +49,12 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
       return;
     }
     socket.on('error', () => socket.destroy());
-    handshake(parts, request, socket)
+    const { ports } = parts;
+    const requestId = ports.newId('eff').replace('eff_', 'req_');
+    const told = tellOfUpgrade(request, requestId, ports.access ?? (() => {}));
+    handshake(parts, request, socket, told)
       .then((read) => {
-        if (read !== null) tunnel(request, socket, head, read);
+        if (read !== null) tunnel(request, socket, head, read, told);
       })
       .catch(() => socket.destroy());
   };
@@ -59,29 +63,29 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
 }
 
 /** Judges an upgrade. If it may not pass, answers on the socket and returns `null`. */
-async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: Duplex): Promise<StreamedRead | null> {
+async function handshake(
+  parts: UpgradeParts,
+  request: IncomingMessage,
+  socket: Duplex,
+  told: UpgradeAccess,
+): Promise<StreamedRead | null> {
   const { ports, identities, table, refusals } = parts;
-  const context = { id: 'upgrade', method: request.method ?? 'GET', keyed: false };
+  const context = { id: told.requestId, method: request.method ?? 'GET', keyed: false };
+  const answer = (given: ProxyAnswer): null => answerWith(socket, given, told);
   const fault = ports.doorFault(request);
-  if (fault !== null) return answer(socket, problemAnswer(ports, fault, context));
+  if (fault !== null) return answer(problemAnswer(ports, fault, context));
   const address = request.socket.remoteAddress ?? '';
-  const arrival = await receive(
-    ports,
-    identities,
-    table(),
-    request,
-    address,
-    ports.newId('eff').replace('eff_', 'req_'),
-  );
+  const arrival = await receive(ports, identities, table(), request, address, told.requestId);
   if (arrival.kind === 'own') {
     const problem = problemOf('invalid_request', 'This path does not take upgrades.');
-    return answer(socket, problemAnswer(ports, problem, context));
+    return answer(problemAnswer(ports, problem, context));
   }
-  if (arrival.kind === 'problem') return answer(socket, problemAnswer(ports, arrival.problem, context));
+  if (arrival.kind === 'problem') return answer(problemAnswer(ports, arrival.problem, context));
+  told.arrived = arrival;
   const { match } = arrival;
   const refuse = async (refusal: DoorRefusal): Promise<null> => {
     const result = await refusals.refuse(arrival, context.method, refusal);
-    return answer(socket, outcomeAnswer(ports, result, answerContext(arrival, context)));
+    return answer(outcomeAnswer(ports, result, answerContext(arrival, context)));
   };
   if (match.kind !== 'rule' || match.rule.frames !== 'ungoverned') {
     return refuse(NO_UPGRADE);
@@ -90,20 +94,20 @@ async function handshake(parts: UpgradeParts, request: IncomingMessage, socket: 
   if (read.kind !== 'read') {
     const problem =
       read.kind === 'problem' ? read.problem : problemOf('invalid_request', 'The request cannot be read.');
-    return answer(socket, problemAnswer(ports, problem, context));
+    return answer(problemAnswer(ports, problem, context));
   }
   const judged = judgeRead(ports, arrival, match, request, read, () => socket.destroy());
   switch (judged.kind) {
     case 'stream': {
       const { upstream, workspace, agentId } = judged.read.passed;
       const giveBack = await ports.place('tunnels', upstream, workspace, agentId);
-      if (giveBack === null) return answer(socket, problemAnswer(ports, BUSY, context));
+      if (giveBack === null) return answer(problemAnswer(ports, BUSY, context));
       if (socket.destroyed) giveBack();
       else socket.once('close', giveBack);
       return judged.read;
     }
     case 'problem':
-      return answer(socket, problemAnswer(ports, judged.problem, context));
+      return answer(problemAnswer(ports, judged.problem, context));
     case 'govern':
       return refuse(judged.denied ?? TOO_MUCH);
   }
@@ -146,7 +150,10 @@ function isWebSocket(request: IncomingMessage): boolean {
 }
 
 /** Writes an answer on a socket that never became a tunnel, and closes it. */
-function answer(socket: Duplex, { status, headers, body }: ProxyAnswer): null {
+function answerWith(socket: Duplex, { status, headers, body }: ProxyAnswer, told: UpgradeAccess): null {
+  told.status = status;
+  told.decision = textOf(headers['svc-decision']);
+  told.effectId = textOf(headers['svc-effect-id']);
   const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
   for (const [name, value] of Object.entries({ 'x-should-retry': 'false', ...headers })) {
     for (const each of typeof value === 'string' ? [value] : value) lines.push(`${name}: ${each}`);
@@ -157,14 +164,18 @@ function answer(socket: Duplex, { status, headers, body }: ProxyAnswer): null {
   return null;
 }
 
-type Tunnel = (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead) => void;
+function textOf(header: string | readonly string[] | undefined): string | null {
+  return typeof header === 'string' ? header : null;
+}
+
+type Tunnel = (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, told: UpgradeAccess) => void;
 
 function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
   const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
-  const open = new WeakMap<IncomingMessage, StreamedRead>();
+  const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly told: UpgradeAccess }>();
   // Runs before http-proxy's own listeners, so that they copy only what may pass.
   proxy.on('proxyReqWs', (proxyRequest, request, socket) => {
-    const read = open.get(request);
+    const { read, told } = open.get(request) ?? {};
     const clean = (response: IncomingMessage): void => {
       const { connection, upgrade } = response.headers;
       const kept = returnedHeaders(response.headers, {
@@ -179,6 +190,10 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       if (observed !== null) kept['svc-observed'] = observed;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
       if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);
+      if (told !== undefined) {
+        told.status = response.statusCode ?? null;
+        told.decision = switching ? 'committed' : 'failed';
+      }
     };
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
@@ -191,8 +206,8 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     });
     socket.once('close', () => proxyRequest.destroy());
   });
-  return (request, socket, head, read) => {
-    open.set(request, read);
+  return (request, socket, head, read, told) => {
+    open.set(request, { read, told });
     live.add(read.live);
     socket.once('close', () => live.remove(read.live));
     const { protocol, hostname, port } = new URL(read.upstream.url);
@@ -212,7 +227,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, (error) => {
         if (!socket.writable) return;
         const message = unreachableWords(error);
-        answer(socket, {
+        const failed: ProxyAnswer = {
           status: 502,
           headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },
           body: JSON.stringify({
@@ -220,7 +235,8 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
             reason: { code: 'connect_failed', message },
             did_it_happen: 'no',
           }),
-        });
+        };
+        answerWith(socket, failed, told);
       }),
     );
   };

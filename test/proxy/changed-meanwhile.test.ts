@@ -32,7 +32,7 @@ function reading(body: string, meanwhile: (change: () => void, bring: () => void
         uploads: UPLOADS,
       }),
     },
-    { key: 'the key', query: readQuery(null) },
+    { key: 'the key', principal: BOT, query: readQuery(null), workspace: 'demo' },
     { tool, pathParams: { payment_id: 'p1' }, route: { undeclaredQuery: null } },
     request,
   );

@@ -1,4 +1,6 @@
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { type FakeApi, startFakeApi } from '../sdks/fake-api.ts';
 import { makeApiKey, send, startGateway, type TestGateway } from './gateway.ts';
@@ -8,6 +10,7 @@ const PATIENT = { timeout: 30_000, interval: 50 } as const;
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 
 let api: FakeApi;
+let sockets: Server;
 let gateway: TestGateway;
 let key: string;
 beforeAll(async () => {
@@ -16,6 +19,13 @@ beforeAll(async () => {
     headers: { 'svc-effect-id': 'eff_x","agent":"forged' },
     json: { id: 1 },
   }));
+  sockets = createServer();
+  sockets.on('upgrade', (_request, socket) => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    socket.on('data', () => socket.end('heard'));
+  });
+  await once(sockets.listen(0, '127.0.0.1'), 'listening');
+  const { port } = sockets.address() as AddressInfo;
   gateway = await startGateway({
     config: `
 server: { host: 127.0.0.1, port: 0 }
@@ -23,11 +33,14 @@ store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
 users: [ { id: olga, roles: [] } ]
 workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-upstreams: [ { id: api, url: "${api.url}", timeout: 10s } ]
+upstreams: [ { id: api, url: "${api.url}", timeout: 10s }, { id: live, url: "http://127.0.0.1:${port}" } ]
 tools:
+  - { name: live.socket, upstream: live, kind: read, request: { method: GET, path: /socket } }
+  - { name: live.page, upstream: live, kind: read, request: { method: GET, path: /page } }
   - { name: api.pay, upstream: api, kind: write, request: { method: POST, path: /v1/pay, body: "*" } }
   - { name: api.see, upstream: api, kind: read, request: { method: GET, path: "/v1/{what}", query: [q] } }
 routes:
+  - { upstream: live, prefix: /live, rules: [ { match: "GET /socket", tool: live.socket, frames: ungoverned }, { match: "GET /page", tool: live.page } ] }
   - { upstream: api, prefix: /api, rules: [ { match: "POST /v1/pay", tool: api.pay }, { match: "GET /v1/:what", tool: api.see } ] }
 `,
     policies: {
@@ -37,7 +50,7 @@ kind: PolicySet
 name: p
 owner: team
 rules:
-  - { id: all, effect: allow, match: { tools: [api.pay, api.see] } }
+  - { id: all, effect: allow, match: { tools: [api.pay, api.see, live.socket, live.page] } }
   - { id: not, effect: deny, match: { tools: [api.pay] }, when: { params.amount: { gt: 100 } }, reason: "Too much" }
 `,
     },
@@ -47,6 +60,8 @@ rules:
 afterAll(async () => {
   await gateway.dispose();
   await api.close();
+  sockets.closeAllConnections();
+  sockets.close();
 });
 
 interface Line {
@@ -142,6 +157,43 @@ it('counts the bytes of each request on a connection that is kept', async () => 
     const id = /x-request-id: (\S+)/.exec(answer)?.[1] ?? '';
     expect(await lineOf(id)).toMatchObject({ bytes_in: ask.length, bytes_out: answer.length });
   }
+});
+
+it('is one for each upgrade: a tunnel when it is over, and one that is refused', async () => {
+  const { hostname, port } = new URL(gateway.url);
+  const upgrade = async (path: string, more: string): Promise<string> => {
+    const socket = connect(Number(port), hostname);
+    socket.write(
+      `GET /live/${path} HTTP/1.1\r\nHost: ${hostname}\r\nX-API-Key: ${key}\r\ntraceparent: 00-${TRACE}-00f067aa0ba902b7-01\r\n` +
+        'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+    );
+    let all = '';
+    for await (const data of socket.setEncoding('latin1')) {
+      all += data;
+      if (more !== '' && all.endsWith('\r\n\r\n')) socket.write(more);
+    }
+    return all;
+  };
+  const lines = (tool: string): readonly Line[] =>
+    gateway
+      .log()
+      .split('\n')
+      .filter((line) => line.includes('"msg":"call"') && line.includes(`"tool":"${tool}"`))
+      .map((line) => JSON.parse(line) as Line);
+  const heard = await upgrade('socket', 'x'.repeat(1000));
+  expect(heard).toMatch(/heard$/);
+  await vi.waitFor(() => expect(lines('live.socket').length).toBe(1), PATIENT);
+  const [tunnel] = lines('live.socket');
+  expect(tunnel).toMatchObject({ agent: 'bot', upstream: 'live', decision: 'committed', status: 101, trace_id: TRACE });
+  expect(tunnel).toMatchObject({ bytes_out: heard.length, auth_ms: expect.any(Number) });
+  expect(Number(tunnel?.['bytes_in'])).toBeGreaterThan(1000);
+  expect(tunnel).not.toHaveProperty('cut');
+  expect(await upgrade('page', '')).toContain('403 Forbidden');
+  await vi.waitFor(() => expect(lines('live.page').length).toBe(1), PATIENT);
+  expect(lines('live.page')).toMatchObject([
+    { decision: 'denied_policy', status: 403, effect_id: expect.stringMatching(/^eff_/) },
+  ]);
+  expect(await (await fetch(`${gateway.url}/metrics`)).text()).not.toContain('tool="live.socket",decision="committed"');
 });
 
 it('metrics tell calls by upstream, tool and decision', async () => {

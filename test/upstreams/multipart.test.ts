@@ -31,7 +31,7 @@ async function read(
   more: { lists?: FormLists; schema?: JsonObject; size?: number; upload?: Upload } = {},
 ) {
   const bytes = Buffer.from(body);
-  const upload = more.upload ?? spool.begin(LIMITS);
+  const upload = more.upload ?? spool.begin(LIMITS, 'bot');
   async function* source(): AsyncGenerator<Buffer> {
     const size = more.size ?? 65_536;
     for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
@@ -166,7 +166,7 @@ describe('multipart is read into params', () => {
         // And we read our own writing.
         const named = readBoundary(type);
         if ('message' in named) throw new Error(named.message);
-        const upload = spool.begin(LIMITS);
+        const upload = spool.begin(LIMITS, 'bot');
         const again = await readMultipart(
           (async function* () {
             yield bytes;
@@ -297,7 +297,7 @@ describe('what servers read in different ways is refused, with its place', () =>
 describe('the spool', () => {
   test('has removed what a crash left, keeps small files in memory and large ones without a name', async () => {
     expect(await readdir(folder)).toEqual([]);
-    const upload = spool.begin(LIMITS);
+    const upload = spool.begin(LIMITS, 'bot');
     const contents = [Buffer.alloc(100, 1), Buffer.alloc(IN_MEMORY, 2), Buffer.alloc(300_000, 3), Buffer.alloc(0)];
     const digests: string[] = [];
     for (const content of contents) {
@@ -329,10 +329,10 @@ describe('the spool', () => {
 
   test('takes no more than there is room for, and no file that is too large', async () => {
     const limits = { file: 100, all: 150 };
-    const first = spool.begin(limits);
+    const first = spool.begin(limits, 'bot');
     expect(() => first.open().write(Buffer.alloc(101))).toThrow('more than 100 bytes');
     await first.open().write(Buffer.alloc(100));
-    const second = spool.begin(limits);
+    const second = spool.begin(limits, 'other');
     expect(() => second.open().write(Buffer.alloc(60))).toThrow(SpoolFull);
     await first.discard();
     await second.open().write(Buffer.alloc(60));
@@ -340,11 +340,30 @@ describe('the spool', () => {
     expect(spool.used()).toBe(0);
   });
 
+  test('one agent cannot take the room of all: others get theirs, whatever it sends', async () => {
+    const limits = { file: 1000, all: 1600 };
+    const mine = Array.from({ length: 3 }, () => spool.begin(limits, 'greedy'));
+    for (const upload of mine) await upload.open().write(Buffer.alloc(400));
+    const more = spool.begin(limits, 'greedy');
+    expect(() => more.open().write(Buffer.alloc(1))).toThrow('its share of the room');
+    const other = spool.begin(limits, 'modest');
+    await other.open().write(Buffer.alloc(300));
+    const third = spool.begin(limits, 'third');
+    await third.open().write(Buffer.alloc(75));
+    // What others took, it does not get back before they are done.
+    await mine[0]?.discard();
+    expect(() => more.open().write(Buffer.alloc(119))).toThrow(SpoolFull);
+    await more.open().write(Buffer.alloc(118));
+    for (const upload of [...mine, more, other, third]) await upload.discard();
+    expect(spool.used()).toBe(0);
+    await spool.begin(limits, 'greedy').open().write(Buffer.alloc(1000));
+  });
+
   test('a disk that does not take the files is said as such', async () => {
     const gone = await mkdtemp(join(tmpdir(), 'svc-spool-'));
     const broken = await openSpool(gone);
     await rm(gone, { recursive: true });
-    const upload = broken.begin(LIMITS);
+    const upload = broken.begin(LIMITS, 'bot');
     await expect(upload.open().write(Buffer.alloc(IN_MEMORY + 1))).rejects.toThrow(SpoolFull);
     await upload.discard();
     expect(broken.used()).toBe(0);

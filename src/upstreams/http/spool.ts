@@ -35,7 +35,8 @@ export interface Upload {
 
 /** Where the files of requests are kept while their calls run. */
 export interface Spool {
-  begin(limits: SpoolLimits): Upload;
+  /** @param owner whose files they are: no owner takes all the room */
+  begin(limits: SpoolLimits, owner: string): Upload;
   /** Bytes that are kept now. */
   used(): number;
 }
@@ -68,18 +69,33 @@ export async function openSpool(folder: string): Promise<Spool> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   for (const name of await readdir(folder)) await unlink(join(folder, name)).catch(ignoreAbsent);
   let used = 0;
+  const usedBy = new Map<string, number>();
   return {
-    begin: (limits) =>
+    begin: (limits, owner) =>
       createUpload(folder, limits, (bytes) => {
-        if (bytes > 0 && used + bytes > limits.all) return false;
+        const own = usedBy.get(owner) ?? 0;
+        if (bytes > 0) {
+          if (used + bytes > limits.all)
+            throw new SpoolFull('the files of all requests take up the room that there is');
+          if (own + bytes > (limits.all - (used - own)) * SHARE)
+            throw new SpoolFull('the files of other requests of this agent take up its share of the room');
+        }
         used += bytes;
-        return true;
+        if (own + bytes === 0) usedBy.delete(owner);
+        else usedBy.set(owner, own + bytes);
       }),
     used: () => used,
   };
 }
 
-function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => boolean): Upload {
+/**
+ * How much of the room that others leave one owner gets, as with connections: one alone gets three quarters of all, and
+ * the next three quarters of the rest.
+ */
+const SHARE = 3 / 4;
+
+/** @param take counts bytes, negative ones as given back; throws SpoolFull where there is no room */
+function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => void): Upload {
   const ranges = new Map<string, Range>();
   let memory: Buffer[] = [];
   let handle: FileHandle | null = null;
@@ -102,7 +118,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
   };
   const keep = (chunk: Buffer): Promise<void> | null => {
     if (discarded) throw new SpoolFull('the request is over');
-    if (!take(chunk.byteLength)) throw new SpoolFull('the files of all requests take up the room that there is');
+    take(chunk.byteLength);
     const at = length;
     length += chunk.byteLength;
     if (handle === null && length <= IN_MEMORY) {
