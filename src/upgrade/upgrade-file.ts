@@ -15,7 +15,6 @@ import { join } from 'node:path';
 import { StoreUnavailable } from '../effects/store.ts';
 import { syncFolder } from '../stores/private-folder.ts';
 import { STORE_FILE } from '../stores/embedded/boot.ts';
-import { integer } from '../stores/embedded/tables/columns.ts';
 import {
   loadDriver,
   type OpenDatabase,
@@ -29,7 +28,7 @@ import { FORMAT_1, type Format1, readFormat1 } from './format-1.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import { JOURNAL, rewriteJournal, seeJournal } from '../stores/embedded/rewrite.ts';
 import { countRecords, openLoad, type RowLoad } from './fill.ts';
-import { FORMAT_NUMBER } from '../stores/embedded/tables/schema.ts';
+import { FORMAT_NUMBER, formatOf } from '../stores/embedded/tables/schema.ts';
 import { configureConnection, rollback } from '../stores/embedded/connection.ts';
 
 /** The old file, kept beside the new one. */
@@ -108,10 +107,6 @@ function openAsItIs(path: string, open: OpenDatabase, inUse: boolean): SqlDataba
     database.close();
     throw error;
   }
-}
-
-function formatOf(database: SqlDatabase): number {
-  return integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
 }
 
 async function bringForward(path: string, open: OpenDatabase, carry: CarryOver): Promise<Upgraded | null> {

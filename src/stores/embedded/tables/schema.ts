@@ -94,7 +94,8 @@ export function ensureRowTables(database: SqlDatabase): void {
   }
 }
 
-function formatOf(database: SqlDatabase): number {
+/** Number of the format that a file says it has; 0: it has no tables yet. */
+export function formatOf(database: SqlDatabase): number {
   return integer(database.prepare('PRAGMA user_version').get()?.['user_version']);
 }
 
