@@ -195,10 +195,11 @@ describe('kinds of upstream', () => {
     'effects/model/answer.ts',
     'effects/model/tool.ts',
     'effects/upstream.ts',
+    'effects/wire/calls.ts',
     'records/stored-answer.ts',
   ];
 
-  it('what an answer over HTTP is made of is said once in the core, and once for what is stored', () => {
+  it('what an answer over HTTP is made of is said once in the core, once for what is stored, and once for what people see of a call', () => {
     const core = all.filter(({ room }) => ['effects', 'records', 'receipts', 'stores', 'policy'].includes(room));
     const names = core.filter(({ text }) => /'http'|\b(?:Kept)?Http[A-Z]\w+/.test(text)).map(({ file }) => file);
     expect(names.toSorted()).toEqual(others);

@@ -2,8 +2,8 @@ import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { ApiApp } from './app.ts';
-import { askedToWire, requestToWire, voteToWire, whyAsked } from './approval-wire.ts';
-import { readCalls } from './call-params.ts';
+import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
+import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -56,12 +56,12 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
           agentId: view.kind === 'own' ? view.agentId : null,
           ...page,
         });
-        const calls = readCalls(ports, caller, 'list');
+        const calls = readCalls(ports, caller.principal, 'list');
         const approvals: JsonObject[] = [];
         // One by one: records are large, but only a little of each is shown.
         for (const approval of items) {
           const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
-          const asked = askedToWire(approval, effect, calls, view, null);
+          const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
           approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
         }
         return lists.send(reply, 'approvals', approvals, (approval) => approval, { next_cursor: next });
@@ -91,7 +91,13 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
       return {
         ...requestToWire(approval, ports.settings().publicUrl),
-        ...askedToWire(approval, effect, readCalls(ports, caller, 'one'), caller.view, budgets),
+        ...askedToWire(
+          approval,
+          effect,
+          readCalls(ports, caller.principal, 'one'),
+          caller.view.kind === 'own',
+          budgets,
+        ),
         why: whyAsked(approval, effect, ports.policies().set.rules),
       };
     },

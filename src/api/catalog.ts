@@ -1,5 +1,5 @@
 import type { JsonObject } from '../json/value.ts';
-import { readsState, type Tool } from '../effects/model/tool.ts';
+import { toolToWire } from '../effects/wire/tool.ts';
 import type { CompiledRule } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
@@ -56,23 +56,6 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
       return { version: set.version, mode, rules: set.rules.map((rule) => ruleToWire(rule, withPlace)) };
     },
   );
-}
-
-/** Leaves out the upstream's address and the request that a call becomes. */
-function toolToWire(tool: Tool): JsonObject {
-  return {
-    name: tool.name,
-    title: tool.title,
-    upstream: tool.upstream,
-    kind: tool.kind,
-    action_type: tool.actionType,
-    tags: tool.tags,
-    risk: tool.risk,
-    target: tool.target,
-    params_schema: tool.paramsSchema,
-    idempotent: tool.idempotent.kind === 'header',
-    state_check: readsState(tool),
-  };
 }
 
 function ruleToWire(rule: CompiledRule, withPlace: boolean): JsonObject {

@@ -7,7 +7,8 @@ import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
+import { timeToWire } from '../effects/wire/time.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
 /** The longest time for which a claim or a reservation may be taken, s. */

@@ -4,34 +4,23 @@ import { DECISIONS } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { type JsonObject, isJsonObject } from '../json/value.ts';
 import { ledgerEventToWire } from '../effects/model/ledger.ts';
-import { type RenderedOutcome, budgetToWire, renderOutcome } from '../effects/run/render.ts';
-import type { Preview } from '../effects/run/preview-effect.ts';
+import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
+import { previewToWire } from '../effects/wire/preview.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
-import type { ApprovalRequirement, Obligation } from '../effects/model/verdict.ts';
 import { turnOfOthers } from '../effects/run/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
-import { readCalls } from './call-params.ts';
+import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import { effectToWire } from './effect-wire.ts';
+import { effectToWire } from '../effects/wire/effect.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
-import { runStages } from './run-stages.ts';
+import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
-import {
-  AgentId,
-  AnyObject,
-  AnyValue,
-  InWorkspace,
-  NoQuery,
-  Time,
-  Tool,
-  WithId,
-  answers,
-  timeFromWire,
-} from './schema.ts';
+import { timeFromWire } from '../effects/wire/time.ts';
+import { AgentId, AnyObject, AnyValue, InWorkspace, NoQuery, Time, Tool, WithId, answers } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
 
 const WS = '/v1/workspaces/:ws';
@@ -186,7 +175,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       );
       const result = await ports.preview(call);
       if (result.kind === 'problem') throw new Refused(result.problem, {});
-      return previewToWire(result, caller);
+      return previewToWire(result, caller.view.kind === 'own');
     },
   );
 
@@ -213,7 +202,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       if (filter === null) return { effects: [], next_cursor: null };
       return lists.make(caller, async () => {
         const page = await ports.store.effects(request.params.ws, filter);
-        const calls = request.query.params === 'true' ? readCalls(ports, caller, 'list') : null;
+        const calls = request.query.params === 'true' ? readCalls(ports, caller.principal, 'list') : null;
         const render = (effect: EffectRecord) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) });
         return lists.send(reply, 'effects', page.items, render, { next_cursor: page.next });
       });
@@ -241,7 +230,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         ports.store.effectLedger(ws, id),
         effect.life.state === 'pending_approval' ? ports.store.approval(ws, effect.life.approvalId) : null,
       ]);
-      const params = readCalls(ports, caller, 'one').params(effect);
+      const params = readCalls(ports, caller.principal, 'one').params(effect);
       const shown = { ...wireOf(effect, caller, ports, approval), ...params };
       // An effect that is asked for again and again has many events.
       return lists.send(reply, 'ledger', ledger, ledgerEventToWire, { effect: shown });
@@ -434,62 +423,5 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
     until,
     limit,
     cursor,
-  };
-}
-
-function previewToWire(preview: Preview, caller: Caller): JsonObject {
-  const forAgent = caller.view.kind === 'own';
-  const { code, message, policy, rule } = preview.reason;
-  return {
-    would: preview.would,
-    http_status: preview.httpStatus,
-    reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
-    tool: preview.tool,
-    target: preview.target,
-    agent_id: preview.agentId,
-    obligations: [
-      ...preview.obligations.map((obligation) => obligationToWire(obligation, forAgent)),
-      ...preview.approvals.map(requirementToWire),
-    ],
-    policies: preview.matched.map((matched) => ({
-      rule: matched.rule,
-      effect: matched.effect,
-      unknown: matched.unknown,
-    })),
-    policy_version: preview.policyVersion,
-    budgets: preview.budgets.map((budget) => budgetToWire(budget, forAgent)),
-    ...(preview.observed === null ? {} : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
-  };
-}
-
-function obligationToWire(obligation: Obligation, forAgent: boolean): JsonObject {
-  const { kind, rule } = obligation;
-  switch (obligation.kind) {
-    case 'budget':
-      return {
-        kind,
-        rule,
-        budget: obligation.budget,
-        unit: obligation.unit,
-        amount: obligation.amount,
-        ...(forAgent && obligation.sharing === 'shared' ? {} : { limit: obligation.limit }),
-      };
-    case 'rate_limit':
-      return { kind, rule, id: obligation.id, window_ms: obligation.windowMs, limit: obligation.limit };
-    case 'claim':
-      return { kind, rule, target: obligation.target, hold: obligation.hold };
-    case 'reserve':
-      return { kind, rule, pool: obligation.pool, units: obligation.units };
-  }
-}
-
-function requirementToWire(requirement: ApprovalRequirement): JsonObject {
-  return {
-    kind: 'approval',
-    rule: requirement.rule,
-    approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
-    quorum: requirement.quorum,
-    expires_ms: requirement.expiresMs,
-    summary: requirement.summary,
   };
 }

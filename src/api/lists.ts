@@ -19,7 +19,7 @@ export interface Lists {
    * Makes one list for a caller, when it is its turn.
    * @throws Refused when the key has too many lists waiting
    */
-  make<T>(caller: Caller, make: () => Promise<T>): Promise<T>;
+  make<T>(caller: { readonly principal: Pick<Caller['principal'], 'keyId'> }, make: () => Promise<T>): Promise<T>;
   /** Sends items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
   send<Item>(
     reply: FastifyReply,

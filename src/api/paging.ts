@@ -1,10 +1,9 @@
 import { Type } from 'typebox';
 import type { RequestFault } from '../effects/model/run-request.ts';
+import { isCursor } from '../effects/wire/cursor.ts';
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
-/** The form of the cursors that stores make. */
-const CURSOR = /^[0-9a-z]{1,11}(?:\.[0-9a-z_]{1,64})?$/;
 
 /** Query members of a paged list. */
 export const PAGE_QUERY = {
@@ -25,8 +24,7 @@ export function pageOf(
 ): { readonly limit: number; readonly cursor: string | null } {
   const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
   if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
-  // The store would treat any other text as the start of the list, so a client that pages would never reach the end.
-  if (query.cursor !== undefined && !CURSOR.test(query.cursor))
+  if (query.cursor !== undefined && !isCursor(query.cursor))
     faults.push({ path: '/query/cursor', message: 'is no cursor; send next_cursor of the page before' });
   return { limit, cursor: query.cursor ?? null };
 }

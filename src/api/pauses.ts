@@ -7,18 +7,8 @@ import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import {
-  AgentId,
-  AnyObject,
-  InWorkspace,
-  NoQuery,
-  Time,
-  WithId,
-  answers,
-  optionalTimeToWire,
-  timeFromWire,
-  timeToWire,
-} from './schema.ts';
+import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, Time, WithId, answers } from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 const Record = AnyObject('A pause.');

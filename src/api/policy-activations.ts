@@ -5,7 +5,8 @@ import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts, ChosenPolicy } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, NoQuery, answers, timeToWire } from './schema.ts';
+import { timeToWire } from '../effects/wire/time.ts';
+import { AnyObject, NoQuery, answers } from './schema.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 

@@ -9,7 +9,8 @@ import { Ttl, whoCalls } from './claims.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers, timeToWire } from './schema.ts';
+import { timeToWire } from '../effects/wire/time.ts';
+import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 
 const RESERVATIONS = '/v1/workspaces/:ws/reservations';
 const Record = AnyObject('A reservation.');

@@ -1,5 +1,6 @@
 import { type TSchema, type TUnsafe, Type } from 'typebox';
 import { CODES } from '../effects/model/codes.ts';
+import { TIME_FORM } from '../effects/wire/time.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 
 /**
@@ -37,7 +38,7 @@ export const WithId = Type.Object({
 });
 
 export const Time = Type.String({
-  pattern: '^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}(\\.\\d{1,9})?(Z|[+-]\\d{2}:\\d{2})$',
+  pattern: TIME_FORM,
   description: 'RFC 3339 time.',
   examples: ['2026-01-31T12:00:00.000Z'],
 });
@@ -89,23 +90,4 @@ export function answers(given: Readonly<Record<string, TSchema>>): Answers {
     ([status, schema]) => [status, Type.Unsafe<JsonObject | string>(schema)] as const,
   );
   return { ...Object.fromEntries(typed), '4xx': problem, '5xx': problem };
-}
-
-/** RFC 3339 in UTC with milliseconds. */
-export function timeToWire(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
-export function optionalTimeToWire(ms: number | null): string | null {
-  return ms === null ? null : timeToWire(ms);
-}
-
-/** @returns ms since the epoch, or `null` if the text is not a valid time (31 February, hour 25) */
-export function timeFromWire(text: string): number | null {
-  const ms = Date.parse(text);
-  if (Number.isNaN(ms)) return null;
-  // For some days that do not exist, `Date.parse` continues into the next month.
-  const day = Number(text.slice(8, 10));
-  const shifted = new Date(`${text.slice(0, 10)}T00:00:00Z`);
-  return shifted.getUTCDate() === day ? ms : null;
 }

@@ -260,7 +260,7 @@ function answer(
 }
 
 /** Turns anything that was thrown into a problem. An unknown error becomes `internal`, without its message. */
-function problemOf(error: FastifyError): Problem {
+export function problemOf(error: Error & Partial<FastifyError>): Problem {
   if (error instanceof Refused) return error.problem;
   if (error instanceof StoreUnavailable)
     return {
@@ -278,7 +278,8 @@ function problemOf(error: FastifyError): Problem {
       retryAfterMs: null,
     };
   }
-  switch (error.code) {
+  const { code = '' } = error;
+  switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return plainProblem('too_large', 'The body is larger than this gateway reads (limits.body).');
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':

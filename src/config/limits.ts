@@ -192,6 +192,24 @@ export const LIMITS = {
     beyond: '429 `too_many_requests` with `Retry-After`',
     source: 'src/api/lists.ts#LISTS_AT_ONCE',
   },
+  mcp_page: {
+    what: 'Items on a page of a tool of the MCP control plane',
+    value: 50,
+    beyond: 'the arguments are refused',
+    source: 'src/mcp/control/schemas.ts#MAX_PAGE',
+  },
+  mcp_receipt: {
+    what: 'Length of a receipt that `svc.receipts.verify` takes, characters',
+    value: 65_536,
+    beyond: 'the arguments are refused',
+    source: 'src/mcp/control/receipts.ts#MAX_RECEIPT',
+  },
+  mcp_summary: {
+    what: 'Effects that `svc.observability.summary` counts, the newest of its window',
+    value: 1_000,
+    beyond: '`complete: false`',
+    source: 'src/mcp/control/observability.ts#MOST_EFFECTS',
+  },
   faults: {
     what: 'Faults listed in one answer',
     value: 100,

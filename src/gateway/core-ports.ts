@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import type { EffectPorts } from '../effects/ports.ts';
+import type { EffectPorts, JudgeInput } from '../effects/ports.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
 import { createRunning } from '../effects/run/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';
 import { evaluatePolicies } from '../policy/evaluate.ts';
+import type { PolicyInput } from '../policy/input.ts';
 import type { ReceiptSigner } from '../receipts/sign.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
@@ -37,6 +38,17 @@ export function createElapsed(): () => number {
   };
 }
 
+/** Completes what a decision depends on with what the configuration says: the environment, and the mode. */
+export function policyInputs(current: () => InForce, directory: Directory): (input: JudgeInput) => PolicyInput {
+  return ({ agent, key, tool, workspace, target, params, headers, requestIp, now }) => {
+    const { configuration, upstreamEnv } = current();
+    const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
+    const { mode } = configuration.policies;
+    // This runs for every call: a literal with all members costs a tenth of a spread.
+    return { agent, key, tool, env, workspace, target, params, headers, requestIp, now, mode };
+  };
+}
+
 /** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
@@ -53,6 +65,7 @@ export function corePorts(parts: {
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
   const { current, directory, pauses, secrets, signer } = parts;
+  const policyInput = policyInputs(current, directory);
   const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.policies);
   return {
     store,
@@ -60,26 +73,7 @@ export function corePorts(parts: {
     place: (upstream, workspace, agentId) => parts.upstream.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => current().catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
-    judge: (input) => {
-      const { policies, configuration, upstreamEnv } = current();
-      const { agent, key, tool, workspace, target, params, headers, requestIp, now } = input;
-      const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
-      const { mode } = configuration.policies;
-      // This runs for every call: a literal with all members costs a tenth of a spread.
-      return evaluatePolicies(policies, {
-        agent,
-        key,
-        tool,
-        env,
-        workspace,
-        target,
-        params,
-        headers,
-        requestIp,
-        now,
-        mode,
-      });
-    },
+    judge: (input) => evaluatePolicies(current().policies, policyInput(input)),
     policyVersion: () => current().policies.version,
     policyMode: () => current().configuration.policies.mode,
     pauses,

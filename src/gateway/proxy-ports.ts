@@ -92,7 +92,7 @@ export function proxyPorts(parts: {
 }
 
 /** Who a key belongs to. Synchronous if the key is in the cache and the pauses of its workspace are known. */
-function identify(
+export function identify(
   {
     authenticate,
     limiter,

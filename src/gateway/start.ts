@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
+import type { ApiPorts } from '../api/ports.ts';
 import { createListeningServer, createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
 import { storeFolder } from '../config/resolve-store.ts';
@@ -24,6 +25,7 @@ import { createAuthenticator } from '../identity/authenticate.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
+import { mcpControlPlugin } from '../mcp/control/plugin.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
@@ -44,6 +46,7 @@ import { createFileReader } from './file-reader.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
+import { mcpControlPorts } from './mcp-ports.ts';
 import { watchNeighbours } from './neighbours.ts';
 import { createForgeryAlarm, createLateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
@@ -276,6 +279,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     isStopping: drain.isDraining,
     answered: metrics.answered,
   });
+  const openParams: ApiPorts['openParams'] = ({ sealed, workspace, id, fingerprint }) =>
+    sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint });
   await addControlPlane(
     server,
     {
@@ -288,8 +293,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       choosePolicy: (choice, by) => reloader.choose(choice, by),
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
-      openParams: ({ sealed, workspace, id, fingerprint }) =>
-        sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),
+      openParams,
       directory,
       upstream: (id) => upstreams.settings(id),
       catalog: () => inForce.catalog,
@@ -312,6 +316,21 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     VERSION,
     adminPort !== null,
   );
+  await server.register(mcpControlPlugin, {
+    ports: mcpControlPorts({
+      core: ports,
+      current,
+      directory,
+      authenticate,
+      limiter,
+      pauses,
+      signer,
+      openParams,
+      settings,
+      health,
+      logger,
+    }),
+  });
   const access = createAccessLog((lines) => sink.write(lines));
   opened.push(async () => access.flush());
   const isAccessTold = configuration.telemetry.accessLog && logger.isLevelEnabled('info');

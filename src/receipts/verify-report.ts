@@ -47,7 +47,12 @@ function report({ verdict, checks, payload }: Verification): VerifyReport {
 }
 
 function unusable(detail: string): VerifyReport {
-  return report({ verdict: 'UNDECIDABLE', checks: [{ name: 'file', status: 'undecided', detail }], payload: null });
+  return report({
+    verdict: 'UNDECIDABLE',
+    checks: [{ name: 'file', status: 'undecided', detail }],
+    payload: null,
+    keyId: null,
+  });
 }
 
 function readObject(text: string): JsonObject | null {

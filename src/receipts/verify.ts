@@ -30,6 +30,8 @@ export interface Verification {
   readonly checks: readonly Check[];
   /** The payload; `null` unless the signature is valid. */
   readonly payload: JsonObject | null;
+  /** The trusted key that signed it; `null` unless the signature is valid. */
+  readonly keyId: string | null;
 }
 
 const HEADER_NAMES = ['alg', 'kid', 'typ'];
@@ -49,11 +51,11 @@ export function verifyReceipt(input: {
 }): Verification {
   const found = findReceipt(input.content);
   if (found === null)
-    return conclude([{ name: 'file', status: 'undecided', detail: 'There is no receipt in it.' }], null);
+    return conclude([{ name: 'file', status: 'undecided', detail: 'There is no receipt in it.' }], null, null);
   const checks: Check[] = [{ name: 'file', status: 'passed', detail: found.form }];
   const parts = decodeParts(found.jws);
   if (parts === null)
-    return conclude([...checks, failed('encoding', 'Not a JWS in strict base64url: altered, or cut.')], null);
+    return conclude([...checks, failed('encoding', 'Not a JWS in strict base64url: altered, or cut.')], null, null);
   checks.push(passed('encoding', 'Three parts in strict base64url.'));
 
   const header = checkHeader(parts.header);
@@ -84,7 +86,7 @@ export function verifyReceipt(input: {
       detail: payload.value['log'] === null ? 'The receipt names no log.' : 'The log is not checked offline.',
     });
   }
-  return conclude(checks, payload.value);
+  return conclude(checks, payload.value, header.kid);
 }
 
 interface Found {
@@ -243,11 +245,11 @@ function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): re
   });
 }
 
-function conclude(checks: readonly Check[], payload: JsonObject | null): Verification {
+function conclude(checks: readonly Check[], payload: JsonObject | null, keyId: string | null): Verification {
   const has = (status: Check['status']): boolean => checks.some((check) => check.status === status);
   const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
   const signed = checks.some((check) => check.name === 'signature' && check.status === 'passed');
-  return { verdict, checks, payload: signed ? payload : null };
+  return { verdict, checks, payload: signed ? payload : null, keyId: signed ? keyId : null };
 }
 
 function passed(name: Check['name'], detail: string): Check {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
-import { effectToWire } from '../../src/api/effect-wire.ts';
+import { effectToWire } from '../../src/effects/wire/effect.ts';
 import type { Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readCalls } from '../../src/api/call-params.ts';
+import { readCalls } from '../../src/effects/wire/calls.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -95,8 +95,7 @@ it('a param that is redacted does not stand in the path either', async () => {
   });
   const principal = await rig.ports.authenticate(rig.keys.approver);
   if ('failure' in principal) throw new Error('the key is good');
-  const caller = { principal, view: { kind: 'any' } as const, refusal: null, authenticatedAt: 0, authenticatedInMs: 0 };
-  const shown = readCalls({ ...rig.ports, policies }, caller, 'one');
+  const shown = readCalls({ ...rig.ports, policies }, principal, 'one');
   expect(shown.action(record)).toMatchObject({ path: '/v1/payments/{payment_id}/refunds' });
   expect(shown.params(record)).toMatchObject({ params: { payment_id: '(redacted)' } });
 });

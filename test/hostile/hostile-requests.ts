@@ -26,6 +26,8 @@ const PATHS: readonly (readonly [method: string, path: string])[] = [
   ['GET', `${WS}/budgets`],
   ['POST', '/v1/beta/users/tom/keys'],
   ['GET', '/v1/mcp/key-profiles'],
+  ['GET', '/v1/mcp'],
+  ['POST', '/v1/mcp'],
   ['POST', '/state/verify'],
   ['POST', '/outcomes/reconcile'],
   ['GET', '/docs/errors/not_found'],

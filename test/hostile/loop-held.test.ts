@@ -148,7 +148,22 @@ const ENDPOINTS: readonly (readonly [path: string, body: (value: string) => stri
       `{"action":{"intent":"x","tool":"y","params":{"a":${value}}},"outcome":"UNKNOWN","current_state":{"a":{"b":1},"c":1},"conditions":{"c":2}}`,
   ],
   ['/outcomes/reconcile', (value) => value],
+  [
+    '/v1/mcp',
+    (value) => mcp('svc.policy.simulate', `{"agent_id":"bot","action":"look.deep","params":{"list":${value}}}`),
+  ],
+  [
+    '/v1/mcp',
+    (value) => mcp('svc.preflight.check', `{"agent_id":"bot","tool":"look.free","params":{"list":${value}}}`),
+  ],
+  ['/v1/mcp', (value) => mcp('svc.receipts.verify', `{"receipt":${value}}`)],
+  ['/v1/mcp', (value) => mcp('svc.tools.search', value)],
+  ['/v1/mcp', (value) => value],
 ];
+
+function mcp(tool: string, args: string): string {
+  return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${tool}","arguments":${args}}}`;
+}
 
 describe('one value of up to 1 MiB holds the event loop for at most 50 ms', () => {
   test.each(Object.entries(LARGE_VALUES))('%s', async (_name, value) => {

@@ -274,6 +274,26 @@ const BESIDE: readonly {
   },
 ];
 
+/** Tools of the MCP control plane, each with arguments that hold. */
+const MCP_TOOLS: Readonly<Record<string, (column: string) => object | Promise<object>>> = {
+  'svc.tools.search': () => ({}),
+  'svc.tools.describe': () => ({ tool: 'payments.refund' }),
+  'svc.preflight.check': (column) => {
+    const { tool, params } = refund({ amount: 10 });
+    return { tool, params, ...acting(column) };
+  },
+  'svc.policy.simulate': () => ({ agent_id: 'bot', action: 'notes.add', params: { text: 'x' } }),
+  'svc.policy.explain': async () => ({ effect_id: await thing('committed') }),
+  'svc.approvals.list': () => ({}),
+  'svc.approvals.get': async () => ({ approval_id: await thing('waiting') }),
+  'svc.executions.list': () => ({ limit: 1 }),
+  'svc.executions.get': async () => ({ effect_id: await thing('committed') }),
+  'svc.executions.trace': async () => ({ effect_id: await thing('committed') }),
+  'svc.receipts.verify': () => ({ receipt: 'a.b.c' }),
+  'svc.observability.summary': () => ({ window: '1h' }),
+  'svc.governance.readiness': () => ({}),
+};
+
 function proxied(column: string): Record<string, string> {
   return NAMES_AGENT.has(column) ? { 'svc-agent-id': 'bot' } : {};
 }
@@ -305,6 +325,15 @@ async function rows(): Promise<readonly Row[]> {
         prepare: OPERATIONS[operationId] ?? (() => ({ path: '' })),
       })),
     ...BESIDE.map(({ name, method, prepare }) => ({ title: `${method} ${name}`, method, prepare })),
+    { title: 'GET /v1/mcp', method: 'GET', prepare: () => ({ path: '/v1/mcp' }) },
+    ...Object.entries(MCP_TOOLS).map(([name, args]) => ({
+      title: `POST /v1/mcp, ${name}`,
+      method: 'POST',
+      prepare: async (column: string) => {
+        const params = { name, arguments: await args(column) };
+        return { path: '/v1/mcp', body: { jsonrpc: '2.0', id: 1, method: 'tools/call', params } };
+      },
+    })),
   ];
 }
 
@@ -353,8 +382,10 @@ async function request(
   const text = await response.text();
   const isJson = response.headers.get('content-type')?.includes('json') ?? false;
   const answer = isJson ? JSON.parse(text) : {};
+  const called =
+    answer.error?.data ?? (answer.result?.isError === true ? JSON.parse(answer.result.content[1].text) : {});
   const decision = answer.decision ?? response.headers.get('svc-decision') ?? answer.would;
-  const code = answer.reason?.code ?? answer.code;
+  const code = answer.reason?.code ?? answer.code ?? called.code;
   const words = [...new Set([decision, code])].filter((word) => typeof word === 'string');
   return {
     status: response.status,

@@ -59,6 +59,12 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'state.verify': ['workspace', 'own', 'any', 'policy:simulate'],
   'outcomes.reconcile': ['workspace', 'own', 'any', 'policy:simulate'],
   'mcp.connect': ['workspace', 'own', 'any', 'workspace'],
+  'mcp.tools': ['workspace', 'own', 'any', 'tools:read'],
+  'mcp.simulate': ['workspace', 'own', 'no', 'policy:simulate'],
+  'mcp.approvals': ['workspace', 'own', 'no', 'approvals:read'],
+  'mcp.traces': ['workspace', 'own', 'no', 'traces:read'],
+  'mcp.observability': ['workspace', 'own', 'no', 'observability:read'],
+  'mcp.governance': ['workspace', 'no', 'any', 'governance:read'],
   'key_profiles.read': ['workspace', 'own', 'any', 'workspace'],
 };
 

@@ -25,6 +25,8 @@ export interface Preview {
   readonly policyVersion: string;
   readonly budgets: readonly ShownBudget[];
   readonly observed: Observed | null;
+  /** The idempotency key is in use already. */
+  readonly repeat: boolean;
 }
 
 export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
@@ -85,6 +87,7 @@ function previewOf(request: AdmitRequest, admission: Admission): Preview {
     policyVersion: verdict.trace.policyVersion,
     budgets,
     observed,
+    repeat,
   };
 }
 

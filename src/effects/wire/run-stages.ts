@@ -1,7 +1,7 @@
-import type { EffectRecord, Stage } from '../effects/model/effect.ts';
-import type { JsonObject } from '../json/value.ts';
-import type { Running } from '../effects/run/running.ts';
-import { timeToWire } from './schema.ts';
+import type { EffectRecord, Stage } from '../model/effect.ts';
+import type { JsonObject } from '../../json/value.ts';
+import type { Running } from '../run/running.ts';
+import { timeToWire } from './time.ts';
 
 /**
  * The stages of an effect: those on record. If it is executing, also the finished ones and the one that runs now. If

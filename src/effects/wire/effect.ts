@@ -1,13 +1,13 @@
-import type { ApprovalRecord } from '../effects/model/approval.ts';
-import { statusShown } from '../effects/model/answer.ts';
-import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../effects/model/decision.ts';
-import { decisionOf } from '../effects/model/effect-decision.ts';
-import type { EffectRecord, Evidence, SettledBy } from '../effects/model/effect.ts';
-import type { Json, JsonObject } from '../json/value.ts';
-import { isExhausted } from '../effects/steps/lifecycle.ts';
-import { approvalToWire, resultMembers } from '../effects/run/render.ts';
-import type { Tool } from '../effects/model/tool.ts';
-import { optionalTimeToWire, timeToWire } from './schema.ts';
+import type { ApprovalRecord } from '../model/approval.ts';
+import { statusShown } from '../model/answer.ts';
+import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
+import { decisionOf } from '../model/effect-decision.ts';
+import type { EffectRecord, Evidence, SettledBy } from '../model/effect.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
+import { isExhausted } from '../steps/lifecycle.ts';
+import { approvalToWire, resultMembers } from '../run/render.ts';
+import type { Tool } from '../model/tool.ts';
+import { optionalTimeToWire, timeToWire } from './time.ts';
 
 /** What the wire form of an effect needs besides its record. */
 export interface EffectWireContext {

@@ -1,13 +1,12 @@
-import type { ApprovalCost, ApprovalRecord } from '../effects/model/approval.ts';
-import type { BudgetRow } from '../effects/model/budget.ts';
-import type { ApprovalResult, Became } from '../effects/run/decide-approval.ts';
-import { decisionOf } from '../effects/model/effect-decision.ts';
-import type { EffectRecord } from '../effects/model/effect.ts';
-import type { Json, JsonObject } from '../json/value.ts';
-import { approvalToWire } from '../effects/run/render.ts';
-import type { View } from '../identity/permissions.ts';
-import type { CallReader } from './call-params.ts';
-import { optionalTimeToWire, timeToWire } from './schema.ts';
+import type { ApprovalCost, ApprovalRecord } from '../model/approval.ts';
+import type { BudgetRow } from '../model/budget.ts';
+import type { ApprovalResult, Became } from '../run/decide-approval.ts';
+import { decisionOf } from '../model/effect-decision.ts';
+import type { EffectRecord } from '../model/effect.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
+import { approvalToWire } from '../run/render.ts';
+import type { CallReader } from './calls.ts';
+import { optionalTimeToWire, timeToWire } from './time.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
 export function requestToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
@@ -51,17 +50,18 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string): Json
 
 /**
  * What is asked: the action and where it goes, its params, and what it costs.
+ * @param forAgent whether the reader is an agent
  * @param budgets their current rows, if they are shown
  */
 export function askedToWire(
   approval: ApprovalRecord,
   effect: EffectRecord | null,
   calls: CallReader,
-  view: View,
+  forAgent: boolean,
   budgets: readonly BudgetRow[] | null,
 ): JsonObject {
   return {
-    costs: approval.costs.map((cost) => costToWire(cost, view, budgets)),
+    costs: approval.costs.map((cost) => costToWire(cost, forAgent, budgets)),
     ...(effect === null
       ? { params_omitted: 'the record of the call is gone' }
       : { action: calls.action(effect), ...calls.params(effect), attempt: effect.attempt }),
@@ -69,9 +69,9 @@ export function askedToWire(
 }
 
 /** An agent sees only what its call takes from a budget, because others may share the budget. */
-function costToWire(cost: ApprovalCost, view: View, budgets: readonly BudgetRow[] | null): JsonObject {
+function costToWire(cost: ApprovalCost, forAgent: boolean, budgets: readonly BudgetRow[] | null): JsonObject {
   const { budget, unit, amount, limit } = cost;
-  if (view.kind === 'own') return { budget, unit, amount };
+  if (forAgent) return { budget, unit, amount };
   const row = budgets?.find((one) => one.budget === budget && one.bucket === cost.bucket && one.window === cost.window);
   if (row === undefined) return { budget, unit, amount, limit };
   const { spent, held, resetsAt } = row;

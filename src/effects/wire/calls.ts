@@ -1,9 +1,9 @@
-import type { EffectRecord } from '../effects/model/effect.ts';
-import type { JsonObject } from '../json/value.ts';
-import { shownParams } from '../effects/run/shown-params.ts';
-import type { RequestTemplate, Tool } from '../effects/model/tool.ts';
-import type { Caller } from './app.ts';
-import type { ApiPorts } from './ports.ts';
+import type { EffectRecord } from '../model/effect.ts';
+import type { JsonObject } from '../../json/value.ts';
+import { shownParams } from '../run/shown-params.ts';
+import type { Principal } from '../model/principal.ts';
+import type { RequestTemplate, Tool } from '../model/tool.ts';
+import type { SealedParams } from '../ports.ts';
 
 /** The most characters of sealed params that one answer opens. The params of further calls are left out. */
 const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
@@ -16,15 +16,24 @@ export interface CallReader {
   action(effect: EffectRecord): JsonObject;
 }
 
-type Opened = NonNullable<ReturnType<ApiPorts['openParams']>>;
+type Opened = Pick<SealedParams, 'params' | 'headers'>;
 
-type ReaderPorts = Pick<ApiPorts, 'catalog' | 'policies' | 'openParams'>;
+/** What reading calls needs of the rest of the gateway. */
+export interface CallReaderPorts {
+  readonly catalog: () => { tool(name: string): Tool | null };
+  readonly policies: () => { readonly set: { redacted(tool: string): ReadonlySet<string> } };
+  /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
+  readonly openParams: (effect: EffectRecord) => Opened | null;
+}
 
 /**
  * Reads calls for one answer to a caller. Only a key that may call the tool sees params, and redacted ones are masked.
  */
-export function readCalls(ports: ReaderPorts, caller: Caller, answer: keyof typeof OPENED): CallReader {
-  const { allowedTools } = caller.principal;
+export function readCalls(
+  ports: CallReaderPorts,
+  { allowedTools }: Pick<Principal, 'allowedTools'>,
+  answer: keyof typeof OPENED,
+): CallReader {
   let left: number = OPENED[answer];
   let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 

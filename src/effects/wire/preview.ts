@@ -1,0 +1,66 @@
+import type { JsonObject } from '../../json/value.ts';
+import type { ApprovalRequirement, Obligation } from '../model/verdict.ts';
+import type { Preview } from '../run/preview-effect.ts';
+import { budgetToWire } from '../run/render.ts';
+
+/**
+ * What a call would get, as a preview shows it.
+ * @param forAgent whether the reader is an agent: of shared budgets it sees only a level
+ */
+export function previewToWire(preview: Preview, forAgent: boolean): JsonObject {
+  const { code, message, policy, rule } = preview.reason;
+  return {
+    would: preview.would,
+    http_status: preview.httpStatus,
+    reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
+    tool: preview.tool,
+    target: preview.target,
+    agent_id: preview.agentId,
+    obligations: [
+      ...preview.obligations.map((obligation) => obligationToWire(obligation, forAgent)),
+      ...preview.approvals.map(requirementToWire),
+    ],
+    policies: preview.matched.map((matched) => ({
+      rule: matched.rule,
+      effect: matched.effect,
+      unknown: matched.unknown,
+    })),
+    policy_version: preview.policyVersion,
+    budgets: preview.budgets.map((budget) => budgetToWire(budget, forAgent)),
+    ...(preview.observed === null ? {} : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
+  };
+}
+
+/** What a permitted call has to hold. */
+export function obligationToWire(obligation: Obligation, forAgent: boolean): JsonObject {
+  const { kind, rule } = obligation;
+  switch (obligation.kind) {
+    case 'budget':
+      return {
+        kind,
+        rule,
+        budget: obligation.budget,
+        unit: obligation.unit,
+        amount: obligation.amount,
+        ...(forAgent && obligation.sharing === 'shared' ? {} : { limit: obligation.limit }),
+      };
+    case 'rate_limit':
+      return { kind, rule, id: obligation.id, window_ms: obligation.windowMs, limit: obligation.limit };
+    case 'claim':
+      return { kind, rule, target: obligation.target, hold: obligation.hold };
+    case 'reserve':
+      return { kind, rule, pool: obligation.pool, units: obligation.units };
+  }
+}
+
+/** Who would have to approve. */
+export function requirementToWire(requirement: ApprovalRequirement): JsonObject {
+  return {
+    kind: 'approval',
+    rule: requirement.rule,
+    approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
+    quorum: requirement.quorum,
+    expires_ms: requirement.expiresMs,
+    summary: requirement.summary,
+  };
+}

@@ -1,0 +1,84 @@
+import { createLists } from '../api/lists.ts';
+import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
+import { plainProblem, renderProblem } from '../api/problem.ts';
+import { problemOf } from '../api/server.ts';
+import type { EffectPorts } from '../effects/ports.ts';
+import { previewEffect } from '../effects/run/preview-effect.ts';
+import type { CallReaderPorts } from '../effects/wire/calls.ts';
+import type { Authenticator } from '../identity/authenticate.ts';
+import type { Directory } from '../identity/directory.ts';
+import type { ControlPorts, Installation } from '../mcp/control/ports.ts';
+import type { ReceiptSigner } from '../receipts/sign.ts';
+import { receiptView } from '../receipts/view.ts';
+import type { FastifyBaseLogger } from 'fastify';
+import { policyInputs } from './core-ports.ts';
+import type { InForce } from './in-force.ts';
+import type { LivePauseView } from './pause-view.ts';
+import { identify } from './proxy-ports.ts';
+
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
+
+/** Connects the rooms to what the MCP control plane needs. */
+export function mcpControlPorts(parts: {
+  readonly core: EffectPorts;
+  readonly current: () => InForce;
+  readonly directory: Directory;
+  readonly authenticate: Authenticator['authenticate'];
+  readonly limiter: InvalidKeyLimiter;
+  readonly pauses: LivePauseView;
+  readonly signer: ReceiptSigner;
+  readonly openParams: CallReaderPorts['openParams'];
+  readonly settings: ControlPorts['settings'];
+  readonly health: {
+    readonly impediments: () => Installation['impediments'];
+    readonly notes: () => Installation['notes'];
+  };
+  readonly logger: FastifyBaseLogger;
+}): ControlPorts {
+  const { core, current, directory, logger, health, settings } = parts;
+  const lists = createLists(core.store.turns);
+  return {
+    store: core.store,
+    identify: (key, address) => identify(parts, key, address),
+    problemOf: (error, request) => {
+      const problem =
+        error instanceof Error
+          ? problemOf(error)
+          : plainProblem('internal', 'Something went wrong inside the gateway.');
+      if (problem.code === 'internal')
+        logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
+      return problem;
+    },
+    renderProblem: (problem, { id, keyed }) =>
+      renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
+    preview: (request) => previewEffect(core, request),
+    policyInput: policyInputs(current, directory),
+    directory,
+    catalog: () => current().catalog,
+    policies: () => ({ set: current().policies, mode: current().configuration.policies.mode }),
+    openParams: parts.openParams,
+    receipts: { view: receiptView, jwks: () => parts.signer.jwks() },
+    running: core.running,
+    inLine: (keyId, make) => lists.make({ principal: { keyId } }, make),
+    installation: () => {
+      const { server, auth, secrets } = current().configuration;
+      return {
+        entrance:
+          server.tls !== null
+            ? 'tls'
+            : server.publicUrl?.startsWith('https://') === true
+              ? 'tls_before'
+              : LOOPBACK.test(server.host)
+                ? 'loopback'
+                : 'plain',
+        queryKey: auth.queryKey,
+        previousSecrets: secrets.previous.length,
+        impediments: health.impediments(),
+        notes: health.notes(),
+      };
+    },
+    settings,
+    called: (request, { keyId, tool, outcome, code }) =>
+      logger.info({ request_id: request.id, key_id: keyId, tool, outcome, code }, 'mcp tool'),
+  };
+}

@@ -1,0 +1,213 @@
+import type { FastifyRequest } from 'fastify';
+import type { Problem } from '../../effects/model/run-request.ts';
+import type { Principal } from '../../effects/model/principal.ts';
+import type { View } from '../../identity/permissions.ts';
+import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
+import { VERSION } from '../../version.ts';
+import { RpcProblem, RpcRefused } from '../http.ts';
+import { type RpcRequest, RPC, refused } from '../jsonrpc.ts';
+import { type Era, HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from '../protocol.ts';
+import { mayUse } from './may-use.ts';
+import type { ControlPorts } from './ports.ts';
+import type { ControlTool, ToolCall } from './tool.ts';
+
+export const SERVER_INFO = { name: 'svc-gateway', title: 'svc-gateway control plane', version: VERSION } as const;
+
+const CAPABILITIES = { tools: { listChanged: false } } as const;
+
+export const INSTRUCTIONS =
+  'Tools about the gateway that your actions go through. They only look: nothing here changes a production system. ' +
+  'Before a risky action, ask svc.preflight.check or svc.policy.simulate what it would get. ' +
+  'After one, svc.executions.get tells what became of it.';
+
+/** Tools on one page of `tools/list`. */
+const TOOLS_PAGE = 50;
+
+/** A request of whom, as far as tools care. */
+export interface Asking {
+  readonly principal: Principal;
+  readonly request: FastifyRequest;
+  readonly authenticated: ToolCall['authenticated'];
+}
+
+/** Answers the methods of the control plane, in both eras. */
+export interface Dispatch {
+  /** @returns the result; @throws RpcRefused, RpcProblem */
+  answer(message: RpcRequest, era: Era, asking: Asking): Promise<JsonObject>;
+}
+
+/** @param tools the table of tools, in the order in which they are listed */
+export function createDispatch(
+  ports: Pick<ControlPorts, 'called' | 'problemOf' | 'renderProblem'>,
+  tools: readonly ControlTool[],
+  pageSize: number = TOOLS_PAGE,
+): Dispatch {
+  const listed = new Map(tools.map((tool) => [tool.name, definitionOf(tool)]));
+
+  function list({ id, params }: RpcRequest, { principal }: Asking): JsonObject {
+    const visible = tools.filter((tool) => mayUse(tool, principal).kind === 'allowed');
+    const { cursor } = params;
+    const from = cursor === undefined ? 0 : visible.findIndex(({ name }) => cursorOf(name) === cursor);
+    if (from === -1)
+      throw new RpcRefused(refused(200, id, RPC.invalidParams, 'The cursor is none of this list: begin without one.'));
+    const page = visible.slice(from, from + pageSize);
+    const next = visible[from + pageSize];
+    return {
+      tools: page.flatMap(({ name }) => listed.get(name) ?? []),
+      ...(next === undefined ? {} : { nextCursor: cursorOf(next.name) }),
+    };
+  }
+
+  async function call({ id, params }: RpcRequest, asking: Asking): Promise<JsonObject> {
+    const { name, arguments: args = {} } = params;
+    if (typeof name !== 'string')
+      throw new RpcRefused(refused(200, id, RPC.invalidParams, 'tools/call names a tool in params.name.'));
+    if (!isJsonObject(args))
+      throw new RpcRefused(refused(200, id, RPC.invalidParams, 'params.arguments must be an object.'));
+    const tool = tools.find((one) => one.name === name);
+    if (tool === undefined)
+      throw new RpcRefused(
+        refused(200, id, RPC.invalidParams, `There is no tool ${JSON.stringify(name.slice(0, 200))}.`),
+      );
+    const { principal, request } = asking;
+    const permission = mayUse(tool, principal);
+    const told = { keyId: principal.keyId, tool: tool.name };
+    if (permission.kind === 'refused') {
+      ports.called(request, { ...told, outcome: 'refused', code: permission.problem.code });
+      throw new RpcProblem(permission.problem);
+    }
+    try {
+      const result = await tool.run(args, callOf(asking, permission.view));
+      switch (result.kind) {
+        case 'answer':
+          ports.called(request, { ...told, outcome: 'answered', code: null });
+          return answerResult(result.structured, result.text);
+        case 'faults': {
+          ports.called(request, { ...told, outcome: 'error', code: 'invalid_request' });
+          const [first] = result.faults;
+          const detail = `The arguments do not fit: ${first?.path ?? ''} ${first?.message ?? ''}.`.slice(0, 500);
+          return errorResult({ code: 'invalid_request', detail, errors: result.faults, retryAfterMs: null });
+        }
+      }
+    } catch (error) {
+      // HTTP 5xx would cost official clients the body, and a model needs to know what to do.
+      const problem = error instanceof RpcProblem ? error.problem : ports.problemOf(error, request);
+      ports.called(request, { ...told, outcome: 'error', code: problem.code });
+      return errorResult(problem);
+    }
+  }
+
+  function errorResult(problem: Problem): JsonObject {
+    const { status, body } = ports.renderProblem(problem, { id: '', method: 'GET', keyed: false });
+    const { request_id: _, ...shown } = body;
+    return {
+      content: [
+        { type: 'text', text: problem.detail },
+        { type: 'text', text: JSON.stringify({ ...shown, status }) },
+      ],
+      isError: true,
+    };
+  }
+
+  function methodOf(message: RpcRequest, era: Era, asking: Asking): JsonObject | Promise<JsonObject> {
+    switch (message.method) {
+      case 'tools/list':
+        return cacheable(list(message, asking), era);
+      case 'tools/call':
+        return call(message, asking);
+      case 'initialize':
+        if (era.kind === 'handshake') return initialized(message);
+        break;
+      case 'ping':
+        if (era.kind === 'handshake') return {};
+        break;
+      case 'server/discover':
+        if (era.kind === 'stateless') return cacheable(discovered(), era);
+    }
+    const shown = JSON.stringify(message.method);
+    // A 404 would tell clients of the era with sessions that theirs has ended.
+    throw new RpcRefused(
+      refused(
+        era.kind === 'stateless' ? 404 : 200,
+        message.id,
+        RPC.methodNotFound,
+        `There is no method ${shown} here.`,
+      ),
+    );
+  }
+
+  return {
+    async answer(message, era, asking) {
+      const result = await methodOf(message, era, asking);
+      if (era.kind === 'handshake') return result;
+      const meta = isJsonObject(result['_meta']) ? result['_meta'] : {};
+      return { resultType: 'complete', ...result, _meta: { ...meta, [META.serverInfo]: SERVER_INFO } };
+    },
+  };
+}
+
+/** What each key sees is its own, and a change of its rights counts at once. */
+function cacheable(result: JsonObject, era: Era): JsonObject {
+  return era.kind === 'stateless' ? { ...result, ttlMs: 0, cacheScope: 'private' } : result;
+}
+
+function initialized({ id, params }: RpcRequest): JsonObject {
+  const { protocolVersion: asked } = params;
+  if (typeof asked !== 'string')
+    throw new RpcRefused(refused(200, id, RPC.invalidParams, 'initialize names a protocolVersion.'));
+  const known = HANDSHAKE_VERSIONS.find((version) => version === asked);
+  return {
+    protocolVersion: known ?? HANDSHAKE_VERSIONS[0],
+    capabilities: CAPABILITIES,
+    serverInfo: SERVER_INFO,
+    instructions: INSTRUCTIONS,
+  };
+}
+
+function discovered(): JsonObject {
+  return { supportedVersions: STATELESS_VERSIONS, capabilities: CAPABILITIES, instructions: INSTRUCTIONS };
+}
+
+function answerResult(structured: JsonObject, text: string): JsonObject {
+  return {
+    content: [
+      { type: 'text', text },
+      { type: 'text', text: JSON.stringify(structured) },
+    ],
+    structuredContent: structured,
+    isError: false,
+  };
+}
+
+/** A tool as `tools/list` shows it. */
+function definitionOf({ name, title, description, inputSchema, outputSchema }: ControlTool): JsonObject {
+  return {
+    name,
+    title,
+    description,
+    inputSchema: plain(inputSchema),
+    outputSchema: plain(outputSchema),
+    annotations: { title, readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+  };
+}
+
+/** Without what a schema library keeps for itself. */
+function plain(schema: object): Json {
+  return JSON.parse(JSON.stringify(schema)) as Json;
+}
+
+function cursorOf(name: string): string {
+  return Buffer.from(name).toString('base64url');
+}
+
+function callOf({ principal, request, authenticated }: Asking, view: View): ToolCall {
+  return {
+    principal,
+    view,
+    workspace: view.kind === 'workspace' || view.kind === 'own' ? view.workspace : '',
+    ownAgent: view.kind === 'own' ? view.agentId : null,
+    address: request.ip,
+    requestId: request.id,
+    authenticated,
+  };
+}

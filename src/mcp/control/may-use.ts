@@ -1,0 +1,22 @@
+import type { Principal } from '../../effects/model/principal.ts';
+import type { Problem } from '../../effects/model/run-request.ts';
+import { permit, type View } from '../../identity/permissions.ts';
+import type { ControlTool } from './tool.ts';
+
+type Use = { readonly kind: 'allowed'; readonly view: View } | { readonly kind: 'refused'; readonly problem: Problem };
+
+/** Whether a key sees and may call a tool. */
+export function mayUse(tool: ControlTool, principal: Principal): Use {
+  const permission = permit(principal, tool.endpoint);
+  if (!permission.ok) return refusal(permission.code, permission.detail);
+  if (tool.ofWorkspace && (permission.view.kind === 'none' || permission.view.kind === 'any'))
+    return refusal('wrong_workspace', 'The key belongs to no workspace, and this tool tells of one.');
+  const { allowedTools } = principal;
+  if (tool.givesBusinessData && allowedTools !== null && !allowedTools.includes(tool.name))
+    return refusal('insufficient_scope', `The key may not call ${tool.name}: its allowed_tools do not name it.`);
+  return { kind: 'allowed', view: permission.view };
+}
+
+function refusal(code: Problem['code'], detail: string): Use {
+  return { kind: 'refused', problem: { code, detail, errors: [], retryAfterMs: null } };
+}

@@ -1,0 +1,585 @@
+import { request as httpRequest } from 'node:http';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { DECISIONS } from '../../src/effects/model/decision.ts';
+import { type Body, type Called, type McpWorld, startMcpWorld } from './world.ts';
+
+/** Masks a param, and asks two people about one payment. */
+const POLICY = `  - { id: masks, effect: constrain, match: { tools: [payments.refund] }, when: { params.reason: { eq: "4111" } }, on_unknown: skip, obligations: [ { redact: { params: [reason] } } ] }
+`;
+
+let world: McpWorld;
+let committed: Body;
+let waiting: Body;
+let denied: Body;
+
+beforeAll(async () => {
+  world = await startMcpWorld({ policy: POLICY });
+  committed = await world.refund({ payment_id: 'pay_1', amount: 100, currency: 'EUR' }, 'committed');
+  waiting = await world.refund(
+    { payment_id: 'pay_2', amount: 60_000, currency: 'EUR', reason: 'card 4111' },
+    'waiting',
+  );
+  denied = await world.refund({ payment_id: 'pay_3', amount: 100, currency: 'XXX' }, 'denied');
+  expect([committed.decision, waiting.decision, denied.decision]).toEqual([
+    'committed',
+    'pending_approval',
+    'denied_policy',
+  ]);
+});
+afterAll(() => world.close());
+
+/** Scopes of `mcp_readonly` (interface specification, 2.3), and what each shows. */
+const BY_SCOPE: Readonly<Record<string, readonly string[]>> = {
+  'tools:read': ['svc.tools.search', 'svc.tools.describe'],
+  'policy:simulate': ['svc.preflight.check', 'svc.policy.simulate', 'svc.policy.explain'],
+  'approvals:read': ['svc.approvals.list', 'svc.approvals.get'],
+  'traces:read': ['svc.executions.list', 'svc.executions.get', 'svc.executions.trace', 'svc.receipts.verify'],
+  'observability:read': ['svc.observability.summary'],
+  'governance:read': ['svc.governance.readiness'],
+};
+const ALL = Object.values(BY_SCOPE).flat();
+
+/** Each tool with arguments that hold. */
+const smoke = (): Readonly<Record<string, object>> => ({
+  'svc.tools.search': { query: 'refund' },
+  'svc.tools.describe': { tool: 'payments.refund' },
+  'svc.preflight.check': {
+    agent_id: 'bot',
+    tool: 'payments.refund',
+    params: { payment_id: 'pay_9', amount: 5, currency: 'EUR' },
+    idempotency_key: 'not-used-yet',
+  },
+  'svc.policy.simulate': {
+    agent_id: 'bot',
+    action: 'payments.refund',
+    params: { payment_id: 'pay_9', amount: 5, currency: 'EUR' },
+  },
+  'svc.policy.explain': { effect_id: committed.effect_id },
+  'svc.approvals.list': {},
+  'svc.approvals.get': { approval_id: waiting.approval.id },
+  'svc.executions.list': {},
+  'svc.executions.get': { effect_id: committed.effect_id },
+  'svc.executions.trace': { effect_id: committed.effect_id },
+  'svc.receipts.verify': { receipt: committed.receipt },
+  'svc.observability.summary': { window: '1h' },
+  'svc.governance.readiness': {},
+});
+
+const rpc = (method: string, params: object = {}, id: number | string = 1) => ({ jsonrpc: '2.0', id, method, params });
+const META = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': {},
+};
+const stateless = (method: string, params: object = {}, headers: Record<string, string> = {}) =>
+  world.post(world.keys.readonly, rpc(method, { ...params, _meta: META }), {
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': method,
+    ...headers,
+  });
+
+describe('the endpoint', () => {
+  const get = (headers: Record<string, string>, method = 'GET') => fetch(`${world.url}/v1/mcp`, { method, headers });
+
+  it('answers a GET with what it is, and one that asks for a stream with 405', async () => {
+    const key = { 'x-api-key': world.keys.readonly };
+    const plain = await get(key);
+    expect(plain.status).toBe(200);
+    expect(await plain.json()).toMatchObject({
+      name: 'svc-gateway',
+      protocol_versions: ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'],
+      tools: { url: `${world.url}/v1/mcp` },
+      auth: { header: 'X-API-Key' },
+    });
+    expect((await get({ ...key, accept: 'application/json' })).status).toBe(200);
+    for (const accept of ['text/event-stream', 'application/json, text/event-stream']) {
+      const stream = await get({ ...key, accept });
+      expect([stream.status, stream.headers.get('allow')]).toEqual([405, 'POST']);
+    }
+    const ended = await get(key, 'DELETE');
+    expect([ended.status, ended.headers.get('allow')]).toEqual([405, 'POST']);
+    expect((await get({})).status).toBe(401);
+    expect((await get({ 'x-api-key': 'nothing' })).status).toBe(401);
+  });
+
+  it('takes a message without Accept and _meta, with the key in any of its places', async () => {
+    const listed = await world.post(world.keys.readonly, rpc('tools/list'));
+    expect(listed.status).toBe(200);
+    expect(listed.body).toMatchObject({ jsonrpc: '2.0', id: 1, result: { tools: expect.any(Array) as unknown } });
+    const bearer = await world.post('', rpc('ping', {}, 'p'), { authorization: `Bearer ${world.keys.readonly}` });
+    expect(bearer.body).toEqual({ jsonrpc: '2.0', id: 'p', result: {} });
+    const inQuery = await fetch(`${world.url}/v1/mcp?api_key=${world.keys.readonly}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(rpc('ping')),
+    });
+    expect(inQuery.status).toBe(200);
+  });
+
+  it('begins a session with a version that it speaks, and keeps none', async () => {
+    for (const [asked, got] of [
+      ['2025-11-25', '2025-11-25'],
+      ['2024-11-05', '2024-11-05'],
+      ['1999-01-01', '2025-11-25'],
+      ['2026-07-28', '2025-11-25'],
+    ]) {
+      const params = { protocolVersion: asked, capabilities: {}, clientInfo: { name: 'c', version: '1' } };
+      const { body, headers } = await world.post(world.keys.readonly, rpc('initialize', params));
+      expect(body.result).toMatchObject({ protocolVersion: got, capabilities: { tools: {} } });
+      expect(headers.get('mcp-session-id')).toBeNull();
+    }
+    const none = await world.post(world.keys.readonly, rpc('initialize'));
+    expect(none.body.error.code).toBe(-32_602);
+  });
+
+  it('takes notifications and answers with 202, and an empty body', async () => {
+    for (const message of [
+      { jsonrpc: '2.0', method: 'notifications/initialized' },
+      { jsonrpc: '2.0', id: 1, result: {} },
+    ]) {
+      const { status, body } = await world.post(world.keys.readonly, message);
+      expect([status, body]).toEqual([202, {}]);
+    }
+  });
+
+  it('speaks the stateless era: discover, lists with a cache scope, no ping, no initialize', async () => {
+    const discovered = await stateless('server/discover');
+    expect(discovered.body.result).toMatchObject({
+      resultType: 'complete',
+      supportedVersions: ['2026-07-28'],
+      capabilities: { tools: { listChanged: false } },
+      cacheScope: 'private',
+      _meta: { 'io.modelcontextprotocol/serverInfo': { name: 'svc-gateway' } },
+    });
+    const listed = await stateless('tools/list');
+    expect(listed.body.result).toMatchObject({ resultType: 'complete', ttlMs: 0, cacheScope: 'private' });
+    const name = 'svc.governance.readiness';
+    const called = await stateless('tools/call', { name, arguments: {} }, { 'mcp-name': name });
+    expect(called.body.result).toMatchObject({ resultType: 'complete', structuredContent: { ready: true } });
+    for (const method of ['ping', 'initialize', 'logging/setLevel', 'resources/list', 'nothing/like/this']) {
+      const { status, body } = await stateless(method);
+      expect([status, body.error.code, body.id]).toEqual([404, -32_601, 1]);
+    }
+  });
+
+  it('says that a method is not there; in the era of sessions with 200, as 404 would end the session', async () => {
+    for (const method of ['server/discover', 'resources/list', 'prompts/get', 'tools/Call', '__proto__']) {
+      const { status, body } = await world.post(world.keys.readonly, rpc(method));
+      expect([status, body.error.code], method).toEqual([200, -32_601]);
+    }
+  });
+
+  it('refuses what has two readings, in the form that official clients read', async () => {
+    const ping = JSON.stringify(rpc('ping'));
+    for (const [message, status, code] of [
+      [`[${ping}]`, 400, -32_600],
+      ['{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32_600],
+      ['{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}', 400, -32_700],
+      [`\uFEFF${ping}`, 400, -32_700],
+      [`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"${'x'.repeat(1_100_000)}"}}`, 413, -32_600],
+    ] as const) {
+      const answer = await world.post(world.keys.readonly, message);
+      expect([answer.status, answer.body.error.code]).toEqual([status, code]);
+      expect(answer.body.jsonrpc).toBe('2.0');
+    }
+    for (const headers of [{ 'content-type': 'text/plain' }, { 'content-encoding': 'gzip' }])
+      expect((await world.post(world.keys.readonly, ping, headers)).status).toBe(415);
+  });
+
+  it('refuses pages of other origins and other names of the host', async () => {
+    const page = await world.post(world.keys.readonly, rpc('ping'), { origin: 'https://evil.example' });
+    expect(page).toMatchObject({ status: 403, body: { error: { data: { code: 'origin_not_allowed' } } } });
+    const { port } = new URL(world.url);
+    const named = await new Promise<number>((resolve, reject) => {
+      const headers = { host: 'evil.example', 'x-api-key': world.keys.readonly, 'content-type': 'application/json' };
+      httpRequest({ port, host: '127.0.0.1', method: 'POST', path: '/v1/mcp', headers }, (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      })
+        .on('error', reject)
+        .end(JSON.stringify(rpc('ping')));
+    });
+    expect(named).toBe(403);
+  });
+});
+
+describe('who sees and may call what', () => {
+  it('a key sees the tools of its scopes', async () => {
+    const { keys } = world;
+    const ofAgent = ALL.filter((name) => name !== 'svc.governance.readiness');
+    const expected: Readonly<Record<keyof typeof keys, readonly string[]>> = {
+      account: ALL,
+      approver: ALL,
+      bot: ofAgent,
+      otherBot: ofAgent,
+      stranger: ofAgent,
+      administrative: ['svc.tools.search', 'svc.tools.describe', 'svc.governance.readiness'],
+      readonly: ALL,
+      operator: ALL,
+      agentProfile: ALL,
+      homeless: ['svc.tools.search', 'svc.tools.describe', 'svc.receipts.verify', 'svc.governance.readiness'],
+    };
+    for (const [name, tools] of Object.entries(expected)) {
+      const key = keys[name as keyof typeof keys];
+      expect((await world.toolNames(key)).toSorted(), name).toEqual([...tools].toSorted());
+      for (const [tool, args] of Object.entries(smoke())) {
+        const called = await world.call(key, tool, args);
+        const isSeen = tools.includes(tool);
+        expect(called.status, `${name} ${tool}`).toBe(isSeen ? 200 : 403);
+        if (!isSeen)
+          expect(called.body, `${name} ${tool}`).toMatchObject({ id: expect.any(Number), error: { code: -32_010 } });
+      }
+    }
+  });
+
+  it('mcp_readonly sees and does what its definition says, and no more', async () => {
+    const { body } = await world.api('GET', '/v1/mcp/key-profiles', world.keys.readonly);
+    const profile = body.profiles.find(({ name }: { name: string }) => name === 'mcp_readonly');
+    expect(profile).toMatchObject({ allowed_tools: ['svc.company_brain.query'], read_only: true });
+    const ofScopes = profile.scopes.flatMap((scope: string) => BY_SCOPE[scope] ?? []);
+    expect((await world.toolNames(world.keys.readonly)).toSorted()).toEqual(ofScopes.toSorted());
+    // Of business tools it sees none, and of calls no params: its allowed_tools name none of them.
+    const found = (await world.call(world.keys.readonly, 'svc.tools.search', {})).structured;
+    expect(found.tools.every(({ upstream }: { upstream: string }) => upstream === 'svc')).toBe(true);
+    const got = await world.call(world.keys.readonly, 'svc.executions.get', { effect_id: committed.effect_id });
+    expect(got.structured.effect).toMatchObject({
+      decision: 'committed',
+      params_omitted: expect.any(String) as unknown,
+    });
+    expect(got.structured.effect).not.toHaveProperty('result');
+    const explained = await world.call(world.keys.readonly, 'svc.policy.explain', { effect_id: committed.effect_id });
+    expect(explained.structured.rules[0]).toMatchObject({ rule: 'world/refund-small', matches: true });
+    const shown = explained.structured.rules.flatMap(({ conditions }: Body) => conditions);
+    for (const { fact, value } of shown) if (fact.startsWith('params.')) expect(value, fact).toBe('(redacted)');
+    // Nothing that changes anything.
+    const run = { tool: 'payments.refund', params: {}, idempotency_key: 'x', agent_id: 'bot' };
+    expect((await world.api('POST', '/v1/workspaces/demo/effects', world.keys.readonly, run)).status).toBe(403);
+  });
+
+  it('a key without a scope gets 403 with the id of its request', async () => {
+    const { body } = await world.api('POST', '/v1/beta/users/tom/keys', world.keys.administrative, {
+      name: 'narrow',
+      profile: 'mcp_operator',
+      workspace: 'demo',
+      scopes: ['tools:read'],
+    });
+    expect(await world.toolNames(body.key)).toEqual(BY_SCOPE['tools:read']);
+    const refused = await world.post(body.key, rpc('tools/call', { name: 'svc.executions.list' }, 77));
+    expect(refused).toMatchObject({
+      status: 403,
+      body: { id: 77, error: { code: -32_010, data: { code: 'insufficient_scope', did_it_happen: 'no' } } },
+    });
+  });
+
+  it('an agent sees nothing of other agents, nor a workspace of another', async () => {
+    const { otherBot, stranger, bot } = world.keys;
+    expect((await world.call(bot, 'svc.executions.list')).structured.effects).toHaveLength(3);
+    for (const key of [otherBot, stranger]) {
+      expect((await world.call(key, 'svc.executions.list')).structured.effects).toEqual([]);
+      expect((await world.call(key, 'svc.executions.list', { agent_id: 'bot' })).structured.effects).toEqual([]);
+      expect((await world.call(key, 'svc.approvals.list')).structured.approvals).toEqual([]);
+      expect((await world.call(key, 'svc.observability.summary', { window: '1h' })).structured.counted).toBe(0);
+      for (const [tool, args] of Object.entries(smoke()))
+        if (/executions\.(get|trace)|approvals\.get|explain/.test(tool))
+          expect((await world.call(key, tool, args)).text, tool).toMatch(/^There is no such/);
+    }
+    const other = { agent_id: 'bot', action: 'payments.refund', params: {} };
+    expect((await world.call(otherBot, 'svc.policy.simulate', other)).text).toContain('/agent_id must be other-bot');
+  });
+});
+
+describe('tools', () => {
+  it('only read, say so, and describe what they take and give', async () => {
+    const { body } = await world.post(world.keys.account, rpc('tools/list'));
+    expect(body.result.tools.length).toBe(ALL.length);
+    for (const tool of body.result.tools) {
+      expect(tool.annotations, tool.name).toMatchObject({ readOnlyHint: true, destructiveHint: false });
+      expect(tool.inputSchema, tool.name).toMatchObject({ type: 'object', additionalProperties: false });
+      expect(tool.outputSchema, tool.name).toMatchObject({ type: 'object' });
+      expect(tool.description.length, tool.name).toBeGreaterThan(40);
+    }
+  });
+
+  it('all of them, once each: nothing in the store is changed', async () => {
+    // Beside the clock and when keys were used last.
+    const rows = async () => (await world.rows()).filter((row) => !/^meta |key_/.test(row));
+    const before = await rows();
+    expect(before.length).toBeGreaterThan(10);
+    await world.post(world.keys.account, rpc('initialize', { protocolVersion: '2025-11-25' }));
+    const names = await world.toolNames(world.keys.account);
+    expect(Object.keys(smoke()).toSorted()).toEqual([...names].toSorted());
+    for (const [tool, args] of Object.entries(smoke())) {
+      const called = await world.call(world.keys.account, tool, args);
+      expect(called.isError, `${tool} ${called.text}`).toBe(false);
+    }
+    expect(await rows()).toEqual(before);
+  });
+
+  it('report arguments that do not fit as an error of the tool, so that a model can mend them', async () => {
+    const { account } = world.keys;
+    for (const [tool, args, message] of [
+      ['svc.policy.simulate', { agent_id: 'bot' }, '/action is required'],
+      ['svc.policy.simulate', { agent_id: 'bot', action: 'a.b', target: 'x' }, '/target is no argument'],
+      ['svc.policy.simulate', { agent_id: 'nobody', action: 'payments.refund' }, '/agent_id names no agent'],
+      ['svc.executions.list', { limit: 51 }, '/limit must be <= 50'],
+      ['svc.executions.list', { state: 'lost' }, '/state must be one of'],
+      ['svc.executions.list', { cursor: '!' }, '/cursor is no cursor'],
+      ['svc.executions.list', { since: '2026-02-31T00:00:00Z' }, '/since is no time'],
+      ['svc.approvals.list', { cursor: '!' }, '/cursor is no cursor'],
+      ['svc.policy.explain', {}, 'needs effect_id or policy'],
+      ['svc.tools.describe', { tool: 'payments.refnd' }, 'did you mean payments.refund?'],
+      ['svc.preflight.check', { agent_id: 'bot', tool: 'payments.refund', params: {} }, '/params/payment_id'],
+      ['svc.observability.summary', { window: '2y' }, '/window must be one of'],
+      ['svc.receipts.verify', { receipt: 'x'.repeat(70_000) }, '/receipt'],
+      ['svc.receipts.verify', { receipt: { jws: 'x'.repeat(70_000) } }, '65536'],
+    ] as const) {
+      const called = await world.call(account, tool, args);
+      expect([called.status, called.isError], called.text).toEqual([200, true]);
+      expect(called.text).toContain(message);
+      expect(called.body['result']).not.toHaveProperty('structuredContent');
+    }
+  });
+
+  it('a call that names no tool, or arguments that are no object, is a fault of the protocol', async () => {
+    for (const params of [{}, { name: 5 }, { name: 'svc.nothing' }, { name: 'svc.approvals.list', arguments: [] }]) {
+      const { status, body } = await world.post(world.keys.account, rpc('tools/call', params));
+      expect([status, body.error.code]).toEqual([200, -32_602]);
+    }
+  });
+
+  it('search pages through what fits', async () => {
+    const names: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const args: object = cursor === null ? { limit: 4 } : { limit: 4, cursor };
+      const { structured }: Called = await world.call(world.keys.account, 'svc.tools.search', args);
+      names.push(...structured.tools.map(({ name }: { name: string }) => name));
+      cursor = structured.next_cursor;
+    } while (cursor !== null);
+    expect(names).toEqual(names.toSorted());
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).toEqual(expect.arrayContaining(['payments.refund', 'notes.add', 'svc.tools.search']));
+    const closed = await world.call(world.keys.account, 'svc.tools.search', { query: 'secret', upstream: 'payments' });
+    expect(closed.structured.tools).toMatchObject([{ name: 'notes.secret', allowed: false, reason: 'no_rule_allows' }]);
+    const bot = await world.call(world.keys.bot, 'svc.tools.search', { query: 'secret', upstream: 'payments' });
+    expect(bot.structured.tools).toEqual([]);
+    const operator = await world.call(world.keys.operator, 'svc.tools.search', {
+      query: 'refund',
+      upstream: 'payments',
+    });
+    expect(operator.structured.tools).toMatchObject([{ allowed: false, reason: 'insufficient_scope' }]);
+  });
+});
+
+describe('what would happen', () => {
+  const params = (amount: number, currency = 'EUR') => ({ payment_id: 'pay_7', amount, currency });
+
+  it('simulate and preflight say what a run then gets', async () => {
+    for (const [given, decision] of [
+      [params(7), 'committed'],
+      [params(60_001), 'pending_approval'],
+      [params(7, 'XXX'), 'denied_policy'],
+    ] as const) {
+      const simulated = await world.call(world.keys.readonly, 'svc.policy.simulate', {
+        agent_id: 'bot',
+        action: 'payments.refund',
+        params: given,
+      });
+      expect(simulated.structured).toMatchObject({ decision, policy_mode: 'enforce', faults: [] });
+      if (decision === 'pending_approval')
+        expect(simulated.structured.obligations).toContainEqual(
+          expect.objectContaining({ kind: 'approval', quorum: 1 }),
+        );
+      const ask = { agent_id: 'bot', tool: 'payments.refund', params: given };
+      // The limits of a key that runs nothing say nothing about what the agent may.
+      for (const key of [world.keys.readonly, world.keys.account]) {
+        const checked = await world.call(key, 'svc.preflight.check', ask);
+        expect(checked.structured, checked.text).toMatchObject({
+          decision,
+          key_state: 'none',
+          target: 'payment:pay_7',
+        });
+      }
+      expect((await world.refund(given, `preflight-${given.amount}-${given.currency}`)).decision).toBe(decision);
+    }
+  });
+
+  it('preflight tells of the idempotency key, the claim and the budget', async () => {
+    const given = { payment_id: 'pay_1', amount: 100, currency: 'EUR' };
+    const ask = async (change: object) =>
+      (await world.call(world.keys.bot, 'svc.preflight.check', { tool: 'payments.refund', params: given, ...change }))
+        .structured;
+    expect(await ask({ idempotency_key: 'fresh' })).toMatchObject({
+      decision: 'committed',
+      key_state: 'free',
+      claims: [{ kind: 'claim', target: 'payment:pay_1' }],
+      budgets: [{ budget: 'world/agent-day' }],
+    });
+    expect(await ask({ idempotency_key: 'committed' })).toMatchObject({
+      decision: 'duplicate_blocked',
+      key_state: 'in_use',
+    });
+    expect(await ask({ idempotency_key: 'denied' })).toMatchObject({ key_state: 'free' });
+    expect(await ask({ idempotency_key: 'committed', params: params(3) })).toMatchObject({
+      decision: 'idempotency_conflict',
+      key_state: 'conflict',
+    });
+  });
+
+  it('an action that nobody declared is refused as one, with the name that was meant', async () => {
+    const { structured } = await world.call(world.keys.account, 'svc.policy.simulate', {
+      agent_id: 'bot',
+      action: 'payments.refnd',
+      params: {},
+    });
+    expect(structured).toMatchObject({ decision: 'denied_policy', tool: null, reason: { code: 'tool_not_declared' } });
+    expect(structured.explanation[0]).toContain('payments.refund');
+  });
+
+  it('params that no run would take are said, and nothing of it is sent', async () => {
+    const { structured } = await world.call(world.keys.account, 'svc.policy.simulate', {
+      agent_id: 'bot',
+      action: 'payments.refund',
+      params: { payment_id: 'p', amount: 'much', currency: 'EUR' },
+    });
+    expect(structured).toMatchObject({ would_run: false, faults: [{ path: '/params/amount' }] });
+  });
+
+  it('explain names each condition with its value, and the rules that were one change away', async () => {
+    const { structured } = await world.call(world.keys.account, 'svc.policy.explain', { effect_id: denied.effect_id });
+    const [first] = structured.rules;
+    expect(first).toMatchObject({ rule: 'world/currency', matches: true });
+    expect(first.conditions).toContainEqual({
+      fact: 'params.currency',
+      operator: 'not in',
+      expected: ['EUR', 'USD'],
+      value: 'XXX',
+      holds: 'yes',
+    });
+    expect(structured.near_misses).toContain('world/refund-large');
+    const large = structured.rules.find(({ rule }: { rule: string }) => rule === 'world/refund-large');
+    expect(large).toMatchObject({ matches: false, near_miss: true });
+    expect(large.conditions).toContainEqual(
+      expect.objectContaining({ fact: 'params.amount', value: 100, holds: 'no' }),
+    );
+  });
+
+  it('explain masks what policy redacts', async () => {
+    const { text, structured } = await world.call(world.keys.account, 'svc.policy.explain', {
+      effect_id: waiting.effect_id,
+    });
+    const masks = structured.rules.find(({ rule }: { rule: string }) => rule === 'world/masks');
+    expect(masks.conditions).toContainEqual(
+      expect.objectContaining({ fact: 'params.reason', value: '(redacted)', expected: '(redacted)' }),
+    );
+    expect(text).not.toContain('4111');
+    const asked = await world.call(world.keys.approver, 'svc.approvals.get', { approval_id: waiting.approval.id });
+    expect(asked.structured['params']).toMatchObject({ reason: '(redacted)' });
+    expect(asked.text).not.toContain('4111');
+  });
+
+  it('explain tells what a rule and what a set says', async () => {
+    const rule = await world.call(world.keys.account, 'svc.policy.explain', { policy: 'world/refund-large' });
+    expect(rule.structured.rules).toMatchObject([{ effect: 'require_approval', quorum: 1 }]);
+    const set = await world.call(world.keys.account, 'svc.policy.explain', { policy: 'world' });
+    expect(set.structured.rules.length).toBeGreaterThan(5);
+    const none = await world.call(world.keys.account, 'svc.policy.explain', { policy: 'worlds' });
+    expect(none.isError).toBe(true);
+  });
+});
+
+describe('what happened', () => {
+  it('lists, filters and pages', async () => {
+    const list = async (args: object) =>
+      (await world.call(world.keys.account, 'svc.executions.list', args)).structured as Body;
+    const ids = (body: Body): string[] => body.effects.map(({ effect_id: id }: { effect_id: string }) => id);
+    expect(ids(await list({ decision: 'denied_policy' }))).toContain(denied.effect_id);
+    expect(ids(await list({ state: 'committed', tool: 'payments.refund', agent_id: 'bot' }))).toContain(
+      committed.effect_id,
+    );
+    expect(ids(await list({ agent_id: 'other-bot' }))).toEqual([]);
+    const first = await list({ limit: 1 });
+    const second = await list({ limit: 1, cursor: first.next_cursor });
+    expect(ids(first)).not.toEqual(ids(second));
+    const apr = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'payments.refund' })).structured;
+    expect(apr.approvals).toContainEqual(expect.objectContaining({ id: waiting.approval.id, status: 'pending' }));
+    const none = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'notes.add' })).structured;
+    expect(none).toEqual({ approvals: [], next_cursor: null });
+  });
+
+  it('gives one with ledger, params and receipt, and its stages', async () => {
+    const args = { effect_id: committed.effect_id };
+    const { structured } = await world.call(world.keys.account, 'svc.executions.get', args);
+    expect(structured.effect).toMatchObject({
+      decision: 'committed',
+      params: { amount: 100 },
+      receipt: committed.receipt,
+    });
+    expect(structured.ledger.map(({ kind }: { kind: string }) => kind)).toContain('effect.admitted');
+    const trace = await world.call(world.keys.account, 'svc.executions.trace', args);
+    expect(trace.structured.stages.map(({ stage }: { stage: string }) => stage)).toEqual(
+      expect.arrayContaining(['authenticate', 'policy', 'execute', 'settle']),
+    );
+  });
+
+  it('verifies receipts, and finds one that was altered', async () => {
+    const verify = async (receipt: unknown) =>
+      (await world.call(world.keys.account, 'svc.receipts.verify', { receipt })).structured;
+    for (const receipt of [committed.receipt, committed.receipt.jws, JSON.stringify(committed)])
+      expect(await verify(receipt)).toMatchObject({
+        valid: true,
+        verdict: 'VALID',
+        effect_id: committed.effect_id,
+        key_id: expect.any(String) as unknown,
+        log_proof: 'none',
+      });
+    const altered = { ...committed.receipt, ws: 'elsewhere' };
+    expect(await verify(altered)).toMatchObject({ valid: false, verdict: 'INVALID' });
+    const { jws } = committed.receipt;
+    expect(await verify(`${jws.slice(0, -6)}AAAAAA`)).toMatchObject({ valid: false, effect_id: null, key_id: null });
+    expect(await verify('no receipt')).toMatchObject({ valid: false, verdict: 'UNDECIDABLE' });
+  });
+
+  it('summarises by decision, and by what is asked', async () => {
+    const args = { window: '1h', group_by: 'decision' };
+    const { structured } = await world.call(world.keys.account, 'svc.observability.summary', args);
+    const counts = structured.decisions as Record<string, number>;
+    expect(Object.keys(counts).toSorted()).toEqual([...DECISIONS].toSorted());
+    expect(Object.values(counts).reduce((sum, count) => sum + count)).toBe(structured.counted);
+    const { effects } = (await world.call(world.keys.account, 'svc.executions.list', { limit: 50 })).structured;
+    const listed = (decision: string) => effects.filter((effect: Body) => effect.decision === decision).length;
+    for (const decision of ['committed', 'pending_approval', 'denied_policy']) {
+      expect(counts[decision], decision).toBe(listed(decision));
+      const group = structured.groups.find((one: Body) => one.group === decision);
+      expect(group.count, decision).toBe(listed(decision));
+    }
+    expect(structured).toMatchObject({ complete: true, latency_ms: { count: listed('committed') } });
+    const { p50, p90, p99, max } = structured.latency_ms;
+    expect([p50, p90, p99, max]).toEqual([p50, p90, p99, max].toSorted((a, b) => a - b));
+    expect(structured.top_denials[0]).toMatchObject({ code: 'rule_denied', rule: 'world/currency' });
+    const spent = effects.flatMap((effect: Body) => (effect.hold_state === 'posted' ? effect.holds : []));
+    const amount = spent.reduce((sum: number, hold: { amount: number }) => sum + hold.amount, 0);
+    expect(structured.spend).toEqual([{ budget: 'world/agent-day', unit: 'EUR-cent', amount }]);
+  });
+
+  it('readiness sees what is wrong, and says how to mend it', async () => {
+    const check = async (id: string) => {
+      const { structured } = await world.call(world.keys.account, 'svc.governance.readiness');
+      const found = structured.checks.find((one: Body) => one.id === id);
+      return { ...found, score: structured.score, ready: structured.ready };
+    };
+    const before = await check('unknown_outcomes');
+    expect(before).toMatchObject({ status: 'ok', fix: null, ready: true });
+    expect(await check('policies_loaded')).toMatchObject({ status: 'warn', fix: expect.any(String) as unknown });
+    expect(await check('keys_expire')).toMatchObject({ status: 'warn' });
+    expect(await check('pauses')).toMatchObject({ status: 'ok' });
+    world.loseNextAnswer();
+    const lost = await world.refund({ payment_id: 'pay_8', amount: 100, currency: 'EUR' }, 'lost');
+    expect(lost.decision).toBe('unknown_effect');
+    const after = await check('unknown_outcomes');
+    expect(after).toMatchObject({ status: 'fail', message: '1 effects have an unknown outcome.', ready: false });
+    expect(after.score).toBeLessThan(before.score);
+    const pause = { scope: { tool: 'nothing.like.this' }, reason: 'test' };
+    await world.api('POST', '/v1/workspaces/demo/pauses', world.keys.account, pause);
+    expect(await check('pauses')).toMatchObject({ status: 'warn' });
+  });
+});
