@@ -1,0 +1,183 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { printable } from '../../../diagnostics/render.ts';
+import { lineSplitter } from '../../../json/lines.ts';
+import { type Keeper, OWNER_VARIABLE } from './keeper.ts';
+
+/** A program that the configuration names. It comes from nowhere else. */
+export interface StdioCommand {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** The whole environment of the child, but for the mark of its owner. Nothing of the gateway's own is added. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | null;
+}
+
+export interface ChildLimits {
+  /** Bytes of one line, in either direction. */
+  readonly lineBytes: number;
+  /** How long a child may take to end by itself after the end of its input, and again after SIGTERM, ms. */
+  readonly graceMs: number;
+}
+
+export interface ChildEvents {
+  /** A line of standard output. */
+  line(bytes: Buffer): void;
+  /** It has ended, or never began. Comes once, and nothing comes after it. */
+  over(why: string): void;
+}
+
+/** Bytes that wait for a child that does not read. */
+const MOST_WAITING = 32 * 1024 * 1024;
+/** Bytes of standard error that are read in a second. A child that writes more waits. */
+const ERROR_BYTES_PER_SECOND = 256 * 1024;
+/** Characters of standard error that are kept, to say why a child ended. */
+const KEPT_ERROR = 2_000;
+/** How long the pipes of a child that has ended may stay open in hands that escaped its group, ms. */
+const PIPES_MS = 1_000;
+
+/**
+ * A process that speaks one JSON-RPC message a line. It has a process group of its own, which ends with it, and with the
+ * gateway.
+ */
+export class StdioChild {
+  readonly #process: ChildProcess;
+  readonly #events: ChildEvents;
+  readonly #limits: ChildLimits;
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #error = '';
+  #isOver = false;
+  #isEnding = false;
+  /** Its process id may be another's from now on. */
+  #hasExited = false;
+  /** Why the gateway ended it; `null` where it did not. */
+  #ended: string | null = null;
+  /** Resolves when nothing of the child is left. */
+  readonly gone: Promise<void>;
+
+  /** @throws Error when the keeper cannot be started; a program that cannot be started is `over` */
+  constructor(command: StdioCommand, keeper: Keeper, limits: ChildLimits, events: ChildEvents) {
+    this.#events = events;
+    this.#limits = limits;
+    keeper.ready();
+    this.#process = spawn(command.command, [...command.args], {
+      cwd: command.cwd ?? undefined,
+      env: { ...command.env, [OWNER_VARIABLE]: keeper.owner },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: true,
+      windowsHide: true,
+    });
+    const { pid, stdin, stdout, stderr } = this.#process;
+    if (pid !== undefined) keeper.add(pid);
+    stdin?.on('error', () => {});
+    const split = lineSplitter(limits.lineBytes);
+    stdout?.on('data', (chunk: Buffer) => {
+      for (const line of split(chunk)) {
+        if (this.#isOver || this.#ended !== null) return;
+        if (line.kind === 'too_long') return this.kill(`it wrote a line of more than ${limits.lineBytes} bytes`);
+        if (line.bytes.length > 0) events.line(line.bytes);
+      }
+    });
+    stdout?.on('error', () => {});
+    stderr?.on('error', () => {});
+    stderr?.on('data', (chunk: Buffer) => this.#takeError(chunk));
+    this.gone = new Promise((resolve) => {
+      this.#process.on('error', (error) => {
+        // Where it never began there is no `exit`.
+        if (pid !== undefined) return;
+        this.#over(`it cannot be started: ${error.message}`);
+        resolve();
+      });
+      this.#process.on('exit', () => {
+        // What it started may live on, and hold the pipes.
+        this.#signal('SIGKILL');
+        this.#hasExited = true;
+        if (pid !== undefined) keeper.remove(pid);
+        this.#later(PIPES_MS, () => {
+          for (const pipe of [stdin, stdout, stderr]) pipe?.destroy();
+        });
+      });
+      this.#process.on('close', (code, signal) => {
+        for (const timer of this.#timers) clearTimeout(timer);
+        const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
+        const said = printable(this.#error.trim().slice(-500));
+        this.#over(this.#ended ?? `it ended ${how}${said === '' ? '' : `; it said: ${said}`}`);
+        resolve();
+      });
+    });
+  }
+
+  get pid(): number | null {
+    return this.#process.pid ?? null;
+  }
+
+  /** Writes a line. @returns `false` where the child does not read, and the line was not taken */
+  write(line: Buffer): boolean {
+    const { stdin } = this.#process;
+    if (this.#isOver || this.#isEnding || stdin === null || !stdin.writable) return false;
+    if (line.length > this.#limits.lineBytes || stdin.writableLength + line.length > MOST_WAITING) return false;
+    stdin.write(line);
+    stdin.write('\n');
+    return true;
+  }
+
+  /** Reads no more of its output until {@link resume}. */
+  pause(): void {
+    this.#process.stdout?.pause();
+  }
+
+  resume(): void {
+    this.#process.stdout?.resume();
+  }
+
+  /** Ends it as MCP says: the end of its input, then SIGTERM, then SIGKILL. */
+  end(): void {
+    if (this.#isEnding || this.#isOver) return;
+    this.#isEnding = true;
+    this.#ended ??= 'its session was ended';
+    const { stdin, stdout } = this.#process;
+    stdin?.end();
+    stdout?.resume();
+    this.#later(this.#limits.graceMs, () => this.#signal('SIGTERM'));
+    this.#later(2 * this.#limits.graceMs, () => this.#signal('SIGKILL'));
+  }
+
+  /** Ends it at once. */
+  kill(why: string): void {
+    this.#ended ??= why;
+    this.#isEnding = true;
+    this.#signal('SIGKILL');
+    this.#process.stdout?.resume();
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#process;
+    if (pid === undefined || this.#hasExited) return;
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // Nobody is left in the group.
+    }
+  }
+
+  #takeError(chunk: Buffer): void {
+    this.#error = (this.#error + chunk.subarray(-KEPT_ERROR).toString('utf8')).slice(-KEPT_ERROR);
+    const { stderr } = this.#process;
+    // One chunk holds 64 KiB at most. The pause is as long as what came is worth.
+    stderr?.pause();
+    this.#later((chunk.length / ERROR_BYTES_PER_SECOND) * 1_000, () => stderr?.resume());
+  }
+
+  #later(ms: number, what: () => void): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      what();
+    }, ms).unref();
+    this.#timers.add(timer);
+  }
+
+  #over(why: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#events.over(why);
+  }
+}

@@ -1,0 +1,391 @@
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { Keeper, OWNER_VARIABLE } from '../../../src/upstreams/mcp/stdio/keeper.ts';
+import { StdioServer, type StdioServerSettings } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { longestHold } from '../../longest-hold.ts';
+import { ask, initialize, result, tool } from './ask.ts';
+
+const ODD = join(import.meta.dirname, 'odd-server.mjs');
+const require = createRequire(import.meta.url);
+const EVERYTHING = require.resolve('@modelcontextprotocol/server-everything/dist/index.js');
+const FILESYSTEM = require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js');
+const MEMORY = require.resolve('@modelcontextprotocol/server-memory/dist/index.js');
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-stdio-'));
+const keeper = new Keeper();
+const servers: StdioServer[] = [];
+let clock = 0;
+
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.destroy()));
+});
+afterAll(() => {
+  keeper.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Made {
+  readonly command?: string;
+  readonly args: readonly string[];
+  readonly env?: Record<string, string>;
+  readonly settings?: Partial<StdioServerSettings>;
+  readonly graceMs?: number;
+  readonly cwd?: string;
+}
+
+function serverOf({
+  command = process.execPath,
+  args,
+  env = {},
+  settings = {},
+  graceMs = 300,
+  cwd,
+}: Made): StdioServer {
+  const server = new StdioServer(
+    {
+      command: { command, args, env, cwd: cwd ?? null },
+      most: 4,
+      idleMs: 60_000,
+      limits: { lineBytes: 1_000_000, graceMs },
+      ...settings,
+    },
+    keeper,
+    () => clock,
+  );
+  servers.push(server);
+  return server;
+}
+
+const odd = (mode = 'good', more: Partial<Made> = {}) => serverOf({ args: [ODD, mode], ...more });
+
+function isAlive(pid: number): boolean {
+  try {
+    // A zombie still answers to signals.
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+const saidIn = (said: Record<string, unknown>): unknown => said['said'];
+
+describe('real servers, unmodified', () => {
+  const run = (file: string, ...args: string[]) => serverOf({ args: [file, ...args], env: { HOME: folder } });
+
+  test('server-everything: tools, progress, a question in mid-call', async () => {
+    const server = run(EVERYTHING, 'stdio');
+    const session = await initialize(server);
+    const { tools } = await result(server, session, 'tools/list', {});
+    expect((tools as { name: string }[]).length).toBeGreaterThan(5);
+    expect(await tool(server, session, 'echo', { message: 'hi' })).toMatchObject({ content: [{ text: 'Echo: hi' }] });
+    const params = {
+      name: 'trigger-long-running-operation',
+      arguments: { duration: 0.2, steps: 2 },
+      _meta: { progressToken: 'p' },
+    };
+    const long = ask(server, 'POST', { jsonrpc: '2.0', id: 7, method: 'tools/call', params }, { session });
+    await long.end;
+    expect(long.headers['content-type']).toBe('text/event-stream');
+    expect(long.text.match(/"progressToken":"p"/g)?.length).toBe(2);
+    expect(long.text).toContain('"id":7');
+    await ask(server, 'DELETE', null, { session }).end;
+    expect(server.report().running).toBe(0);
+  });
+
+  test('server-filesystem: reads in its folder', async () => {
+    writeFileSync(join(folder, 'a.txt'), 'hello');
+    const server = run(FILESYSTEM, folder);
+    const session = await initialize(server);
+    const said = await tool(server, session, 'read_text_file', { path: join(folder, 'a.txt') });
+    expect(JSON.stringify(said)).toContain('hello');
+  });
+
+  test('server-memory: two sessions have a process each', async () => {
+    const server = serverOf({
+      args: [MEMORY],
+      env: { MEMORY_FILE_PATH: join(folder, 'memory.jsonl') },
+    });
+    const [one, two] = [await initialize(server), await initialize(server)];
+    const entities = [{ name: 'Ada', entityType: 'person', observations: ['counts'] }];
+    await tool(server, one, 'create_entities', { entities });
+    expect(JSON.stringify(await tool(server, one, 'read_graph'))).toContain('Ada');
+    expect(new Set(server.pids().values()).size).toBe(2);
+    await ask(server, 'DELETE', null, { session: one }).end;
+    expect(JSON.stringify(await tool(server, two, 'read_graph'))).toContain('Ada');
+  });
+});
+
+describe('what a child gets', () => {
+  test('its environment is what is configured, and nothing of the gateway’s own', async () => {
+    process.env['SVC_SECRET_OF_THE_GATEWAY'] = 'secret';
+    const server = odd('good', { env: { GIVEN: 'yes' } });
+    const environment = saidIn(await tool(server, await initialize(server), 'environment'));
+    expect(environment).toEqual({ GIVEN: 'yes', [OWNER_VARIABLE]: keeper.owner });
+  });
+
+  test('messages as they are, one a line', async () => {
+    const server = odd();
+    const session = await initialize(server);
+    const body = Buffer.from('{"jsonrpc":"2.0",\n"id":1,"method":"tools/call","params":{"name":"print"}}');
+    expect(saidIn(await result(server, session, 'tools/call', { name: 'print' }))).toBe('printed');
+    const seen: string[] = [];
+    await new Promise<void>((resolve) => {
+      server.dispatch(
+        { method: 'POST', path: '/', headers: { 'mcp-session-id': session }, body },
+        {
+          onRequestStart() {},
+          onResponseData: (_c, chunk) => void seen.push(String(chunk)),
+          onResponseEnd: () => resolve(),
+        },
+      );
+    });
+    expect(seen.join('')).toContain('printed');
+  });
+
+  test('a call that the gate holds back is not written', async () => {
+    const server = odd();
+    const session = await initialize(server);
+    const held = ask(
+      server,
+      'POST',
+      { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'die' } },
+      {
+        session,
+        gate: () => {
+          throw new Error('paused');
+        },
+      },
+    );
+    await expect(held.end).rejects.toThrow('paused');
+    expect(saidIn(await tool(server, session, 'print'))).toBe('printed');
+  });
+});
+
+describe('what a child says', () => {
+  test('goes to the request that it belongs to, and answers of the client to the child', async () => {
+    const server = odd();
+    const session = await initialize(server);
+    const listening = ask(server, 'GET', null, { session });
+    await listening.head;
+    const silent = ask(
+      server,
+      'POST',
+      { jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'silent' } },
+      { session },
+    );
+    const params = { name: 'ask', _meta: { progressToken: 9 } };
+    const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 3, method: 'tools/call', params }, { session });
+    await asked.head;
+    await expect.poll(() => listening.text).toContain('elicitation/create');
+    await ask(server, 'POST', { jsonrpc: '2.0', id: 'q', result: { action: 'accept' } }, { session }).end;
+    await asked.end;
+    expect(asked.text).toContain('"progressToken":9');
+    expect(asked.text).toContain('"said":{"action":"accept"}');
+    expect(silent.text).toBe('');
+  });
+
+  test('with nobody to hear it waits for the stream of the session', async () => {
+    const server = odd();
+    const session = await initialize(server);
+    await tool(server, session, 'announce');
+    const listening = ask(server, 'GET', null, { session });
+    await expect.poll(() => listening.text).toContain('list_changed');
+    expect(ask(server, 'GET', null, { session }).status).toBe(409);
+    listening.controller?.abort(new Error('left'));
+    const again = ask(server, 'GET', null, { session });
+    await again.head;
+    expect(again.status).toBe(200);
+  });
+
+  test('is not read while the reader does not read', async () => {
+    const server = odd();
+    const session = await initialize(server);
+    const flood = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'flood' } };
+    const paused = ask(server, 'POST', flood, { session, pause: true });
+    await paused.head;
+    const pid = server.pids().get(session) ?? 0;
+    let before = -1;
+    await expect
+      .poll(
+        () => {
+          const isStill = paused.text.length === before;
+          before = paused.text.length;
+          return isStill;
+        },
+        { interval: 200 },
+      )
+      .toBe(true);
+    expect(paused.text.length).toBeLessThan(1_000_000);
+    expect(isAlive(pid)).toBe(true);
+    paused.controller?.resume();
+    await expect.poll(() => paused.text.length).toBeGreaterThan(before);
+    paused.controller?.abort(new Error('left'));
+  });
+
+  test('a line without measure ends its session, and no other', async () => {
+    const server = odd();
+    const [bad, good] = [await initialize(server), await initialize(server)];
+    await expect(tool(server, bad, 'long')).rejects.toThrow('a line of more than 1000000 bytes');
+    expect(saidIn(await tool(server, good, 'print'))).toBe('printed');
+    expect(server.report()).toMatchObject({ running: 1, lastEnd: expect.stringContaining('a line of more') });
+  });
+});
+
+describe('children that end, hang or never begin', () => {
+  test('killed in mid-call: the call breaks, the session is over, the next one has another child', async () => {
+    const server = odd();
+    const [one, two] = [await initialize(server), await initialize(server)];
+    await expect(tool(server, one, 'die')).rejects.toThrow('it ended by SIGKILL');
+    const after = ask(server, 'POST', { jsonrpc: '2.0', id: 5, method: 'tools/list' }, { session: one });
+    expect([after.status, after.text]).toEqual([404, expect.stringContaining('Session not found')]);
+    expect(saidIn(await tool(server, two, 'print'))).toBe('printed');
+    await initialize(server);
+  });
+
+  test('killed: what it has started ends as well', async () => {
+    const server = odd('stubborn');
+    const session = await initialize(server);
+    const [own, helper, escaped] = saidIn(await tool(server, session, 'helpers')) as [number, number, number];
+    process.kill(own, 'SIGKILL');
+    // Well before anybody ends the session.
+    await expect.poll(() => isAlive(helper)).toBe(false);
+    process.kill(escaped, 'SIGKILL');
+  });
+
+  test('stubborn: it ends with its group when its session does; helpers too', async () => {
+    const server = odd('stubborn');
+    const session = await initialize(server);
+    const [own, helper, escaped] = saidIn(await tool(server, session, 'helpers')) as [number, number, number];
+    expect([own, helper, escaped].every(isAlive)).toBe(true);
+    await ask(server, 'DELETE', null, { session }).end;
+    expect(ask(server, 'GET', null, { session }).status).toBe(404);
+    await expect.poll(() => isAlive(own) || isAlive(helper)).toBe(false);
+    await server.close();
+    // It left its group. What ends it is the end of the gateway (test/system/mcp-stdio-owner.test.ts).
+    process.kill(escaped, 'SIGKILL');
+  });
+
+  test('crashing on start: the client hears why, and it is tried again later and later', async () => {
+    const server = odd('crash');
+    const starts = async (): Promise<string> => {
+      const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
+      await asked.end;
+      return `${asked.status} ${asked.text}`;
+    };
+    expect(await starts()).toMatch(/^502 .*exit code 3; it said: no database/);
+    expect(await starts()).toMatch(/^503 .*failed 1 times in a row, and is tried again in 250 ms/);
+    clock += 250;
+    expect(await starts()).toMatch(/^502/);
+    clock += 499;
+    expect(await starts()).toMatch(/^503 .*in 1 ms/);
+    clock += 1;
+    expect(await starts()).toMatch(/^502/);
+    expect(server.report()).toMatchObject({ running: 0, failures: 3 });
+    clock += 60_000;
+    for (const command of ['/no/such/program', folder]) {
+      const none = serverOf({ command, args: [] });
+      await expect(initialize(none)).rejects.toThrow(/502 .*cannot be started: spawn .*(ENOENT|EACCES)/);
+    }
+  });
+
+  test('flooding standard error: others are answered, the gateway is not held up', async () => {
+    const noisy = odd('noisy');
+    const good = odd();
+    const [loud, session] = [await initialize(noisy), await initialize(good)];
+    const held = await longestHold(async () => {
+      for (let call = 0; call < 50; call += 1) await tool(good, session, 'print');
+    });
+    expect(held).toBeLessThan(50);
+    const read = async (): Promise<number> => Number(saidIn(await tool(noisy, loud, 'written')));
+    const [before, began] = [await read(), performance.now()];
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    // It writes as fast as it can, and gets as far as it is read: a quarter of a MiB in a second.
+    expect((await read()) - before).toBeLessThan(200_000 + (performance.now() - began) * 300);
+    expect(saidIn(await tool(noisy, loud, 'print'))).toBe('printed');
+  });
+
+  test('there are so many children, and no more; unused ones end', async () => {
+    const server = odd('good', { settings: { most: 1, idleMs: 50 } });
+    const session = await initialize(server);
+    await expect(initialize(server)).rejects.toThrow('503');
+    expect(saidIn(await tool(server, session, 'print'))).toBe('printed');
+    const listening = ask(server, 'GET', null, { session });
+    await listening.head;
+    clock += 51;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(server.report().running).toBe(1);
+    listening.controller?.abort(new Error('left'));
+    clock += 51;
+    await expect.poll(() => server.report().running).toBe(0);
+    await initialize(server);
+  });
+
+  test('clients without sessions are told which revisions there are', async () => {
+    const server = odd();
+    const _meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };
+    const asked = ask(server, 'POST', { jsonrpc: '2.0', id: 4, method: 'server/discover', params: { _meta } });
+    expect([asked.status, JSON.parse(asked.text)]).toEqual([
+      400,
+      {
+        jsonrpc: '2.0',
+        id: 4,
+        error: expect.objectContaining({
+          code: -32_022,
+          data: { supported: expect.arrayContaining(['2025-11-25']), requested: '2026-07-28' },
+        }),
+      },
+    ]);
+    expect(server.report().running).toBe(0);
+  });
+});
+
+test('1,000 starts and ends leave no process, no zombie and no descriptor', async () => {
+  // A shell that answers and ends: the cheapest child that there is.
+  const answer = '{"jsonrpc":"2.0","id":0,"result":{}}';
+  const script = `read line; echo '${answer}'; read line`;
+  const server = serverOf({ command: '/bin/sh', args: ['-c', script], settings: { most: 20 } });
+  const open = () =>
+    readdirSync('/proc/self/fd')
+      .map((fd) => {
+        try {
+          return readlinkSync(`/proc/self/fd/${fd}`).replace(/\d+/g, 'N');
+        } catch {
+          return '';
+        }
+      })
+      .filter((target) => /^(pipe|socket)/.test(target)).length;
+  await initialize(server);
+  await server.close();
+  const before = open();
+  const many = serverOf({ command: '/bin/sh', args: ['-c', script], settings: { most: 20 } });
+  const pids = new Set<number>();
+  const restart = async (count: number): Promise<void> => {
+    for (let round = 0; round < count; round += 1) {
+      const asked = ask(many, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params: {} });
+      await asked.end;
+      const session = String(asked.headers['mcp-session-id']);
+      const pid = many.pids().get(session);
+      if (typeof pid === 'number') pids.add(pid);
+      // Half of them end by themselves, at their next line.
+      if (round % 2 === 0) await ask(many, 'DELETE', null, { session }).end;
+      else await ask(many, 'POST', { jsonrpc: '2.0', method: 'x' }, { session }).end;
+    }
+  };
+  await Promise.all([restart(250), restart(250), restart(250), restart(250)]);
+  await many.close();
+  expect(pids.size).toBeGreaterThan(900);
+  await expect.poll(() => [...pids].filter((pid) => isAlive(pid)).length).toBe(0);
+  const zombies = readdirSync('/proc').filter((name) => {
+    try {
+      const status = readFileSync(`/proc/${name}/status`, 'utf8');
+      return /^State:\s+Z/m.test(status) && new RegExp(`^PPid:\\s+${process.pid}$`, 'm').test(status);
+    } catch {
+      return false;
+    }
+  });
+  expect(zombies).toEqual([]);
+  expect(open()).toBeLessThanOrEqual(before);
+});
