@@ -19,6 +19,7 @@ import { addStart } from './start.ts';
 import { addStore } from './store.ts';
 import { addTail } from './tail.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
+import { addTools } from './tools.ts';
 import { addVerify } from './verify.ts';
 
 const ADD_COMMANDS = [
@@ -37,6 +38,7 @@ const ADD_COMMANDS = [
   addStore,
   addMigrate,
   addMcp,
+  addTools,
 ];
 
 /**

@@ -1,13 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { environmentLookup } from '../config/environment.ts';
-import { type CliContext, readText, withExitCodes } from './command.ts';
-import { CLIENTS, type ClientName, type KeySource, snippetFor } from './mcp/client-snippets.ts';
+import { type CliContext, withExitCodes } from './command.ts';
+import { CLIENTS, type ClientName, snippetFor } from './mcp/client-snippets.ts';
+import { type KeyOptions, keySource, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
 import { CommandFailure } from './ports.ts';
 
-interface BridgeOptions {
+interface BridgeOptions extends KeyOptions {
   readonly url: URL;
-  readonly keyEnv?: string;
-  readonly keyFile?: string;
 }
 
 interface ConfigOptions extends BridgeOptions {
@@ -17,7 +15,7 @@ interface ConfigOptions extends BridgeOptions {
 
 /** `svc mcp-bridge` and `svc mcp config`: hosts that start servers as processes, before a gateway that is one over HTTP. */
 export function addMcp(program: Command, { terminal }: CliContext): void {
-  const bridge = withKey(
+  const bridge = withUrl(
     program
       .command('mcp-bridge')
       .description('carries MCP between standard input and output and a gateway; hosts start it as a server'),
@@ -42,7 +40,7 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
   withExitCodes(bridge, 'the input ended', 'is not used', 'could not run: no key, wrong options');
 
   const mcp = program.command('mcp').description('MCP: set-up of clients');
-  const config = withKey(mcp.command('config').description('what to write into the configuration of an MCP client'))
+  const config = withUrl(mcp.command('config').description('what to write into the configuration of an MCP client'))
     .addOption(new Option('--client <client>', 'the client').choices(CLIENTS).makeOptionMandatory())
     .option('--name <name>', 'what the client calls the server', toName, 'svc')
     .action((options: ConfigOptions) => {
@@ -62,44 +60,10 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
   withExitCodes(config, 'printed', 'is not used', 'wrong options');
 }
 
-function withKey(command: Command): Command {
-  return command
-    .requiredOption('--url <url>', 'the MCP server, e.g. http://127.0.0.1:8080/v1/mcp', toUrl)
-    .addOption(
-      new Option('--key-env <name>', 'variable that holds the key (default: SVC_API_KEY)').conflicts('keyFile'),
-    )
-    .option('--key-file <file>', 'file that holds the key; read again when the key is refused');
-}
-
-function keySource({ keyEnv, keyFile }: BridgeOptions): KeySource {
-  if (keyFile !== undefined) return { kind: 'file', file: keyFile };
-  const name = keyEnv ?? 'SVC_API_KEY';
-  // Somebody may have given the key itself. It is not repeated: the message may stand in a log.
-  if (!/^[A-Za-z_]\w*$/.test(name) || /^svc_(?:acct|agent|admin|mcp)_/i.test(name))
-    throw new CommandFailure('--key-env takes the name of a variable, not the key: arguments can be read by others.');
-  return { kind: 'variable', name };
-}
-
-/** @throws CommandFailure, which never repeats the key */
-async function readKey(source: KeySource): Promise<string> {
-  const found = source.kind === 'file' ? await readText(source.file) : (environmentLookup({})(source.name) ?? '');
-  const key = found.trim();
-  const where = source.kind === 'file' ? `The file ${source.file}` : `The variable ${source.name}`;
-  if (key === '') throw new CommandFailure(`${where} holds no key.`);
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new CommandFailure(`${where} holds something that is no key.`);
-  return key;
-}
-
-function toUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:'))
-    throw new InvalidArgumentError('A URL that begins with http:// or https://.');
-  if (url.username !== '' || url.password !== '' || url.searchParams.has('api_key'))
-    throw new InvalidArgumentError(
-      'A URL without a key: arguments can be read by others. Use --key-env or --key-file.',
-    );
-  url.hash = '';
-  return url;
+function withUrl(command: Command): Command {
+  return withKeyOptions(
+    command.requiredOption('--url <url>', 'the MCP server, e.g. http://127.0.0.1:8080/v1/mcp', toMcpUrl),
+  );
 }
 
 function toName(text: string): string {

@@ -40,6 +40,10 @@ describe('help and usage', () => {
     ['store', 'recover'],
     ['fsck'],
     ['migrate'],
+    ['tools', 'list'],
+    ['tools', 'diff'],
+    ['tools', 'pin'],
+    ['tools', 'approve'],
   ];
   test.each(COMMANDS)('%s %s has help with --json and its exit codes', async (...words) => {
     const { code, out } = await svc(...words.filter((word) => typeof word === 'string'), '--help');
