@@ -72,6 +72,27 @@ export function promisesOfBatches(at: () => PortFixture): void {
     }
   });
 
+  test.each([10, 1_000, 100_000])(
+    'a row of %s characters that a neighbour has just made is told whole',
+    async (length) => {
+      const place = await newPlace(at().store);
+      const [id, next] = [changeId(), changeId()];
+      const [text, longer] = ['x'.repeat(length), 'y'.repeat(length + 1)];
+      const answers = await Promise.all([
+        place.commit({ id, puts: [putOf('thing', 'a', text)] }),
+        place.commit({ puts: [putOf('thing', 'a', 'not made')] }),
+        place.commit({ id: next, puts: [putOf('thing', 'a', longer, { version: id })] }),
+        place.commit({ puts: [putOf('thing', 'a', 'not made', { version: id })] }),
+      ]);
+      expect(answers.map(({ kind }) => kind)).toEqual(['done', 'moved', 'done', 'moved']);
+      expect(rowIn(moved(answers[1] ?? missing()).rows, 'thing', 'a')).toEqual({ version: id, text });
+      expect(rowIn(moved(answers[3] ?? missing()).rows, 'thing', 'a')).toEqual({ version: next, text: longer });
+      const stale = moved(await place.commit({ guards: [{ kind: 'thing', id: 'a', version: id }] }));
+      expect(rowIn(stale.rows, 'thing', 'a')).toEqual({ version: next, text: longer });
+      expect(await place.row('thing', 'a')).toEqual({ version: next, text: longer });
+    },
+  );
+
   test('a chain of changes in one turn is made in order, however long', async () => {
     const place = await newPlace(at().store);
     const ids = Array.from({ length: 1_200 }, changeId);

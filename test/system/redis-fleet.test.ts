@@ -2,6 +2,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import {
   admitRequest,
@@ -9,6 +10,7 @@ import {
   committed,
   dispatched,
   permit,
+  PERSON,
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
@@ -105,6 +107,27 @@ describe('a tail of the log that is lost', () => {
     expect(next.ledger.epoch).toBe(2);
     expect(next.ledger.seq).toBeGreaterThan(before.ledger.length);
     expect(await store.settle(settleRequest(running.effect, committed()))).toMatchObject({ kind: 'settled' });
+  });
+
+  it('is made whole however many steps it has', async () => {
+    const of = await server();
+    const store = await open(of, WEAK);
+    const noteOf = (n: number): LedgerDraft => ({
+      kind: 'policy.activated',
+      effectId: null,
+      actor: PERSON,
+      data: { n },
+    });
+    await store.append(WORKSPACE, [noteOf(-1)]);
+    const copy = snapshot(of);
+    // Scripts make them again a hundred at a time.
+    for (let n = 0; n < 230; n += 1) await store.append(WORKSPACE, [noteOf(n)]);
+    const before = await store.ledger(WORKSPACE, 0, 1_000);
+    expect(before.length).toBeGreaterThan(230);
+    await setBack(of, copy);
+    await until(() => store.health().ready);
+    await until(async () => (await store.ledger(WORKSPACE, 0, 1_000)).length === before.length);
+    expect(await store.ledger(WORKSPACE, 0, 1_000)).toEqual(before);
   });
 
   it('is waited for: writes stay refused until every gateway has handed in, and health names the one missed', async () => {

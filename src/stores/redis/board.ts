@@ -2,6 +2,7 @@ import { fieldsOf, textsOf } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { Calls } from './calls.ts';
 import { keyOf } from './names.ts';
+import { noteOf } from './scripts.ts';
 
 /** Digests of what a gateway has in force. */
 export interface InForceDigests {
@@ -39,7 +40,7 @@ export function createBoard(calls: Pick<Calls, 'commands' | 'evaluate'>, fleet: 
       }),
     );
     if (own === null || there.get(gatewayId) === own || !fleet.attached().has('')) return;
-    await calls.evaluate('note', '', ['', own]);
+    await calls.evaluate('note', '', noteOf({ announced: own }));
   }
 
   return {

@@ -11,7 +11,20 @@ const ASKED_AGAIN = 4;
  * one that the gateway knows.
  */
 export type ReadCommand = readonly [
-  'EXISTS' | 'GET' | 'HGETALL' | 'HKEYS' | 'HMGET' | 'INFO' | 'SMEMBERS' | 'TIME' | 'XRANGE' | 'XREVRANGE' | 'ZRANGE',
+  (
+    | 'EXISTS'
+    | 'GET'
+    | 'HGETALL'
+    | 'HKEYS'
+    | 'HMGET'
+    | 'INFO'
+    | 'SMEMBERS'
+    | 'TIME'
+    | 'XRANGE'
+    | 'XREVRANGE'
+    | 'ZRANGE'
+    | 'ZSCAN'
+  ),
   ...(string | number)[],
 ];
 
@@ -22,8 +35,8 @@ export interface Calls {
    * @returns its reply, which begins with `ok`
    */
   evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
-  /** Runs a script that only reads. @returns its reply, whatever it begins with */
-  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
+  /** Runs a script that only reads. @returns its reply; `null` if nothing was ever written in the workspace */
+  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null>;
   /** Commands that only read, in one round trip. */
   commands(workspace: string, commands: readonly ReadCommand[]): Promise<readonly unknown[]>;
 }
@@ -92,7 +105,11 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
       }
       throw new StoreUnavailable('Redis: the store changes its epoch over and over');
     },
-    read: (name, workspace, args) => call(name, workspace, ['', gatewayId, clock(), ...args]),
+    async read(name, workspace, args) {
+      const reply = await call(name, workspace, ['', gatewayId, clock(), ...args]);
+      if (reply[0] === 'ahead') return reply.slice(2);
+      return reply[0] === 'ok' ? reply : null;
+    },
     async commands(workspace, commands) {
       if (commands.length === 0) return [];
       try {

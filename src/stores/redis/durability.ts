@@ -1,7 +1,7 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { RedisConnection } from './connection.ts';
 import { metaKey } from './names.ts';
-import { script } from './scripts.ts';
+import { noteOf, script } from './scripts.ts';
 
 /** What an acknowledged step survives. */
 export type Durability =
@@ -83,11 +83,11 @@ export function createBarrier(
     const marked = new Map(group.map(({ workspace, epoch }) => [workspace, epoch]));
     await connection.ready(CONFIRM_MS);
     if (mode() === 'wait') await countReplicas();
-    const { sha, source } = script('mark');
+    const { sha, source } = script('note');
     const send = async (evaluate: 'EVALSHA' | 'EVAL'): Promise<readonly unknown[]> => {
       const text = evaluate === 'EVAL' ? source : sha;
       const marks = [...marked].map(
-        ([workspace, epoch]) => [evaluate, text, 1, metaKey(workspace), epoch, gateway, clock()] as const,
+        ([workspace, epoch]) => [evaluate, text, 1, metaKey(workspace), epoch, gateway, clock(), ...noteOf()] as const,
       );
       if (mode() === 'wait') return connection.pipeline([...marks, ['WAIT', replicas, CONFIRM_MS]]);
       // WAITAOF is not sent together with the marks. Before they are synced, the server would answer it from its timer:
@@ -103,7 +103,7 @@ export function createBarrier(
       replies = await send('EVAL');
     }
     const refused = replies.slice(0, -1).map((reply) => (Array.isArray(reply) ? String(reply[0]) : ''));
-    const other = refused.find((tag) => tag !== 'marked');
+    const other = refused.find((tag) => tag !== 'ok');
     if (other !== undefined) {
       // This connection may have got to another primary than that of the steps.
       if (!SAME_PRIMARY.includes(other)) connection.reset();

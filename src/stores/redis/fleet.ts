@@ -3,7 +3,7 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
 import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
 import { textsOf } from './connection.ts';
-import type { ScriptName } from './scripts.ts';
+import { noteOf, type ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
 
 /** Field of a meta hash with the id of the installation. A store of another format does not have it. */
@@ -205,7 +205,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     const reply = await join(workspace, { first: mayMint ? '1' : '' });
     const epoch = await joined(workspace, reply);
     if (!isKnown) {
-      const entered = await run('enter', '', await attach(''), [plainText(workspace)]);
+      const entered = await run('note', '', await attach(''), noteOf({ entered: plainText(workspace) }));
       if (entered[0] !== 'ok') throw new StoreUnavailable('Redis: the installation is changing its epoch');
     }
     return epoch;
@@ -308,7 +308,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       const last = at + HANDED_IN >= missing.length ? '1' : '0';
       await run('handin', workspace, epoch, [
         last,
-        neighbours.length === 0 ? '' : JSON.stringify(neighbours),
+        JSON.stringify(neighbours),
         ...part.flatMap((step) => [String(step.step), form.recordOf(step)]),
       ]);
     }

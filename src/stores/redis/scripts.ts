@@ -8,21 +8,36 @@ import { fileURLToPath } from 'node:url';
  */
 export const SCRIPTS = {
   join: ['install', 'first-epoch', 'returns', 'boot'],
-  enter: ['workspace'],
   leave: [],
-  mark: [],
-  note: ['loud', 'announced'],
-  believe: ['asked'],
+  note: ['loud', 'announced', 'entered', 'trusted'],
   epoch: ['estimate', 'accepted', 'above', 'event'],
   handin: ['last', 'neighbours'],
   commit: ['heads'],
-  read: ['heads'],
   list: ['list', 'kind', 'order', 'from', 'to', 'after', 'id', 'limit', 'characters'],
-  figures: ['op', 'limit', 'group', 'place'],
+  prune: ['limit'],
   redo: ['lost', 'event'],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
 export type ScriptName = keyof typeof SCRIPTS;
+
+/**
+ * Scripts that run whether this gateway may write or not: they only read, or are for an epoch that is not open yet. All
+ * others are refused unless the gateway is registered in the epoch that they name.
+ */
+const UNCHECKED: readonly ScriptName[] = ['list', 'epoch', 'handin', 'redo'];
+
+/** Scripts that call `begin` themselves: `join` makes a workspace, and `commit` also reads. */
+const BEGIN_THEMSELVES: readonly ScriptName[] = ['join', 'commit'];
+
+/** The arguments of the script `note`; without anything to note it is only a write. */
+export function noteOf({
+  loud = '',
+  announced = '',
+  entered = '',
+  trusted = '',
+}: Partial<Readonly<Record<(typeof SCRIPTS.note)[number], string>>> = {}): readonly string[] {
+  return [loud, announced, entered, trusted];
+}
 
 /** A script that is ready to run. */
 export interface Script {
@@ -34,7 +49,6 @@ export interface Script {
 /** The content of a script's header. */
 export interface ScriptHeader {
   readonly include: readonly string[];
-  readonly keys: readonly string[];
   readonly args: readonly string[];
   readonly replies: readonly string[];
   /** What the arguments repeat after the named ones. */
@@ -44,8 +58,8 @@ export interface ScriptHeader {
 const FOLDER = new URL('./scripts/', import.meta.url);
 
 /**
- * Reads `@keys`, `@args`, `@replies`, `@rest` and `@include` of a script's leading comment.
- * `-- @include a b` puts `include/a.lua` and `include/b.lua` before the script, in that order.
+ * Reads `@args`, `@replies`, `@rest` and `@include` of a script's leading comment. `-- @include a b` puts
+ * `include/a.lua` and `include/b.lua` before the script, after `include/begin.lua`, which every script has.
  */
 export function parseHeader(source: string): ScriptHeader {
   const words = (tag: string): readonly string[] => {
@@ -62,7 +76,6 @@ export function parseHeader(source: string): ScriptHeader {
   };
   return {
     include: words('include'),
-    keys: words('keys'),
     args: words('args'),
     replies: words('replies'),
     rest: words('rest'),
@@ -76,10 +89,13 @@ export function scriptFile(name: ScriptName): string {
 
 function load(name: ScriptName): Script {
   const body = readFileSync(scriptFile(name), 'utf8');
-  const parts = parseHeader(body).include.map((part) => readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'));
+  const parts = ['begin', ...parseHeader(body).include].map((part) =>
+    readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'),
+  );
   // The body is put into a function, where names of the includes are found directly. At the top level, each function of
   // the body would search all earlier names on every call.
-  const source = [...parts, 'local function decide()', body, 'end', 'return decide()'].join('\n');
+  const begin = BEGIN_THEMSELVES.includes(name) ? '' : `begin(${UNCHECKED.includes(name)}) or `;
+  const source = [...parts, 'local function decide()', body, 'end', `return ${begin}decide()`].join('\n');
   return { name, source, sha: createHash('sha1').update(source).digest('hex') };
 }
 

@@ -5,8 +5,7 @@ import type { Calls } from '../calls.ts';
 import type { Topology } from '../topology.ts';
 import { answerOf, seqOf, wordsOfChanges } from './words.ts';
 
-/** The most changes in one script call, and the most characters of their texts. A larger change goes alone. */
-const MOST = 64;
+/** The most characters of texts in one script call. A larger change goes alone. */
 const CHARACTERS = 256 * 1024;
 
 /** How many script calls of one workspace may run at once. There is more than one only if each is full. */
@@ -39,6 +38,8 @@ interface Lane {
 }
 
 export function createBatches(parts: {
+  /** The most changes in one script call. */
+  readonly most: number;
   readonly calls: Calls;
   readonly journal: StepJournal;
   readonly topology: Topology;
@@ -46,7 +47,7 @@ export function createBatches(parts: {
   /** Called for each batch that failed or could not be made durable. */
   readonly report: (error: StoreUnavailable) => void;
 }): Batches {
-  const { calls, journal, topology } = parts;
+  const { most, calls, journal, topology } = parts;
   const lanes = new Map<string, Lane>();
 
   function plan(workspace: string, lane: Lane): void {
@@ -60,7 +61,7 @@ export function createBatches(parts: {
 
   /** While a call runs, new changes wait for its answer; the next call then takes all of them. */
   function send(workspace: string, lane: Lane): void {
-    while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < MOST ? 1 : UNDER_WAY)) {
+    while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < most ? 1 : UNDER_WAY)) {
       const batch = next(lane);
       lane.underWay += 1;
       void commit(workspace, batch, () => {
@@ -78,7 +79,7 @@ export function createBatches(parts: {
     let characters = 0;
     for (const { change } of lane.queue) {
       characters += sizeOf(change);
-      if (count === MOST || (count > 0 && characters > CHARACTERS)) break;
+      if (count === most || (count > 0 && characters > CHARACTERS)) break;
       count += 1;
     }
     return lane.queue.splice(0, count);

@@ -4,6 +4,7 @@ import type { Calls } from '../calls.ts';
 import { fieldsOf, type RedisConnection, textsOf } from '../connection.ts';
 import type { Fleet } from '../fleet.ts';
 import { CHANGES_PATTERN, keyOf, metaKey, tagOfChannel, workspaceTag } from '../names.ts';
+import { noteOf } from '../scripts.ts';
 import { kindName, kindOf, unstored } from './names.ts';
 
 /** How often versions are read, ms. The change of a lost message is known after this long. */
@@ -154,7 +155,7 @@ export async function openNotices(parts: {
     const before = names.size;
     for (const kind of listeners.keys()) names.add(kindName(kind));
     if (names.size === before) return;
-    await calls.evaluate('note', workspace, [` ${[...names].join(' ')} `, '']);
+    await calls.evaluate('note', workspace, noteOf({ loud: ` ${[...names].join(' ')} ` }));
   }
 
   function compare(workspace: string, epoch: string, counted: ReadonlyMap<string, string>): void {

@@ -10,6 +10,7 @@ import { openConnection, textsOf } from '../connection.ts';
 import { createFleet } from '../fleet.ts';
 import { fromPlainText, keyOf, metaKey } from '../names.ts';
 import type { Durability } from '../durability.ts';
+import { noteOf } from '../scripts.ts';
 import { createStoreTime } from '../store-time.ts';
 import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from '../topology.ts';
 import { createBatches } from './batches.ts';
@@ -75,6 +76,9 @@ const REPLAY_MS = 10_000;
 
 /** How often the store is checked after a failure, ms. */
 const PROBE_MS = 500;
+
+/** A server's clock that is ahead of the known time by less than this is right: a gateway counts no finer, ms. */
+const RIGHT_MS = 1000;
 
 /** A look at the store older than this is not trusted, ms. */
 const VIEW_MS = 2000;
@@ -160,6 +164,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   }
   const ended = createEndedBoots(boot, lookForEnded);
   const batches = createBatches({
+    most: 64,
     calls,
     journal,
     topology,
@@ -168,7 +173,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       stepFailure = error;
     },
   });
-  const reads = createReads({ calls, topology, observe });
+  const looks = createBatches({ most: 16, calls, journal, topology, observe, report: () => undefined });
+  const reads = createReads({ calls, topology, looks });
   const board = createBoard(calls, fleet, gatewayId);
 
   /**
@@ -178,10 +184,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   async function probe(): Promise<void> {
     const epoch = await fleet.attach('');
     const primary = topology.primaryOf('');
-    const [tag] = await primary.connection().run('mark', '', [epoch, gatewayId, clock()]);
+    const [tag] = await primary.connection().run('note', '', [epoch, gatewayId, clock(), ...noteOf()]);
     await primary.barrier.wait('', epoch);
     await journal.check();
-    if (tag === 'marked') stepFailure = null;
+    if (tag === 'ok') stepFailure = null;
   }
   let probed: Promise<void> | null = null;
   const probing = setInterval(() => {
@@ -213,7 +219,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     subscriber,
     clockSeen(workspace, record, at) {
       const isOld = time.look(workspace, record, at);
-      if (isOld && workspace === '') calls.evaluate('note', '', ['', '']).catch(ignoreUnavailable);
+      if (isOld && workspace === '') calls.evaluate('note', '', noteOf()).catch(ignoreUnavailable);
     },
     async endedSeen(workspace, count) {
       if (count === ended.count(workspace)) return;
@@ -293,16 +299,15 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     sums: (...asked) => counted(() => reads.sums(...asked)),
     ledger: (query) => counted(() => reads.ledger(query)),
     prune: (workspace, limit) =>
-      counted(async () => Number((await calls.evaluate('figures', workspace, ['prune', String(limit), '', '']))[4])),
+      counted(async () => Number((await calls.evaluate('prune', workspace, [String(limit)]))[4])),
     watch: notices.watch,
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,
     async acceptTime() {
-      const [, , , , tag, before, time] = await calls.evaluate('believe', '', ['1']);
-      if (tag === 'right') return null;
-      for (const workspace of await workspaces())
-        if (workspace !== '') await calls.evaluate('believe', workspace, ['']);
-      return { before: Number(before), time: Number(time) };
+      const [, before, , , time] = (await calls.evaluate('note', '', noteOf())).map(Number);
+      if (before === undefined || time === undefined || time - before < RIGHT_MS) return null;
+      for (const workspace of await workspaces()) await calls.evaluate('note', workspace, noteOf({ trusted: '1' }));
+      return { before, time };
     },
     announce: board.announce,
     others: board.others,

@@ -1,15 +1,18 @@
-import type { Listed, ListQuery, RowStore, Seen, SumListed, SumName, Want } from '../../port.ts';
+import type { Answer, Listed, ListQuery, RowStore, Seen, SumListed, SumName, Want } from '../../port.ts';
 import type { Calls } from '../calls.ts';
-import { textsOf } from '../connection.ts';
+import { fieldsOf, textsOf } from '../connection.ts';
 import { keyOf } from '../names.ts';
-import type { ScriptName } from '../scripts.ts';
 import type { Topology } from '../topology.ts';
+import type { Batches } from './batches.ts';
 import { createLedgerPages } from './ledger-pages.ts';
 import { kindName, namedFigure, stored, unstored } from './names.ts';
-import { figuresOf, numbersOf, rowOf, rowsOf, wordsOfWants } from './words.ts';
+import { answerOf, lookAt, rowOf, spanOf, wordsOfChanges } from './words.ts';
 
-/** Figures of one script call. */
+/** Figures that are read at once, about. */
 const FIGURES_AT_ONCE = 100;
+
+/** The most entries of a list that are read at once. */
+const ENTRIES_AT_ONCE = 1000;
 
 type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
@@ -22,31 +25,59 @@ type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
 export function createReads(parts: {
   readonly calls: Calls;
   readonly topology: Topology;
-  readonly observe: (now: number) => void;
+  /** For reads: those of one turn of the event loop go together, as changes do. */
+  readonly looks: Batches;
 }): Reads {
-  const { calls, topology } = parts;
+  const { calls, topology, looks } = parts;
 
-  /** A reply; `null` if nothing was ever written in the workspace. */
-  async function ask(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null> {
-    const reply = await calls.read(name, workspace, args);
-    return reply[0] === 'ok' ? reply : null;
+  /** What is there, even while nothing is confirmed. */
+  async function shown(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen> {
+    const reply = await calls.read('commit', workspace, wordsOfChanges([lookAt(workspace, wants, sums)]));
+    if (reply !== null) return seenIn(answerOf(reply[4], Number(reply[1]), Number(reply[2])));
+    return {
+      now: 0,
+      epoch: 0,
+      rows: wants.map(({ kind, id }) => ({ kind, id, row: null })),
+      figures: sums.map(() => ({ spent: 0, held: 0, rows: 0 })),
+    };
+  }
+
+  /** Figures of a group at one place of a scan, and the next place. */
+  async function scanned(workspace: string, group: string, place: string): Promise<readonly [SumListed[], string]> {
+    const key = keyOf(workspace, `g:${group}`);
+    const [scan] = await calls.commands(workspace, [['ZSCAN', key, place, 'COUNT', FIGURES_AT_ONCE]]);
+    if (!Array.isArray(scan)) throw new TypeError('a scan of figures has another form');
+    const ends = [...fieldsOf(textsOf(scan[1]))];
+    const values = await calls.commands(
+      workspace,
+      ends.map(([name]) => ['GET', keyOf(workspace, name)] as const),
+    );
+    const sums = ends.flatMap(([name, end], index) => {
+      // One that was removed meanwhile is left out.
+      const [, span, text = ''] = /^(?:\d+ ){5}(\S+) ([^]*)$/.exec(String(values[index])) ?? [];
+      return span === undefined
+        ? []
+        : [{ name: namedFigure(name), span: spanOf(span), group: unstored(group), text: unstored(text), end }];
+    });
+    const { now, figures } = await shown(workspace, [], sums);
+    const listed = sums.flatMap(({ name, group: of, text, end }, index) => {
+      const figure = figures[index];
+      const counts = end === 'inf' || Number(end) > now;
+      return figure === undefined || !counts ? [] : [{ ...figure, group: of, name, text }];
+    });
+    return [listed, String(scan[0])];
   }
 
   return {
     async read(workspace, wants, sums, isShown = false) {
-      const { barrier } = topology.primaryOf(workspace);
-      const words = wordsOfWants(wants, sums);
-      if (isShown) return seenIn(await ask('read', workspace, words), wants, sums);
+      if (isShown) return shown(workspace, wants, sums);
       // While nothing is confirmed, fail at once instead of letting the caller wait in vain.
-      const fault = barrier.fault();
+      const fault = topology.primaryOf(workspace).barrier.fault();
       if (fault !== null) throw fault;
-      const seen = seenIn(await calls.evaluate('read', workspace, words), wants, sums);
-      parts.observe(seen.now);
-      await topology.primaryOf(workspace).barrier.wait(workspace, String(seen.epoch));
-      return seen;
+      return seenIn((await looks.commit(lookAt(workspace, wants, sums))).answer);
     },
     async list(query): Promise<Listed> {
-      const reply = await ask('list', query.workspace, argumentsOf(query));
+      const reply = await calls.read('list', query.workspace, argumentsOf(query));
       const [, , , , more, ...texts] = reply ?? [];
       const entries = [];
       for (let i = 0; i + 2 < texts.length; i += 3)
@@ -60,17 +91,10 @@ export function createReads(parts: {
       for (const group of textsOf(groups)) {
         let place = '0';
         do {
-          const reply = await ask('figures', workspace, ['list', String(FIGURES_AT_ONCE), group, place]);
-          const [, , , , next = '0', ...texts] = reply ?? [];
-          for (let i = 0; i + 2 < texts.length; i += 3) {
-            const [figure] = figuresOf(numbersOf(texts[i + 2]));
-            if (figure === undefined) throw new TypeError('a figure of the store has another form');
-            const [name, text] = texts.slice(i, i + 2).map(String);
-            const own = namedFigure(name ?? '');
-            listed.set(own, { ...figure, group: unstored(group), name: own, text: unstored(text ?? '') });
-          }
+          const [some, next] = await scanned(workspace, group, place);
+          for (const sum of some) listed.set(sum.name, sum);
           if (listed.size >= limit) return [...listed.values()].slice(0, limit);
-          place = String(next);
+          place = next;
         } while (place !== '0');
       }
       return [...listed.values()];
@@ -79,21 +103,24 @@ export function createReads(parts: {
   };
 }
 
-/** @param reply `null` if nothing was ever written */
-function seenIn(reply: readonly unknown[] | null, wants: readonly Want[], sums: readonly SumName[]): Seen {
-  if (reply === null)
-    return {
-      now: 0,
-      epoch: 0,
-      rows: wants.map(({ kind, id }) => ({ kind, id, row: null })),
-      figures: sums.map(() => ({ spent: 0, held: 0, rows: 0 })),
-    };
-  const [, now, epoch, , figures, ...rows] = reply;
-  return { now: Number(now), epoch: Number(epoch), rows: rowsOf(rows), figures: figuresOf(numbersOf(figures)) };
+/** What was looked at, as the change could not be made. */
+function seenIn(answer: Answer): Seen {
+  if (answer.kind === 'done') throw new TypeError('the store has made a change that is never in time');
+  const { now, epoch, rows, figures } = answer;
+  return { now, epoch, rows, figures };
 }
 
 function argumentsOf({ list, kind, order, from, to, after, limit, characters }: ListQuery): readonly string[] {
   const bound = (place: number | null): string => (place === null ? '' : String(place));
   const beyond = after === null ? ['', ''] : [String(after.at), stored(after.id)];
-  return [stored(list), kindName(kind), order, bound(from), bound(to), ...beyond, String(limit), String(characters)];
+  return [
+    stored(list),
+    kindName(kind),
+    order,
+    bound(from),
+    bound(to),
+    ...beyond,
+    String(Math.min(limit, ENTRIES_AT_ONCE)),
+    String(characters),
+  ];
 }

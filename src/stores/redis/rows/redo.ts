@@ -2,7 +2,7 @@ import type { JournaledStep } from '../../journal/step-journal.ts';
 import type { Change } from '../../port.ts';
 import type { StoreForm } from '../fleet.ts';
 import { stored, unstored } from './names.ts';
-import { wordsOfChanges } from './words.ts';
+import { NOTHING, wordsOfChanges } from './words.ts';
 
 /** The ledger's text for an operator's decision about a gateway. */
 export type OperatorEvent = StoreForm['eventOf'];
@@ -22,16 +22,11 @@ function openedBy(
   [, at, , step, seq = '', ...texts]: readonly string[],
 ): JournaledStep {
   const opened: Change = {
+    ...NOTHING,
     id: 'opened',
     workspace,
     epoch,
-    at: 0,
-    from: 0,
     until: Number.MAX_SAFE_INTEGER,
-    guards: [],
-    puts: [],
-    sums: [],
-    resets: [],
     events: texts.map((text) => ({ about: null, text: unstored(text) })),
   };
   const words = wordsOfChanges([opened]);

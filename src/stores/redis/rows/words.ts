@@ -34,7 +34,8 @@ function createNames(heads: ReadonlySet<string>): Names {
 function thoughtThere(changes: readonly Change[]): ReadonlySet<string> {
   const names = new Set<string>();
   for (const { guards, puts } of changes) {
-    for (const { kind, id, version } of guards) if (version !== '') names.add(rowName(kind, id));
+    for (const { kind, id, version } of guards)
+      if (version !== '' && version !== NO_VERSION) names.add(rowName(kind, id));
     for (const { kind, id, version } of puts) if (version !== '') names.add(rowName(kind, id));
   }
   return names;
@@ -94,15 +95,38 @@ function spanWord(span: Span): string {
   return span.kind === 'until' ? `u${span.end}` : `r${span.ms}`;
 }
 
-/** The words for what is to be read. */
-export function wordsOfWants(wants: readonly Want[], sums: readonly SumName[]): readonly string[] {
-  const names = createNames(new Set());
-  const words: string[] = [];
-  for (const { kind, id, follow } of wants) words.push(names.number(rowName(kind, id)), followed(follow));
-  words.push(String(sums.length));
-  for (const { name, group, span } of sums) words.push(names.number(figureName(name)), stored(group), spanWord(span));
-  return [...names.words(), String(wants.length), ...words];
+/** The span of a word. */
+export function spanOf(word: string): Span {
+  const ms = Number(word.slice(1));
+  return word.startsWith('u') ? { kind: 'until', end: ms } : { kind: 'rolling', ms };
 }
+
+/** A version that no row has: versions have no blanks. */
+const NO_VERSION = ' ';
+
+/** What is read, as a change that cannot be made: so the answer has all its rows and figures. */
+export function lookAt(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Change {
+  return {
+    ...NOTHING,
+    id: 'look',
+    workspace,
+    guards: wants.map((want) => ({ ...want, version: NO_VERSION })),
+    sums: sums.map((sum) => ({ ...sum, hold: 0, spend: 0, limit: null, most: null, text: null })),
+  };
+}
+
+/** A change of nothing, that is never in time. */
+export const NOTHING: Omit<Change, 'id' | 'workspace'> = {
+  epoch: 0,
+  at: 0,
+  from: 0,
+  until: 0,
+  guards: [],
+  puts: [],
+  sums: [],
+  resets: [],
+  events: [],
+};
 
 /** The answer of one change of a batch. */
 export function answerOf(reply: unknown, now: number, epoch: number): Answer {
@@ -122,11 +146,11 @@ export function seqOf(reply: unknown): string {
   return reply.slice(1, blank === -1 ? undefined : blank);
 }
 
-export function numbersOf(text: unknown): readonly string[] {
+function numbersOf(text: unknown): readonly string[] {
   return typeof text !== 'string' || text === '' ? [] : text.split(' ');
 }
 
-export function figuresOf(numbers: readonly string[]): readonly Figure[] {
+function figuresOf(numbers: readonly string[]): readonly Figure[] {
   const figures: Figure[] = [];
   for (let i = 0; i + 2 < numbers.length; i += 3)
     figures.push({ spent: Number(numbers[i]), held: Number(numbers[i + 1]), rows: Number(numbers[i + 2]) });
@@ -134,7 +158,7 @@ export function figuresOf(numbers: readonly string[]): readonly Figure[] {
 }
 
 /** Rows in the form of a reply: name and value. */
-export function rowsOf(reply: readonly unknown[]): readonly Found[] {
+function rowsOf(reply: readonly unknown[]): readonly Found[] {
   const found: Found[] = [];
   for (let i = 0; i + 1 < reply.length; i += 2) {
     const value = reply[i + 1];

@@ -5,13 +5,8 @@
 -- there
 -- accepted: number of the accepted loss of the epoch; `new` to give it one (the epoch's number), or ''
 -- above: the new epoch is greater than this; event: for the accepted loss, appended when the epoch opens
--- @include begin
--- @keys workspace
 -- @args epoch gateway clock estimate accepted above event
 -- @replies begun current absent
-
-local stop = begin(true)
-if stop then return stop end
 
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 local accepted = ARGV[5]
@@ -23,8 +18,7 @@ if accepted == '' or accepted == redis.call('HGET', KEYS[1], 'accepted') then
   end
   accepted = ''
 end
-local skew = tonumber(meta.skew) or 0
-if meta.new_skew then skew = meta.new_skew end
+local skew = meta.new_skew or tonumber(meta.skew) or 0
 local estimate = tonumber(ARGV[4])
 -- The clock of another machine may be hours away. Promises made in the old machine's time must not end early or late.
 if estimate and math.abs(estimate - now) > 2000 then

@@ -1,13 +1,13 @@
 -- Records what is in no redo record, so this is not a step: the time, while nothing is written (a gateway that starts
--- checks the server's clock against it); which kinds need messages; and what the gateway announces to the others.
--- @include begin
--- @keys workspace
--- @args epoch gateway clock loud announced
--- @replies ok:noted
+-- checks the server's clock against it); which kinds need messages; what the gateway announces to the others; and that
+-- an operator says that the server's clock is right, however far it is ahead of the known time (`trusted`). With none
+-- of these it is a write of the barrier's own connection, because WAIT counts from the connection's last write.
+-- entered: a workspace that joins the installation. That is a step, so that a store that was set back to before it can
+-- be recognised. Replies with the time of the server last.
+-- @args epoch gateway clock loud announced entered trusted
+-- @replies ok
 
-local stop = begin(false)
-if stop then return stop end
-
+if ARGV[7] ~= '' and meta.time > (tonumber(meta.clock) or 0) then now, meta.new_skew = meta.time, 0 end
 redis.call('HSET', KEYS[1], 'clock', int(now))
 if meta.new_skew then redis.call('HSET', KEYS[1], 'skew', int(meta.new_skew)) end
 if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], 'loud', ARGV[4]) end
@@ -15,4 +15,7 @@ if ARGV[5] ~= '' then
   redis.call('HSET', P .. 'on', ARGV[2], ARGV[5])
   redis.call('PUBLISH', P .. 'changes', redis.call('HGET', KEYS[1], 'rows') .. ' gateway')
 end
-return { 'ok', int(now), meta.epoch, '', 'noted' }
+if ARGV[6] ~= '' and redis.call('SADD', P .. 'entered', ARGV[6]) == 1 then
+  redis.call('HSET', KEYS[1], 'sn', int(meta.sn + 1))
+end
+return { 'ok', int(now), meta.epoch, '', int(meta.time) }

@@ -1,13 +1,10 @@
 -- Makes lost steps again, in order, at most 100 per call, once every registered gateway has handed in. Then opens the
 -- epoch. A change to a row that is not there is left out: the change that made the row was never acknowledged.
 -- lost: a gateway that is declared lost, or ''; event: for that, appended when the epoch is open
--- @include begin rows
--- @keys workspace
+-- @include rows
 -- @args epoch gateway clock lost event
 -- @replies open ok more waiting new_epoch absent
 
-local stop = begin(true)
-if stop then return stop end
 if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
 if ARGV[4] ~= '' and redis.call('HDEL', P .. 'gw', ARGV[4]) == 1 then
   redis.call('HSET', P .. 'lg', ARGV[4], meta.epoch)
@@ -28,13 +25,12 @@ local function opened()
 end
 
 if meta.open == '1' then return opened() end
-local missing = {}
-for gateway, epoch in pairs(hash('gw') or {}) do
-  if epoch ~= meta.epoch then
-    -- An operator's command that did not leave in order has no journal to wait for.
-    if sub(gateway, 1, 8) == 'command:' then redis.call('HDEL', P .. 'gw', gateway)
-    else missing[#missing + 1] = gateway end
-  end
+local there, missing = redis.call('HGETALL', P .. 'gw'), {}
+for i = 1, #there, 2 do
+  local is_missing = there[i + 1] ~= meta.epoch
+  -- An operator's command that did not leave in order has no journal to wait for.
+  if is_missing and sub(there[i], 1, 8) == 'command:' then redis.call('HDEL', P .. 'gw', there[i])
+  elseif is_missing then missing[#missing + 1] = there[i] end
 end
 if #missing > 0 then return { 'waiting', unpack(missing) } end
 
@@ -55,16 +51,12 @@ local function again(step, record)
   flush(step)
 end
 
-local steps = redis.call('ZRANGE', P .. 'redox', '0', '99')
+local steps = redis.call('ZRANGEBYSCORE', P .. 'redox', '(' .. int(meta.sn), '+inf', 'LIMIT', '0', '100')
 local time, epoch = now, meta.epoch
 for _, step in ipairs(steps) do
-  if tonumber(step) > meta.sn then
-    again(step, cjson.decode(redis.call('HGET', P .. 'redo', step)))
-    -- Whether it was left out or not, the next steps have higher numbers.
-    meta.sn = tonumber(step)
-  end
-  redis.call('HDEL', P .. 'redo', step)
-  redis.call('ZREM', P .. 'redox', step)
+  again(step, cjson.decode(redis.call('HGET', P .. 'redo', step)))
+  -- Whether it was left out or not, the next steps have higher numbers.
+  meta.sn = tonumber(step)
 end
 -- Time continues from where the new epoch began.
 now, meta.epoch = time, epoch

@@ -1,4 +1,5 @@
--- The start of every script: which workspace, what time it is, and whether the step may run here and now.
+-- The start of every script: which workspace, what time it is, and whether the step may run here and now. `begin` runs
+-- before the script (scripts.ts says for which the gateway is not checked, and which run it themselves).
 --
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; all other keys are derived from it, in the same slot
 -- ARGV[1]  epoch that the gateway knows   ARGV[2]  id of the gateway
@@ -14,19 +15,6 @@ local meta, now = nil, nil
 local INT = string.format('%d', 2 ^ 40) == '1099511627776' and '%d' or '%.0f'
 local function int(number) return string.format(INT, number) end
 
-local function hash(key)
-  local flat = redis.call('HGETALL', P .. key)
-  if #flat == 0 then return nil end
-  local fields = {}
-  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-  return fields
-end
-
-local function list(json)
-  if not json or json == '' then return {} end
-  return cjson.decode(json)
-end
-
 -- A clock that is ahead of what the gateway saw by more than this was set forward, ms.
 local JUMP = 5000
 
@@ -35,10 +23,8 @@ local JUMP = 5000
 -- a twentieth of the time that passes, so that leases end when they should and time still becomes right. A clock that
 -- is ahead of the known time by more than the bound is not trusted (`meta.ahead`): the step gets the known time.
 local function read_clock()
-  local clock = tonumber(meta.clock) or 0
-  local skew = tonumber(meta.skew) or 0
-  local before = skew
-  local time = tonumber(ARGV[3])
+  local clock, skew = tonumber(meta.clock) or 0, tonumber(meta.skew) or 0
+  local before, time = skew, tonumber(ARGV[3])
   local how, seen, bound = nil, nil, nil
   if not time then
     local parts = redis.call('TIME')
@@ -90,5 +76,4 @@ local function begin(reads)
   if meta.epoch ~= ARGV[1] then return { 'new_epoch', meta.epoch } end
   if meta.open ~= '1' then return { 'waiting', meta.epoch } end
   if redis.call('HGET', P .. 'gw', ARGV[2]) ~= meta.epoch then return { 'unregistered' } end
-  return nil
 end

@@ -11,13 +11,18 @@
 
 local LONG, PART = 8192, 4000
 local call, sub, byte, find, match = redis.call, string.sub, string.byte, string.find, string.match
-local A, names, values, b
+local A, names, numbers, values, heads, b
+
+-- A table that makes what it does not have yet.
+local function memo(make)
+  return setmetatable({}, { __index = function(known, key)
+    known[key] = make(key)
+    return known[key]
+  end })
+end
+
 -- Numbers of words; 0 for a word that is not a number.
-local num = setmetatable({}, { __index = function(known, word)
-  local number = tonumber(word) or 0
-  known[word] = number
-  return number
-end })
+local num = memo(function(word) return tonumber(word) or 0 end)
 
 -- Runs a command with many arguments in parts; `key` within the workspace, or nil.
 local function each_part(name, key, items)
@@ -29,9 +34,11 @@ end
 
 -- Begins a batch. @returns where its changes begin, and how many there are
 local function load(args, at)
-  A, names, values = args, {}, {}
-  b = { dirty = {}, figures = {}, groups = {}, lists = {}, stream = {}, places = {}, kinds = {}, told = {} }
-  local heads = tonumber(A[at])
+  A, names, numbers, values, heads = args, {}, nil, {}, tonumber(args[at])
+  b = { dirty = {}, figures = {}, stream = {}, places = memo(function() return '' end), kinds = {}, told = {} }
+  b.lists = memo(function() return {} end)
+  -- How many figures of a group count something.
+  b.counted = memo(function(group) return call('ZCOUNT', P .. 'g:' .. group, '(' .. int(now), '+inf') end)
   for i = 1, heads do
     local n = int(i)
     names[n] = A[at + i]
@@ -50,13 +57,20 @@ local function load(args, at)
   return at + count + 2, tonumber(A[at + count + 1])
 end
 
+-- A row with its text, if that is long and kept elsewhere.
+local function whole(name, value)
+  return value and find(value, '^%S+\t') and call('GET', P .. 't' .. sub(name, 2)) or value
+end
+
 -- A row as it is: `version text`, or false.
 local function row(name)
-  for n, known in pairs(names) do
-    if known == name and b.dirty[n] and not find(values[n] or '', '^%S+\t') then return values[n] end
+  if not numbers then
+    numbers = {}
+    for n, known in pairs(names) do numbers[known] = n end
   end
-  local value = call('GET', P .. name)
-  return value and find(value, '^%S+\t') and call('GET', P .. 't' .. sub(name, 2)) or value
+  local n = numbers[name]
+  if n and (b.dirty[n] or num[n] > heads) then return whole(name, values[n]) end
+  return whole(name, call('GET', P .. name))
 end
 
 -- Appends a row. If it exists and `follow` says so, also appends the row that its text names.
@@ -90,8 +104,7 @@ local function parts_of(at)
     end
     i = i + 6 + num[A[i + 5]] + 2 * num[A[i + 4]]
   end
-  c.sums, c.sum_count = i + 1, num[A[i]]
-  c.events = c.sums + 8 * c.sum_count
+  c.sums, c.events = i + 1, i + 1 + 8 * num[A[i]]
   c.resets = c.events + 1 + 2 * num[A[c.events]]
   return c
 end
@@ -122,16 +135,6 @@ local function figure(name, stored, span, group)
   end
   if t.exists then t.score, t.counts = t.held > 0 and '+inf' or int(t.ends), t.held > 0 or t.ends > now end
   return t
-end
-
--- How many figures of a group count something.
-local function group_of(name)
-  local g = b.groups[name]
-  if not g then
-    g = { rows = call('ZCOUNT', P .. 'g:' .. name, '(' .. int(now), '+inf') }
-    b.groups[name] = g
-  end
-  return g
 end
 
 local function write_figures(set, unset)
@@ -168,27 +171,26 @@ local function members(group)
 end
 
 local function begin_anew(group)
-  local g = group_of(group)
   for _, t in ipairs(members(group)) do
     call('DEL', P .. 'q' .. sub(t.name, 2))
     t.spent, t.slot, t.amount, t.popped, t.closed, t.dirty = 0, 0, 0, 0, nil, true
     if t.rolling then t.ends = 0 end
     if t.held == 0 then
-      if t.counts then g.rows = g.rows - 1 end
+      if t.counts then b.counted[group] = b.counted[group] - 1 end
       t.exists, t.score, t.counts, t.text = false, false, false, ''
     end
   end
 end
 
--- Appends figures as they are. Each begins with figure, group, span, and has this many words.
-local function tell_figures(answer, at, count, words)
-  for i = at, at + (count - 1) * words, words do
+-- Appends the figures of a change as they are.
+local function tell_figures(answer, c)
+  for i = c.sums, c.events - 8, 8 do
     local t = figure(names[A[i]], values[A[i]], A[i + 2], A[i + 1])
-    answer[#answer + 1] = int(t.spent) .. ' ' .. int(t.held) .. ' ' .. int(group_of(A[i + 1]).rows)
+    answer[#answer + 1] = int(t.spent) .. ' ' .. int(t.held) .. ' ' .. int(b.counted[A[i + 1]])
   end
 end
 
-local function change_figure(t, group, hold, spend, text)
+local function change_figure(t, hold, spend, text)
   t.exists, t.dirty = true, true
   t.held = math.min(MAX_INT, math.max(0, t.held + hold))
   t.spent = math.min(MAX_INT, t.spent + spend)
@@ -203,7 +205,7 @@ local function change_figure(t, group, hold, spend, text)
     t.ends = math.max(t.ends, (slot + 1) * t.width + t.rolling)
   end
   local counts = t.held > 0 or t.ends > now
-  if counts ~= t.counts then group.rows = group.rows + (counts and 1 or -1) end
+  if counts ~= t.counts then b.counted[t.group] = b.counted[t.group] + (counts and 1 or -1) end
   t.counts = counts
 end
 
@@ -225,25 +227,20 @@ local function apply(c, id, seq)
     values[n], b.dirty[n], b.kinds[kind] = value, true, true
     -- Those that watch a kind get a message if they asked for it; otherwise they look at its version.
     if meta.loud and find(meta.loud, ' ' .. kind .. ' ', 1, true) then b.told[#b.told + 1] = { kind, member } end
-    i = i + 6
-    for k = i, i + leaving + 2 * entering - 1, 1 do
-      local leaves = k < i + leaving
-      if leaves or (k - i - leaving) % 2 == 0 then
-        b.lists[A[k]] = b.lists[A[k]] or {}
-        b.lists[A[k]][member] = not leaves and A[k + 1]
-      end
-    end
-    i = i + leaving + 2 * entering
+    i = i + 6 + leaving
+    for k = i - leaving, i - 1 do b.lists[A[k]][member] = false end
+    for k = i, i + 2 * entering - 2, 2 do b.lists[A[k]][member] = A[k + 1] end
+    i = i + 2 * entering
   end
   for k = c.resets + 1, c.resets + num[A[c.resets]] do begin_anew(A[k]) end
   for k = c.sums, c.events - 8, 8 do
     local t = figure(names[A[k]], values[A[k]], A[k + 2], A[k + 1])
-    change_figure(t, group_of(A[k + 1]), num[A[k + 3]], num[A[k + 4]], A[k + 7])
+    change_figure(t, num[A[k + 3]], num[A[k + 4]], A[k + 7])
   end
   for k = c.events + 1, c.resets - 2, 2 do
     local about = A[k]
     b.stream[#b.stream + 1], b.stream[#b.stream + 2] = about, A[k + 1]
-    if about ~= '' then b.places[about] = (b.places[about] or '') .. int(seq) .. ' ' end
+    if about ~= '' then b.places[about] = b.places[about] .. int(seq) .. ' ' end
     seq = seq + 1
   end
   return seq

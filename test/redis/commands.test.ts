@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { script } from '../../src/stores/redis/scripts.ts';
+import { wordsOfChanges } from '../../src/stores/redis/rows/words.ts';
+import { openRedisRows, type RedisRows } from '../../src/stores/redis/rows/open.ts';
+import { changeOf, done, listOf, newPlace, type Place, putOf } from '../port/changes.ts';
+import { journalFolder } from './contract.ts';
+import { rowsOptions } from './rows.ts';
+import { type RedisServer, startRedis } from './servers.ts';
+
+const ROWS = 50;
+
+let server: RedisServer;
+let store: RedisRows;
+let place: Place;
+beforeAll(async () => {
+  server = await startRedis();
+  store = await openRedisRows(rowsOptions(server, { journalFolder: journalFolder() }));
+  place = await newPlace(store);
+  const puts = Array.from({ length: ROWS }, (_, n) =>
+    putOf('thing', `t${n}`, `text ${n}`, { enter: [{ list: 'l', at: n % 7 }] }),
+  );
+  done(await place.commit({ puts }));
+});
+afterAll(async () => {
+  await store.close();
+  await server.stop();
+});
+beforeEach(() => server.client.config('RESETSTAT'));
+
+/** How often a command ran, in scripts too. */
+async function runs(command: string): Promise<number> {
+  const stats = await server.client.info('commandstats');
+  return Number(new RegExp(`^cmdstat_${command}:calls=(\\d+)`, 'm').exec(stats)?.[1] ?? 0);
+}
+
+it.each(['up', 'down'] as const)(
+  'a slice of a list, %s, is two commands, however many entries it has',
+  async (order) => {
+    const { entries, more } = await store.list(listOf(place.workspace, 'l', { order, limit: ROWS - 1 }));
+    expect([entries.length, more]).toEqual([ROWS - 1, true]);
+    expect([await runs('zrange'), await runs('mget'), await runs('get')]).toEqual([1, 1, 0]);
+  },
+);
+
+it('reads of one turn of the event loop go together, and each has its own rows, each read once', async () => {
+  const reads = Array.from({ length: ROWS }, (_, n) =>
+    store.read(
+      place.workspace,
+      [
+        { kind: 'thing', id: `t${n}` },
+        { kind: 'thing', id: 'none' },
+      ],
+      [],
+    ),
+  );
+  const texts = (await Promise.all(reads)).map(({ rows }) => rows.map(({ id, row }) => `${id} ${row?.text}`));
+  expect(texts).toEqual(Array.from({ length: ROWS }, (_, n) => [`t${n} text ${n}`, 'none undefined']));
+  // 16 at most in one call.
+  const calls = await runs('evalsha');
+  expect(calls).toBeGreaterThanOrEqual(4);
+  expect(calls).toBeLessThan(10);
+  expect([await runs('mget'), await runs('get')]).toEqual([4, 0]);
+});
+
+it('a change in a call without an epoch is not made', async () => {
+  const key = `svc:{${place.workspace}}:w`;
+  const epoch = Number(await server.client.hget(key, 'epoch'));
+  const before = await server.client.hgetall(key);
+  const change = changeOf(place.workspace, epoch, { puts: [putOf('thing', 'new', 'text')] });
+  const words = wordsOfChanges([change]);
+  const send = (as: string): Promise<unknown> =>
+    server.client.eval(script('commit').source, 1, key, as, 'gw-1', String(Date.now()), ...words);
+  expect(await send('')).toMatchObject(['ok', expect.anything(), String(epoch), '', ['']]);
+  expect(await server.client.hgetall(key)).toEqual(before);
+  expect(await send(String(epoch))).toMatchObject({ 4: expect.stringMatching(/^d/) });
+});
+
+it('what is shown is read while this gateway may not write, and that writes nothing', async () => {
+  const key = (name: string): string => `svc:{${place.workspace}}:${name}`;
+  const want = { kind: 'thing', id: 't1' };
+  const before = await server.client.hget(key('w'), 'sn');
+  await server.client.hdel(key('gw'), 'gw-1');
+  const { rows } = await store.read(place.workspace, [want], [], true);
+  expect(rows[0]?.row?.text).toBe('text 1');
+  expect([await server.client.hgetall(key('gw')), await server.client.hget(key('w'), 'sn')]).toEqual([{}, before]);
+  // What is decided on is read by a gateway that is registered.
+  await store.read(place.workspace, [want], []);
+  expect(Object.keys(await server.client.hgetall(key('gw')))).toEqual(['gw-1']);
+});
