@@ -69,11 +69,18 @@ export function resolveTools(
         entry.timeout === undefined ? upstream.timeoutMs : (parseDuration(entry.timeout) ?? upstream.timeoutMs),
       maxProcessingMs: parseDuration(entry.max_processing) ?? 0,
       ...streamsOf(file, entry, judge),
+      ...actualOf(entry),
       idempotent,
       digest: digestOf(upstream, request),
     });
   }
   return tools;
+}
+
+function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
+  if (actual === undefined) return {};
+  const paths = Object.entries(actual).map(([unit, path]) => [unit, typeof path === 'string' ? [path] : path] as const);
+  return { actual: Object.fromEntries(paths) };
 }
 
 /** What there is to know of a tool whose answers are streams. */

@@ -310,6 +310,8 @@ const outcomes = section('outcomes', 'What answers mean, where it is not what th
   is_error: later('outcomes of MCP upstreams'),
 });
 
+const actualPath = text('^[^\\u0000-\\u001f]+$', 'a path such as usage.total_tokens', 'A path in the answer.');
+
 const tool = record('a tool', 'Something that agents can have done.', {
   name: Type.String({
     pattern: toolName,
@@ -379,7 +381,19 @@ const tool = record('a tool', 'Something that agents can have done.', {
     record('state', 'How to read the live state for state_check.', { request: request('A read request.') }),
   ),
   probe: later('probes'),
-  actual: later('actual amounts of budgets'),
+  actual: Type.Optional(
+    Type.Record(
+      Type.String({ minLength: 1 }),
+      Type.Union([actualPath, Type.Array(actualPath, { minItems: 1, maxItems: 8 })], {
+        'x-expected': 'a path such as usage.total_tokens, or a list of paths that are added up',
+      }),
+      {
+        description:
+          'Where answers say what was really spent, by the unit of the budgets: token: usage.total_tokens. In the JSON of the answer, or in the last event that has it. Several paths are added up. What was held is given back or overdrawn accordingly; an answer without it posts what was held.',
+        'x-name': 'actual',
+      },
+    ),
+  ),
 });
 
 const routeRule = record('a route rule', 'Requests that are calls of a tool.', {

@@ -1,4 +1,5 @@
 import type { KeyObject } from 'node:crypto';
+import type { Amounts } from './model/amounts.ts';
 import type { CallHeaders, StateCheck } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { Reason } from './model/decision.ts';
@@ -89,6 +90,8 @@ export interface ReceiptFacts {
   readonly evidence: Evidence;
   /** The kept part of the answer; `null` where there was no answer. */
   readonly result: KeptResult | null;
+  /** What was really spent. Absent: what was held. */
+  readonly amounts?: Amounts | undefined;
   readonly approval: ApprovalRecord | null;
   /** Place of the event `effect.admitted`. */
   readonly ledger: { readonly epoch: number; readonly seq: number };

@@ -1,3 +1,4 @@
+import type { Amounts } from './model/amounts.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
@@ -138,6 +139,8 @@ export type SettleOutcome =
       readonly result: KeptResult | null;
       readonly accepted: boolean;
       readonly responseTruncated: boolean;
+      /** What was really spent. Absent: what was held. */
+      readonly amounts?: Amounts;
     }
   | { readonly kind: 'failed'; readonly result: KeptResult | null }
   | { readonly kind: 'unknown' }

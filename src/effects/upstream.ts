@@ -1,4 +1,5 @@
 import type { AnswerHead, KeptResult, UpstreamAnswer } from './model/answer.ts';
+import type { Amounts } from './model/amounts.ts';
 import type { Evidence } from './model/effect.ts';
 import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -70,6 +71,8 @@ export type UpstreamResult =
       readonly result: KeptResult;
       readonly accepted: boolean;
       readonly responseTruncated: boolean;
+      /** Absent where the tool does not say where they stand. */
+      readonly amounts?: Amounts;
     }
   | {
       readonly kind: 'failed';

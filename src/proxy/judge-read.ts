@@ -74,16 +74,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     if (verdict.kind === 'deny') {
       return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
     }
-    const { trace } = verdict;
-    let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
-    if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
-      // The core knows only declared tools.
-      if (tool.declared !== false || verdict.mode === 'enforce') {
-        return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
-      }
-      observed ??= { would: TOO_MUCH.decision, rule: null };
-    }
-    const rule = trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
+    // Before obligations: an open stream of a call with obligations, which the core has admitted, has to hear it.
     const pause = parts.pauses.match(
       workspace,
       { tool: name, agentId: agent.id, upstream, keyId: principal.keyId },
@@ -95,6 +86,16 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
         denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
       };
     }
+    const { trace } = verdict;
+    let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
+    if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
+      // The core knows only declared tools.
+      if (tool.declared !== false || verdict.mode === 'enforce') {
+        return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
+      }
+      observed ??= { would: TOO_MUCH.decision, rule: null };
+    }
+    const rule = trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
     const { shadow } = trace;
     return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed, shadow };
   };

@@ -1,3 +1,4 @@
+import { type Amounts, amountToPost } from '../effects/model/amounts.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { Hold, SettledBy } from '../effects/model/effect.ts';
@@ -60,16 +61,18 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const uses = effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`);
   const svc = `"svc":{"node":${quote(issuer.node)},"version":${quote(issuer.version)}}`;
   const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${quoteOr(request)},"response":${quoteOr(answer)},"started":${timeText(evidence.startedAt)},"status":${statusShown(evidence.answered)}}`;
-  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds)},"claims":${listText(claims.map(quoteOr))},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${listText(uses)},${svc},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
+  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds, input.amounts)},"claims":${listText(claims.map(quoteOr))},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${listText(uses)},${svc},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
 }
 
 function listText(items: readonly string[]): string {
   return items.length === 0 ? '[]' : `[${items.join(',')}]`;
 }
 
-function budgetText(holds: readonly Hold[]): string {
+function budgetText(holds: readonly Hold[], amounts: Amounts | undefined): string {
   return listText(
-    holds.map(({ budget, unit, amount }) => `{"id":${quote(budget)},"posted":${amount},"unit":${quote(unit)}}`),
+    holds.map(
+      (hold) => `{"id":${quote(hold.budget)},"posted":${amountToPost(hold, amounts)},"unit":${quote(hold.unit)}}`,
+    ),
   );
 }
 

@@ -16,7 +16,6 @@ describe('the promised format', () => {
       'upstreams[1].mcp',
       'upstreams[2].mcp',
       'tools[0].probe',
-      'tools[0].actual',
       "There is no tool 'payments.get'",
       'brain',
       'webhooks',

@@ -91,6 +91,7 @@ tools:
     request: { method: POST, path: /v1/chat/completions, body: "*" }
     response: stream
     timeout: 20s
+    actual: { token: usage.total_tokens }
   - name: model.brief
     upstream: model
     kind: write
@@ -167,7 +168,10 @@ apiVersion: svc-gateway/v1
 kind: PolicySet
 name: proxied
 owner: team-test
+budgets:
+  tokens: { unit: token, by: [agent.id], per: day, limit: 1000000 }
 rules:
+  - { id: tokens, effect: constrain, match: { tools: [model.chat] }, obligations: [ { budget: { use: tokens, amount: 1000 } } ] }
   - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", "model.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }

@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import OpenAI, { APIError } from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import { receiptView } from '../../src/receipts/view.ts';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
 /*
@@ -273,6 +275,94 @@ describe('a caller that goes', () => {
     upstream.end(DONE);
     expect((await settled(caller)).life.state).toBe('committed');
     await resume?.();
+  });
+});
+
+describe('what an answer says it cost', () => {
+  const usage = (tokens: unknown): string =>
+    `data: ${JSON.stringify({ choices: [], usage: { total_tokens: tokens } })}\n\n`;
+  const figures = async (): Promise<{ spent: number; held: number }> => {
+    const row = (await world.store.budgets('demo')).find(({ budget }) => budget === 'proxied/tokens');
+    return { spent: row?.spent ?? 0, held: row?.held ?? 0 };
+  };
+  /** What a call changes, its events about money, and what its receipt says. */
+  async function costs(call: () => Promise<Caller>) {
+    const before = await figures();
+    const caller = await call();
+    const effect = await settled(caller);
+    const after = await figures();
+    const ledger = await world.store.effectLedger('demo', effect.id);
+    const receipt = effect.life.state === 'committed' ? receiptView(effect.life.receipt.jws) : null;
+    return {
+      spent: after.spent - before.spent,
+      held: after.held - before.held,
+      events: ledger.filter(({ kind }) => kind.startsWith('budget.')).map(({ kind, data }) => ({ kind, data })),
+      receipt: receipt?.['budget'],
+    };
+  }
+  const streamed = (...events: string[]) =>
+    costs(async () => {
+      const { caller, upstream } = await begun();
+      for (const event of events) upstream.write(event);
+      upstream.end(DONE);
+      await caller.end;
+      return caller;
+    });
+  const posted = (amount: number) => [{ id: 'proxied/tokens', posted: amount, unit: 'token' }];
+
+  test('is posted in place of what was held: less is given back', async () => {
+    expect(await streamed('data: {"usage":null}\n\n', usage(41), usage(42))).toMatchObject({
+      spent: 42,
+      held: 0,
+      events: [{ kind: 'budget.held' }, { kind: 'budget.posted', data: { holds: [{ amount: 1000, posted: 42 }] } }],
+      receipt: posted(42),
+    });
+  });
+
+  test('more is posted too, and is an overdraft', async () => {
+    const seen = await streamed(usage(1500));
+    expect(seen).toMatchObject({ spent: 1500, held: 0, receipt: posted(1500) });
+    expect(seen.events.slice(1)).toMatchObject([
+      { kind: 'budget.posted', data: { holds: [{ amount: 1000 }] } },
+      { kind: 'budget.overdraft', data: { holds: [{ amount: 500 }] } },
+    ]);
+  });
+
+  test.each([
+    ['nothing', 'data: {}\n\n'],
+    ['a text', usage('42')],
+    ['less than nothing', usage(-1)],
+    ['a part', usage(0.5)],
+  ])('where it says %s, what was held is posted, and that is said', async (_, event) => {
+    const seen = await streamed(event);
+    expect(seen).toMatchObject({ spent: 1000, held: 0, receipt: posted(1000) });
+    expect(seen.events.slice(1)).toMatchObject([{ kind: 'budget.posted', data: { actual_missing: ['token'] } }]);
+  });
+
+  test('of an answer in JSON as well', async () => {
+    const seen = await costs(async () => {
+      const arrived = asked();
+      const called = call();
+      (await arrived).writeHead(200, { 'content-type': 'application/json' }).end('{"usage":{"total_tokens":7}}');
+      const caller = await called;
+      await caller.end;
+      return caller;
+    });
+    expect(seen).toMatchObject({ spent: 7, held: 0, receipt: posted(7) });
+  });
+
+  test('of an outcome that is not known, what was held stays held', async () => {
+    const seen = await costs(async () => {
+      const { caller, upstream } = await begun();
+      upstream.write(usage(42), () => upstream.socket?.resetAndDestroy());
+      await caller.end;
+      return caller;
+    });
+    expect(seen).toMatchObject({ spent: 0, held: 1000, receipt: undefined });
+  });
+
+  test('the ledger gives the same figures', async () => {
+    expect(await checkWorkspace(world.store, 'demo')).toEqual([]);
   });
 });
 

@@ -1,3 +1,4 @@
+import type { Amounts } from './amounts.ts';
 import type { Mismatch } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
 import type { BudgetRow } from './budget.ts';
@@ -47,6 +48,8 @@ export type RunOutcome = OutcomeBase &
         readonly answer: UpstreamAnswer | null;
         readonly accepted: boolean;
         readonly responseTruncated: boolean;
+        /** As in the settlement. */
+        readonly amounts?: Amounts;
         readonly settlement: 'done' | 'pending';
       }
     | {

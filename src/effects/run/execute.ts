@@ -235,10 +235,11 @@ async function recordCommitted(
   const { effect } = attempt;
   const receipt = sign(ports, attempt, seen);
   const { evidence, result, accepted, responseTruncated } = seen;
+  const spent = seen.amounts === undefined ? null : { amounts: seen.amounts };
   const recorded = await record(
     ports,
     attempt,
-    { kind: 'committed', receipt, result, accepted, responseTruncated },
+    { kind: 'committed', receipt, result, accepted, responseTruncated, ...spent },
     evidence,
   );
   // A receipt is handed out only when it is durable somewhere. If the effect was settled in another way, that is the
@@ -267,6 +268,7 @@ async function recordCommitted(
     answer: seen.answer,
     accepted,
     responseTruncated,
+    ...spent,
     settlement: settlementOf(recorded),
   };
 }
@@ -285,6 +287,7 @@ function sign(
     settledBy: { by: 'owner' },
     evidence: seen.evidence,
     result: seen.result,
+    amounts: seen.amounts,
     approval: admission.approval,
     ledger: admission.ledger,
     issuedAt: Math.round(lease.admittedAt + (ports.elapsed() - sentAt)),

@@ -77,7 +77,7 @@ async function admitInPlace(ports: EffectPorts, call: Call): Promise<RunOutcome 
   if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
   const outcome = await executeAttempt(ports, call, admission, sentAt);
-  const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome.decision);
+  const budgets = settledBudgets(admission.budgets, admission.effect.holds, outcome);
   return { ...outcome, budgets: shownBudgets(budgets, request.verdict), observed: admission.observed };
 }
 

@@ -1,4 +1,5 @@
 import type { AdmitRequest, Admission } from '../store.ts';
+import { amountToPost } from '../model/amounts.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord, Hold, Tombstone } from '../model/effect.ts';
@@ -46,19 +47,19 @@ export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): read
 export function settledBudgets(
   rows: readonly BudgetRow[],
   holds: readonly Hold[],
-  decision: RunOutcome['decision'],
+  outcome: RunOutcome,
 ): readonly BudgetRow[] {
   // While the outcome is unknown, the holds stay.
-  if (decision === 'unknown_effect') return rows;
+  if (outcome.decision === 'unknown_effect') return rows;
+  const spends = outcome.decision === 'committed' ? outcome : null;
   return rows.map((row) => {
-    const amount = holds.reduce(
-      (sum, hold) =>
-        hold.budget === row.budget && hold.bucket === row.bucket && hold.window === row.window
-          ? sum + hold.amount
-          : sum,
-      0,
-    );
-    return { ...row, held: row.held - amount, spent: decision === 'committed' ? row.spent + amount : row.spent };
+    let { held, spent } = row;
+    for (const hold of holds) {
+      if (hold.budget !== row.budget || hold.bucket !== row.bucket || hold.window !== row.window) continue;
+      held -= hold.amount;
+      if (spends !== null) spent += amountToPost(hold, spends.amounts);
+    }
+    return { ...row, held, spent };
   });
 }
 

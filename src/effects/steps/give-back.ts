@@ -1,3 +1,4 @@
+import { type Amounts, amountToPost } from '../model/amounts.ts';
 import type { EffectRecord, Hold } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { LedgerDraft } from '../model/ledger.ts';
@@ -12,12 +13,14 @@ export type HoldsEnd = 'post' | 'void' | 'keep';
 /**
  * Releases what an effect has: claims, pool units and holds.
  * @param keepUntil an unknown effect keeps claims and units until then (ms); `null` releases at once
+ * @param amounts what was really spent; absent: what was held
  */
 export function release(
   view: StepView,
   effect: EffectRecord,
   end: HoldsEnd,
   keepUntil: number | null,
+  amounts?: Amounts,
 ): {
   readonly effect: EffectRecord;
   readonly plan: Omit<Plan<unknown>, 'reply' | 'effects' | 'events'>;
@@ -40,7 +43,7 @@ export function release(
     keepUntil === null
       ? []
       : effect.uses.map((use) => ({ ...use, effectId: effect.id, agentId: effect.actor.agentId, until: keepUntil }));
-  const money = endHolds(effect, end);
+  const money = endHolds(effect, end, amounts);
   return {
     effect: changed(effect, { holdState: money.holdState, claims: [], uses: keepUntil === null ? [] : effect.uses }),
     plan: { budgets: money.changes, claims, claimsGone, usesGone: effect.id, uses },
@@ -51,6 +54,7 @@ export function release(
 function endHolds(
   effect: EffectRecord,
   end: HoldsEnd,
+  amounts: Amounts | undefined,
 ): {
   readonly holdState: EffectRecord['holdState'];
   readonly changes: readonly BudgetChange[];
@@ -72,21 +76,44 @@ function endHolds(
     case 'post': {
       if (holdState !== 'held' && holdState !== 'voided') return nothing;
       // Voided holds are posted too, if late evidence shows that the action happened.
-      const given = holdState === 'held' ? -1 : 0;
+      const isHeld = holdState === 'held';
+      const draft = (kind: LedgerDraft['kind'], data: LedgerDraft['data']): LedgerDraft => ({
+        kind,
+        effectId: effect.id,
+        actor: gateway,
+        data,
+      });
+      const over = holds.flatMap((hold) => {
+        const amount = amountToPost(hold, amounts) - (isHeld ? hold.amount : 0);
+        return amount > 0 || !isHeld ? [{ ...hold, amount }] : [];
+      });
       return {
         holdState: 'posted',
-        changes: holds.map((hold) => budgetChange(hold, given * hold.amount, hold.amount)),
+        changes: holds.map((hold) => budgetChange(hold, isHeld ? -hold.amount : 0, amountToPost(hold, amounts))),
         events: [
-          {
-            kind: holdState === 'held' ? 'budget.posted' : 'budget.overdraft',
-            effectId: effect.id,
-            actor: gateway,
-            data: { holds: holdsToWire(holds) },
-          },
+          ...(isHeld
+            ? [draft('budget.posted', { holds: postedToWire(holds, amounts), ...missingMember(holds, amounts) })]
+            : []),
+          ...(over.length > 0 ? [draft('budget.overdraft', { holds: holdsToWire(over) })] : []),
         ],
       };
     }
   }
+}
+
+/** The holds, and what of each is spent. What goes beyond a hold is an overdraft, with an event of its own. */
+function postedToWire(holds: readonly Hold[], amounts: Amounts | undefined): Json {
+  return holds.map((hold) => {
+    const { budget, unit, bucket, window, amount } = hold;
+    const posted = Math.min(amount, amountToPost(hold, amounts));
+    return { budget, unit, bucket, window, amount, ...(posted === amount ? {} : { posted }) };
+  });
+}
+
+/** Units of which the answer should have said what was spent, and did not. */
+function missingMember(holds: readonly Hold[], amounts: Amounts | undefined): { readonly actual_missing?: Json } {
+  const missing = new Set(holds.map(({ unit }) => unit).filter((unit) => amounts?.[unit] === null));
+  return missing.size === 0 ? {} : { actual_missing: [...missing] };
 }
 
 function budgetChange({ budget, unit, bucket, window }: Hold, hold: number, spend: number): BudgetChange {

@@ -1,3 +1,4 @@
+import type { Amounts } from '../model/amounts.ts';
 import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
@@ -6,7 +7,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { advance, changed, type LifeRefusal } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
-import type { ResolveRequest, Resolution, Settlement, SettleRequest } from '../store.ts';
+import type { ResolveRequest, Resolution, Settlement, SettleOutcome, SettleRequest } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
 
 /**
@@ -30,13 +31,17 @@ export function settleStep(view: StepView, request: SettleRequest): Plan<Settlem
   const released =
     life.state === 'unknown'
       ? release(view, settled, 'keep', life.lease.quiesceUntil)
-      : release(view, settled, life.state === 'committed' ? 'post' : 'void', null);
+      : release(view, settled, life.state === 'committed' ? 'post' : 'void', null, amountsOf(request.outcome));
   return {
     ...released.plan,
     reply: { kind: 'settled', effect: released.effect },
     effects: [{ record: released.effect, binding: life.state === 'denied' ? 'release' : 'keep' }],
     events: [...executionEvents(effect, settled, request), ...released.events],
   };
+}
+
+function amountsOf(outcome: SettleOutcome): Amounts | undefined {
+  return outcome.kind === 'committed' ? outcome.amounts : undefined;
 }
 
 function refusedSettlement(effect: EffectRecord, request: SettleRequest, why: LifeRefusal): Plan<Settlement> {

@@ -89,7 +89,7 @@ export function createAudit(): Audit {
       const row = rows.get(name) ?? { hold, held: 0, spends: [] };
       rows.set(name, row);
       row.held += meaning.held * hold.amount;
-      if (meaning.spends) row.spends.push({ at, amount: hold.amount });
+      if (meaning.spends) row.spends.push({ at, amount: hold.posted ?? hold.amount });
     }
   }
 
@@ -180,17 +180,20 @@ function standingOf(key: KeyRecord): KeyStanding {
   return key.replacedBy === null ? 'created' : 'rotated';
 }
 
-function holdsOf(data: Json | undefined): Hold[] {
+/** A hold in an event. `posted`: what of it is spent, where that is not the whole. */
+type HoldInEvent = Hold & { readonly posted: number | null };
+
+function holdsOf(data: Json | undefined): HoldInEvent[] {
   if (!Array.isArray(data)) return [];
-  return data.flatMap((item): Hold[] => {
+  return data.flatMap((item): HoldInEvent[] => {
     if (!isJsonObject(item)) return [];
-    const { budget, unit, bucket, window, amount } = item;
+    const { budget, unit, bucket, window, amount, posted } = item;
     return typeof budget === 'string' &&
       typeof unit === 'string' &&
       typeof bucket === 'string' &&
       typeof window === 'string' &&
       typeof amount === 'number'
-      ? [{ budget, unit, bucket, window, amount }]
+      ? [{ budget, unit, bucket, window, amount, posted: typeof posted === 'number' ? posted : null }]
       : [];
   });
 }

@@ -131,7 +131,8 @@ export function isJson(contentType: string | string[] | undefined): boolean {
   return typeof contentType === 'string' && /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType);
 }
 
-function parseJson(body: Buffer): Json | undefined {
+/** The JSON of an upstream; `undefined` if it is not JSON with a single meaning, or too large. */
+export function parseJson(body: Buffer): Json | undefined {
   const parsed = parseStrictJson(body, LIMITS);
   return parsed.ok ? parsed.value : undefined;
 }

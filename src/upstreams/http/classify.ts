@@ -122,7 +122,7 @@ function declaredByBody(outcomes: OutcomeMap, json: Json | undefined): Outcome |
 }
 
 /** The value at a dotted path (`error.code`, `items.0.state`), own members only. */
-function valueAt(json: Json, path: string): Json | undefined {
+export function valueAt(json: Json, path: string): Json | undefined {
   let value: Json | undefined = json;
   for (const name of path.split('.')) {
     if (isJsonObject(value)) value = Object.hasOwn(value, name) ? value[name] : undefined;

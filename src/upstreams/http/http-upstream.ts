@@ -1,7 +1,8 @@
 import { createHash, hash } from 'node:crypto';
+import type { Amounts } from '../../effects/model/amounts.ts';
 import type { AnswerHead, HttpAnswer, PassedOnAnswer } from '../../effects/model/answer.ts';
 import type { Evidence } from '../../effects/model/effect.ts';
-import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
 import type { HttpTool } from '../../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
@@ -10,7 +11,9 @@ import { headersBack, headersKept, isJson, type ReadAnswer, readAnswer } from '.
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
+import { isEventStream } from './events.ts';
 import { createPassedOn } from './passed-on.ts';
+import { amountsIn, createEventAmounts, type EventAmounts } from './read-amounts.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
 import type { UpstreamTls } from './upstream-tls.ts';
@@ -111,7 +114,7 @@ export async function sendDispatch(
       const read = readAnswer(result, {
         responseKeptBytes: upstream.limits.responseKeptBytes,
         setCookie,
-        wantsJson: outcomes.body.length > 0,
+        wantsJson: outcomes.body.length > 0 || tool.actual !== undefined,
       });
       const isBroken = !result.whole && tool.streams !== undefined && result.status < 300;
       const seen: Seen = isBroken
@@ -122,7 +125,13 @@ export async function sendDispatch(
             body: !result.whole ? 'cut' : read.json === undefined && result.body.length > 0 ? 'unreadable' : 'whole',
             json: read.json,
           };
-      return resultOf(classify(tool.kind, outcomes, seen), result, endedAt, read, sent);
+      return resultOf(
+        classify(tool.kind, outcomes, seen),
+        result,
+        endedAt,
+        { ...read, ...spentIn(tool, result, read.json) },
+        sent,
+      );
     }
   }
 }
@@ -163,7 +172,26 @@ export async function readToolState(upstream: HttpUpstream, tool: HttpTool, para
 }
 
 /** An answer that was read: what goes to the caller, and what is kept. */
-type Read = Pick<ReadAnswer, 'result'> & { readonly answer: HttpAnswer | PassedOnAnswer };
+type Read = Pick<ReadAnswer, 'result'> & Spent & { readonly answer: HttpAnswer | PassedOnAnswer };
+
+/** Of a tool that says where it stands, what was really spent. */
+interface Spent {
+  readonly amounts?: Amounts;
+}
+
+function spentIn({ actual }: HttpTool, { headers, body }: Pick<Answered, 'headers' | 'body'>, json?: Json): Spent {
+  if (actual === undefined) return {};
+  if (!isPlainEvents(headers)) return { amounts: amountsIn(actual, json) };
+  const events = createEventAmounts(actual);
+  events.take(body);
+  return { amounts: events.amounts() };
+}
+
+type Answered = Extract<Attempt, { kind: 'answer' }>;
+
+function isPlainEvents(headers: Answered['headers']): boolean {
+  return isEventStream(headers['content-type']) && headers['content-encoding'] === undefined;
+}
 
 interface PassingOn extends Passing {
   /** `null` if nothing was passed on. Called once, when nothing more comes. */
@@ -178,6 +206,7 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
   if (listener === null || tool.streams === undefined) return null;
   const passed = createPassedOn(limits.responseKeptBytes);
   let head: AnswerHead | null = null;
+  let events: EventAmounts | null = null;
   return {
     begin(status, incoming) {
       const seen: Seen = { kind: 'answer', status, body: 'whole', json: undefined };
@@ -185,11 +214,13 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
       if (classify(tool.kind, tool.call.outcomes, seen).outcome !== 'committed' || type === undefined || isJson(type))
         return false;
       head = { kind: 'http', status, headers: headersBack(incoming, proxied?.setCookie ?? false) };
+      if (tool.actual !== undefined && isPlainEvents(incoming)) events = createEventAmounts(tool.actual);
       listener.begin(head);
       return true;
     },
     write(piece) {
       passed.take(piece);
+      events?.take(piece);
       return listener.write(piece);
     },
     read() {
@@ -198,6 +229,7 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
       const body = { kind: 'passed_on', value: passed.facts() } as const;
       return {
         answer: { kind: 'passed_on' },
+        ...(tool.actual === undefined ? {} : { amounts: events?.amounts() ?? amountsIn(tool.actual, undefined) }),
         result: { kind: 'http', status, headers: headersKept(headers), body, truncated: false },
       };
     },
@@ -311,7 +343,9 @@ function resultOf(
     case 'committed': {
       if (read === null) return { kind: 'unknown', evidence };
       const { accepted, responseTruncated } = classified;
-      return { kind: 'committed', evidence, answer: read.answer, result: read.result, accepted, responseTruncated };
+      const { answer, result, amounts } = read;
+      const spent = amounts === undefined ? null : { amounts };
+      return { kind: 'committed', evidence, answer, result, accepted, responseTruncated, ...spent };
     }
     case 'failed':
       return { kind: 'failed', evidence, answer: read?.answer ?? null, result: read?.result ?? null };

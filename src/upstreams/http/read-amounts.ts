@@ -1,0 +1,91 @@
+import type { Amounts } from '../../effects/model/amounts.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import type { Json } from '../../json/value.ts';
+import { parseJson } from './answer.ts';
+import { valueAt } from './classify.ts';
+import { createEventScan } from './events.ts';
+
+type Paths = NonNullable<Tool['actual']>;
+
+/** The most bytes of an event that are looked into. */
+const MOST_EVENT = 65_536;
+
+/** What an answer in JSON says was spent. @param json `undefined` if it is no JSON */
+export function amountsIn(paths: Paths, json: Json | undefined): Amounts {
+  return added(paths, (path) => (json === undefined ? undefined : valueAt(json, path)));
+}
+
+/** Reads from a stream of events what was spent: each value from the last event that has it. */
+export interface EventAmounts {
+  take(piece: Buffer): void;
+  amounts(): Amounts;
+}
+
+export function createEventAmounts(paths: Paths): EventAmounts {
+  const scan = createEventScan();
+  const found = new Map<string, Json>();
+  const wanted = [...new Set(Object.values(paths).flat())].map((path) => ({
+    path,
+    // As it stands in JSON. Most events have none of the names and are not parsed.
+    name: `${JSON.stringify(path.slice(path.lastIndexOf('.') + 1))}`,
+  }));
+  let begun: Buffer[] = [];
+  let begunBytes = 0;
+  let isTooLong = false;
+
+  const read = (bytes: Buffer): void => {
+    if (!wanted.some(({ name }) => bytes.includes(name))) return;
+    for (const event of bytes.toString('utf8').split(/\r\n\r\n|\n\n|\r\r/)) {
+      const here = wanted.filter(({ name }) => event.includes(name));
+      if (here.length === 0) continue;
+      const json = parseJson(Buffer.from(dataOf(event)));
+      for (const { path } of here) {
+        const value = json === undefined ? undefined : valueAt(json, path);
+        if (value !== undefined) found.set(path, value);
+      }
+    }
+  };
+  return {
+    take(piece) {
+      const over = scan.over(piece);
+      if (over > 0) {
+        // What it may have said is not known, and what came before may be out of date.
+        if (isTooLong) found.clear();
+        const first = piece.subarray(0, over);
+        read(begunBytes === 0 || isTooLong ? first : Buffer.concat([...begun, first]));
+        begun = [];
+        begunBytes = 0;
+        isTooLong = false;
+      }
+      const rest = piece.subarray(over);
+      begunBytes += rest.byteLength;
+      if (begunBytes > MOST_EVENT) {
+        isTooLong = true;
+        begun = [];
+      } else if (rest.byteLength > 0) begun.push(Buffer.from(rest));
+    },
+    amounts: () => added(paths, (path) => found.get(path)),
+  };
+}
+
+function dataOf(event: string): string {
+  return event
+    .split(/\r\n|\n|\r/)
+    .filter((line) => line.startsWith('data:'))
+    .map((line) => line.slice('data:'.length))
+    .join('\n');
+}
+
+function added(paths: Paths, at: (path: string) => Json | undefined): Amounts {
+  return Object.fromEntries(
+    Object.entries(paths).map(([unit, each]) => {
+      const values = each.map(at);
+      const sum = values.reduce<number>((total, value) => total + (isAmount(value) ? value : Number.NaN), 0);
+      return [unit, isAmount(sum) ? sum : null];
+    }),
+  );
+}
+
+function isAmount(value: Json | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
