@@ -1,4 +1,5 @@
 import { StoreUnavailable } from '../../effects/store.ts';
+import type { RedisConnection } from './connection.ts';
 import type { Fleet } from './fleet.ts';
 import type { ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
@@ -53,10 +54,10 @@ export interface CallSettings {
 }
 
 export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, report }: CallSettings): Calls {
-  /** Runs a script once. If the workspace has moved in a cluster, the server says so before anything is done. */
-  async function call(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+  /** Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done. */
+  async function ask<Reply>(workspace: string, send: (connection: RedisConnection) => Promise<Reply>): Promise<Reply> {
     try {
-      const reply = await topology.primaryOf(workspace).connection().evaluate(name, workspace, args);
+      const reply = await send(topology.primaryOf(workspace).connection());
       report(null);
       return reply;
     } catch (error) {
@@ -70,8 +71,11 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
     }
     await topology.relocate();
     fleet.detach(workspace);
-    return topology.primaryOf(workspace).connection().evaluate(name, workspace, args);
+    return send(topology.primaryOf(workspace).connection());
   }
+
+  const call = (name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> =>
+    ask(workspace, (connection) => connection.evaluate(name, workspace, args));
 
   return {
     async evaluate(name, workspace, args) {
@@ -110,21 +114,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
       if (reply[0] === 'ahead') return reply.slice(2);
       return reply[0] === 'ok' ? reply : null;
     },
-    async commands(workspace, commands) {
-      if (commands.length === 0) return [];
-      try {
-        const replies = await topology.primaryOf(workspace).connection().pipeline(commands);
-        report(null);
-        return replies;
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error;
-        if (!error.message.startsWith('Redis: MOVED')) {
-          report(error);
-          throw error;
-        }
-      }
-      await topology.relocate();
-      return topology.primaryOf(workspace).connection().pipeline(commands);
-    },
+    commands: async (workspace, commands) =>
+      commands.length === 0 ? [] : ask(workspace, (connection) => connection.pipeline(commands)),
   };
 }

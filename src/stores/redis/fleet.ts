@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
-import { fromPlainText, keyOf, metaKey, plainText } from './names.ts';
+import { keyOf, metaKey } from './names.ts';
+import { stored, unstored } from './rows/names.ts';
 import { textsOf } from './connection.ts';
 import { noteOf, type ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
@@ -195,7 +196,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     await attach('');
     const home = topology.primaryOf('').connection();
     const [known, install] = await home.pipeline([
-      ['SISMEMBER', keyOf('', 'entered'), plainText(workspace)],
+      ['SISMEMBER', keyOf('', 'entered'), stored(workspace)],
       ['HGET', metaKey(''), INSTALL_FIELD],
     ]);
     if (install !== installId)
@@ -205,7 +206,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     const reply = await join(workspace, { first: mayMint ? '1' : '' });
     const epoch = await joined(workspace, reply);
     if (!isKnown) {
-      const entered = await run('note', '', await attach(''), noteOf({ entered: plainText(workspace) }));
+      const entered = await run('note', '', await attach(''), noteOf({ entered: stored(workspace) }));
       if (entered[0] !== 'ok') throw new StoreUnavailable('Redis: the installation is changing its epoch');
     }
     return epoch;
@@ -417,7 +418,7 @@ export function createFleet(settings: FleetSettings): Fleet {
         .connection()
         .pipeline([['SMEMBERS', keyOf('', 'entered')]]);
       let isKnown = false;
-      for (const workspace of ['', ...textsOf(entered).map(fromPlainText)]) {
+      for (const workspace of ['', ...textsOf(entered).map(unstored)]) {
         const home = topology.primaryOf(workspace).connection();
         const [epoch, registered] = await home.pipeline([
           ['HGET', metaKey(workspace), 'epoch'],

@@ -1,3 +1,5 @@
+import { stored } from './rows/names.ts';
+
 /** The name in keys for the workspace without a name, which is the installation. */
 const INSTALLATION = '_';
 
@@ -8,7 +10,7 @@ const INSTALLATION = '_';
 export function workspaceTag(workspace: string): string {
   if (workspace === '') return INSTALLATION;
   if (workspace === INSTALLATION) return '%5F';
-  return plainText(workspace).replace(/[^A-Za-z0-9_.-]/gu, (character) =>
+  return stored(workspace).replace(/[^A-Za-z0-9_.-]/gu, (character) =>
     [...Buffer.from(character)].map((byte) => `%${byte.toString(16).padStart(2, '0').toUpperCase()}`).join(''),
   );
 }
@@ -29,30 +31,6 @@ export const CHANGES_PATTERN = 'svc:{*}:changes';
 /** The tag in the name of a channel. */
 export function tagOfChannel(channel: string): string {
   return channel.slice('svc:{'.length, channel.indexOf('}'));
-}
-
-/**
- * A string as scripts see it; different strings stay different. UTF-8 has no form for a lone surrogate, and a leading
- * NUL marks a document in scripts. Such strings are escaped and marked as escaped.
- */
-export function plainText(text: string): string {
-  return NEEDS_ESCAPE.test(text) || text.startsWith(MARK) || text.includes('\0')
-    ? `${MARK}${JSON.stringify(text)}`
-    : text;
-}
-
-// With the flag `u`, a surrogate matches only where it is alone.
-const NEEDS_ESCAPE = /\p{Surrogate}/u;
-
-/** Comes before an escaped string. */
-const MARK = '\u0001';
-
-/** The string from which {@link plainText} was made. */
-export function fromPlainText(text: string): string {
-  if (!text.startsWith(MARK)) return text;
-  const parsed: unknown = JSON.parse(text.slice(1));
-  if (typeof parsed !== 'string') throw new TypeError('an escaped string is not a string');
-  return parsed;
 }
 
 const SLOTS = 16_384;

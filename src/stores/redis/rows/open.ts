@@ -8,7 +8,8 @@ import { createBoard, type InForceDigests } from '../board.ts';
 import { createCalls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
 import { createFleet } from '../fleet.ts';
-import { fromPlainText, keyOf, metaKey } from '../names.ts';
+import { keyOf, metaKey } from '../names.ts';
+import { unstored } from './names.ts';
 import type { Durability } from '../durability.ts';
 import { noteOf } from '../scripts.ts';
 import { createStoreTime } from '../store-time.ts';
@@ -242,7 +243,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
 
   async function workspaces(): Promise<readonly string[]> {
     const [entered] = await calls.commands('', [['SMEMBERS', keyOf('', 'entered')]]);
-    return ['', ...textsOf(entered).map(fromPlainText)];
+    return ['', ...textsOf(entered).map(unstored)];
   }
 
   const health = (): StoreHealth => {
