@@ -1,0 +1,60 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { node24 } from '../node-24.mjs';
+import { type McpWorld, startMcpWorld } from '../mcp/world.ts';
+
+/** The official suite needs Node 22 or later. */
+const SUITE = join(
+  dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json')),
+  'dist/index.js',
+);
+
+interface Check {
+  readonly id: string;
+  readonly status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO';
+  readonly errorMessage?: string;
+  readonly details?: { readonly untestable?: boolean };
+}
+
+let world: McpWorld;
+let folder: string;
+beforeAll(async () => {
+  world = await startMcpWorld();
+  folder = await mkdtemp(join(tmpdir(), 'svc-conformance-'));
+});
+afterAll(async () => {
+  await world.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Runs one scenario of the suite against `/v1/mcp`. The suite sends no headers of ours, so the key is in the query. */
+async function checksOf(scenario: string, version: string): Promise<readonly Check[]> {
+  const output = await mkdtemp(join(folder, `${version}-`));
+  const url = `${world.url}/v1/mcp?api_key=${world.keys.readonly}`;
+  const args = [SUITE, 'server', '--url', url, '--scenario', scenario, '--spec-version', version, '-o', output];
+  // What the suite thinks of it stands in its files; it exits with 1 where any check has failed.
+  await new Promise<void>((resolve) => void execFile(node24(), args, { cwd: folder }, () => resolve()));
+  const files = await readdir(output, { recursive: true });
+  const file = files.find((name) => name.endsWith('checks.json'));
+  if (file === undefined) throw new Error(`${scenario}: the suite wrote nothing`);
+  return JSON.parse(await readFile(join(output, file), 'utf8')) as Check[];
+}
+
+describe.each([
+  ['2025-11-25', ['server-initialize', 'ping', 'tools-list', 'dns-rebinding-protection']],
+  ['2026-07-28', ['server-stateless', 'tools-list', 'dns-rebinding-protection']],
+])('%s', (version, scenarios) => {
+  it.each(scenarios)('%s', async (scenario) => {
+    const checks = await checksOf(scenario, version);
+    expect(checks.filter(({ status }) => status === 'SUCCESS').length).toBeGreaterThan(0);
+    // A check that needs a diagnostic tool of the suite's own server says itself that it could not be made.
+    const failed = checks.filter(
+      ({ status, details }) => (status === 'FAILURE' || status === 'WARNING') && details?.untestable !== true,
+    );
+    expect(failed.map(({ id, errorMessage }) => `${id}: ${errorMessage ?? ''}`)).toEqual([]);
+  });
+});
