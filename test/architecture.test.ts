@@ -19,6 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   records: ['effects', 'stores'],
   upgrade: ['effects', 'stores', 'records'],
   config: ['effects', 'diagnostics'],
+  brain: ['effects', 'diagnostics'],
   telemetry: ['effects', 'diagnostics'],
   proxy: [
     'effects',
@@ -43,6 +44,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'telemetry',
     'config',
     'pins',
+    'brain',
   ],
   mcp: [
     'effects',
@@ -55,6 +57,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'telemetry',
     'config',
     'pins',
+    'brain',
   ],
   cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'pins'],
   demo: ['effects'],

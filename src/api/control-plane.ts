@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { addApprovalRoutes } from './approvals.ts';
 import type { ApiApp } from './app.ts';
+import { addBrainRoutes } from './brain.ts';
 import { addBudgetRoutes } from './budgets.ts';
 import { checkQuery, identifyCaller } from './caller.ts';
 import { addCatalogRoutes } from './catalog.ts';
@@ -54,6 +55,7 @@ export async function addControlPlane(
     addReservationRoutes(app, ports, lists);
     addPauseRoutes(app, ports);
     addBudgetRoutes(app, ports, lists);
+    addBrainRoutes(app, ports, lists);
     addKeyRoutes(app, ports, lists);
     addKeyProfileRoutes(app, ports);
     addWorkspaceRoutes(app, ports);

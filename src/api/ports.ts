@@ -15,6 +15,8 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
+import type { BrainPort } from '../brain/port.ts';
+import type { BrainWriter } from '../brain/writer.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
@@ -74,6 +76,8 @@ export interface ApiPorts {
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
   };
+  /** The company brain. */
+  readonly brain: BrainPort & Pick<BrainWriter, 'put'>;
   /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
   readonly settings: () => ApiSettings;

@@ -1,3 +1,4 @@
+import type { EntityLimits } from '../effects/entity-store.ts';
 import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
 
@@ -277,6 +278,8 @@ interface ConfiguredLimits {
   readonly responseBytes: number;
   /** Simultaneous connections of callers. */
   readonly connections: number;
+  /** What the company brain of a workspace may hold. */
+  readonly brain: EntityLimits;
 }
 
 interface TelemetrySettings {

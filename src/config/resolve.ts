@@ -226,6 +226,7 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
     responseKeptBytes: parseSize(limits.response_kept) ?? 0,
     responseBytes: parseSize(limits.response) ?? 0,
     connections: limits.connections,
+    brain: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
   };
   for (const [part, whole] of [
     ['upload_file', 'upload'],

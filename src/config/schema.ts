@@ -529,6 +529,8 @@ const limits = section('limits', 'Limits that can be set; all others are in limi
   response: size(`${LIMITS.response.what}.`, { min: '1KiB', max: '256MiB' }, LIMITS.response.value),
   stream: size(`${LIMITS.stream.what}.`, { min: '1KiB', max: '16GiB' }, LIMITS.stream.value),
   connections: integer(`${LIMITS.connections.what}.`, 16, 1_000_000, LIMITS.connections.value),
+  brain_entities: integer(`${LIMITS.brain_entities.what}.`, 1, 1_000_000, LIMITS.brain_entities.value),
+  brain_size: size(`${LIMITS.brain_size.what}.`, { min: '1KiB', max: '1GiB' }, LIMITS.brain_size.value),
 });
 
 const telemetry = section('telemetry', 'Logs.', {

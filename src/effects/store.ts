@@ -1,5 +1,6 @@
 import type { Amounts } from './model/amounts.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
+import type { EntityStore } from './entity-store.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
@@ -417,7 +418,7 @@ export type Erasure =
  * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
-export interface EffectStore {
+export interface EffectStore extends EntityStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   now(): number;

@@ -1,13 +1,20 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
+import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import type { Admission, AdmitRequest, EffectStore, SettleRequest } from '../effects/store.ts';
+import {
+  type Admission,
+  type AdmitRequest,
+  type EffectStore,
+  type SettleRequest,
+  StoreUnavailable,
+} from '../effects/store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 
 /*
- * Summaries of requests for approval, and kept answers, contain the same data as params. So they are sealed at rest
- * like params. This is done here, around the store, so it is the same for every store and for the journals beside them.
+ * Summaries of requests for approval, kept answers and entities of the company brain contain the same data as params.
+ * So they are sealed at rest like params. This is done here, around the store, so it is the same for every store and for the journals beside them.
  */
 
 type Seals = Pick<Secrets, 'sealText' | 'openText'>;
@@ -22,6 +29,15 @@ const UNREADABLE = '(the summary cannot be read)';
  * unchanged.
  */
 export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
+  /** @throws StoreUnavailable where something else than a gateway wrote it, or its master secret is gone */
+  function openEntity(workspace: string, entity: EntityRecord): EntityRecord {
+    const body = seals.openText(entity.body, bindingOfEntity(workspace, entity));
+    if (body !== null) return { ...entity, body };
+    throw new StoreUnavailable(
+      `The entity ${entity.type} ${entity.id} cannot be read: it is not as it was sealed. Put it again.`,
+    );
+  }
+
   const openApproval = (approval: ApprovalRecord): ApprovalRecord => withSummaries(approval, seals);
   const openEffect = (effect: EffectRecord): EffectRecord => withResult(effect, seals);
 
@@ -94,6 +110,26 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
       const page = await store.approvals(workspace, filter);
       return { ...page, items: await store.turns.map(page.items, openApproval) };
     },
+    putEntities(request) {
+      const { workspace, entities } = request;
+      const sealed = entities.map((entity) => ({
+        ...entity,
+        body: seals.sealText(entity.body, bindingOfEntity(workspace, entity)),
+      }));
+      return store.putEntities({ ...request, entities: sealed });
+    },
+    async entities(workspace, refs) {
+      const found = await store.entities(workspace, refs);
+      return found.map((entity) => (entity === null ? null : openEntity(workspace, entity)));
+    },
+    async entityPage(workspace, filter) {
+      const page = await store.entityPage(workspace, filter);
+      return { ...page, items: await store.turns.map(page.items, (entity) => openEntity(workspace, entity)) };
+    },
+    async entitiesSince(workspace, version, after) {
+      const slice = await store.entitiesSince(workspace, version, after);
+      return { ...slice, entities: await store.turns.map(slice.entities, (entity) => openEntity(workspace, entity)) };
+    },
   };
 }
 
@@ -146,6 +182,10 @@ function withPrivate(result: KeptResult, text: string): KeptResult {
 
 function bindingOfResult(workspace: string, effectId: string) {
   return { what: 'result', workspace, of: effectId, part: 0 } as const;
+}
+
+function bindingOfEntity(workspace: string, entity: EntityRef) {
+  return { what: 'entity', workspace, of: entityName(entity), part: 0 } as const;
 }
 
 function sealedSize({ life }: EffectRecord): number {

@@ -5,6 +5,8 @@ const FIRST_DRAIN_MS = 5000;
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
+import { createBrain } from '../brain/brain.ts';
+import { createBrainWriter } from '../brain/writer.ts';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import type { ApiPorts } from '../api/ports.ts';
@@ -155,6 +157,17 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   );
   opened.push(() => takeUp.stop());
   const pauses = createPauseView(store);
+  const brain = createBrain({
+    store,
+    turns: store.turns,
+    failed: (workspace, err) => logger.error({ workspace, err }, 'the company brain cannot be read; it is tried again'),
+  });
+  opened.push(async () => brain.close());
+  const brainWriter = createBrainWriter({
+    store,
+    digestKey: (workspace) => secrets.fingerprintKey(workspace),
+    limits: () => inForce.configuration.limits.brain,
+  });
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
   opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
@@ -308,6 +321,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
         successor: (record) => successorOf(record, keyContext()),
       },
       receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
+      brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
       pools: () => inForce.pools,
       settings,
       newId,

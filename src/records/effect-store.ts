@@ -28,6 +28,7 @@ import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
 import { capCounts } from './cap-counts.ts';
 import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
+import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
 import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
 import { budgetRow, budgetSum } from './figures.ts';
@@ -75,6 +76,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
   const pauseListeners: ((workspace: string) => void)[] = [];
   const policyListeners: (() => void)[] = [];
+  const entityListeners: ((workspace: string) => void)[] = [];
   const lostAnswers = watchLostAnswers(
     async (workspace, key) => {
       const id = await readRecord(runner, keyRows, workspace, key);
@@ -86,7 +88,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const flushing = setInterval(() => void flush().catch(() => undefined), FLUSH_MS);
   flushing.unref();
 
-  store.watch([apiKeyRows.kind, pauseRows.kind, policyRows.kind], ({ workspace, kind, id }) => {
+  store.watch([apiKeyRows.kind, pauseRows.kind, policyRows.kind, brainRows.kind], ({ workspace, kind, id }) => {
     if (kind === policyRows.kind) {
       // Those of workspaces follow it.
       if (workspace === INSTALLATION || workspace === null) for (const listen of policyListeners) listen();
@@ -97,8 +99,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       for (const listen of keyListeners) listen(id === null ? null : [id.replace(/^key_/, '')]);
       return;
     }
-    if (workspace !== null) for (const listen of pauseListeners) listen(workspace);
-    else for (const of of entered) for (const listen of pauseListeners) listen(of);
+    const listeners = kind === brainRows.kind ? entityListeners : pauseListeners;
+    for (const of of workspace === null ? entered : [workspace]) for (const listen of listeners) listen(of);
   });
 
   async function flush(): Promise<void> {
@@ -387,6 +389,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     policyBundle: policies.policyBundle,
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
+    ...createEntities(store, runner, turns, write),
+    onEntitiesChanged: (listener) => void entityListeners.push(listener),
     onKeysChanged: (listener) => void keyListeners.push(listener),
     onPausesChanged: (listener) => void pauseListeners.push(listener),
     async close() {

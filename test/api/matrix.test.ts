@@ -21,6 +21,8 @@ const COLUMNS: readonly (keyof Keys | 'none')[] = [
   'none',
 ];
 
+const METHODS: Readonly<Record<string, 'GET' | 'PUT' | 'DELETE'>> = { get: 'GET', put: 'PUT', delete: 'DELETE' };
+
 /**
  * Every route with every kind of key, with empty bodies: what passes authentication and permission is a 400, what
  * exists is a 200, and what may not be seen is a 404. A change of this table is a change of who may do what.
@@ -46,12 +48,10 @@ it('who gets what, route by route', async () => {
     Object.entries(operations)
       // What reads comes first, so that nothing is gone before it is asked for.
       .filter(([, { security }]) => security === undefined)
-      .map(
-        ([method]) => ({ method: method === 'get' ? 'GET' : method === 'delete' ? 'DELETE' : 'POST', path }) as const,
-      ),
+      .map(([method]) => ({ method: METHODS[method] ?? 'POST', path }) as const),
   );
   expect(routes.length).toBeGreaterThan(25);
-  const order = { GET: 0, POST: 1, DELETE: 2 };
+  const order = { GET: 0, PUT: 1, POST: 2, DELETE: 3 };
   const lines = [`| route | ${COLUMNS.join(' | ')} |`, `|---|${'---|'.repeat(COLUMNS.length)}`];
   for (const { method, path } of routes.toSorted(
     (a, b) => order[a.method] - order[b.method] || a.path.localeCompare(b.path),
@@ -65,7 +65,10 @@ it('who gets what, route by route', async () => {
     // The ones that may least come first: who may delete does so last.
     for (const column of COLUMNS.toReversed()) {
       const key = column === 'none' ? null : rig.keys[column];
-      const answer = await rig.send(method, url, { key, ...(method === 'POST' ? { body: {} } : {}) });
+      const answer = await rig.send(method, url, {
+        key,
+        ...(method === 'POST' || method === 'PUT' ? { body: {} } : {}),
+      });
       const reason = answer.json['reason'] as unknown as { code: string } | undefined;
       const code = typeof answer.json['code'] === 'string' ? answer.json['code'] : (reason?.code ?? '');
       if (answer.status >= 300) expect(answer.headers['x-should-retry']).toMatch(/^(true|false)$/);

@@ -5,6 +5,8 @@ import { Writable } from 'node:stream';
 import type { InjectOptions } from 'fastify';
 import { ulid } from 'ulid';
 import type { ApiApp } from '../../src/api/app.ts';
+import { createBrain } from '../../src/brain/brain.ts';
+import { createBrainWriter } from '../../src/brain/writer.ts';
 import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
 import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
@@ -20,6 +22,7 @@ import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize } from '../../src/identity/authorize.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
@@ -74,6 +77,7 @@ export interface Rig {
   readonly people: People;
   readonly keys: Keys;
   readonly logs: () => string;
+  readonly storeFolder: () => string;
   readonly loseNextAnswer: () => void;
   send(method: InjectOptions['method'], path: string, options?: SendOptions): Promise<Seen>;
   close(): Promise<void>;
@@ -174,7 +178,7 @@ export async function startRig(
   await writeFile(join(folder, 'gateway.yaml'), CONFIG(upstream.url, folder));
   await writeFile(join(folder, 'policy.yaml'), POLICY);
   const { configuration } = await loadConfiguration(join(folder, 'gateway.yaml'));
-  const store = await openEmbeddedStore({
+  const bare = await openEmbeddedStore({
     path: join(folder, 'store'),
     lockWaitMs: 1000,
     retention: { keysMs: null, effectsMs: 86_400_000, denialsMs: 86_400_000 },
@@ -182,6 +186,7 @@ export async function startRig(
     worker: 'never',
   });
   const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
+  const store = sealedStore(bare, secrets);
   const signer = await openSigner({
     keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
     issuer: null,
@@ -252,6 +257,12 @@ export async function startRig(
     ...change,
   };
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  const brain = createBrain({ store, turns: store.turns, failed: () => undefined });
+  const brainWriter = createBrainWriter({
+    store,
+    digestKey: (workspace) => secrets.fingerprintKey(workspace),
+    limits: () => configuration.limits.brain,
+  });
   const ports: ApiPorts = {
     store,
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
@@ -274,6 +285,7 @@ export async function startRig(
       successor: (of) => successorOf(of, keyContext()),
     },
     receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
+    brain: { query: brain.query, put: brainWriter.put },
     pools: () => pools,
     settings: () => settings,
     newId,
@@ -355,6 +367,7 @@ export async function startRig(
     people,
     keys,
     logs: () => written,
+    storeFolder: () => join(folder, 'store'),
     loseNextAnswer: () => upstream.loseNextAnswer(),
     async send(method, path, { key = keys.account, body, raw, headers = {}, once = false } = {}) {
       const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
@@ -381,6 +394,7 @@ export async function startRig(
     },
     async close() {
       await app.close();
+      brain.close();
       await authenticator.close();
       await upstreams.close();
       await upstream.close();

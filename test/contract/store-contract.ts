@@ -3,6 +3,7 @@ import { describeAdmission } from './admission.ts';
 import { describeApprovals } from './approvals.ts';
 import { describeBudgets } from './budgets.ts';
 import type { Capabilities, OpenStore } from './fixture.ts';
+import { describeEntities } from './entities.ts';
 import { describeErasure } from './erasure.ts';
 import { describeGranted } from './granted.ts';
 import { describeHoldings } from './holdings.ts';
@@ -30,6 +31,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeHoldings(open, capabilities);
     describeLedger(open, capabilities);
     describeKeys(open, capabilities);
+    describeEntities(open, capabilities);
     describeRepresentation(open, capabilities);
     // All of it is about time that passes.
     if (capabilities.noClock === null) describeRetention(open, capabilities);

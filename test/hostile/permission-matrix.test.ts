@@ -131,6 +131,11 @@ const things = {
   async pause(): Promise<string> {
     return (await world.post('/pauses', { scope: { tool: 'nothing.like.this' }, reason: 'test' })).body.id;
   },
+  async entity(): Promise<string> {
+    const id = `team_${freshKey()}`;
+    await administer('PUT', `${WS}/brain/entities`, { entities: [{ type: 'team', id, name: 'A team' }] });
+    return id;
+  },
   async key(): Promise<string> {
     return (await administer('POST', '/v1/beta/users/olga/keys', { name: 'spare', kind: 'account', workspace: 'demo' }))
       .body.id;
@@ -198,6 +203,11 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   listPauses: () => ({ path: `${WS}/pauses` }),
   liftPause: async () => ({ path: `${WS}/pauses/${await thing('pause')}` }),
   listBudgets: () => ({ path: `${WS}/budgets` }),
+  putEntities: () => ({ path: `${WS}/brain/entities`, body: { entities: [{ type: 'team', id: 'one', name: 'One' }] } }),
+  listEntities: () => ({ path: `${WS}/brain/entities` }),
+  getEntity: async () => ({ path: `${WS}/brain/entities/team/${await thing('entity')}` }),
+  deleteEntity: async () => ({ path: `${WS}/brain/entities/team/${await thing('entity')}` }),
+  searchEntities: () => ({ path: `${WS}/brain/search?query=team&entity_type=team` }),
   listPolicies: () => ({ path: `${WS}/policies` }),
   listPolicyActivations: () => ({ path: '/v1/beta/policies/activations' }),
   activatePolicies: () => ({ path: '/v1/beta/policies/activations', body: {} }),

@@ -46,6 +46,8 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'reservations.read': ['workspace', 'own', 'no', 'governance:read'],
   'pauses.write': ['workspace', 'no', 'any', 'governance:write'],
   'pauses.read': ['workspace', 'own', 'any', 'governance:read'],
+  'brain.read': ['workspace', 'own', 'any', 'brain:read'],
+  'brain.write': ['no', 'no', 'any', 'governance:write'],
   'budgets.read': ['workspace', 'own', 'no', 'governance:read'],
   'policies.read': ['workspace', 'own', 'any', 'governance:read'],
   'policies.history': ['no', 'no', 'any', 'no'],

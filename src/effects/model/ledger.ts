@@ -45,6 +45,8 @@ export const LEDGER_KINDS = [
   'claim.released',
   'reservation.made',
   'reservation.released',
+  'brain.entities_put',
+  'brain.entities_removed',
 ] as const;
 
 export type LedgerKind = (typeof LEDGER_KINDS)[number];

@@ -1,0 +1,309 @@
+import { type Static, Type } from 'typebox';
+import { checkEntity, isEntityId, isEntityType, MAX_TYPE } from '../brain/check-entity.ts';
+import {
+  BadQuestion,
+  type BrainAnswer,
+  type BrainEntity,
+  BrainNotReady,
+  DEFAULT_HITS,
+  MOST_HITS,
+} from '../brain/port.ts';
+import { MAX_QUERY, shownEntity } from '../brain/brain.ts';
+import { type Incoming, MOST_AT_ONCE } from '../brain/writer.ts';
+import { type EntityOrigin, type EntityRecord, entityName } from '../effects/model/entity.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import { pointerTo } from '../json/pointer.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { ApiApp, Caller } from './app.ts';
+import { callerOf, ledgerActor } from './caller.ts';
+import type { Lists } from './lists.ts';
+import { PAGE_QUERY, pageOf } from './paging.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+import { timeToWire } from '../effects/wire/time.ts';
+import { AnyObject, AnyValue, answers, InWorkspace, NoQuery } from './schema.ts';
+
+const BRAIN = '/v1/workspaces/:ws/brain';
+/** The tool over MCP that returns the same. Keys that are limited to some tools need it here too. */
+const QUERY_TOOL = 'svc.company_brain.query';
+
+const EntityType = Type.String({
+  minLength: 1,
+  maxLength: MAX_TYPE,
+  description: 'Type of entities.',
+  examples: ['customer'],
+});
+const OfEntity = Type.Object({
+  ws: Type.String({ description: 'Id of the workspace.' }),
+  type: Type.String({ description: 'Type of the entity.' }),
+  id: Type.String({ description: 'Id of the entity.' }),
+});
+const Search = Type.Object(
+  {
+    query: Type.String({
+      minLength: 1,
+      maxLength: MAX_QUERY,
+      description: 'Words, which may have a typing error, or an id.',
+      examples: ['acme'],
+    }),
+    entity_type: EntityType,
+    join_to: Type.Optional({ ...EntityType, description: 'Type of linked entities that are wanted with each hit.' }),
+    limit: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,2}$', description: `1 to ${MOST_HITS}; ${DEFAULT_HITS} if absent.` }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+/** `…/brain`: entities of the organisation, put, listed, searched and deleted. */
+export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
+  const { store, brain } = ports;
+
+  app.put(
+    `${BRAIN}/entities`,
+    {
+      config: { endpoint: 'brain.write' },
+      schema: {
+        operationId: 'putEntities',
+        summary: 'Put entities of the company brain',
+        description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
+        tags: ['brain'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        body: Type.Object(
+          {
+            entities: Type.Array(
+              AnyValue(
+                'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
+              ),
+              { minItems: 1, maxItems: MOST_AT_ONCE },
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: AnyObject('`version` of the brain, and how many were created, changed, unchanged.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const actor = ledgerActor(caller.principal);
+      const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
+      const put = await brain.put(request.params.ws, entities, actor);
+      switch (put.kind) {
+        case 'put': {
+          const { version, created, changed, unchanged } = put;
+          return { version, created, changed, unchanged };
+        }
+        case 'in_file':
+          throw refuse(
+            'conflict',
+            `Nothing was put. ${put.entities
+              .slice(0, 5)
+              .map(({ index, file }) => `/entities/${index} is in the file ${file}`)
+              .join('; ')}. Change it there: what a file names belongs to the file.`,
+          );
+        case 'too_much':
+          throw refuse(
+            'conflict',
+            `Nothing was put. The workspace would have more than ${put.limit} ${put.of === 'entities' ? 'entities' : 'characters of entities'}. Delete some, or raise limits.${put.of === 'entities' ? 'brain_entities' : 'brain_size'}.`,
+          );
+      }
+    },
+  );
+
+  app.get(
+    `${BRAIN}/entities`,
+    {
+      config: { endpoint: 'brain.read' },
+      schema: {
+        operationId: 'listEntities',
+        summary: 'List entities, those that changed last first',
+        tags: ['brain'],
+        params: InWorkspace,
+        querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
+        response: answers({ 200: AnyObject('`entities` and `next_cursor`.') }),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      refuseLimited(caller);
+      const faults: RequestFault[] = [];
+      const page = pageOf(request.query, faults);
+      if (faults.length > 0) throw refuseFaults(faults);
+      return lists.make(caller, async () => {
+        const { items, next } = await store.entityPage(request.params.ws, {
+          type: request.query.type ?? null,
+          ...page,
+        });
+        return lists.send(reply, 'entities', items, recordToWire, { next_cursor: next });
+      });
+    },
+  );
+
+  app.get(
+    `${BRAIN}/entities/:type/:id`,
+    {
+      config: { endpoint: 'brain.read' },
+      schema: {
+        operationId: 'getEntity',
+        summary: 'One entity',
+        tags: ['brain'],
+        params: OfEntity,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('An entity.') }),
+      },
+    },
+    async (request) => {
+      refuseLimited(callerOf(request));
+      const { ws, type, id } = request.params;
+      const [record = null] = isEntityType(type) && isEntityId(id) ? await store.entities(ws, [{ type, id }]) : [];
+      if (record === null) throw notFound();
+      return recordToWire(record);
+    },
+  );
+
+  app.delete(
+    `${BRAIN}/entities/:type/:id`,
+    {
+      config: { endpoint: 'brain.write' },
+      schema: {
+        operationId: 'deleteEntity',
+        summary: 'Delete an entity',
+        description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
+        tags: ['brain'],
+        params: OfEntity,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`type` and `id` of what was deleted.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const { ws, type, id } = request.params;
+      if (!isEntityType(type) || !isEntityId(id)) throw notFound();
+      const actor = ledgerActor(caller.principal);
+      const removed = await store.removeEntities({ workspace: ws, entities: [{ type, id }], origin: 'api', actor });
+      if (removed.kind === 'in_file')
+        throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
+      if (removed.count === 0) throw notFound();
+      return { type, id };
+    },
+  );
+
+  app.get(
+    `${BRAIN}/search`,
+    {
+      config: { endpoint: 'brain.read' },
+      schema: {
+        operationId: 'searchEntities',
+        summary: 'Search entities of a type, with those that they are linked with',
+        tags: ['brain'],
+        params: InWorkspace,
+        querystring: Search,
+        response: answers({ 200: AnyObject('`entities`, best first, `joined`, `sources` and `truncated`.') }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseLimited(caller);
+      return lists.make(caller, async () => answerToWire(await asked(ports, request.params.ws, request.query)));
+    },
+  );
+}
+
+async function asked(ports: ApiPorts, workspace: string, query: Static<typeof Search>): Promise<BrainAnswer> {
+  try {
+    return await ports.brain.query(workspace, {
+      query: query.query,
+      entityType: query.entity_type,
+      joinTo: query.join_to ?? null,
+      limit: query.limit === undefined ? DEFAULT_HITS : Number(query.limit),
+    });
+  } catch (error) {
+    if (error instanceof BadQuestion) throw refuse('invalid_request', error.message);
+    if (error instanceof BrainNotReady) throw refuse('not_ready', error.message, { retryAfterMs: 2000 });
+    throw error;
+  }
+}
+
+/** Calls of an agent are judged by these facts, so the agent does not write them. */
+function refuseAgents(caller: Caller): void {
+  if (caller.view.kind === 'own')
+    throw refuse('wrong_key_kind', 'A key that was made for one agent does not change what policies read.');
+}
+
+/** Entities are business data: a key that is limited to some tools sees them where the tool is one of those. */
+function refuseLimited({ principal }: Caller): void {
+  const { allowedTools } = principal;
+  if (allowedTools !== null && !allowedTools.includes(QUERY_TOOL))
+    throw refuse('insufficient_scope', `The key is limited to some tools, and ${QUERY_TOOL} is not among them.`);
+}
+
+function notFound(): ReturnType<typeof refuse> {
+  return refuse('not_found', 'There is no such entity here.');
+}
+
+function checkedEntities(given: readonly unknown[], origin: EntityOrigin): readonly Incoming[] {
+  const faults: RequestFault[] = [];
+  const first = new Map<string, number>();
+  const entities: Incoming[] = [];
+  for (const [index, value] of given.entries()) {
+    // The body was parsed as JSON.
+    const checked = checkEntity(value as JsonObject);
+    if (!checked.ok) {
+      for (const { path, message } of checked.faults)
+        faults.push({ path: pointerTo(['entities', index, ...path]), message });
+      continue;
+    }
+    const name = entityName(checked.entity);
+    const before = first.get(name);
+    if (before === undefined) first.set(name, index);
+    else faults.push({ path: `/entities/${index}`, message: `has the type and id of /entities/${before}` });
+    entities.push({ entity: checked.entity, origin });
+  }
+  if (faults.length > 0) throw refuseFaults(faults);
+  return entities;
+}
+
+function recordToWire(record: EntityRecord): JsonObject {
+  return { ...entityToWire(shownEntity(record)), source: originToWire(record.origin) };
+}
+
+function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity): JsonObject {
+  return {
+    type,
+    id,
+    name,
+    attributes,
+    links: links.map((link) => ({ ...link })),
+    version,
+    updated_at: timeToWire(updatedAt),
+  };
+}
+
+function originToWire(origin: EntityOrigin): JsonObject {
+  switch (origin.kind) {
+    case 'api':
+      return { kind: 'api', by: { type: origin.by.type, id: origin.by.id } };
+    case 'file':
+      return { kind: 'file', file: origin.file, line: origin.line };
+  }
+}
+
+/** The answer to a search as HTTP and MCP give it. */
+export function answerToWire({ entities, joined, sources, truncated }: BrainAnswer): JsonObject {
+  return {
+    entities: entities.map((hit) => ({ ...entityToWire(hit), score: hit.score })),
+    joined: joined.map(({ of, entities: linked }) => ({
+      of: { type: of.type, id: of.id },
+      entities: linked.map((entity) => ({
+        ...entityToWire(entity),
+        rel: entity.rel,
+        direction: entity.direction,
+      })),
+    })),
+    sources: sources.map(({ type, id, origin }) => ({ type, id, ...originToWire(origin) })),
+    truncated,
+  };
+}

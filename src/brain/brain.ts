@@ -1,0 +1,305 @@
+import type { EntityStore } from '../effects/entity-store.ts';
+import { entityOf, type EntityRecord, type EntityRef, entityName } from '../effects/model/entity.ts';
+import type { ReadingTurns } from '../effects/run/reading-turns.ts';
+import { isEntityType } from './check-entity.ts';
+import {
+  BadQuestion,
+  type BrainAnswer,
+  type BrainEntity,
+  type BrainJoin,
+  BrainNotReady,
+  type BrainPort,
+  type BrainQuestion,
+  type BrainSource,
+  type JoinedEntity,
+  MOST_HITS,
+} from './port.ts';
+import { createWorkspaceIndex, type Linked, type WorkspaceIndex } from './workspace-index.ts';
+import { wordsOf } from './words.ts';
+
+/** Characters of a query. */
+export const MAX_QUERY = 256;
+/** Linked entities of one hit, and of all. */
+export const JOINED_OF_HIT = 20;
+export const JOINED = 100;
+/** Entities that are read at once, and characters of all in one answer. */
+const READ_AT_ONCE = 25;
+export const ANSWER_CHARACTERS = 512 * 1024;
+/** How long a question waits for the first reading, ms. */
+const WAIT_MS = 5000;
+/** How long after a failed read it is tried again, ms. */
+const AGAIN_MS = 1000;
+
+/** The company brain: questions, and the index that answers them. */
+export interface Brain extends BrainPort {
+  /** Reads the entities of a workspace into memory, unless that is done or under way. */
+  warm(workspace: string): void;
+  /** Resolves when what the store had at the time of the call is found. @throws StoreUnavailable */
+  caughtUp(workspace: string): Promise<void>;
+  close(): void;
+}
+
+/** What is known of a workspace. */
+interface Known {
+  index: WorkspaceIndex;
+  /** The index has every change up to this version. */
+  version: number;
+  isComplete: boolean;
+  /** The reading that is under way. */
+  reading: Promise<void> | null;
+  /** Whether something changed since that began. */
+  isBehind: boolean;
+}
+
+type Store = Pick<EntityStore, 'brainState' | 'entitiesSince' | 'entities' | 'onEntitiesChanged'>;
+
+/** Makes the brain. The entities of a workspace are read when somebody first asks, and then followed. */
+export function createBrain(parts: {
+  readonly store: Store;
+  readonly turns: ReadingTurns;
+  /** Told when entities cannot be read; they are tried again. */
+  readonly failed: (workspace: string, error: unknown) => void;
+  /** How long a question waits for the entities to be read into memory, ms. */
+  readonly waitMs?: number;
+}): Brain {
+  const { store, turns, waitMs = WAIT_MS } = parts;
+  const workspaces = new Map<string, Known>();
+  const timers = new Set<NodeJS.Timeout>();
+  let closed = false;
+
+  function knownOf(workspace: string): Known {
+    const known = workspaces.get(workspace) ?? emptyIndex();
+    workspaces.set(workspace, known);
+    return known;
+  }
+
+  /** Brings an index up to what the store has. What is removed while it is read is removed in the next round. */
+  async function follow(workspace: string, known: Known): Promise<void> {
+    for (;;) {
+      const state = await store.brainState(workspace);
+      if (state.version === known.version && known.isComplete) return;
+      // Removals that are not listed any more are found only by reading all; so is a store that was emptied.
+      if (known.version > 0 && (known.version < state.forgotten || state.version < known.version)) startAnew(known);
+      const since = known.version;
+      let after = null;
+      do {
+        if (closed) return;
+        const slice: Awaited<ReturnType<Store['entitiesSince']>> = await store.entitiesSince(workspace, since, after);
+        await turns.map(slice.entities, (record) => known.index.put(entityOf(record)));
+        after = slice.next;
+      } while (after !== null);
+      for (const { version, name } of state.removed)
+        if (since > 0 && version > since) removeUnlessThere(known.index, name, await isThere(workspace, name));
+      known.version = state.version;
+      known.isComplete = true;
+    }
+  }
+
+  /** An entity that was removed may have been put again. */
+  async function isThere(workspace: string, name: string): Promise<boolean> {
+    const [record] = await store.entities(workspace, [refOf(name)]);
+    return record !== null && record !== undefined;
+  }
+
+  function read(workspace: string, known: Known): Promise<void> {
+    if (known.reading !== null) {
+      known.isBehind = true;
+      return known.reading;
+    }
+    const reading = follow(workspace, known)
+      .then(() => (known.index.isWorn() ? rebuild(workspace, known) : undefined))
+      .finally(() => {
+        known.reading = null;
+      });
+    known.reading = reading;
+    reading.then(
+      () => {
+        if (!known.isBehind) return;
+        known.isBehind = false;
+        void read(workspace, known).catch(() => undefined);
+      },
+      (error: unknown) => {
+        if (closed) return;
+        parts.failed(workspace, error);
+        const timer = setTimeout(() => {
+          timers.delete(timer);
+          void read(workspace, known).catch(() => undefined);
+        }, AGAIN_MS).unref();
+        timers.add(timer);
+      },
+    );
+    return reading;
+  }
+
+  /** Questions are answered from the old index until the new one is complete. */
+  async function rebuild(workspace: string, known: Known): Promise<void> {
+    const next = emptyIndex();
+    await follow(workspace, next);
+    known.index = next.index;
+    known.version = next.version;
+  }
+
+  store.onEntitiesChanged((workspace) => {
+    const known = workspaces.get(workspace);
+    if (known !== undefined && !closed) void read(workspace, known).catch(() => undefined);
+  });
+
+  async function ready(workspace: string): Promise<WorkspaceIndex> {
+    const known = knownOf(workspace);
+    if (known.isComplete) return known.index;
+    const reading = read(workspace, known);
+    const late = Symbol('late');
+    let timer: NodeJS.Timeout | undefined;
+    const waited = new Promise<typeof late>((resolve) => {
+      timer = setTimeout(resolve, waitMs, late).unref();
+    });
+    const first = await Promise.race([reading, waited]).finally(() => clearTimeout(timer));
+    if (first === late)
+      throw new BrainNotReady('The entities of this workspace are still being read. Ask again in a few seconds.');
+    return known.index;
+  }
+
+  /** Reads entities in small parts, until there are enough characters. */
+  async function readAll(workspace: string, refs: readonly EntityRef[], most: number): Promise<Read> {
+    const records = new Map<string, EntityRecord>();
+    let characters = 0;
+    for (let at = 0; at < refs.length; at += READ_AT_ONCE) {
+      if (characters > most) return { records, isAll: false, characters };
+      const found = await turns.run(() => store.entities(workspace, refs.slice(at, at + READ_AT_ONCE)));
+      for (const record of found) {
+        if (record === null) continue;
+        characters += record.body.length;
+        records.set(entityName(record), record);
+      }
+    }
+    return { records, isAll: true, characters };
+  }
+
+  return {
+    warm(workspace) {
+      void read(workspace, knownOf(workspace)).catch(() => undefined);
+    },
+    async caughtUp(workspace) {
+      const known = knownOf(workspace);
+      // The one that is under way may have looked before.
+      if (known.reading !== null) await known.reading.catch(() => undefined);
+      await read(workspace, known);
+    },
+    async query(workspace, question) {
+      checkQuestion(question);
+      const { query, entityType, joinTo, limit } = question;
+      const index = await ready(workspace);
+      const { found, more } = index.search(entityType, query, limit);
+      const hits = found.map(({ id, score }) => ({ type: entityType, id, score }));
+      const { joins, isAll } = joinsOf(index, hits, joinTo);
+      const refs = uniqueRefs([...hits, ...joins.flatMap(({ linked }) => linked)]);
+      const read = await readAll(workspace, refs, ANSWER_CHARACTERS);
+      return answerOf(hits, joins, read, more || !isAll || !read.isAll);
+    },
+    close() {
+      closed = true;
+      for (const timer of timers) clearTimeout(timer);
+    },
+  };
+}
+
+interface Read {
+  readonly records: ReadonlyMap<string, EntityRecord>;
+  readonly isAll: boolean;
+  readonly characters: number;
+}
+
+interface Join {
+  readonly of: EntityRef;
+  readonly linked: readonly Linked[];
+}
+
+function emptyIndex(): Known {
+  return { index: createWorkspaceIndex(), version: 0, isComplete: false, reading: null, isBehind: false };
+}
+
+function startAnew(known: Known): void {
+  known.index = createWorkspaceIndex();
+  known.version = 0;
+  known.isComplete = false;
+}
+
+function removeUnlessThere(index: WorkspaceIndex, name: string, isThere: boolean): void {
+  if (!isThere) index.remove(refOf(name));
+}
+
+/** The reference of an `entityName`. */
+function refOf(name: string): EntityRef {
+  const at = name.indexOf('\n');
+  return { type: name.slice(0, at), id: name.slice(at + 1) };
+}
+
+function checkQuestion({ query, entityType, joinTo, limit }: BrainQuestion): void {
+  if (query.length > MAX_QUERY) throw new BadQuestion(`query has at most ${MAX_QUERY} characters`);
+  if (wordsOf(query, 1).length === 0) throw new BadQuestion('query needs a word, a number or an id to look for');
+  for (const [member, type] of [
+    ['entity_type', entityType],
+    ['join_to.entity_type', joinTo],
+  ] as const)
+    if (type !== null && !isEntityType(type))
+      throw new BadQuestion(`${member} must be the type of entities: a letter, then letters, digits, _ and -`);
+  if (!Number.isInteger(limit) || limit < 1 || limit > MOST_HITS)
+    throw new BadQuestion(`limit must be a whole number from 1 to ${MOST_HITS}`);
+}
+
+function joinsOf(
+  index: WorkspaceIndex,
+  hits: readonly EntityRef[],
+  joinTo: string | null,
+): { readonly joins: readonly Join[]; readonly isAll: boolean } {
+  if (joinTo === null) return { joins: [], isAll: true };
+  const joins: Join[] = [];
+  let isAll = true;
+  let left = JOINED;
+  for (const hit of hits) {
+    const { linked, more } = index.linked(hit, joinTo, Math.min(JOINED_OF_HIT, left));
+    if (more) isAll = false;
+    left -= linked.length;
+    joins.push({ of: { type: hit.type, id: hit.id }, linked });
+  }
+  return { joins, isAll };
+}
+
+function uniqueRefs(refs: readonly EntityRef[]): readonly EntityRef[] {
+  return [...new Map(refs.map((ref) => [entityName(ref), { type: ref.type, id: ref.id }])).values()];
+}
+
+/** What was removed since the index was read is left out. */
+function answerOf(
+  hits: readonly (EntityRef & { readonly score: number })[],
+  joins: readonly Join[],
+  { records }: Read,
+  truncated: boolean,
+): BrainAnswer {
+  const shown = (ref: EntityRef): BrainEntity | null => {
+    const record = records.get(entityName(ref));
+    return record === undefined ? null : shownEntity(record);
+  };
+  const joined: BrainJoin[] = [];
+  for (const { of, linked } of joins) {
+    const entities = linked.flatMap(({ rel, direction, type, id }): JoinedEntity[] => {
+      const entity = shown({ type, id });
+      return entity === null ? [] : [{ ...entity, rel, direction }];
+    });
+    if (entities.length > 0 && records.has(entityName(of))) joined.push({ of, entities });
+  }
+  return {
+    entities: hits.flatMap((hit) => {
+      const entity = shown(hit);
+      return entity === null ? [] : [{ ...entity, score: Math.round(hit.score * 1000) / 1000 }];
+    }),
+    joined,
+    sources: [...records.values()].map(({ type, id, origin }): BrainSource => ({ type, id, origin })),
+    truncated,
+  };
+}
+
+/** A record as people and agents see it. */
+export function shownEntity(record: EntityRecord): BrainEntity {
+  return { ...entityOf(record), version: record.version, updatedAt: record.updatedAt };
+}

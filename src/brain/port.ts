@@ -1,0 +1,76 @@
+import type { Entity, EntityOrigin, EntityRef } from '../effects/model/entity.ts';
+
+/** What is looked for. */
+export interface BrainQuestion {
+  /** Words; each may have one typing error. The id of an entity finds it too. */
+  readonly query: string;
+  readonly entityType: string;
+  /** The type of linked entities that are wanted with each hit; `null`: none. */
+  readonly joinTo: string | null;
+  /** Hits at most. */
+  readonly limit: number;
+}
+
+/** An entity, and where it comes from. */
+export interface BrainEntity extends Entity {
+  readonly version: number;
+  /** ms. */
+  readonly updatedAt: number;
+}
+
+/** A hit. `score` is larger for better ones, and means nothing outside one answer. */
+export interface BrainHit extends BrainEntity {
+  readonly score: number;
+}
+
+/** Linked entities of the wanted type. */
+export interface BrainJoin {
+  /** The hit. */
+  readonly of: EntityRef;
+  readonly entities: readonly JoinedEntity[];
+}
+
+/** An entity that is linked with a hit. `outgoing`: the hit names it. `incoming`: it names the hit. */
+export interface JoinedEntity extends BrainEntity {
+  readonly rel: string;
+  readonly direction: 'outgoing' | 'incoming';
+}
+
+/** Where an entity of an answer comes from. */
+export interface BrainSource extends EntityRef {
+  readonly origin: EntityOrigin;
+}
+
+export interface BrainAnswer {
+  /** Best first. */
+  readonly entities: readonly BrainHit[];
+  /** One for each hit with linked entities, in the order of the hits; empty where no type was asked for. */
+  readonly joined: readonly BrainJoin[];
+  /** One for each entity of the answer. */
+  readonly sources: readonly BrainSource[];
+  /** Whether there are more hits, or more linked entities, than the answer has. */
+  readonly truncated: boolean;
+}
+
+/** The entities are still being read into memory; the question can be asked again in a moment. */
+export class BrainNotReady extends Error {
+  override readonly name = 'BrainNotReady';
+}
+
+/** The question is not one that can be asked. `message` says what to change. */
+export class BadQuestion extends Error {
+  override readonly name = 'BadQuestion';
+}
+
+/** The most hits of one answer, and how many there are where nobody says. */
+export const MOST_HITS = 50;
+export const DEFAULT_HITS = 10;
+
+/** The company brain, as those who ask it see it. */
+export interface BrainPort {
+  /**
+   * Looks for entities of one type.
+   * @throws BadQuestion, BrainNotReady, StoreUnavailable
+   */
+  query(workspace: string, question: BrainQuestion): Promise<BrainAnswer>;
+}

@@ -1,0 +1,214 @@
+import SearchableMap from 'minisearch/SearchableMap';
+import type { Entity } from '../effects/model/entity.ts';
+import { textsWithin, wordsOf } from './words.ts';
+
+/** Words of one entity that are found. */
+const WORDS_OF_ENTITY = 300;
+/** Words of a query that count. */
+const WORDS_OF_QUERY = 8;
+/** Words that one word of a query stands for: those that begin with it, or are like it. */
+const VARIANTS = 50;
+/** Places of words that one query looks at. It takes a few ms for so many. */
+const LOOKED_AT = 10_000;
+/** A word with a typing error is looked for from this many letters on, and with two from this many. */
+const ONE_ERROR = 4;
+const TWO_ERRORS = 8;
+/** How many words of a query may have two errors: each costs a walk over much of the vocabulary. */
+const MOST_TWO_ERRORS = 2;
+
+/** What a match counts for. */
+const WHOLE = 1;
+const BEGINNING = 0.5;
+const LIKE = 0.4;
+const FARTHER = 0.2;
+const IN_NAME = 3;
+/** More than any words together. */
+const BY_ID = 1000;
+
+/** A place of a word: the number of the entity twice, and 1 where the word stands in its name. */
+type Places = number[];
+
+/** An entity that was found. */
+export interface Found {
+  readonly id: string;
+  readonly score: number;
+}
+
+/** The entities of one type, by the words of their names and attributes. What it looks at for one query is bounded. */
+export interface SearchIndex {
+  put(entity: Entity): void;
+  remove(id: string): void;
+  /** How many entities there are, and how many numbers were given to ones that are gone or were put again. */
+  size(): { readonly live: number; readonly dead: number };
+  /** Best first; `more` says whether others were found. */
+  search(query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
+}
+
+/** A word of a query: where what it stands for is found, and how often. */
+interface Wanted {
+  readonly variants: readonly { readonly places: Places; readonly weight: number }[];
+  readonly count: number;
+}
+
+export function createSearchIndex(): SearchIndex {
+  const words = new SearchableMap<Places>();
+  const numbers = new Map<string, number>();
+  /** Ids by number. */
+  const ids: (string | null)[] = [];
+
+  function remove(id: string): void {
+    const number = numbers.get(id);
+    if (number === undefined) return;
+    ids[number] = null;
+    numbers.delete(id);
+  }
+
+  function add(word: string, place: number): void {
+    const places = words.get(word);
+    if (places === undefined) words.set(word, [place]);
+    else places.push(place);
+  }
+
+  function put({ id, name, attributes }: Entity): void {
+    remove(id);
+    const number = ids.length;
+    ids.push(id);
+    numbers.set(id, number);
+    const inName = new Set(wordsOf(name, WORDS_OF_ENTITY));
+    for (const word of inName) add(word, number * 2 + 1);
+    const others = new Set<string>();
+    let left = WORDS_OF_ENTITY;
+    for (const text of textsWithin(attributes)) {
+      if (left <= 0) break;
+      const found = wordsOf(text, left);
+      left -= found.length;
+      for (const word of found) if (!inName.has(word)) others.add(word);
+    }
+    for (const word of others) add(word, number * 2);
+  }
+
+  /** What a word of a query stands for. `farther` says whether two errors may be looked for. */
+  function wanted(word: string, farther: () => boolean): Wanted {
+    const variants = new Map<Places, number>();
+    const take = (places: Places, weight: number): void => {
+      if (variants.size < VARIANTS && !variants.has(places)) variants.set(places, weight);
+    };
+    const whole = words.get(word);
+    if (whole !== undefined) take(whole, WHOLE);
+    if (word.length > 1)
+      for (const [, places] of words.atPrefix(word)) {
+        if (variants.size >= VARIANTS) break;
+        take(places, BEGINNING);
+      }
+    if (whole === undefined && word.length >= ONE_ERROR) {
+      for (const other of swapped(word)) {
+        const places = words.get(other);
+        if (places !== undefined) take(places, LIKE);
+      }
+      for (const [places] of words.fuzzyGet(word, 1).values()) take(places, LIKE);
+      if (variants.size === 0 && word.length >= TWO_ERRORS && farther())
+        for (const [places] of words.fuzzyGet(word, 2).values()) take(places, FARTHER);
+    }
+    const list = [...variants].map(([places, weight]) => ({ places, weight }));
+    return { variants: list, count: list.reduce((sum, { places }) => sum + places.length, 0) };
+  }
+
+  function scoresOf(query: string): ReadonlyMap<number, number> {
+    let errors = MOST_TWO_ERRORS;
+    const asked = [...new Set(wordsOf(query, 2 * WORDS_OF_QUERY))].slice(0, WORDS_OF_QUERY);
+    const all = asked.map((word) =>
+      wanted(word, () => {
+        errors -= 1;
+        return errors >= 0;
+      }),
+    );
+    const scores = new Map<number, number>();
+    let left = LOOKED_AT;
+    // Rare words first: they say most, and a word that is nearly everywhere is then only looked for in what they found.
+    for (const { variants, count } of all.toSorted((one, other) => one.count - other.count)) {
+      if (count === 0) continue;
+      const rarity = Math.log(1 + ids.length / count);
+      if (count > left && scores.size > 0) {
+        const [first] = variants;
+        if (first !== undefined) addWhereFound(scores, first.places, first.weight * rarity);
+        continue;
+      }
+      // A word has one place in an entity; several variants of it count as the best of them.
+      const best = variants.length === 1 ? null : new Map<number, number>();
+      for (const { places, weight } of variants)
+        for (const place of places) {
+          if (left === 0) break;
+          left -= 1;
+          const score = weight * rarity * ((place & 1) === 1 ? IN_NAME : 1);
+          const number = place >>> 1;
+          if (best === null) scores.set(number, (scores.get(number) ?? 0) + score);
+          else if (score > (best.get(number) ?? 0)) best.set(number, score);
+        }
+      if (best !== null) for (const [number, score] of best) scores.set(number, (scores.get(number) ?? 0) + score);
+    }
+    for (const piece of [query.trim(), ...query.trim().split(/\s+/, WORDS_OF_QUERY)]) {
+      const number = numbers.get(piece);
+      if (number !== undefined) scores.set(number, BY_ID);
+    }
+    return scores;
+  }
+
+  return {
+    put,
+    remove,
+    size: () => ({ live: numbers.size, dead: ids.length - numbers.size }),
+    search(query, limit) {
+      const best: Found[] = [];
+      let count = 0;
+      for (const [number, score] of scoresOf(query)) {
+        const id = ids[number];
+        if (id === null || id === undefined) continue;
+        count += 1;
+        insert(best, { id, score }, limit);
+      }
+      return { found: best, more: count > best.length };
+    },
+  };
+}
+
+/** Adds to what was found already, where it has a word too. */
+function addWhereFound(scores: Map<number, number>, places: Places, score: number): void {
+  for (const [number, before] of scores) {
+    const place = places[lowerBound(places, number * 2)];
+    if (place === undefined || place >>> 1 !== number) continue;
+    scores.set(number, before + score * ((place & 1) === 1 ? IN_NAME : 1));
+  }
+}
+
+/** The first index whose place is not below `least`. Numbers only grow, so places are in order. */
+function lowerBound(places: Places, least: number): number {
+  let from = 0;
+  let to = places.length;
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if ((places[middle] ?? 0) < least) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/** Keeps the best, in order. Equal ones are ordered by id, so that the same question has the same answer. */
+function insert(best: Found[], found: Found, limit: number): void {
+  let at = best.length;
+  for (let before = best[at - 1]; before !== undefined && isBetter(found, before); before = best[at - 1]) at -= 1;
+  if (at >= limit) return;
+  best.splice(at, 0, found);
+  if (best.length > limit) best.pop();
+}
+
+function isBetter(one: Found, other: Found): boolean {
+  return one.score === other.score ? one.id < other.id : one.score > other.score;
+}
+
+/** The word with each two neighbouring letters exchanged. */
+function swapped(word: string): string[] {
+  return Array.from(
+    { length: word.length - 1 },
+    (_, at) => `${word.slice(0, at)}${word[at + 1] ?? ''}${word[at] ?? ''}${word.slice(at + 2)}`,
+  );
+}

@@ -1,0 +1,92 @@
+import type { EntityOrigin, EntityRecord, EntityRef } from './model/entity.ts';
+import type { LedgerActor } from './model/ledger.ts';
+
+/** Entities to put, all or none. No two have the same type and id. */
+export interface PutEntities {
+  readonly workspace: string;
+  readonly entities: readonly (Pick<EntityRecord, 'type' | 'id' | 'digest' | 'body'> & {
+    readonly origin: EntityOrigin;
+    /** Of the body, before it is sealed. */
+    readonly characters: number;
+  })[];
+  readonly actor: LedgerActor;
+  readonly limits: EntityLimits;
+}
+
+/** What a workspace may hold. */
+export interface EntityLimits {
+  readonly entities: number;
+  /** Characters of all bodies, before they are sealed. */
+  readonly characters: number;
+}
+
+export type EntitiesPut =
+  | {
+      readonly kind: 'put';
+      readonly version: number;
+      readonly created: number;
+      readonly changed: number;
+      /** Those that were there with the same content. They keep their version. */
+      readonly unchanged: number;
+    }
+  /** A file has these: indices in the request. Nothing was put. */
+  | { readonly kind: 'in_file'; readonly entities: readonly { readonly index: number; readonly file: string }[] }
+  | { readonly kind: 'too_much'; readonly of: 'entities' | 'characters'; readonly limit: number };
+
+export interface RemoveEntities {
+  readonly workspace: string;
+  readonly entities: readonly EntityRef[];
+  /** Only those with an origin of this kind are removed. */
+  readonly origin: EntityOrigin['kind'];
+  readonly actor: LedgerActor;
+}
+
+export type EntitiesRemoved =
+  | { readonly kind: 'removed'; readonly count: number }
+  /** A file has the first such entity. Nothing was removed. */
+  | { readonly kind: 'in_file'; readonly file: string };
+
+/** What a brain holds now. */
+export interface BrainState {
+  /** Grows with each change. 0: nothing was ever put. */
+  readonly version: number;
+  readonly entities: number;
+  readonly characters: number;
+  /** The last removals, oldest first; the names are of `entityName`. */
+  readonly removed: readonly { readonly version: number; readonly name: string }[];
+  /** Removals of this version and earlier ones are not listed any more. */
+  readonly forgotten: number;
+  /** Digests of files that were read in, newest first; empty: none ever was. */
+  readonly files: readonly string[];
+}
+
+/** The entities of the company brain, by workspace. Part of the effect store. */
+export interface EntityStore {
+  putEntities(request: PutEntities): Promise<EntitiesPut>;
+  removeEntities(request: RemoveEntities): Promise<EntitiesRemoved>;
+  /** Records that the files with this digest are read in. */
+  noteEntityFiles(workspace: string, digest: string): Promise<void>;
+  /** In the order of the references; `null`: there is none. */
+  entities(workspace: string, refs: readonly EntityRef[]): Promise<readonly (EntityRecord | null)[]>;
+  /** Those that changed last come first. */
+  entityPage(
+    workspace: string,
+    filter: { readonly type: string | null; readonly limit: number; readonly cursor: string | null },
+  ): Promise<{ readonly items: readonly EntityRecord[]; readonly next: string | null }>;
+  /** Entities of a version greater than `version`, oldest first. `next` is the `after` of the next slice. */
+  entitiesSince(workspace: string, version: number, after: EntityPlace | null): Promise<EntitySlice>;
+  brainState(workspace: string): Promise<BrainState>;
+  /** The listener gets each workspace whose entities have changed. */
+  onEntitiesChanged(listener: (workspace: string) => void): void;
+}
+
+export interface EntityPlace {
+  readonly at: number;
+  readonly id: string;
+}
+
+export interface EntitySlice {
+  readonly entities: readonly EntityRecord[];
+  /** `null`: this was the last slice. */
+  readonly next: EntityPlace | null;
+}

@@ -1,0 +1,58 @@
+import { canonicalJson } from '../../json/canonical.ts';
+import { type JsonObject } from '../../json/value.ts';
+import type { LedgerActor } from './ledger.ts';
+
+/** Names one entity of the company brain within a workspace. */
+export interface EntityRef {
+  /** What it is: `customer`, `order`. */
+  readonly type: string;
+  readonly id: string;
+}
+
+/** What an entity says of another one. `rel` is the kind of the link: `placed_by`. */
+export interface EntityLink extends EntityRef {
+  readonly rel: string;
+}
+
+/** Something of the organisation that agents and policies may consult: a customer, an order, a service. */
+export interface Entity extends EntityRef {
+  readonly name: string;
+  readonly attributes: JsonObject;
+  readonly links: readonly EntityLink[];
+}
+
+/** Where an entity comes from. What a file names belongs to the file: the API changes nothing of it. */
+export type EntityOrigin =
+  | { readonly kind: 'api'; readonly by: LedgerActor }
+  /** `line` counts from 1. */
+  | { readonly kind: 'file'; readonly file: string; readonly line: number };
+
+/** An entity as the store keeps it. */
+export interface EntityRecord extends EntityRef {
+  /** The version of the brain that wrote it: a count that only grows, from 1 on. */
+  readonly version: number;
+  /** Of {@link textOfEntity}, under a key of the workspace: two records are equal where their digests are. */
+  readonly digest: string;
+  readonly origin: EntityOrigin;
+  /** ms. */
+  readonly updatedAt: number;
+  /** {@link textOfEntity}; at rest it is sealed. */
+  readonly body: string;
+}
+
+/** What an entity says beside its type and id, as one text. Entities with equal texts say the same. */
+export function textOfEntity({ name, attributes, links }: Omit<Entity, keyof EntityRef>): string {
+  return canonicalJson({ name, attributes, links: links.map(({ rel, type, id }) => ({ rel, type, id })) });
+}
+
+/** The entity of a record whose body is open. */
+export function entityOf({ type, id, body }: Pick<EntityRecord, 'type' | 'id' | 'body'>): Entity {
+  // Only `textOfEntity` writes bodies.
+  const { name, attributes, links } = JSON.parse(body) as Omit<Entity, keyof EntityRef>;
+  return { type, id, name, attributes, links };
+}
+
+/** A text that no other entity of a workspace has. A type has no line break. */
+export function entityName({ type, id }: EntityRef): string {
+  return `${type}\n${id}`;
+}

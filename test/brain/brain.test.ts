@@ -1,0 +1,187 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import { createBrain } from '../../src/brain/brain.ts';
+import { BrainNotReady } from '../../src/brain/port.ts';
+import type { EntityStore } from '../../src/effects/entity-store.ts';
+import { type Entity, textOfEntity } from '../../src/effects/model/entity.ts';
+import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import { embeddedIn } from '../contract/embedded-store.ts';
+import { RETENTION, type StoreUnderTest } from '../contract/fixture.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
+
+const WS = 'demo';
+const ACTOR = { type: 'user', id: 'maria' } as const;
+const LIMITS = { entities: 100_000, characters: 2 ** 26 };
+
+let opened: StoreUnderTest | null = null;
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await opened?.close();
+  opened = null;
+});
+
+async function open(): Promise<{ readonly store: EntityStore; put(...entities: Entity[]): Promise<unknown> }> {
+  opened = await embeddedIn(openEmbeddedStore, 'never')({ retention: RETENTION, clock: () => 1_750_000_000_000 });
+  const { store } = opened;
+  return {
+    store,
+    put: (...entities) =>
+      store.putEntities({
+        workspace: WS,
+        actor: ACTOR,
+        limits: LIMITS,
+        entities: entities.map((entity) => {
+          const body = textOfEntity(entity);
+          const { type, id } = entity;
+          return { type, id, body, digest: body, characters: body.length, origin: { kind: 'api', by: ACTOR } };
+        }),
+      }),
+  };
+}
+
+function brainOn(
+  store: EntityStore,
+  failed: (workspace: string, error: unknown) => void = () => undefined,
+  waitMs = 5000,
+) {
+  const turns = createReadingTurns({
+    now: () => performance.now(),
+    used: () => 0,
+    after: (_, work) => setImmediate(work),
+  });
+  const brain = createBrain({ store, turns, failed, waitMs });
+  const ids = async (query: string, limit = 50): Promise<string[]> =>
+    (await brain.query(WS, { query, entityType: 'customer', joinTo: null, limit })).entities.map(({ id }) => id);
+  return { brain, ids };
+}
+
+const customer = (id: string, name = `Name ${id}`): Entity => ({
+  type: 'customer',
+  id,
+  name,
+  attributes: {},
+  links: [],
+});
+
+it('follows what is put, changed and removed, in many slices', async () => {
+  const { store, put } = await open();
+  for (let from = 0; from < 300; from += 100)
+    await put(...Array.from({ length: 100 }, (_, at) => customer(`c${from + at}`)));
+  const { brain, ids } = brainOn(store);
+  expect(await ids('name')).toHaveLength(50);
+  expect(await ids('c299')).toEqual(['c299']);
+  await put(customer('c1', 'Zebra'));
+  await brain.caughtUp(WS);
+  expect(await ids('zebra')).toEqual(['c1']);
+  await store.removeEntities({
+    workspace: WS,
+    entities: [{ type: 'customer', id: 'c1' }],
+    origin: 'api',
+    actor: ACTOR,
+  });
+  await brain.caughtUp(WS);
+  expect(await ids('zebra')).toEqual([]);
+  await put(customer('c1', 'Zebra'));
+  await brain.caughtUp(WS);
+  expect(await ids('zebra')).toEqual(['c1']);
+  brain.close();
+});
+
+it('finds out what was removed when more was than the store remembers', async () => {
+  const { store, put } = await open();
+  for (let from = 0; from < 300; from += 100)
+    await put(...Array.from({ length: 100 }, (_, at) => customer(`c${from + at}`)));
+  const { brain, ids } = brainOn(store);
+  await ids('name');
+  for (let from = 0; from < 300; from += 100) {
+    const entities = Array.from({ length: 100 }, (_, at) => ({ type: 'customer', id: `c${from + at}` }));
+    await store.removeEntities({ workspace: WS, entities: entities.slice(1), origin: 'api', actor: ACTOR });
+  }
+  await brain.caughtUp(WS);
+  // What is gone is in no answer anyway, so the index is asked how much it has.
+  const { entities, truncated } = await brain.query(WS, {
+    query: 'name',
+    entityType: 'customer',
+    joinTo: null,
+    limit: 3,
+  });
+  expect(entities.map(({ id }) => id).toSorted()).toEqual(['c0', 'c100', 'c200']);
+  expect(truncated).toBe(false);
+  brain.close();
+});
+
+it('is built anew when most of it is left over, and goes on answering', async () => {
+  const { store, put } = await open();
+  const { brain, ids } = brainOn(store);
+  for (let round = 0; round < 55; round += 1)
+    await put(...Array.from({ length: 100 }, (_, at) => customer(`c${at}`, `Round ${round} number${at}`)));
+  // Each entity is read as it is now, so the rounds have to be followed one by one.
+  await ids('round');
+  const listed = vi.spyOn(store, 'entitiesSince');
+  for (let round = 55; round < 110; round += 1) {
+    await put(...Array.from({ length: 100 }, (_, at) => customer(`c${at}`, `Round ${round} number${at}`)));
+    await brain.caughtUp(WS);
+  }
+  expect(listed.mock.calls.some(([, version]) => version === 0)).toBe(true);
+  expect(await ids('number7')).toContain('c7');
+  expect(await ids('109', 50)).toHaveLength(50);
+  brain.close();
+});
+
+it('says that it is not ready while entities are read, and is later', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  let go: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const slow: EntityStore = {
+    ...store,
+    entitiesSince: (...asked) => held.then(() => store.entitiesSince(...asked)),
+  };
+  const { brain, ids } = brainOn(slow, undefined, 1);
+  await expect(ids('c1')).rejects.toThrow(BrainNotReady);
+  go();
+  await brain.caughtUp(WS);
+  expect(await ids('c1')).toEqual(['c1']);
+  brain.close();
+});
+
+it('says when the store cannot be read, and tries again', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  let broken = true;
+  const flaky: EntityStore = {
+    ...store,
+    brainState: (workspace) => (broken ? Promise.reject(new Error('away')) : store.brainState(workspace)),
+  };
+  const failed = vi.fn();
+  const { brain, ids } = brainOn(flaky, failed);
+  await expect(ids('c1')).rejects.toThrow('away');
+  expect(failed).toHaveBeenCalledWith(WS, expect.any(Error));
+  broken = false;
+  expect(await ids('c1')).toEqual(['c1']);
+  brain.close();
+});
+
+it('cuts answers that would be too large, and says so', async () => {
+  const { store, put } = await open();
+  const note = 'x'.repeat(16_000);
+  await put(
+    ...Array.from({ length: 60 }, (_, at) => ({
+      ...customer(`c${at}`, 'Same'),
+      attributes: { note },
+      links: [{ rel: 'of', type: 'customer', id: `c${(at + 50) % 60}` }],
+    })),
+  );
+  const { brain } = brainOn(store);
+  const { entities, joined, truncated } = await brain.query(WS, {
+    query: 'same',
+    entityType: 'customer',
+    joinTo: 'customer',
+    limit: 50,
+  });
+  expect(truncated).toBe(true);
+  expect(JSON.stringify({ entities, joined }).length).toBeLessThan(2_500_000);
+  expect(entities.length).toBe(50);
+  brain.close();
+});

@@ -1,0 +1,179 @@
+import { describe, expect, it } from 'vitest';
+import { createWorkspaceIndex, type WorkspaceIndex } from '../../src/brain/workspace-index.ts';
+import { wordsOf } from '../../src/brain/words.ts';
+import type { Entity } from '../../src/effects/model/entity.ts';
+import { shortest } from '../shortest.ts';
+
+function entity(id: string, name: string, change: Partial<Entity> = {}): Entity {
+  return { type: 'customer', id, name, attributes: {}, links: [], ...change };
+}
+
+function indexOf(...entities: readonly Entity[]): WorkspaceIndex {
+  const index = createWorkspaceIndex();
+  for (const one of entities) index.put(one);
+  return index;
+}
+
+const ids = (index: WorkspaceIndex, query: string, limit = 10, type = 'customer'): string[] =>
+  index.search(type, query, limit).found.map(({ id }) => id);
+
+describe('what is found', () => {
+  const index = indexOf(
+    entity('c1', 'Müller Maschinenbau GmbH', { attributes: { city: 'Köln', tier: 'gold' } }),
+    entity('c2', 'Miller Corporation', { attributes: { city: 'Boston', contact: { note: 'speaks to Müller' } } }),
+    entity('c3', '株式会社日立製作所'),
+    entity('c4', 'Ζεύς Ναυτιλία'),
+    entity('c5', 'ООО Ромашка', { attributes: { numbers: [4711, 0.5] } }),
+    entity('c6', 'مؤسسة النور'),
+    entity('c7', '__proto__ constructor toString'),
+    entity('c8', 'Speaks'),
+    entity('o1', 'Müller', { type: 'order' }),
+  );
+
+  it.each([
+    ['whole words', 'miller', ['c2']],
+    ['other accents and cases', 'MULLER', ['c1', 'c2']],
+    ['a wrong letter', 'maschinenbao', ['c1']],
+    ['a letter too many', 'corrporation', ['c2']],
+    ['a letter too few', 'bosto', ['c2']],
+    ['two neighbours exchanged', 'bosotn', ['c2']],
+    ['two errors in a long word', 'maschimenbao', ['c1']],
+    ['the first letter wrong', 'noston', ['c2']],
+    ['the beginning of a word', 'masch', ['c1']],
+    ['numbers within attributes', '4711', ['c5']],
+    ['an id', 'c4', ['c4']],
+    ['an id among words', 'order c5 please', ['c5']],
+    ['Chinese characters', '日立', ['c3']],
+    ['Greek', 'ζευς', ['c4']],
+    ['Cyrillic', 'ромашка', ['c5']],
+    ['Arabic', 'النور', ['c6']],
+    ['names that every object has', 'constructor', ['c7']],
+    ['nothing', 'zzzzzzzz', []],
+    ['no typing errors in short words', 'mue', []],
+  ])('%s', (_what, query, expected) => {
+    expect(ids(index, query)).toEqual(expected);
+  });
+
+  it('names count for more than attributes, and more words for more than one', () => {
+    expect(ids(index, 'speaks')).toEqual(['c8', 'c2']);
+    expect(ids(index, 'corporation boston gmbh')[0]).toBe('c2');
+  });
+
+  it('only one type, and only so many', () => {
+    expect(ids(index, 'müller', 10, 'order')).toEqual(['o1']);
+    expect(ids(index, 'müller', 10, 'person')).toEqual([]);
+    expect(index.search('customer', 'müller', 1)).toMatchObject({ found: [{ id: 'c1' }], more: true });
+  });
+
+  it('an entity is found by what it says now, and not at all once it is gone', () => {
+    const changing = indexOf(entity('a', 'First'), entity('b', 'Other'));
+    changing.put(entity('a', 'Second'));
+    expect([ids(changing, 'first'), ids(changing, 'second')]).toEqual([[], ['a']]);
+    changing.remove({ type: 'customer', id: 'a' });
+    changing.remove({ type: 'customer', id: 'a' });
+    expect([ids(changing, 'second'), ids(changing, 'a')]).toEqual([[], []]);
+  });
+
+  it('words are cut between characters, and hostile texts give few', () => {
+    for (const text of [
+      '🙂'.repeat(500),
+      `${'𝒜'.repeat(15)}a${'𝒜'.repeat(20)}`,
+      '日'.repeat(5000),
+      'a '.repeat(5000),
+    ]) {
+      const words = wordsOf(text, 300);
+      expect(words.length).toBeLessThanOrEqual(300);
+      for (const word of words) expect(word.isWellFormed()).toBe(true);
+    }
+  });
+});
+
+describe('links', () => {
+  const link = (rel: string, type: string, id: string) => ({ rel, type, id });
+  const order = (id: string, customer: string): Entity =>
+    entity(id, id, { type: 'order', links: [link('placed_by', 'customer', customer)] });
+
+  it('are followed in both directions, and only to the type that is asked for', () => {
+    const index = indexOf(
+      entity('c', 'C', {
+        links: [link('likes', 'order', 'o2'), link('knows', 'person', 'p'), link('x', 'order', 'gone')],
+      }),
+      order('o1', 'c'),
+      order('o2', 'c'),
+      order('o3', 'other'),
+      entity('p', 'P', { type: 'person' }),
+    );
+    const { linked, more } = index.linked({ type: 'customer', id: 'c' }, 'order', 10);
+    expect(linked).toEqual([
+      { rel: 'likes', type: 'order', id: 'o2', direction: 'outgoing' },
+      { rel: 'placed_by', type: 'order', id: 'o1', direction: 'incoming' },
+      { rel: 'placed_by', type: 'order', id: 'o2', direction: 'incoming' },
+    ]);
+    expect(more).toBe(false);
+    expect(index.linked({ type: 'person', id: 'p' }, 'customer', 10).linked).toMatchObject([{ id: 'c', rel: 'knows' }]);
+  });
+
+  it('are those of now: what is put again without a link, or is gone, is not linked', () => {
+    const index = indexOf(entity('c', 'C'), order('o1', 'c'), order('o2', 'c'));
+    index.put(order('o1', 'other'));
+    index.put(order('o2', 'c'));
+    expect(index.linked({ type: 'customer', id: 'c' }, 'order', 10).linked).toMatchObject([{ id: 'o2' }]);
+    index.remove({ type: 'order', id: 'o2' });
+    expect(index.linked({ type: 'customer', id: 'c' }, 'order', 10).linked).toEqual([]);
+  });
+
+  it('in circles, and of an entity with itself, end', () => {
+    const index = indexOf(
+      entity('a', 'A', { links: [link('knows', 'customer', 'b'), link('is', 'customer', 'a')] }),
+      entity('b', 'B', { links: [link('knows', 'customer', 'a')] }),
+    );
+    expect(index.linked({ type: 'customer', id: 'a' }, 'customer', 10).linked).toHaveLength(4);
+  });
+
+  it('of an entity that all others name are cut, and it is said', () => {
+    const index = indexOf(entity('c', 'C'), ...Array.from({ length: 30_000 }, (_, at) => order(`o${at}`, 'c')));
+    const begun = performance.now();
+    expect(index.linked({ type: 'customer', id: 'c' }, 'order', 20)).toMatchObject({ more: true });
+    expect(performance.now() - begun).toBeLessThan(50);
+  });
+});
+
+describe('many entities', () => {
+  const COUNT = 30_000;
+  const index = createWorkspaceIndex();
+  let seed = 7;
+  const random = (below: number): number => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return Math.floor((seed / 2_147_483_648) * below);
+  };
+  const syllables = ['ka', 'lo', 'mi', 'ten', 'sar', 'vel', 'dor', 'an', 'bri', 'ech', 'ful', 'gor', 'hin', 'jal'];
+  const word = (): string => Array.from({ length: 4 }, () => syllables[random(syllables.length)]).join('');
+  for (let at = 0; at < COUNT; at += 1) {
+    index.put(
+      entity(`cus_${at}`, `${word()} ${word()}`, {
+        attributes: { tier: 'gold', status: 'active', city: word(), note: `${word()} ${word()}`, at },
+      }),
+    );
+  }
+
+  it.each([
+    ['one word', 'kalomiten'],
+    ['what everybody has', 'gold active'],
+    ['what everybody has, and a rare word', 'gold active cus_77 kalomiten'],
+    ['eight words with errors', Array.from({ length: 8 }, (_, at) => `kalomiten${'qxzw'[at % 4]}x`).join(' ')],
+    ['beginnings', 'ka lo mi te sa ve do an'],
+    ['the longest query', 'kalomitensarveldorkalomitensarve '.repeat(7)],
+  ])('are searched within 50 ms, whatever the query: %s', async (_what, query) => {
+    const took = await shortest(50, () => {
+      const begun = performance.now();
+      index.search('customer', query, 50);
+      return performance.now() - begun;
+    });
+    expect(took).toBeLessThan(50);
+  });
+
+  it('what everybody has still ranks what a rare word finds', () => {
+    expect(index.search('customer', 'gold cus_77', 3).found[0]?.id).toBe('cus_77');
+    expect(index.search('customer', 'gold', 10)).toMatchObject({ more: true });
+  });
+});

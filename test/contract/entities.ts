@@ -1,0 +1,151 @@
+import { describe, expect, it, vi } from 'vitest';
+import type { PutEntities } from '../../src/effects/entity-store.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import { PERSON, WORKSPACE } from './requests.ts';
+
+const LIMITS = { entities: 6, characters: 1000 };
+const API = { kind: 'api', by: PERSON } as const;
+const FILE = { kind: 'file', file: 'crm.yaml', line: 3 } as const;
+
+type Given = PutEntities['entities'][number];
+
+function entity(id: string, change: Partial<Given> = {}): Given {
+  const body = `{"name":"${id}"}`;
+  return { type: 'customer', id, body, digest: `digest of ${id}`, characters: body.length, origin: API, ...change };
+}
+
+export function describeEntities(open: OpenStore, capabilities: Capabilities): void {
+  describe('entities of the company brain', () => {
+    const at = useStore(open, capabilities);
+    const put = (...entities: readonly Given[]) =>
+      at.store.putEntities({ workspace: WORKSPACE, entities, actor: PERSON, limits: LIMITS });
+    const remove = (id: string, origin: 'api' | 'file' = 'api') =>
+      at.store.removeEntities({ workspace: WORKSPACE, entities: [{ type: 'customer', id }], origin, actor: PERSON });
+    const read = async (id: string) => (await at.store.entities(WORKSPACE, [{ type: 'customer', id }]))[0];
+    const since = async (version: number) => {
+      const { entities, next } = await at.store.entitiesSince(WORKSPACE, version, null);
+      expect(next).toBeNull();
+      return entities.map(({ id }) => id);
+    };
+
+    it('are kept as they were put, and a change gives a new version to what changed alone', async () => {
+      expect(await put(entity('a'), entity('b'))).toEqual({
+        kind: 'put',
+        version: 1,
+        created: 2,
+        changed: 0,
+        unchanged: 0,
+      });
+      const changed = entity('b', { body: '{"name":"B"}', digest: 'another', characters: 12 });
+      expect(await put(entity('a'), changed, entity('c'))).toEqual({
+        kind: 'put',
+        version: 2,
+        created: 1,
+        changed: 1,
+        unchanged: 1,
+      });
+      expect(await put(entity('a'), changed)).toMatchObject({ version: 2, unchanged: 2 });
+      await at.reopen();
+      expect(await read('a')).toMatchObject({ ...entity('a'), version: 1 });
+      expect(await read('b')).toMatchObject({ ...changed, version: 2 });
+      expect(await read('none')).toBeNull();
+      expect(await at.store.entities('elsewhere', [{ type: 'customer', id: 'a' }])).toEqual([null]);
+      expect(await since(0)).toEqual(expect.arrayContaining(['a', 'b', 'c']));
+      expect(await since(1)).toHaveLength(2);
+      expect(await since(2)).toEqual([]);
+      expect(await at.store.brainState(WORKSPACE)).toMatchObject({ version: 2, entities: 3, characters: 36 });
+    });
+
+    it('are removed, counted no more, and the removal is known to who follows', async () => {
+      await put(entity('a'), entity('b'));
+      expect(await remove('a')).toEqual({ kind: 'removed', count: 1 });
+      expect(await remove('a')).toEqual({ kind: 'removed', count: 0 });
+      expect(await read('a')).toBeNull();
+      const state = await at.store.brainState(WORKSPACE);
+      expect(state).toMatchObject({ version: 2, entities: 1, characters: 12, forgotten: 0 });
+      expect(state.removed).toEqual([{ version: 2, name: 'customer\na' }]);
+      await put(entity('a'));
+      expect(await read('a')).toMatchObject({ version: 3 });
+    });
+
+    it('are put all or none: one of a file stops the others, and so does a limit', async () => {
+      await put(entity('a', { origin: FILE }));
+      expect(await put(entity('b'), entity('a', { digest: 'other' }))).toEqual({
+        kind: 'in_file',
+        entities: [{ index: 1, file: 'crm.yaml' }],
+      });
+      expect(await remove('a')).toEqual({ kind: 'in_file', file: 'crm.yaml' });
+      expect(await read('b')).toBeNull();
+      const many = ['1', '2', '3', '4', '5', '6'].map((id) => entity(id));
+      expect(await put(...many)).toEqual({ kind: 'too_much', of: 'entities', limit: 6 });
+      expect(await put(entity('b', { characters: 989 }))).toEqual({
+        kind: 'too_much',
+        of: 'characters',
+        limit: 1000,
+      });
+      expect(await put(entity('b', { characters: 988 }))).toMatchObject({ created: 1 });
+      expect(await at.store.brainState(WORKSPACE)).toMatchObject({ entities: 2, characters: 1000 });
+    });
+
+    it('of the API are taken over by a file that names them, and only the file lets them go', async () => {
+      await put(entity('a'));
+      expect(await put(entity('a', { origin: FILE }))).toMatchObject({ changed: 1 });
+      expect(await remove('a')).toMatchObject({ kind: 'in_file' });
+      expect(await remove('a', 'file')).toEqual({ kind: 'removed', count: 1 });
+      await put(entity('b'));
+      expect(await remove('b', 'file')).toEqual({ kind: 'removed', count: 0 });
+    });
+
+    it('stand in the ledger by name with who did it, and without what they say', async () => {
+      await put(entity('a', { body: '{"name":"secret"}' }));
+      await remove('a');
+      const events = (await at.store.ledger(WORKSPACE, 0, 100)).filter(({ kind }) => kind.startsWith('brain.'));
+      expect(events).toMatchObject([
+        {
+          kind: 'brain.entities_put',
+          actor: PERSON,
+          data: { version: 1, entities: [{ type: 'customer', id: 'a' }] },
+        },
+        {
+          kind: 'brain.entities_removed',
+          actor: PERSON,
+          data: { version: 2, entities: [{ type: 'customer', id: 'a' }] },
+        },
+      ]);
+      expect(JSON.stringify(events)).not.toContain('secret');
+    });
+
+    it('have ids of every script, and lists have pages', async () => {
+      const ids = ['Ζεύς / 1', '株式会社', 'o\'neil\\"', '__proto__', 'a:b c'];
+      await put(...ids.map((id) => entity(id, { body: '{}', characters: 2 })));
+      await put(entity('x', { type: 'order', body: '{}', characters: 2 }));
+      for (const id of ids) expect(await read(id)).toMatchObject({ id });
+      const seen: string[] = [];
+      let cursor: string | null = null;
+      do {
+        const page: Awaited<ReturnType<typeof at.store.entityPage>> = await at.store.entityPage(WORKSPACE, {
+          type: 'customer',
+          limit: 2,
+          cursor,
+        });
+        seen.push(...page.items.map(({ id }) => id));
+        cursor = page.next;
+      } while (cursor !== null);
+      expect(seen.toSorted()).toEqual(ids.toSorted());
+      const all = await at.store.entityPage(WORKSPACE, { type: null, limit: 10, cursor: null });
+      expect(all.items[0]).toMatchObject({ type: 'order', id: 'x' });
+    });
+
+    it('tell listeners of their workspace', async () => {
+      const heard: string[] = [];
+      at.store.onEntitiesChanged((workspace) => void heard.push(workspace));
+      await put(entity('a'));
+      await vi.waitFor(() => expect(heard).toContain(WORKSPACE), { timeout: 5000 });
+    });
+
+    it('remembers the files that were read in', async () => {
+      for (const digest of ['one', 'two', 'one']) await at.store.noteEntityFiles(WORKSPACE, digest);
+      expect((await at.store.brainState(WORKSPACE)).files).toEqual(['one', 'two']);
+    });
+  });
+}
