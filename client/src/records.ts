@@ -284,8 +284,10 @@ export interface ApiKey {
   readonly replacedBy: string | null;
 }
 
-/** Proxied reads of one second, one agent and one tool that policy would have stopped if it were enforced. */
-export interface ObservedRead {
+/** Proxied reads of one second, one agent and one tool that passed. */
+export interface PassedRead {
+  /** Of the ledger: newer sums have larger ones. */
+  readonly seq: number;
   readonly firstAt: string;
   readonly lastAt: string;
   readonly count: number;
@@ -293,9 +295,23 @@ export interface ObservedRead {
   /** `null`: no tool declares it. */
   readonly tool: string | null;
   readonly upstream: string;
+  /** How many of them were answered with each status; `none` without an answer. */
+  readonly statuses: Readonly<Record<string, number>>;
+  /** What policy would have said, where it only observes and would have stopped them. */
+  readonly observed: { readonly would: string; readonly rule: string | null } | null;
+  /** Method and path of one of those that policy would have stopped. */
+  readonly example: string | null;
+}
+
+/** Those that policy would have stopped if it were enforced. */
+export interface ObservedRead extends PassedRead {
   readonly observed: { readonly would: string; readonly rule: string | null };
-  /** Method and path of one of them. */
   readonly example: string;
+}
+
+export interface PassedReadPage {
+  readonly reads: readonly PassedRead[];
+  readonly nextCursor: string | null;
 }
 
 export interface ObservedReadPage {

@@ -12,6 +12,7 @@ import type {
   EffectWithLedger,
   KeyFilter,
   ObservedReadPage,
+  PassedReadPage,
   Pause,
   PauseScope,
   PolicyHistory,
@@ -129,6 +130,9 @@ export class Svc {
      */
     observedReads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<ObservedReadPage> =>
       this.#get('/observed-reads', page),
+    /** All proxied reads that passed, added up once a second, newest first. */
+    reads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<PassedReadPage> =>
+      this.#get('/observed-reads', { ...page, all: 'true' }),
     /** The signed receipt, with the exact spelling that was signed. */
     receipt: async (id: string): Promise<Receipt> =>
       (await this.#ask({

@@ -14,8 +14,8 @@ import { AnyObject, answers, InWorkspace } from './schema.ts';
 const SCANNED = 500;
 
 /**
- * `GET …/observed-reads`: proxied reads that passed because policy only observes. A read is no effect. The ledger has
- * reads added up once a second, and this list shows those sums.
+ * `GET …/observed-reads`: proxied reads that passed because policy only observes, or all that passed. A read is no
+ * effect. The ledger has reads added up once a second, and this list shows those sums.
  */
 export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lists: Lists): void {
   app.get(
@@ -29,7 +29,17 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
           'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`.',
         tags: ['effects'],
         params: InWorkspace,
-        querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
+        querystring: Type.Object(
+          {
+            ...PAGE_QUERY,
+            all: Type.Optional(
+              Type.Enum(['true'], {
+                description: '`true`: also those that policy lets pass; `observed` is null then.',
+              }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
         response: answers({
           200: AnyObject(
             `\`reads\`, and \`next_cursor\` for the next page. A page looks at ${SCANNED} events of the ledger, and may be short or empty though others follow.`,
@@ -42,11 +52,13 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
       const faults: RequestFault[] = [];
       const { limit, cursor } = pageOf(request.query, faults);
       if (faults.length > 0) throw refuseFaults(faults);
+      const isAll = request.query.all === 'true';
       const before = cursor === null ? null : Number.parseInt(cursor, 36);
       return lists.make(caller, async () => {
         const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
         const observed = events.filter(
-          ({ kind, data, actor }) => kind === 'read.batch' && 'observed' in data && mayBeSeen(caller, actor.id),
+          ({ kind, data, actor }) =>
+            kind === 'read.batch' && (isAll || 'observed' in data) && mayBeSeen(caller, actor.id),
         );
         const page = observed.slice(0, limit);
         // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
@@ -57,17 +69,19 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
   );
 }
 
-function toWire({ actor, data }: LedgerEvent): JsonObject {
+function toWire({ seq, actor, data }: LedgerEvent): JsonObject {
   const { tool = null, upstream = null, observed = null, observed_by: rule = null, example = null } = data;
-  const { count = null, first_at: firstAt = null, last_at: lastAt = null } = data;
+  const { count = null, first_at: firstAt = null, last_at: lastAt = null, statuses = null } = data;
   return {
+    seq,
     first_at: firstAt,
     last_at: lastAt,
     count,
     agent_id: actor.id,
     tool,
     upstream,
-    observed: { would: observed, rule },
+    statuses,
+    observed: observed === null ? null : { would: observed, rule },
     example,
   };
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Effect, EffectPage, Svc } from '@svc-gateway/client';
+import type { Effect, EffectPage, PassedRead, PassedReadPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { EFFECT_COLUMNS, effectRow } from './effects.ts';
@@ -16,10 +16,12 @@ const EVERY_MS = 500;
 /** Smallest width of each column, in characters, so that later lines stay aligned with earlier ones. */
 const WIDTHS = [30, 24, 12, 20, 20, 0];
 
-/** `svc tail`: decisions as they are made. */
+/** `svc tail`: decisions as they are made, and reads that pass, added up. */
 export function addTail(program: Command, { terminal }: CliContext): void {
   talksToGateway(
-    program.command('tail').description('decisions as they are made, until interrupted; JSON lines with --json'),
+    program
+      .command('tail')
+      .description('decisions as they are made, and reads that pass, until interrupted; JSON lines with --json'),
   )
     .option('--last <n>', 'begin with so many that were made before', toCount(PAGE), 10)
     .option('--count <n>', 'end after so many', toCount(1_000_000))
@@ -36,9 +38,18 @@ export function addTail(program: Command, { terminal }: CliContext): void {
       );
       if (!options.json) terminal.out(styled(terminal, 'dim', aligned(EFFECT_COLUMNS, widths)));
       let seen = show(first.effects);
+      // Reads are sums of a second. Those from before are not shown.
+      let lastRead = (await readsAfter(svc, null)).at(0)?.seq ?? 0;
       while (!stop && left > 0) {
         await sleep(EVERY_MS);
         seen = show(await since(svc, seen), seen);
+        const reads = await readsAfter(svc, lastRead);
+        lastRead = reads.at(0)?.seq ?? lastRead;
+        for (const read of reads.toReversed()) {
+          if (left <= 0) break;
+          terminal.out(options.json ? json(wire(read), 0) : readLine(terminal, read, widths));
+          left -= 1;
+        }
       }
 
       /** Prints what was not printed before, oldest first. Returns the effects that the next look may find again. */
@@ -70,6 +81,36 @@ async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect
     cursor = page.nextCursor;
   } while (cursor !== null);
   return effects;
+}
+
+/** How many pages of the ledger are looked through for reads: whoever looks twice a second needs one. */
+const MOST_READ_PAGES = 20;
+
+/** Reads that were put on record after one, newest first; without one, the newest that a look finds. */
+async function readsAfter(svc: Svc, seq: number | null): Promise<readonly PassedRead[]> {
+  const reads: PassedRead[] = [];
+  let cursor: string | null = null;
+  for (let pages = 0; pages < (seq === null ? 1 : MOST_READ_PAGES); pages += 1) {
+    const page: PassedReadPage = await svc.effects.reads({ limit: PAGE, ...(cursor && { cursor }) });
+    const newer = page.reads.filter((read) => seq === null || read.seq > seq);
+    reads.push(...newer);
+    // A page of other events has no reads. Where the cursor is at or below the last one seen, no newer ones follow.
+    cursor = page.nextCursor;
+    if (newer.length < page.reads.length || cursor === null || Number.parseInt(cursor, 36) <= (seq ?? 0)) break;
+  }
+  return reads;
+}
+
+function readLine(terminal: Terminal, read: PassedRead, widths: readonly number[]): string {
+  const { count, lastAt, agentId, tool, upstream, statuses, observed } = read;
+  const answered = Object.entries(statuses).map(([status, times]) => `${times} × ${status}`);
+  const policy = observed === null ? '' : `, policy: ${observed.would}`;
+  const times = count === 1 ? '1 read' : `${count} reads`;
+  const cells = [times, lastAt, agentId, tool ?? `${upstream}.(undeclared)`, 'passed', answered.join(', ') + policy];
+  return cells
+    .map((cell, column) => styled(terminal, column === 4 ? 'green' : 'bold', cell) + padding(cell, widths[column]))
+    .join('  ')
+    .trimEnd();
 }
 
 function line(terminal: Terminal, effect: Effect, widths: readonly number[]): string {

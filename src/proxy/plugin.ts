@@ -317,7 +317,7 @@ function currentTable(ports: ProxyPorts): () => RouteTable {
 /** The refusal says how to declare the request, because client libraries show only its message. */
 function noRuleOf({ prefix }: Route, method: string, path: string): DoorRefusal {
   const what = `${method} ${path.slice(0, 200)}`;
-  const message = `No rule of the route ${prefix} matches ${what}. If agents are to call it, declare a tool and add to the rules of the route: - { match: "${what}", tool: … }, with :name for a segment that varies.`;
+  const message = `No rule of the route ${prefix === '' ? '/' : prefix} matches ${what}. If agents are to call it, declare a tool and add to the rules of the route: - { match: "${what}", tool: … }, with :name for a segment that varies.`;
   return { ...NOT_DECLARED, reason: { ...NOT_DECLARED.reason, message } };
 }
 

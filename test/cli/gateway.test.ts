@@ -31,6 +31,7 @@ beforeAll(async () => {
       'name: p',
       'rules:',
       '  - { id: all, effect: allow, match: { tools: [payments.refund] }, when: { params.amount: { lte: 5000 } } }',
+      '  - { id: see, effect: allow, match: { tools: [payments.get] } }',
       '  - id: large',
       '    effect: require_approval',
       '    match: { tools: [payments.refund] }',
@@ -54,6 +55,8 @@ beforeAll(async () => {
       '    request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency] }',
       '    params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer }, currency: { type: string } } }',
       '    target: "payment:{payment_id}"',
+      '  - { name: payments.get, upstream: payments, kind: read, request: { method: GET, path: "/v1/payments/{payment_id}" } }',
+      'routes: [ { upstream: payments, prefix: /payments, rules: [ { match: "GET /v1/payments/:payment_id", tool: payments.get } ] } ]',
     ].join('\n'),
   );
   gateway = begin('start', '--config', config, '--port', '0');
@@ -340,6 +343,45 @@ test('tail shows what is decided while it runs', async () => {
   const { code, out } = await tail.ended;
   expect(code).toBe(0);
   expect(new Set(out.split('\n')).size).toBe(out.split('\n').length);
+});
+
+test('tail shows reads that pass while it runs, added up, and none from before', async () => {
+  vi.stubEnv('SVC_API_KEY', account);
+  const read = async (): Promise<void> => {
+    const answer = await fetch(`${url}/payments/v1/payments/pay_1`, { headers: { 'x-api-key': agent } });
+    expect(answer.status).toBe(200);
+    await answer.text();
+  };
+  const passed = async (): Promise<number> => {
+    const all = await fetch(`${url}/v1/workspaces/w/observed-reads?all=true`, { headers: { 'x-api-key': account } });
+    const { reads } = (await all.json()) as { readonly reads: readonly { readonly count: number }[] };
+    return reads.reduce((sum, { count }) => sum + count, 0);
+  };
+  await read();
+  await expect.poll(passed, { timeout: 20_000 }).toBe(1);
+  const observed = await fetch(`${url}/v1/workspaces/w/observed-reads`, { headers: { 'x-api-key': account } });
+  expect(await observed.json()).toMatchObject({ reads: [] });
+  const tail = begin('tail', '--last', '1', '--json', ...at());
+  await tail.line(/effect_id/);
+  // Its first look at reads is over once it has shown a call that came later.
+  const { effect_id: id } = await refund(100, 'tail-reads');
+  await tail.line(new RegExp(id));
+  await read();
+  const shown: unknown = JSON.parse(await tail.line(/"tool":"payments.get"/));
+  expect(shown).toMatchObject({
+    count: 1,
+    agent_id: 'bot',
+    upstream: 'payments',
+    statuses: { 200: 1 },
+    observed: null,
+  });
+  tail.stop();
+  expect((await tail.ended).out.match(/payments\.get/g)).toHaveLength(1);
+  const words = begin('tail', '--last', '1', '--count', '2', ...at());
+  await words.line(/eff_/);
+  const second = await refund(100, 'tail-reads-2');
+  await words.line(new RegExp(second.effect_id));
+  expect((await words.ended).code).toBe(0);
 });
 
 test('verify: VALID, INVALID, UNDECIDABLE', async () => {

@@ -1,7 +1,8 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, get } from 'node:http';
+import { createInterface } from 'node:readline';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +13,7 @@ import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
 import OpenAI from 'openai';
 import Stripe from 'stripe';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { blocksOf, filesOf } from '../docs/upstream-pages.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
 import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
@@ -87,6 +88,29 @@ test('openai', async () => {
   const unknown = await thrown(openai.chat.completions.create({ model: 'gpt-5', messages }));
   expect(unknown).toMatchObject({ status: 504, code: 'outcome_unknown' });
   expect(api.seen.length).toBe(4);
+});
+
+test('ten minutes: the script runs as it is against the stand-in of the list', async () => {
+  const [fake = ''] = await blocksOf('README', 'js');
+  const folder = await mkdtemp(join(tmpdir(), 'svc-fake-'));
+  await writeFile(join(folder, 'fake.mjs'), fake);
+  const child = spawn(process.execPath, [join(folder, 'fake.mjs')], { env: { ...process.env, PORT: '0' } });
+  try {
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const page = await startPage('openai', String((await lines.next()).value));
+    // What the library takes from the environment.
+    vi.stubEnv('OPENAI_API_KEY', page.key);
+    vi.stubEnv('OPENAI_BASE_URL', `${page.url}/openai/v1`);
+    const chat = await new OpenAI().chat.completions.create({ model: 'gpt-5', messages: [] });
+    expect(chat.choices[0]?.message.content).toBe('hello');
+    expect((await lines.next()).value).toBe(
+      'POST /v1/chat/completions Bearer of-the-api {"model":"gpt-5","messages":[]}',
+    );
+  } finally {
+    vi.unstubAllEnvs();
+    child.kill();
+    await rm(folder, { recursive: true });
+  }
 });
 
 test('openai: a stream that answers a write arrives whole', async () => {
