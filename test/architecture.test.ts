@@ -18,7 +18,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   stores: ['effects', 'diagnostics'],
   records: ['effects', 'stores'],
   upgrade: ['effects', 'stores', 'records'],
-  config: ['effects', 'diagnostics'],
+  config: ['effects', 'diagnostics', 'pins'],
   brain: ['effects', 'diagnostics'],
   telemetry: ['effects', 'diagnostics'],
   proxy: [
@@ -208,9 +208,11 @@ describe('kinds of upstream', () => {
     expect(names.toSorted()).toEqual(others);
   });
 
+  // MCP is spoken over HTTP: its room uses the connections of the other.
   it('what is common to all kinds knows HTTP only where kinds are put together, and where tools are compiled', () => {
     const common = imports.filter(
-      ({ from, to }) => from.room === 'upstreams' && !from.file.startsWith('upstreams/http/') && to.includes('/http/'),
+      ({ from, to }) =>
+        from.room === 'upstreams' && !/^upstreams\/(http|mcp)\//.test(from.file) && to.includes('/http/'),
     );
     expect([...new Set(common.map(({ from }) => from.file))].toSorted()).toEqual([
       'upstreams/catalog.ts',

@@ -165,6 +165,16 @@ export interface UpstreamSettings {
   readonly credentials: { readonly header: string; readonly value: string } | null;
   readonly headers: HeaderSettings;
   readonly tls: UpstreamTls | null;
+  /** `null`: an HTTP API. */
+  readonly mcp: McpSettings | null;
+}
+
+/** An MCP server behind the gateway. */
+export interface McpSettings {
+  /** Path and query of its one address. */
+  readonly path: string;
+  /** Methods of clients that pass beside those that the gateway knows. */
+  readonly allow: readonly string[];
 }
 
 /** TLS towards an upstream, whose certificate is always verified. */

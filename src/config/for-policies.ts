@@ -1,4 +1,5 @@
 import type { Configuration } from './configuration.ts';
+import { JUDGED_METHODS, passingTool } from './passing-tool.ts';
 import { undeclaredRead } from './undeclared-read.ts';
 
 /** What policies are compiled with: their paths, and the names that they can use. */
@@ -7,9 +8,12 @@ export function surroundingsOfPolicies(configuration: Configuration) {
   const passing = new Set(
     routes.filter((route) => route.undeclared === 'passthrough_reads').map((route) => route.upstream),
   );
+  const judged = upstreams
+    .filter(({ mcp }) => mcp !== null)
+    .flatMap(({ id }) => JUDGED_METHODS.map((method) => passingTool(id, method)));
   return {
     paths: policies.paths,
-    tools: [...tools, ...[...passing].map(undeclaredRead)],
+    tools: [...tools, ...[...passing].map(undeclaredRead), ...judged],
     upstreams: upstreams.map(({ id }) => id),
     pools: new Map(pools.map(({ id, units }) => [id, units])),
     roles,

@@ -12,6 +12,7 @@ import { expandReferences } from './expand.ts';
 import { createJudge } from './judge.ts';
 import { findLiteralSecrets, withoutSecrets } from './literal-secrets.ts';
 import { resolveConfiguration } from './resolve.ts';
+import { lockFileOf } from './resolve-mcp.ts';
 import { filesOfTls } from './resolve-tls.ts';
 import type { GatewayFile } from './schema.ts';
 import { checkShape } from './shape.ts';
@@ -156,7 +157,8 @@ async function judgeFile(
   const judged: Finding[] = [];
   const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged), reading);
   findings.push(...judged.filter(isNews));
-  for (const { credentials, tls } of file.upstreams) {
+  for (const { id, credentials, tls, mcp } of file.upstreams) {
+    if (mcp !== undefined) credentialFiles.push(lockFileOf(id, mcp));
     if (typeof credentials === 'object' && credentials.file !== undefined) credentialFiles.push(credentials.file);
     if (tls !== undefined) credentialFiles.push(...filesOfTls(tls));
   }
@@ -222,11 +224,11 @@ function digestsOf(
   };
 }
 
-/** Adds the content of credential and TLS files to the digest of this gateway, so that a new value takes effect. */
+/** Adds the content of credential, TLS and lock files to the digest of this gateway, so that a new value takes effect. */
 function withFiles(
   digest: string,
   file: GatewayFile,
-  { server, listeners, upstreams }: Pick<Configuration, 'server' | 'listeners' | 'upstreams'>,
+  { server, listeners, upstreams, tools }: Pick<Configuration, 'server' | 'listeners' | 'upstreams' | 'tools'>,
 ): string {
   const pairs = [server, ...listeners].flatMap(({ tls }) => (tls === null ? [] : [tls.cert, tls.key]));
   const towards = upstreams.flatMap(({ tls }) =>
@@ -235,7 +237,8 @@ function withFiles(
   const held = file.upstreams.flatMap(({ credentials }, at) =>
     typeof credentials !== 'object' || credentials.file === undefined ? [] : [upstreams[at]?.credentials?.value ?? ''],
   );
-  held.push(...pairs, ...towards);
+  const pinned = tools.flatMap(({ call, digest: ofTool }) => (call.kind === 'mcp' ? [ofTool] : []));
+  held.push(...pairs, ...towards, ...pinned);
   return held.length === 0
     ? digest
     : createHash('sha256')

@@ -234,6 +234,11 @@ function allowedBy(fault: ErrorObject | undefined): string | null {
   return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : null;
 }
 
+/** Why a schema that somebody else wrote cannot be used; `null` where it can. */
+export function schemaFaultOf(schema: JsonObject): string | null {
+  return schemaFault(createAjv(), schema)?.message ?? null;
+}
+
 function createAjv(): Ajv2020 {
   const linear = Object.assign(
     (pattern: string) => {

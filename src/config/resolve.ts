@@ -7,6 +7,7 @@ import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
+import { resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
 import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
@@ -34,7 +35,10 @@ export async function resolveConfiguration(
   };
   const people = resolvePeople(file, judge);
   const upstreams = await resolveUpstreams(file, judge, reading);
-  const tools = resolveTools(file, upstreams, names.upstreams, judge);
+  const tools = [
+    ...resolveTools(file, upstreams, names.upstreams, judge),
+    ...(await resolveMcpTools(file, upstreams, judge, reading)),
+  ];
   judge.unique('pool', file.pools, 'id');
   const store = resolveStore(file, judge);
   const keys = join(storeFolder(store), 'keys');
@@ -172,7 +176,7 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
   judge.unique('upstream', file.upstreams, 'id');
   return Promise.all(
     file.upstreams.map(async (upstream) => {
-      const url = resolveOrigin(upstream, judge);
+      const url = upstream.mcp === undefined ? resolveOrigin(upstream, judge) : resolveMcpUrl(upstream, judge);
       const { credentials, tls } = upstream;
       if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))
         judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
@@ -186,6 +190,10 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
         headers: resolveHeaders(upstream.headers, judge),
         credentials: typeof credentials === 'object' ? await resolveCredentials(credentials, judge, reading) : null,
         tls: tls === undefined ? null : await resolveUpstreamTls(tls, url?.protocol !== 'http:', judge, reading),
+        mcp:
+          upstream.mcp === undefined || url === null
+            ? null
+            : { path: `${url.pathname}${url.search}`, allow: upstream.mcp.allow },
       };
     }),
   );

@@ -2,6 +2,7 @@ import { Type, type Static } from 'typebox';
 import type { Json, JsonObject } from '../json/value.ts';
 import { SCOPES, type Scope } from '../effects/model/principal.ts';
 import { LIMITS } from './limits.ts';
+import { mcp } from './schema-mcp.ts';
 import { request } from './schema-request.ts';
 import {
   duration,
@@ -272,8 +273,10 @@ const headers = section('headers', 'What becomes of the headers of requests; see
 
 const upstream = record('an upstream', 'A service behind the gateway.', {
   id: text(slug, slugWords, 'Id of the upstream.'),
-  url: Type.Optional(Type.String({ description: 'Its http or https origin, without a path. Required.' })),
-  mcp: later('MCP upstreams'),
+  url: Type.Optional(
+    Type.String({ description: 'Its http or https origin, without a path. Required, but for MCP servers.' }),
+  ),
+  mcp: Type.Optional(mcp),
   timeout: duration(
     'How long an answer may take, unless the tool says otherwise. Of a read that streams through: how long each wait for its next bytes may take; the whole may take any time.',
     { min: '1ms', max: '1h' },

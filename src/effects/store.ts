@@ -52,6 +52,11 @@ export interface AdmitRequest {
   /** Id of the request for approval, if this call makes one. */
   readonly approvalId: string;
   readonly idempotencyKey: string;
+  /**
+   * `null`: the key holds for ever. Else it is derived, and has generations: how long after the last one was settled a
+   * call still joins it, ms.
+   */
+  readonly generationMs: number | null;
   readonly fingerprint: string;
   readonly action: EffectAction;
   readonly actor: EffectActor;

@@ -1,4 +1,4 @@
-import type { AnswerHead, KeptResult, UpstreamAnswer } from './model/answer.ts';
+import type { AnswerHead, HttpAnswer, KeptResult, UpstreamAnswer } from './model/answer.ts';
 import type { Amounts } from './model/amounts.ts';
 import type { Evidence } from './model/effect.ts';
 import type { CallFiles } from './model/files.ts';
@@ -29,6 +29,32 @@ export interface ProxiedRequest {
   readonly setCookie: boolean;
 }
 
+/** A call as an agent sent it to an MCP server through the gateway. Its arguments are the params of the dispatch. */
+export interface ProxiedMessage {
+  readonly kind: 'message';
+  readonly id: string | number;
+  /** Members of the message's params beside the name and the arguments, as they go on. */
+  readonly beside: JsonObject;
+  /** Headers of the transport and the caller's own credentials; lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Aborts when the call is to be broken off. */
+  readonly signal: AbortSignal;
+  /** What came from the server, in the form that it came in. */
+  readonly hears: MessageListener;
+}
+
+/** Hears what a server says to one call. */
+export interface MessageListener {
+  /** The head of a stream of events. */
+  began(head: AnswerHead): void;
+  /** An event before the last message, with its empty line. The server waits for what is returned. */
+  passed(event: Buffer): Promise<void> | undefined;
+  /** The last message; `beside`: the lines of its event that are no data. It is not passed on before it is settled. */
+  ended(message: JsonObject, beside: string): void;
+  /** An answer that is no message to the call: the server refused the request as such. */
+  refused(answer: HttpAnswer): void;
+}
+
 /**
  * Hears an answer while it comes. A caller that has gone takes everything at once: an attempt that was begun is
  * finished, so that its outcome is true.
@@ -51,7 +77,7 @@ export interface Dispatch {
   readonly params: JsonObject;
   /** Other headers to send on, by name in lower case. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly proxied: ProxiedRequest | null;
+  readonly proxied: ProxiedRequest | ProxiedMessage | null;
   readonly files: CallFiles;
   /** `null`: the answer is collected. Else it may be passed on while it comes, if the upstream and the tool allow it. */
   readonly listener: AnswerListener | null;

@@ -28,6 +28,7 @@ import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
 import { mcpControlPlugin } from '../mcp/control/plugin.ts';
+import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
@@ -48,6 +49,7 @@ import { createFileReader } from './file-reader.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
+import { mcpGatewayPorts } from './mcp-gateway-ports.ts';
 import { mcpControlPorts } from './mcp-ports.ts';
 import { watchNeighbours } from './neighbours.ts';
 import { createForgeryAlarm, createLateKeySeals } from './key-seals.ts';
@@ -330,42 +332,51 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     VERSION,
     adminPort !== null,
   );
-  await server.register(mcpControlPlugin, {
-    ports: mcpControlPorts({
-      core: ports,
-      current,
-      directory,
-      authenticate,
-      limiter,
-      pauses,
-      signer,
-      openParams,
-      settings,
-      health,
-      logger,
-    }),
+  const mcpControl = mcpControlPorts({
+    core: ports,
+    current,
+    directory,
+    authenticate,
+    limiter,
+    pauses,
+    signer,
+    openParams,
+    settings,
+    health,
+    logger,
   });
+  await server.register(mcpControlPlugin, { ports: mcpControl });
   const access = createAccessLog((lines) => sink.write(lines));
   opened.push(async () => access.flush());
   const isAccessTold = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
-  await server.register(proxyPlugin, {
-    ports: proxyPorts({
+  const data = proxyPorts({
+    core: ports,
+    current,
+    authenticate,
+    limiter,
+    pauses,
+    upstreams,
+    spool,
+    run,
+    shadowed: metrics.shadowed,
+    observed: (would) => metrics.observed(would, 'proxy'),
+    access: (line) => {
+      // A tunnel lasts as long as its ends like: that is no duration of a call.
+      if (line.status !== 101) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
+      if (isAccessTold) access.tell(line);
+    },
+    settings,
+  });
+
+  await server.register(proxyPlugin, { ports: data });
+  await server.register(mcpGatewayPlugin, {
+    ports: mcpGatewayPorts({
       core: ports,
+      proxy: data,
       current,
-      authenticate,
-      limiter,
-      pauses,
       upstreams,
-      spool,
       run,
-      shadowed: metrics.shadowed,
-      observed: (would) => metrics.observed(would, 'proxy'),
-      access: (line) => {
-        // A tunnel lasts as long as its ends like: that is no duration of a call.
-        if (line.status !== 101) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
-        if (isAccessTold) access.tell(line);
-      },
-      settings,
+      problemOf: mcpControl.problemOf,
     }),
   });
 

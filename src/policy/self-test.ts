@@ -16,7 +16,7 @@ const FORBIDDEN: Tool = {
   tags: [],
   risk: null,
   env: null,
-  call: { kind: 'mcp', name: 'forbidden', pinned: {}, onClientClose: 'finish' },
+  call: { kind: 'mcp', name: 'forbidden', pinned: {}, isError: 'unknown', onClientClose: 'finish' },
   paramsSchema: null,
   target: null,
   timeoutMs: 1,

@@ -1,5 +1,6 @@
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
+import { derivedKeyOf } from '../effects/steps/generations.ts';
 import { expireApprovalStep } from '../effects/steps/voting.ts';
 import type { RowStore } from '../stores/port.ts';
 import { approvalRows, approvalsOfEffect, AWAITED, putApproval, REJECTIONS, rejectionRows } from './approval-rows.ts';
@@ -103,7 +104,8 @@ export async function sweepWorkspace(
         if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
         if (stored.kind !== 'tombstone') return;
         const { idempotencyKey } = stored.tombstone;
-        if (keyRows.get(draft, idempotencyKey) === id) keyRows.put(draft, idempotencyKey, null);
+        for (const key of [idempotencyKey, derivedKeyOf(idempotencyKey)])
+          if (key !== null && keyRows.get(draft, key) === id) keyRows.put(draft, key, null);
       });
       aged += 1;
     }

@@ -19,6 +19,10 @@ export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string)
       keyRows.put(draft, record.idempotencyKey, null);
     effectRows.put(draft, record.id, { kind: 'effect', effect: record });
   }
+  if (plan.bindAlso !== undefined) {
+    boundId(draft, plan.bindAlso.key);
+    keyRows.put(draft, plan.bindAlso.key, plan.bindAlso.effectId);
+  }
   for (const approval of plan.approvals ?? []) putApproval(draft, approval);
   for (const change of plan.budgets ?? []) draft.sum(budgetChange(change));
   for (const rate of plan.rates ?? []) draft.sum(rateChange(rate));

@@ -3,6 +3,9 @@ import type { UpstreamPort } from '../effects/upstream.ts';
 import type { UpstreamLimits, UpstreamSettings } from './http/http-upstream.ts';
 import { createHttpUpstreams } from './http/http-upstreams.ts';
 import type { UpstreamKind } from './kind.ts';
+import type { McpUpstream } from './mcp/mcp-upstream.ts';
+import type { McpUpstreamSettings } from './mcp/settings.ts';
+import { createMcpUpstreams } from './mcp/mcp-upstreams.ts';
 import { createPlaces, type Place, type Places } from './places.ts';
 
 /** The services behind the gateway, as the configuration in force declares them. */
@@ -11,15 +14,28 @@ export interface Upstreams extends UpstreamPort {
   settings(id: string): UpstreamSettings | null;
   /** The pool for streamed reads of an HTTP upstream; `null` if none has this id. */
   stream(id: string): Dispatcher | null;
+  /** An MCP server; `null` if none has this id. */
+  server(id: string): McpUpstream | null;
   /**
    * Takes a place for an agent's work on an upstream (see {@link createPlaces}). There are as many places of each kind
    * as the upstream has connections. `null` if none became free in time.
    */
   place(kind: PlaceKind, id: string, agent: string): Place | Promise<Place | null>;
   /** Switches to another configuration. Running calls finish on their connections. */
-  update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
+  update(configured: readonly Configured[], limits: UpstreamLimits): void;
   /** Lets running requests end, then closes all connections. */
   close(): Promise<void>;
+}
+
+/** An upstream of any kind. `mcp` absent, or `null`: an HTTP API. */
+export type Configured = UpstreamSettings & { readonly mcp?: McpUpstreamSettings['mcp'] | null };
+
+function isHttp({ mcp = null }: Configured): boolean {
+  return mcp === null;
+}
+
+function isMcp(configured: Configured): configured is Configured & McpUpstreamSettings {
+  return !isHttp(configured);
 }
 
 export type PlaceKind = 'calls' | 'reads' | 'tunnels';
@@ -40,12 +56,13 @@ const NOWHERE: Place = () => undefined;
  * @param now ms since the epoch, for evidence
  */
 export function createUpstreams(
-  configured: readonly UpstreamSettings[],
+  configured: readonly Configured[],
   limits: UpstreamLimits,
   now: () => number = Date.now,
 ): Upstreams {
-  const http = createHttpUpstreams(configured, limits, now);
-  const kinds: readonly UpstreamKind[] = [http];
+  const http = createHttpUpstreams(configured.filter(isHttp), limits, now);
+  const mcp = createMcpUpstreams(configured.filter(isMcp), limits, now);
+  const kinds: readonly UpstreamKind[] = [http, mcp];
   let lanes = lanesOf(configured, new Map());
 
   return {
@@ -72,8 +89,10 @@ export function createUpstreams(
     settings: (id) => http.settings(id),
     stream: (id) => http.stream(id),
     place: (kind, id, agent) => lanes.get(id)?.[kind].take(agent) ?? NOWHERE,
+    server: (id) => mcp.server(id),
     update: (next, nextLimits) => {
-      http.update(next, nextLimits);
+      http.update(next.filter(isHttp), nextLimits);
+      mcp.update(next.filter(isMcp), nextLimits);
       lanes = lanesOf(next, lanes);
     },
     close: async () => {

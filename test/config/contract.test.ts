@@ -13,8 +13,8 @@ describe('the promised format', () => {
       findings.map(({ code, message }) => (code === 'not_yet_supported' ? message.split(' ')[0] : message)),
     ).toEqual([
       'policies.paths[1].scope',
-      'upstreams[1].mcp',
-      'upstreams[2].mcp',
+      'There is no lock file mcp/crm.lock.json',
+      'upstreams[2].mcp.command',
       'tools[0].probe',
       "There is no tool 'payments.get'",
       'brain',

@@ -97,6 +97,7 @@ export function admitRequest(overrides: AdmitOverrides = {}): AdmitRequest {
     workspace: WORKSPACE,
     effectId: newId('eff'),
     approvalId: newId('apr'),
+    generationMs: null,
     fingerprint: `fp:${key}`,
     verdict: permit(),
     approvalDigest: `digest:${key}`,

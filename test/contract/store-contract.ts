@@ -1,5 +1,6 @@
 import { describe } from 'vitest';
 import { describeAdmission } from './admission.ts';
+import { describeGenerations } from './generations.ts';
 import { describeApprovals } from './approvals.ts';
 import { describeBudgets } from './budgets.ts';
 import type { Capabilities, OpenStore } from './fixture.ts';
@@ -22,6 +23,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
       : ` (but for those that need a clock of the test's own: ${capabilities.noClock})`;
   describe(`${name} keeps the store's promises${left}`, () => {
     describeAdmission(open, capabilities);
+    describeGenerations(open, capabilities);
     describeSettlement(open, capabilities);
     describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);

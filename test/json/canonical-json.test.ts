@@ -2,7 +2,7 @@ import { createSecretKey } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { canonicalJson } from '../../src/json/canonical.ts';
-import { deriveKey, fingerprint } from '../../src/effects/run/fingerprint.ts';
+import { fingerprint, keyFor } from '../../src/effects/run/fingerprint.ts';
 import type { Json } from '../../src/json/value.ts';
 
 describe('canonical JSON', () => {
@@ -107,10 +107,10 @@ describe('fingerprint', () => {
   });
 
   test('a derived key lasts for its window', () => {
-    const first = deriveKey(key, action, 60_000, 120_000);
+    const first = keyFor({ deriveWindowMs: 60_000 }, fingerprint(key, action), 120_000);
     expect(first).toMatch(/^[\x21-\x7e]{1,255}$/);
-    expect(deriveKey(key, action, 60_000, 179_999)).toBe(first);
-    expect(deriveKey(key, action, 60_000, 180_000)).not.toBe(first);
-    expect(deriveKey(key, action, 30_000, 120_000)).not.toBe(first);
+    expect(keyFor({ deriveWindowMs: 60_000 }, fingerprint(key, action), 179_999)).toBe(first);
+    expect(keyFor({ deriveWindowMs: 60_000 }, fingerprint(key, action), 180_000)).not.toBe(first);
+    expect(keyFor({ deriveWindowMs: 30_000 }, fingerprint(key, action), 120_000)).not.toBe(first);
   });
 });

@@ -360,6 +360,7 @@ function admitRequest(key: string, scope: Scope, nonce: number): AdmitRequest {
     workspace: 'w',
     effectId: `eff_${key}_${nonce}`,
     approvalId: `apr_${nonce}`,
+    generationMs: null,
     idempotencyKey: key,
     fingerprint: key,
     action: { type: 't', tool: 't', toolDigest: 'd', upstream: 'u', kind: 'write', target: `t:${key}` },

@@ -105,6 +105,7 @@ async function admit(store: EffectStore, like: EffectRecord, key: string, id: st
     effectId: id,
     approvalId: newId('apr'),
     idempotencyKey: key,
+    generationMs: null,
     fingerprint,
     action,
     actor,

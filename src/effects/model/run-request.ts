@@ -4,7 +4,7 @@ import type { Stage } from './effect.ts';
 import type { CallFiles } from './files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from './principal.ts';
-import type { AnswerListener, ProxiedRequest } from '../upstream.ts';
+import type { AnswerListener, ProxiedMessage, ProxiedRequest } from '../upstream.ts';
 
 /** A run or preview request after a door has parsed it. Its shape is right; nothing else is checked yet. */
 export interface RunRequest {
@@ -23,14 +23,13 @@ export interface RunRequest {
   /** The bytes of the files in the params. They are available until the run ends. */
   readonly files: CallFiles;
   readonly headers: CallHeaders;
-  /** The idempotency key. If the caller sends none: the window (ms) in which equal actions count as one call. */
-  readonly idempotencyKey: string | { readonly deriveWindowMs: number };
+  readonly idempotencyKey: GivenKey;
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
   readonly reservationId: string | null;
   readonly metadata: JsonObject | null;
   /** Only for proxied calls: the bytes to send on. */
-  readonly proxied: ProxiedRequest | null;
+  readonly proxied: ProxiedRequest | ProxiedMessage | null;
   /** Asked when the call is sent. Absent where the door takes answers only as a whole. */
   readonly listen?: Listen;
   readonly requestIp: string | null;
@@ -40,6 +39,12 @@ export interface RunRequest {
 
 /** Who hears the answer of an effect while it comes. */
 export type Listen = (effect: { readonly id: string; readonly workspace: string }) => AnswerListener;
+
+/**
+ * The idempotency key. If the caller sends none: the window (ms) in which equal actions count as one call, or how long
+ * (ms) after an action was settled an equal one still is the same.
+ */
+export type GivenKey = string | { readonly deriveWindowMs: number } | { readonly generationMs: number };
 
 /** One fault of a request; `path` is a JSON Pointer into the body (`/params/amount`). */
 export interface RequestFault {

@@ -89,6 +89,8 @@ export interface McpCall {
   readonly pinned: JsonObject;
   /** The param whose value is the idempotency key of a call that brings none. Absent: the key is derived. */
   readonly keyFrom?: string;
+  /** What a result with `isError` means for a write. */
+  readonly isError: 'unknown' | 'failed';
   /** What becomes of a call whose caller has gone. */
   readonly onClientClose: 'finish' | 'abort';
 }

@@ -28,6 +28,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
       return (waits ? proposal.sealedWithFiles() : null) ?? proposal.sealed();
     },
     idempotencyKey: call.idempotencyKey,
+    generationMs: call.generationMs,
     fingerprint,
     action: {
       type: tool.actionType,
@@ -73,6 +74,7 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
       return proposal.sealed();
     },
     idempotencyKey: denied.idempotencyKey,
+    generationMs: null,
     fingerprint,
     action: {
       type: request.actionType ?? 'mcp.tool_call',

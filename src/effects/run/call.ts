@@ -6,7 +6,7 @@ import type { SealedParams } from '../ports.ts';
 import type { Agent, KeyKind } from '../model/principal.ts';
 import type { Listen, RequestFault } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
-import type { ProxiedRequest } from '../upstream.ts';
+import type { ProxiedMessage, ProxiedRequest } from '../upstream.ts';
 
 /**
  * A checked call: its tool is known, its params are valid against the tool's schema, its target is computed. It has
@@ -21,6 +21,8 @@ export interface Call {
   readonly params: JsonObject;
   readonly headers: CallHeaders;
   readonly idempotencyKey: string;
+  /** Of a derived key with generations: see `AdmitRequest`. */
+  readonly generationMs: number | null;
   readonly fingerprint: string;
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
@@ -34,7 +36,7 @@ export interface Call {
     readonly user: string | null;
   };
   readonly proposal: Proposal;
-  readonly proxied: ProxiedRequest | null;
+  readonly proxied: ProxiedRequest | ProxiedMessage | null;
   /** The bytes of the files in the params. */
   readonly files: CallFiles;
   /** `null`: the answer is taken as a whole. */

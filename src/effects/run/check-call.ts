@@ -1,6 +1,6 @@
 import { actorOf, propose } from './propose.ts';
 import type { Call } from './call.ts';
-import { deriveKey, type FingerprintedAction, fingerprint } from './fingerprint.ts';
+import { type FingerprintedAction, keyFor, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
 import type { Stage } from '../model/effect.ts';
@@ -100,10 +100,9 @@ export function checkCall(
     target,
     params: request.params,
     headers: request.headers,
-    idempotencyKey:
-      typeof idempotencyKey === 'string'
-        ? idempotencyKey
-        : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+    idempotencyKey: keyFor(idempotencyKey, printed, ports.store.now()),
+    generationMs:
+      typeof idempotencyKey === 'object' && 'generationMs' in idempotencyKey ? idempotencyKey.generationMs : null,
     fingerprint: printed,
     stateCheck: request.stateCheck,
     claimId: request.claimId,
@@ -218,6 +217,7 @@ function denied(
     headers: request.headers.bound,
   };
   const { idempotencyKey } = request;
+  const printed = fingerprint(key, action);
   return {
     kind: 'denied',
     denied: {
@@ -226,11 +226,8 @@ function denied(
       agentId,
       target,
       stages,
-      fingerprint: fingerprint(key, action),
-      idempotencyKey:
-        typeof idempotencyKey === 'string'
-          ? idempotencyKey
-          : deriveKey(key, action, idempotencyKey.deriveWindowMs, ports.store.now()),
+      fingerprint: printed,
+      idempotencyKey: keyFor(idempotencyKey, printed, ports.store.now()),
     },
   };
 }

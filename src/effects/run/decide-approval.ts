@@ -174,6 +174,7 @@ export async function dispatchGranted(
     params,
     headers,
     idempotencyKey: effect.idempotencyKey,
+    generationMs: null,
     fingerprint: effect.fingerprint,
     stateCheck,
     claimId,

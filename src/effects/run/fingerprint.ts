@@ -1,6 +1,8 @@
 import { hash, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { JsonObject } from '../../json/value.ts';
+import type { GivenKey } from '../model/run-request.ts';
+import { DERIVED } from '../steps/generations.ts';
 
 /** What makes two calls the same action. Door, key and time do not count. */
 export interface FingerprintedAction {
@@ -34,12 +36,19 @@ export function fingerprint(key: KeyObject, action: FingerprintedAction): string
 }
 
 /**
- * The idempotency key of a call that brought none, on a route with `idempotency: derive`. The same action within the
- * same window is the same call. Windows begin at multiples of `windowMs`; a repeat in the next window is a new call.
+ * The idempotency key of a call: the one that it brought, or one that is derived from the action.
+ *
+ * On a route with `idempotency: derive` the same action within the same window is the same call. Windows begin at
+ * multiples of `deriveWindowMs`; a repeat in the next window is a new call. A derived key with generations has no time in
+ * it: admission finds the generation.
+ * @param printed the fingerprint of the action
  * @param now ms since the epoch, by the store's clock
  */
-export function deriveKey(key: KeyObject, action: FingerprintedAction, windowMs: number, now: number): string {
-  return `derived:${windowMs}:${Math.floor(now / windowMs)}:${fingerprint(key, action)}`;
+export function keyFor(given: GivenKey, printed: string, now: number): string {
+  if (typeof given === 'string') return given;
+  if ('generationMs' in given) return `${DERIVED}${printed}`;
+  const { deriveWindowMs } = given;
+  return `derived:${deriveWindowMs}:${Math.floor(now / deriveWindowMs)}:${printed}`;
 }
 
 /** Sizes of a block and a digest of SHA-256, in bytes. */

@@ -7,7 +7,8 @@ import type { LedgerDraft } from '../model/ledger.ts';
 import { advance, begin, EXPIRED_GRANTED, type FreshEffect, isExhausted, MAX_ATTEMPTS } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
 import { agentOf, conflict, denial, deniedData, event, freshEffect, refusedAs, type Terms } from './refusal.ts';
-import type { EffectWrite, Plan, StepView } from './plan.ts';
+import { generationOf } from './generations.ts';
+import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
 import { holdsToWire } from './give-back.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
@@ -30,15 +31,31 @@ export function admitStep(view: StepView, request: AdmitRequest): Plan<Admission
   if (verdict.kind === 'deny' && (verdict.decision === 'denied_permission' || verdict.decision === 'denied_identity')) {
     return denial(view, request, verdict.decision, verdict.reason);
   }
+  if (request.generationMs !== null) return admitGeneration(view, request, request.generationMs);
   const binding = view.binding(request.workspace, request.idempotencyKey);
   if (request.dispatches !== null)
     return dispatchGranted(view, request, request.dispatches, binding?.kind === 'effect' ? binding.effect : null);
   if (binding === null) return evaluateFresh(view, request, null, EMPTY);
-  const bound = binding.kind === 'effect' ? binding.effect : binding.tombstone;
-  if (bound.fingerprint !== request.fingerprint) return conflict(view, request, binding);
+  return bound(view, request, binding);
+}
+
+/** A call whose key is in use. */
+function bound(view: StepView, request: AdmitRequest, binding: Binding): Plan<Admission> {
+  const there = binding.kind === 'effect' ? binding.effect : binding.tombstone;
+  if (there.fingerprint !== request.fingerprint) return conflict(view, request, binding);
   return binding.kind === 'effect'
     ? sameKeyAgain(view, request, binding.effect, EMPTY)
     : longAgo(view, request, binding.tombstone);
+}
+
+/** A call under a derived key: the generation that it belongs to is found and bound in the same step. */
+function admitGeneration(view: StepView, request: AdmitRequest, windowMs: number): Plan<Admission> {
+  const generation = generationOf(view, request, windowMs);
+  if (generation.kind === 'joins') return bound(view, request, generation.binding);
+  const plan = evaluateFresh(view, { ...request, idempotencyKey: generation.key }, null, EMPTY);
+  const begun = plan.effects?.find(({ binding }) => binding === 'bind');
+  if (begun === undefined) return plan;
+  return { ...plan, bindAlso: { key: request.idempotencyKey, effectId: begun.record.id } };
 }
 
 /** Writes of an earlier part of the same step, to be merged with those of a later part. */

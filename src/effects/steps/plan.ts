@@ -104,6 +104,8 @@ export interface EffectWrite {
 export interface Plan<Reply> {
   readonly reply: Reply;
   readonly effects?: readonly EffectWrite[];
+  /** A key besides its own that now belongs to an effect: the derived key of its generation. */
+  readonly bindAlso?: { readonly key: string; readonly effectId: string };
   readonly approvals?: readonly ApprovalRecord[];
   readonly budgets?: readonly BudgetChange[];
   readonly rates?: readonly RateCount[];

@@ -110,7 +110,7 @@ export async function sendDispatch(
       return resultOf(classify(tool.kind, outcomes, seen), result, endedAt, passing?.read() ?? null, sent);
     }
     case 'answer': {
-      const setCookie = dispatch.proxied?.setCookie ?? false;
+      const setCookie = dispatch.proxied?.kind === 'http' && dispatch.proxied.setCookie;
       const read = readAnswer(result, {
         responseKeptBytes: upstream.limits.responseKeptBytes,
         setCookie,
@@ -213,7 +213,7 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
       const type = incoming['content-type'];
       if (classify(tool.kind, tool.call.outcomes, seen).outcome !== 'committed' || type === undefined || isJson(type))
         return false;
-      head = { kind: 'http', status, headers: headersBack(incoming, proxied?.setCookie ?? false) };
+      head = { kind: 'http', status, headers: headersBack(incoming, proxied?.kind === 'http' && proxied.setCookie) };
       if (tool.actual !== undefined && isPlainEvents(incoming)) events = createEventAmounts(tool.actual);
       listener.begin(head);
       return true;
@@ -250,7 +250,8 @@ async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, option
 
 function requestOf(dispatch: Dispatch, tool: HttpTool): RenderedRequest {
   // The original bytes go on, so that what was evaluated is what is sent.
-  const request = dispatch.proxied ?? renderRequest(planOf(tool.call.request), dispatch.params);
+  const { proxied } = dispatch;
+  const request = proxied?.kind === 'http' ? proxied : renderRequest(planOf(tool.call.request), dispatch.params);
   const { method, pathAndQuery, body } = request;
   const headers: Record<string, string> = { ...request.headers, ...dispatch.headers };
   // A body that is written anew has another boundary than the caller's type names.

@@ -1,0 +1,200 @@
+import { createHash } from 'node:crypto';
+import type { FileReading } from '../diagnostics/file-reading.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import { isJsonObject, type JsonObject } from '../json/value.ts';
+import type { Tool } from '../effects/model/tool.ts';
+import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
+import type { UpstreamSettings } from './configuration.ts';
+import type { Judge } from './judge.ts';
+import type { GatewayFile } from './schema.ts';
+import { toolName } from './schema-fields.ts';
+import { schemaFaultOf } from './resolve-tools.ts';
+import { parseDuration } from './units.ts';
+
+type UpstreamEntry = GatewayFile['upstreams'][number];
+type McpEntry = NonNullable<UpstreamEntry['mcp']>;
+
+/** Longest lock file, bytes. */
+const MAX_LOCK = 16 * 1024 * 1024;
+
+/** The address of an MCP server; `null` where it cannot be used (reported). */
+export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null {
+  const { mcp } = upstream;
+  if (mcp === undefined) return null;
+  const fault = (message: string, hint: string | null = null): null => {
+    judge.error('bad_url', mcp, ['url'], message, hint);
+    return null;
+  };
+  if (upstream.url !== undefined)
+    judge.error('bad_url', upstream, ['url'], 'An MCP upstream has its url under mcp', 'mcp: { url: https://…/mcp }');
+  if (mcp.url === undefined) {
+    judge.error('missing_field', mcp, [], `'url' is missing in mcp`, 'url: its http or https URL, with its path');
+    return null;
+  }
+  const url = URL.canParse(mcp.url) ? new URL(mcp.url) : null;
+  if (url === null || !/^https?:$/.test(url.protocol) || url.hostname === '')
+    return fault('The url of an MCP server has to be an http or https URL', 'https://mcp.example.com/mcp');
+  if (url.username !== '' || url.password !== '')
+    return fault('The url of an upstream carries no user or password', 'write credentials: { header, value }');
+  if (url.hash !== '') return fault('The url of an MCP server has no fragment');
+  return url;
+}
+
+/** The tools of the MCP upstreams, by their lock files. */
+export async function resolveMcpTools(
+  file: GatewayFile,
+  upstreams: readonly UpstreamSettings[],
+  judge: Judge,
+  reading: FileReading,
+): Promise<readonly Tool[]> {
+  const tools: Tool[] = [];
+  const declared = new Set(file.tools.map(({ name }) => name));
+  for (const entry of file.upstreams) {
+    const upstream = upstreams.find(({ id }) => id === entry.id);
+    if (entry.mcp === undefined || upstream === undefined) continue;
+    const wrong = file.tools.find((tool) => tool.upstream === entry.id);
+    if (wrong !== undefined)
+      judge.error(
+        'mcp_tool_declared',
+        wrong,
+        ['upstream'],
+        `The upstream '${entry.id}' is an MCP server: its tools stand in its lock file`,
+        'say what holds for single tools in mcp.tools of the upstream',
+      );
+    const lock = await readLock(entry, entry.mcp, judge, reading);
+    if (lock !== null) tools.push(...toolsOf(entry, entry.mcp, upstream, lock, judge));
+  }
+  for (const { name, upstream } of tools)
+    if (declared.has(name))
+      judge.error(
+        'duplicate_tool',
+        file.upstreams.find(({ id }) => id === upstream) ?? file,
+        ['mcp'],
+        `The tool '${name}' stands in the lock file and under tools`,
+        'rename the one under tools',
+      );
+  return tools;
+}
+
+/** The lock file of an MCP upstream. */
+export function lockFileOf(id: string, { pins }: Pick<McpEntry, 'pins'>): string {
+  return pins ?? `mcp/${id}.lock.json`;
+}
+
+async function readLock(
+  upstream: UpstreamEntry,
+  entry: McpEntry,
+  judge: Judge,
+  reading: FileReading,
+): Promise<PinLock | null> {
+  const fault = (message: string, hint: string | null): null => {
+    judge.error('bad_pins', entry, ['pins'], message, hint);
+    return null;
+  };
+  const file = lockFileOf(upstream.id, entry);
+  let bytes: Buffer;
+  try {
+    if ((await reading.size(file)) > MAX_LOCK) return fault(`${file} is too long for a lock file`, null);
+    bytes = await reading.bytes(file);
+  } catch {
+    return fault(
+      `There is no lock file ${file}`,
+      'svc tools pin writes it; paths are relative to the working directory',
+    );
+  }
+  const read = parsePinLock(bytes);
+  if (!read.ok) return fault(`${file} cannot be used: ${read.message}`, null);
+  if (read.lock.upstream !== upstream.id)
+    return fault(`${file} holds the pins of '${read.lock.upstream}', not of '${upstream.id}'`, null);
+  return read.lock;
+}
+
+function toolsOf(
+  { id }: UpstreamEntry,
+  entry: McpEntry,
+  upstream: UpstreamSettings,
+  { tools: pins }: PinLock,
+  judge: Judge,
+): readonly Tool[] {
+  judge.unique('tool', entry.tools, 'name');
+  const known = new Set(pins.map(({ name }) => name));
+  for (const said of entry.tools) judge.known('pinned tool', said, ['name'], said.name, known);
+  const tools: Tool[] = [];
+  for (const pin of pins) {
+    const name = `${id}.${pin.name}`;
+    if (!new RegExp(toolName).test(name) || name.length > 128) {
+      judge.warn(
+        'tool_name',
+        entry,
+        ['pins'],
+        `The pinned tool '${pin.name}' cannot be called: it has no usable name`,
+        null,
+      );
+      continue;
+    }
+    const said = entry.tools.find((one) => one.name === pin.name);
+    const schema = schemaOf(pin, entry, judge);
+    tools.push({
+      name,
+      title: titleOf(pin),
+      upstream: id,
+      kind: said?.kind ?? (entry.trust_annotations && saysReadOnly(pin) ? 'read' : 'write'),
+      actionType: 'mcp.tool_call',
+      tags: said?.tags ?? [],
+      risk: said?.risk ?? null,
+      env: upstream.env,
+      call: {
+        kind: 'mcp',
+        name: pin.name,
+        pinned: pin.tool,
+        ...(said?.key_from === undefined ? {} : { keyFrom: said.key_from }),
+        isError: said?.is_error ?? 'unknown',
+        onClientClose: said?.on_client_close ?? 'finish',
+      },
+      paramsSchema: schema,
+      target: said?.target ?? null,
+      timeoutMs: (said?.timeout === undefined ? null : parseDuration(said.timeout)) ?? upstream.timeoutMs,
+      maxProcessingMs: parseDuration(said?.max_processing ?? '60s') ?? 0,
+      idempotent: { kind: 'none' },
+      digest: digestOf(upstream, pin),
+    });
+  }
+  return tools;
+}
+
+function digestOf({ id, url, credentials, mcp }: UpstreamSettings, { name, sha256 }: PinnedTool): string {
+  const bound: JsonObject = {
+    upstream: { id, url, path: mcp?.path ?? '', credentials: credentials?.header ?? null },
+    mcp: { name, sha256 },
+  };
+  return createHash('sha256').update(canonicalJson(bound)).digest('base64url');
+}
+
+function titleOf({ name, tool }: PinnedTool): string {
+  const { title, annotations } = tool;
+  if (typeof title === 'string' && title !== '') return title;
+  const annotated = isJsonObject(annotations) ? annotations['title'] : undefined;
+  return typeof annotated === 'string' && annotated !== '' ? annotated : name;
+}
+
+function saysReadOnly({ tool: { annotations } }: PinnedTool): boolean {
+  return isJsonObject(annotations) && annotations['readOnlyHint'] === true;
+}
+
+/** The schema of the arguments. One that cannot be checked here is the server's to check. */
+function schemaOf({ name, tool }: PinnedTool, entry: McpEntry, judge: Judge): JsonObject | null {
+  const { inputSchema } = tool;
+  if (!isJsonObject(inputSchema)) return null;
+  // Pinned schemas of draft 7 are read as 2020-12: for arguments of tools they mean the same.
+  const { $schema: _dialect, $id: _name, ...schema } = inputSchema;
+  const fault = schemaFaultOf(schema);
+  if (fault === null) return schema;
+  judge.warn(
+    'schema_not_checked',
+    entry,
+    ['pins'],
+    `The arguments of '${name}' are not checked here, only by the server: ${fault}`,
+    null,
+  );
+  return null;
+}

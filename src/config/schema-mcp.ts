@@ -1,0 +1,65 @@
+import { Type } from 'typebox';
+import { duration, flag, later, list, oneOf, record, roleName, text } from './schema-fields.ts';
+
+/** What is said of one tool of an MCP server beside its pin. */
+const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool beside its pin.', {
+  name: Type.String({ minLength: 1, maxLength: 128, description: 'Its name at the server.' }),
+  kind: Type.Optional(
+    oneOf(
+      ['read', 'write'],
+      'read: repeating it changes nothing. Default: write, unless trusted annotations say read.',
+    ),
+  ),
+  risk: Type.Optional(oneOf(['low', 'medium', 'high', 'critical'], 'How much is at stake.')),
+  tags: list('Words that policies select by.', text(roleName, 'a word', 'A tag.')),
+  target: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description: 'What is acted on, from the arguments: order:{order_id}. Default: the name of the tool.',
+    }),
+  ),
+  key_from: Type.Optional(
+    Type.String({ minLength: 1, description: 'The argument whose value is the idempotency key of calls without one.' }),
+  ),
+  timeout: Type.Optional(
+    duration('How long an answer may take. Default: that of the upstream.', { min: '1ms', max: '1h' }),
+  ),
+  max_processing: duration(
+    'How long the server may still be at it after the answer was given up.',
+    { min: '0s', max: '7d' },
+    '60s',
+  ),
+  is_error: oneOf(
+    ['unknown', 'failed'],
+    'What a result with isError means for a write. Servers make it of any exception, also of one after the write, so by default nobody knows.',
+    'unknown',
+  ),
+  on_client_close: oneOf(
+    ['finish', 'abort'],
+    'What becomes of a call whose caller has gone. finish: its outcome is recorded, and the next call with the same key gets it. abort: the call is broken off and its outcome unknown.',
+    'finish',
+  ),
+});
+
+/** An MCP server as an upstream. */
+export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and its pinned tools as ID.TOOL.', {
+  url: Type.Optional(Type.String({ description: 'Its http or https URL, with its path: streamable HTTP. Required.' })),
+  command: later('MCP servers over stdio'),
+  env: later('MCP servers over stdio'),
+  pins: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'The lock file with the tools that were approved. It is watched. Only these tools can be called. Default: mcp/ID.lock.json.',
+    }),
+  ),
+  trust_annotations: flag(
+    'Whether readOnlyHint of a pinned tool makes it a read. Pins are reviewed; an annotation is still only what the server says of itself.',
+    false,
+  ),
+  allow: list(
+    'Methods of clients that pass beside those that this gateway knows.',
+    text('^[A-Za-z0-9$_./-]{1,128}$', 'the name of a method', 'A method.'),
+  ),
+  tools: list('What holds for single tools.', mcpTool),
+});

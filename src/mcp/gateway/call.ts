@@ -1,0 +1,247 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { HttpAnswer } from '../../effects/model/answer.ts';
+import { NO_HEADERS } from '../../effects/model/action-call.ts';
+import { NO_FILES } from '../../effects/model/files.ts';
+import { readIdempotencyKey } from '../../effects/model/idempotency-key.ts';
+import type { Principal } from '../../effects/model/principal.ts';
+import type { GivenKey } from '../../effects/model/run-request.ts';
+import type { McpCall, Tool } from '../../effects/model/tool.ts';
+import type { MessageListener } from '../../effects/upstream.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { problem } from '../caller.ts';
+import { RpcRefused, sendMessage, sendProblem } from '../http.ts';
+import { errorMessage, refused, RPC, resultMessage, type RpcRequest } from '../jsonrpc.ts';
+import { META_PREFIX, resultOf } from './answer.ts';
+import type { LiveCalls } from './live-calls.ts';
+import type { GatewayPorts } from './ports.ts';
+
+/** How long after it was settled a write is still the same call, where the caller brings no key, ms. */
+const SAME_WRITE_MS = 120_000;
+
+/** A call of a tool, as it came in. */
+export interface ArrivedCall {
+  readonly principal: Principal;
+  readonly workspace: string;
+  readonly agentId: string | null;
+  readonly upstream: string;
+  readonly message: RpcRequest;
+  /** Headers of the transport that go on. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** What the call is one of: calls of other sessions are not cancelled with it. */
+  readonly session: string;
+  readonly authenticatedAt: number;
+}
+
+/** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */
+export async function runCall(
+  ports: GatewayPorts,
+  live: LiveCalls,
+  arrived: ArrivedCall,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { message, principal, workspace, agentId, upstream } = arrived;
+  const { name, arguments: given = {}, ...beside } = message.params;
+  const wrong = (text: string): RpcRefused => new RpcRefused(refused(200, message.id, RPC.invalidParams, text));
+  if (typeof name !== 'string' || name === '') throw wrong('params.name must be the name of a tool.');
+  if (!isJsonObject(given)) throw wrong('params.arguments must be an object.');
+  if (beside['task'] !== undefined) throw wrong('Calls as tasks are not taken: leave out params.task.');
+  const tool = ports.catalog().tool(`${upstream}.${name}`);
+  const call = tool?.call.kind === 'mcp' && tool.call.name === name ? tool.call : null;
+  const key = keyOf(tool, call, given, beside, request);
+  const answer = beginAnswer(request, reply);
+  const breakOff = new AbortController();
+  if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
+  const leave = live.enter(arrived.session, message.id, {
+    onClientClose: call?.onClientClose ?? 'finish',
+    abort: () => breakOff.abort(),
+  });
+  try {
+    const result = await ports.run({
+      principal,
+      via: 'mcp',
+      workspace,
+      agentId,
+      actionType: null,
+      tool: `${upstream}.${name}`,
+      target: null,
+      params: given,
+      files: NO_FILES,
+      headers: NO_HEADERS,
+      idempotencyKey: key,
+      stateCheck: null,
+      claimId: null,
+      reservationId: null,
+      metadata: null,
+      proxied: {
+        kind: 'message',
+        id: message.id,
+        beside,
+        headers: arrived.headers,
+        signal: breakOff.signal,
+        hears: answer.listener,
+      },
+      requestIp: request.ip,
+      stages: [
+        { stage: 'authenticate', status: 'passed', startedAt: arrived.authenticatedAt, durationMs: null, detail: null },
+      ],
+    });
+    if (result.kind === 'problem') {
+      if (!answer.hasBegun()) {
+        if (result.problem.code === 'invalid_request') throw wrong(faultText(result.problem));
+        return sendProblem(ports, request, reply, result.problem);
+      }
+      return answer.end(errorMessage(message.id, { code: RPC.internalError, message: result.problem.detail }));
+    }
+    const { outcome } = result;
+    const { status, last } = answer.said();
+    // What the server refused as such goes on as it came: clients act on the status (404: begin a new session).
+    if (outcome.decision === 'failed' && status !== null) return answer.pass(status);
+    if (outcome.decision === 'failed' && last !== null && isJsonObject(last.message['error']))
+      return answer.end(last.message);
+    return answer.end(
+      resultMessage(
+        message.id,
+        resultOf(outcome, last, {
+          publicUrl: ports.settings().publicUrl,
+          receiptView: ports.receiptView,
+          policyVersion: ports.policyVersion(),
+          hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
+          isDerived: typeof key === 'object',
+        }),
+      ),
+      { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId },
+    );
+  } finally {
+    leave();
+  }
+}
+
+function faultText({
+  detail,
+  errors,
+}: {
+  readonly detail: string;
+  readonly errors: readonly { readonly path: string; readonly message: string }[];
+}): string {
+  return [
+    detail,
+    ...errors.slice(0, 20).map(({ path, message }) => `${path.replace(/^\/params/, '/arguments')} ${message}`),
+  ].join('\n');
+}
+
+/** The idempotency key: of `_meta`, of the header, of the argument that the tool names, or derived. */
+function keyOf(
+  tool: Tool | null,
+  call: McpCall | null,
+  given: JsonObject,
+  beside: JsonObject,
+  request: FastifyRequest,
+): GivenKey {
+  const { _meta: meta } = beside;
+  const inMeta = isJsonObject(meta) ? meta[`${META_PREFIX}idempotency-key`] : undefined;
+  if (inMeta !== undefined) {
+    const read = typeof inMeta === 'string' ? readIdempotencyKey(inMeta) : null;
+    if (read?.kind !== 'key')
+      throw problem(
+        'invalid_request',
+        `${META_PREFIX}idempotency-key in _meta must be 1 to 255 visible ASCII characters.`,
+      );
+    return read.key;
+  }
+  const header = readIdempotencyKey(request.headers['idempotency-key']);
+  if (header.kind === 'invalid') throw problem('invalid_request', `The header Idempotency-Key ${header.message}.`);
+  if (header.kind === 'key') return header.key;
+  const argument = call?.keyFrom === undefined ? undefined : given[call.keyFrom];
+  if (tool !== null && (typeof argument === 'string' || isWhole(argument))) {
+    const key = `${tool.name}:${encodeURIComponent(argument)}`;
+    if (key.length <= 255) return key;
+  }
+  return { generationMs: tool?.kind === 'read' ? 0 : SAME_WRITE_MS };
+}
+
+function isWhole(value: Json | undefined): value is number {
+  return Number.isSafeInteger(value);
+}
+
+interface BegunAnswer {
+  readonly listener: MessageListener;
+  hasBegun(): boolean;
+  said(): { readonly status: HttpAnswer | null; readonly last: { readonly message: JsonObject } | null };
+  /** Sends the last message. */
+  end(message: JsonObject, headers?: Readonly<Record<string, string>>): FastifyReply;
+  /** Sends an answer of the server that is no message to the call. */
+  pass(answer: HttpAnswer): FastifyReply;
+  onGone(listen: () => void): void;
+}
+
+/** The answer to a call: events are passed on as they come, and the last message waits until the effect is settled. */
+function beginAnswer(request: FastifyRequest, reply: FastifyReply): BegunAnswer {
+  const { raw } = reply;
+  let refusedWith: HttpAnswer | null = null;
+  let last: { readonly message: JsonObject; readonly beside: string } | null = null;
+  let hasBegun = false;
+  return {
+    hasBegun: () => hasBegun,
+    said: () => ({ status: refusedWith, last }),
+    listener: {
+      began({ headers }) {
+        if (raw.destroyed) return;
+        hasBegun = true;
+        reply.hijack();
+        const { 'content-length': _length, ...others } = headers;
+        writeHead(reply, 200, others);
+      },
+      passed(event) {
+        // A caller that has gone takes everything at once: the call goes on.
+        if (raw.destroyed || raw.write(event)) return undefined;
+        return new Promise((resolve) => {
+          const done = (): void => {
+            raw.off('drain', done).off('close', done);
+            resolve();
+          };
+          raw.on('drain', done).on('close', done);
+        });
+      },
+      ended: (message, beside) => {
+        last = { message, beside };
+      },
+      refused: (answer) => {
+        refusedWith = answer;
+      },
+    },
+    end(message, headers = {}) {
+      if (!hasBegun) return sendMessage(reply.headers(headers), message);
+      raw.end(`${last?.beside ?? ''}data: ${JSON.stringify(message)}\n\n`);
+      return reply;
+    },
+    pass({ status, headers, body }) {
+      const { 'content-length': _length, ...others } = headers;
+      return reply.code(status).headers(mutable(others)).send(body);
+    },
+    onGone(listen) {
+      raw.once('close', () => {
+        if (!raw.writableFinished) listen();
+      });
+      if (request.raw.destroyed && raw.destroyed) listen();
+    },
+  };
+}
+
+type Headers = Readonly<Record<string, string | readonly string[]>>;
+
+/** Writes the head of an answer that flows, at once: its caller may wait for it before anything else comes. */
+export function writeHead(reply: FastifyReply, status: number, headers: Headers): void {
+  const { raw } = reply;
+  for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value);
+  for (const [name, value] of Object.entries(mutable(headers))) raw.setHeader(name, value);
+  raw.writeHead(status);
+  raw.flushHeaders();
+}
+
+/** Node's types want lists that could be changed. */
+function mutable(headers: Readonly<Record<string, string | readonly string[]>>): Record<string, string | string[]> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, typeof value === 'string' ? value : [...value]]),
+  );
+}

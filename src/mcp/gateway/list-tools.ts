@@ -1,0 +1,43 @@
+import { canonicalJson } from '../../json/canonical.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import type { McpCall } from '../../effects/model/tool.ts';
+
+const pins = new WeakMap<McpCall, string>();
+
+function pinOf(call: McpCall): string {
+  let pin = pins.get(call);
+  if (pin === undefined) {
+    pin = canonicalJson(call.pinned);
+    pins.set(call, pin);
+  }
+  return pin;
+}
+
+/**
+ * The answer to `tools/list` with those tools that are exactly as they were pinned and that the key may call, in the
+ * order of their names. New and changed tools are not shown: their descriptions speak to the model.
+ * @param callOf how a tool is called, by its name at the server; `null` if it is not pinned, or not for this key
+ */
+export function visibleTools(message: JsonObject, callOf: (name: string) => McpCall | null): JsonObject {
+  const { result } = message;
+  if (!isJsonObject(result) || !isJsonArray(result['tools'])) return message;
+  const tools = result['tools'].filter((tool) => isVisible(tool, callOf)).toSorted(byName);
+  return { ...message, result: { ...result, tools } };
+}
+
+function isVisible(tool: Json, callOf: (name: string) => McpCall | null): boolean {
+  if (!isJsonObject(tool)) return false;
+  const { name } = tool;
+  const call = typeof name === 'string' ? callOf(name) : null;
+  return call !== null && canonicalJson(tool) === pinOf(call);
+}
+
+function byName(left: Json, right: Json): number {
+  const [one, other] = [nameOf(left), nameOf(right)];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+function nameOf(tool: Json): string {
+  const name = isJsonObject(tool) ? tool['name'] : undefined;
+  return typeof name === 'string' ? name : '';
+}

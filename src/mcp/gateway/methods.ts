@@ -1,0 +1,44 @@
+import { JUDGED_METHODS } from '../../config/passing-tool.ts';
+
+/** What the gateway does with what a client sends. */
+export type Treatment =
+  /** A governed effect. */
+  | 'govern'
+  /** Passes where policy permits it. */
+  | 'judge'
+  /** Passes, and of the answer what the key may see. */
+  | 'list_tools'
+  /** Passes for every agent of the workspace. */
+  | 'pass'
+  | 'deny';
+
+const REQUESTS: Readonly<Record<string, Treatment>> = {
+  'tools/call': 'govern',
+  'tools/list': 'list_tools',
+  initialize: 'pass',
+  ping: 'pass',
+  'server/discover': 'pass',
+  'resources/list': 'pass',
+  'resources/templates/list': 'pass',
+  'prompts/list': 'pass',
+  'logging/setLevel': 'pass',
+};
+
+const NOTIFICATIONS: readonly string[] = [
+  'notifications/initialized',
+  'notifications/cancelled',
+  'notifications/progress',
+  'notifications/roots/list_changed',
+];
+
+/** The treatment of a request. @param allowed methods that the configuration lets pass besides */
+export function treatmentOf(method: string, allowed: readonly string[]): Treatment {
+  if (JUDGED_METHODS.some((judged) => judged === method)) return 'judge';
+  const known = Object.hasOwn(REQUESTS, method) ? REQUESTS[method] : undefined;
+  // What is known is not loosened by the configuration.
+  return known ?? (allowed.includes(method) ? 'pass' : 'deny');
+}
+
+export function mayNotify(method: string, allowed: readonly string[]): boolean {
+  return NOTIFICATIONS.includes(method) || allowed.includes(method);
+}

@@ -1,0 +1,317 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Principal } from '../../effects/model/principal.ts';
+import { holdsOwnKey } from '../../effects/run/own-key.ts';
+import type { McpCall } from '../../effects/model/tool.ts';
+import type { JsonObject } from '../../json/value.ts';
+import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
+import type { McpRequest } from '../../upstreams/mcp/open.ts';
+import { passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
+import { callerOf, problem } from '../caller.ts';
+import { acceptMessages, answerFaults, messageIn, RpcProblem, RpcRefused, sendError } from '../http.ts';
+import { refused, RPC, type RpcId, type RpcMessage, type RpcRefusal, type RpcRequest } from '../jsonrpc.ts';
+import { eraOf } from '../protocol.ts';
+import { type ArrivedCall, runCall, writeHead } from './call.ts';
+import { judgedTool } from './judged.ts';
+import { visibleTools } from './list-tools.ts';
+import { createLiveCalls } from './live-calls.ts';
+import { mayNotify, treatmentOf } from './methods.ts';
+import type { GatewayPorts } from './ports.ts';
+import { openSession, sealSession, type SessionOwner } from './sessions.ts';
+
+type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
+
+/** Headers of the transport that go on; all others stay here, and so does the caller's key. */
+const TRANSPORT = [
+  'accept',
+  'mcp-protocol-version',
+  'last-event-id',
+  'mcp-method',
+  'mcp-name',
+  'traceparent',
+  'tracestate',
+  'baggage',
+];
+
+/** Who sends a request to which server. */
+interface Arrived {
+  readonly principal: Principal;
+  readonly workspace: string;
+  readonly agentId: string | null;
+  readonly server: McpUpstream;
+  readonly owner: SessionOwner;
+  /** The server's id of the session; `null` outside of one. */
+  readonly session: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly authenticatedAt: number;
+}
+
+/**
+ * The door to MCP servers, `/mcp/{upstream}`. Calls of tools are effects. What else clients and servers say passes as it
+ * came, where the method is known and the agent may, and streams pass as they flow.
+ */
+export async function mcpGatewayPlugin(
+  app: FastifyInstance,
+  { ports }: { readonly ports: GatewayPorts },
+): Promise<void> {
+  const live = createLiveCalls();
+  acceptMessages(app, ports.jsonLimits);
+  answerFaults(app, ports);
+  app.decorateRequest('mcpSender', null);
+  app.addHook('onRequest', async (request, reply) => {
+    request.mcpSender = { principal: await callerOf(ports, request, reply), at: ports.now() };
+  });
+  const at = { url: '/mcp/:upstream', exposeHeadRoute: false } as const;
+  app.route({
+    ...at,
+    method: 'POST',
+    handler: async (request: Incoming, reply) => {
+      const message = messageIn(request);
+      const era = eraOf(message, request.headers);
+      if (era.kind === 'refused') throw new RpcRefused(era);
+      const arrived = arrive(ports, request, message);
+      if (holdsOwnKey(paramsOf(message), arrived.principal.keyId))
+        throw problem(
+          'invalid_request',
+          'The message would carry the gateway’s key to the server. Send it in X-API-Key only.',
+        );
+      switch (message.kind) {
+        case 'request':
+          return answerRequest(arrived, message, request, reply);
+        case 'notification':
+          return takeNotification(arrived, message, reply);
+        case 'response':
+          return pass(arrived, postOf(arrived, message), reply);
+      }
+    },
+  });
+  for (const method of ['GET', 'DELETE'] as const)
+    app.route({
+      ...at,
+      method,
+      handler: async (request: Incoming, reply) => {
+        if (request.raw.headers['content-length'] !== undefined && request.raw.headers['content-length'] !== '0')
+          throw problem('invalid_request', `A ${method} has no body here.`);
+        const arrived = arrive(ports, request, null);
+        return pass(
+          arrived,
+          { method, path: arrived.server.settings.mcp.path, headers: arrived.headers, body: null },
+          reply,
+        );
+      },
+    });
+
+  async function answerRequest(
+    arrived: Arrived,
+    message: RpcRequest,
+    request: Incoming,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    const { server, principal, workspace, agentId } = arrived;
+    const { allow } = server.settings.mcp;
+    const treatment = treatmentOf(message.method, allow);
+    switch (treatment) {
+      case 'govern': {
+        const call: ArrivedCall = {
+          principal,
+          workspace,
+          agentId,
+          upstream: server.settings.id,
+          message,
+          headers: arrived.headers,
+          session: sessionName(arrived),
+          authenticatedAt: arrived.authenticatedAt,
+        };
+        return runCall(ports, live, call, request, reply);
+      }
+      case 'judge': {
+        const tool = judgedTool(server.settings.id, message.method);
+        const refusal = ports.judge({
+          principal,
+          workspace,
+          agentId,
+          tool,
+          params: message.params,
+          requestIp: request.ip,
+        });
+        if (refusal === null) return pass(arrived, postOf(arrived, message), reply);
+        if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
+        const { decision, reason } = refusal;
+        return sendError(reply.header('svc-decision', decision), 200, message.id, {
+          code: RPC.refused,
+          message: reason.message,
+          data: { decision, code: reason.code, ...(reason.rule === undefined ? {} : { rule: reason.rule }) },
+        });
+      }
+      case 'list_tools':
+        return pass(arrived, postOf(arrived, message), reply, {
+          id: message.id,
+          change: (answer) => visibleTools(answer, (name) => visibleCall(arrived, name)),
+        });
+      case 'pass':
+        return pass(arrived, postOf(arrived, message), reply);
+      case 'deny':
+        throw new RpcRefused(
+          refused(
+            200,
+            message.id,
+            RPC.methodNotFound,
+            `The gateway does not pass on ${message.method}. An operator can allow it (mcp.allow).`,
+          ),
+        );
+    }
+  }
+
+  function visibleCall({ server, principal }: Arrived, name: string): McpCall | null {
+    const full = `${server.settings.id}.${name}`;
+    if (principal.allowedTools !== null && !principal.allowedTools.includes(full)) return null;
+    const call = ports.catalog().tool(full)?.call;
+    return call?.kind === 'mcp' && call.name === name ? call : null;
+  }
+
+  async function takeNotification(
+    arrived: Arrived,
+    message: Extract<RpcMessage, { kind: 'notification' }>,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
+    if (!mayNotify(message.method, arrived.server.settings.mcp.allow))
+      throw new RpcRefused(refused(400, null, RPC.methodNotFound, `The gateway does not pass on ${message.method}.`));
+    if (message.method === 'notifications/cancelled') {
+      const { requestId } = message.params;
+      const call = isRpcId(requestId) ? live.of(sessionName(arrived), requestId) : null;
+      // What has left is not called back: its outcome is recorded, and the next call with the same key gets it.
+      if (call?.onClientClose === 'finish') return reply.code(202).send();
+      call?.abort();
+    }
+    return pass(arrived, postOf(arrived, message), reply);
+  }
+
+  /** Passes a request on, and its answer back as it flows. */
+  async function pass(
+    arrived: Arrived,
+    sent: McpRequest,
+    reply: FastifyReply,
+    changed: { readonly id: RpcId; readonly change: (answer: JsonObject) => JsonObject } | null = null,
+  ): Promise<FastifyReply> {
+    const gone = new AbortController();
+    reply.raw.once('close', () => gone.abort());
+    const passed: Passed = await passThrough(arrived.server, sent, gone.signal, changed);
+    if (passed.kind === 'failed')
+      throw new RpcProblem({
+        code: 'not_ready',
+        detail: `The MCP server could not be reached: ${passed.message}.`,
+        errors: [],
+        retryAfterMs: 1_000,
+      });
+    const { status, headers, body } = passed;
+    const { 'mcp-session-id': id, ...others } = headers;
+    if (typeof id === 'string') {
+      const sealed = sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, id);
+      if (sealed === null) {
+        body.destroy();
+        throw new RpcProblem({
+          code: 'not_ready',
+          detail: 'The MCP server gave a session id that cannot be used.',
+          errors: [],
+          retryAfterMs: null,
+        });
+      }
+      reply.header('mcp-session-id', sealed);
+    }
+    reply.hijack();
+    const { raw } = reply;
+    if (raw.destroyed) {
+      body.destroy();
+      return reply;
+    }
+    writeHead(reply, status, others);
+    body.once('error', () => raw.destroy());
+    body.pipe(raw);
+    return reply;
+  }
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Whom the key of a request to an MCP server belongs to, and when that was found out. */
+    mcpSender: { readonly principal: Principal; readonly at: number } | null;
+  }
+}
+
+/** @throws RpcProblem, RpcRefused where the request is for no server, of nobody, or in a session of somebody else */
+function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null): Arrived {
+  const { mcpSender: caller } = request;
+  if (caller === null) throw problem('missing_key', 'Send an API key in the header X-API-Key.');
+  const { principal } = caller;
+  const server = ports.server(request.params.upstream);
+  if (server === null) throw problem('not_found', 'There is no MCP server of this name here.');
+  const workspace = principal.kind === 'administrative' ? '' : (principal.workspace ?? '');
+  const named = request.headers['svc-agent-id'];
+  const agentId = typeof named === 'string' && named !== '' ? named : null;
+  const upstream = server.settings.id;
+  const mayCall = principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
+  // A call of a tool is authorised as such, with a record of its refusal.
+  const isCall = message?.kind === 'request' && message.method === 'tools/call';
+  const authorized = ports.authorize(principal, {
+    endpoint: 'proxy.read',
+    workspace,
+    tool: mayCall ?? `${upstream}.(session)`,
+    agentId,
+  });
+  if (authorized.kind === 'invalid')
+    throw problem('invalid_request', 'This key belongs to no agent: name the one that acts in Svc-Agent-Id.');
+  if (authorized.kind === 'denied' && !isCall)
+    throw new RpcRefused(
+      refusal(403, message, authorized.reason.message, { decision: authorized.decision, code: authorized.reason.code }),
+    );
+  const owner: SessionOwner = { upstream, workspace, agentId: authorized.kind === 'agent' ? authorized.agent.id : '' };
+  const sealed = request.headers['mcp-session-id'];
+  const session = sealed === undefined ? null : openSession(ports.workspaceKey(workspace), owner, String(sealed));
+  if (sealed !== undefined && session === null)
+    throw new RpcRefused(
+      refusal(404, message, 'There is no such session of this agent. Begin a new one with initialize.', {}),
+    );
+  const headers: Record<string, string> = {};
+  for (const name of TRANSPORT) {
+    const value = request.headers[name];
+    if (value !== undefined) headers[name] = String(value);
+  }
+  for (const name of server.settings.headers?.forward ?? []) {
+    const value = request.headers[name];
+    if (typeof value === 'string') headers[name] = value;
+  }
+  if (session !== null) headers['mcp-session-id'] = session;
+  return { principal, workspace, agentId, server, owner, session, headers, authenticatedAt: caller.at };
+}
+
+function refusal(status: number, message: RpcMessage | null, text: string, data: JsonObject): RpcRefusal {
+  const id = message === null || message.kind === 'notification' ? null : message.id;
+  return refused(status, id, RPC.refused, text, data);
+}
+
+function sessionName({ owner, session }: Arrived): string {
+  return JSON.stringify([owner.upstream, owner.workspace, owner.agentId, session]);
+}
+
+/** The canonical form of a message: what was decided on is what is sent. */
+function postOf({ server, headers }: Arrived, message: RpcMessage): McpRequest {
+  const { kind: _kind, ...members } =
+    message.kind === 'response' ? { kind: message.kind, id: message.id, ...answerOf(message) } : message;
+  return {
+    method: 'POST',
+    path: server.settings.mcp.path,
+    headers: { ...headers, 'content-type': 'application/json' },
+    body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...members })),
+  };
+}
+
+function answerOf({ answer }: Extract<RpcMessage, { kind: 'response' }>): JsonObject {
+  return answer.kind === 'result' ? { result: answer.result } : { error: answer.error };
+}
+
+function paramsOf(message: RpcMessage): JsonObject {
+  return message.kind === 'response' ? answerOf(message) : message.params;
+}
+
+function isRpcId(id: unknown): id is RpcId {
+  return typeof id === 'string' || typeof id === 'number';
+}

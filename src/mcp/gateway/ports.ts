@@ -1,0 +1,45 @@
+import type { KeyObject } from 'node:crypto';
+import type { Authorized, AuthorizeRequest } from '../../effects/ports.ts';
+import type { RunResult } from '../../effects/model/outcome.ts';
+import type { Principal } from '../../effects/model/principal.ts';
+import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import type { JsonObject } from '../../json/value.ts';
+import type { JsonLimits } from '../../json/strict.ts';
+import type { Reason } from '../../effects/model/decision.ts';
+import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
+import type { Catalog } from '../../upstreams/catalog.ts';
+import type { CallerPorts } from '../caller.ts';
+import type { FaultPorts } from '../http.ts';
+
+/** What the door to MCP servers needs of the rest of the gateway. */
+export interface GatewayPorts extends CallerPorts, FaultPorts {
+  /** An MCP server behind the gateway; `null` if none has this id. */
+  readonly server: (id: string) => McpUpstream | null;
+  readonly catalog: () => Catalog;
+  readonly run: (request: RunRequest) => Promise<RunResult>;
+  readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
+  /** Judges something that passes through: why it may not, or `null`. */
+  readonly judge: (request: Passing) => Refused | null;
+  /** The key for what is bound to a workspace. */
+  readonly workspaceKey: (workspace: string) => KeyObject;
+  readonly receiptView: (jws: string) => JsonObject;
+  readonly policyVersion: () => string;
+  readonly jsonLimits: () => JsonLimits;
+  /** The store's time, ms since the epoch. */
+  readonly now: () => number;
+}
+
+/** Something other than a call of a tool that an agent asks of a server. */
+export interface Passing {
+  readonly principal: Principal;
+  readonly workspace: string;
+  readonly agentId: string | null;
+  readonly tool: Tool;
+  readonly params: JsonObject;
+  readonly requestIp: string;
+}
+
+export type Refused =
+  | { readonly kind: 'denied'; readonly decision: string; readonly reason: Reason }
+  | { readonly kind: 'problem'; readonly problem: Problem };

@@ -1,0 +1,327 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Readable } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { KeptMessage } from '../../effects/model/answer.ts';
+import type { Evidence } from '../../effects/model/effect.ts';
+import type { McpCall } from '../../effects/model/tool.ts';
+import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
+import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../json/strict.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { connectionNames, passesBack } from '../http/answer.ts';
+import { open, type Opened } from './open.ts';
+import { OwnSession } from './own-session.ts';
+import { serverEvents } from './server-events.ts';
+import type { McpUpstreamSettings } from './settings.ts';
+
+export interface McpUpstream {
+  readonly settings: McpUpstreamSettings;
+  readonly through: Dispatcher;
+  /** For calls that come without a session of their own. */
+  readonly session: OwnSession;
+  readonly limits: { readonly responseBytes: number; readonly responseKeptBytes: number };
+  readonly now: () => number;
+}
+
+/** What a server may say in one message; an answer to one call must not keep all others waiting. */
+const LIMITS = { depth: 128, values: 100_000, name: 10_000 };
+/** How soon a stream that the server ended is taken up again where it does not say, and at the soonest, ms. */
+const RESUME_MS = 1_000;
+const RESUME_SOONEST_MS = 100;
+
+/** How long a server may leave a stream open behind the answer, ms. */
+const END_MS = 1_000;
+
+const NOBODY: MessageListener = {
+  began: () => undefined,
+  passed: () => undefined,
+  ended: () => undefined,
+  refused: () => undefined,
+};
+
+/** What one call heard. */
+type Heard =
+  | { readonly kind: 'message'; readonly message: JsonObject; readonly beside: string }
+  | { readonly kind: 'refused'; readonly status: number; readonly message: JsonObject | null }
+  | { readonly kind: 'lost'; readonly code: 'timeout' | 'reset' | 'malformed'; readonly message: string };
+
+type Ended = Heard | { readonly kind: 'paused'; readonly lastEventId: string; readonly retryMs: number };
+
+/** Sends a call of a tool, once. Never throws. What may have reached the server and has no answer is `unknown`. */
+export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: McpCall): Promise<UpstreamResult> {
+  const { tool, params, proxied } = dispatch;
+  const through = proxied?.kind === 'message' ? proxied : await upstream.session.enter(upstream, tool.timeoutMs);
+  if (typeof through === 'string') return notSent(upstream, 'connect_failed', through);
+  const { id, beside, headers } = through;
+  const message = {
+    jsonrpc: '2.0',
+    id,
+    method: 'tools/call',
+    params: { ...beside, name: call.name, arguments: params },
+  };
+  const body = Buffer.from(JSON.stringify(message));
+  const sent = createHash('sha256').update(body).digest('base64url');
+  const time = AbortSignal.timeout(tool.timeoutMs);
+  const signal = 'signal' in through ? AbortSignal.any([time, through.signal]) : time;
+  const request = {
+    method: 'POST',
+    path: upstream.settings.mcp.path,
+    headers: withOwn(upstream.settings, { ...dispatch.headers, ...headers, 'content-type': 'application/json' }),
+    body,
+  } as const;
+  const opened = await open(upstream.through, request, { gate: dispatch.gate, signal, now: upstream.now });
+  switch (opened.kind) {
+    case 'held_back': {
+      const message = opened.by === 'late' ? 'the time to send it was over' : 'a pause was heard before it was sent';
+      return { kind: 'held_back', by: opened.by, evidence: { ...NOT_SENT, message, endedAt: upstream.now() } };
+    }
+    case 'nothing_sent':
+      return notSent(upstream, 'connect_failed', opened.message);
+    case 'lost':
+    case 'answer': {
+      const heard = await hear(upstream, opened, id, { headers: request.headers, signal, time }, listenerOf(through));
+      if (heard.kind === 'refused' && heard.status === 404) upstream.session.forget();
+      const { startedAt } = opened;
+      return resultOf(upstream, tool.kind, call, heard, { sent, startedAt, endedAt: upstream.now() });
+    }
+  }
+}
+
+function listenerOf(through: Pick<ProxiedMessage, 'id'> | ProxiedMessage): MessageListener {
+  return 'hears' in through ? through.hears : NOBODY;
+}
+
+interface Hearing {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+  readonly time: AbortSignal;
+}
+
+/** Hears the answer to the end; takes the stream up again where the server ends it before it has answered. */
+async function hear(
+  upstream: McpUpstream,
+  first: Extract<Opened, { kind: 'lost' | 'answer' }>,
+  id: string | number,
+  hearing: Hearing,
+  listener: MessageListener,
+): Promise<Heard> {
+  let opened: Opened = first;
+  for (let isFirst = true; ; isFirst = false) {
+    const ended: Ended =
+      opened.kind === 'answer'
+        ? await hearOne(upstream, opened, id, hearing, listener, isFirst)
+        : {
+            kind: 'lost',
+            code: hearing.time.aborted ? 'timeout' : 'reset',
+            message: 'the connection broke before the answer came',
+          };
+    if (ended.kind !== 'paused') return ended;
+    const { 'content-type': _type, ...headers } = hearing.headers;
+    try {
+      await delay(Math.max(RESUME_SOONEST_MS, ended.retryMs), undefined, { signal: hearing.signal });
+    } catch {
+      return { kind: 'lost', code: 'timeout', message: 'the server ended the stream without an answer' };
+    }
+    opened = await open(
+      upstream.through,
+      {
+        method: 'GET',
+        path: upstream.settings.mcp.path,
+        headers: { ...headers, accept: 'text/event-stream', 'last-event-id': ended.lastEventId },
+        body: null,
+      },
+      { gate: () => 'go', signal: hearing.signal, now: upstream.now },
+    );
+  }
+}
+
+async function hearOne(
+  upstream: McpUpstream,
+  opened: Extract<Opened, { kind: 'answer' }>,
+  id: string | number,
+  { time }: Hearing,
+  listener: MessageListener,
+  isFirst: boolean,
+): Promise<Ended> {
+  const { status, headers, body } = opened;
+  const lost = (code: 'reset' | 'malformed', message: string): Heard =>
+    time.aborted
+      ? { kind: 'lost', code: 'timeout', message: 'no answer within the time-out' }
+      : { kind: 'lost', code, message };
+  let lastEventId: string | null = null;
+  let retryMs = RESUME_MS;
+  let isAnswered = false;
+  try {
+    const type = String(headers['content-type'] ?? '');
+    if (!isFirst && status !== 200) return lost('reset', `the stream cannot be taken up again (${status})`);
+    if (status !== 200 || !/^text\/event-stream\b/i.test(type)) {
+      const whole = await wholeOf(body, upstream.limits.responseBytes);
+      const message = await messageIn(whole);
+      if (message !== null && isAnswer(message, id)) {
+        if (status === 200) {
+          listener.ended(message, '');
+          return { kind: 'message', message, beside: '' };
+        }
+        if (isFirst) listener.refused({ kind: 'http', status, headers: headersOf(headers), body: whole });
+        return { kind: 'refused', status, message };
+      }
+      if (status === 200) return lost('malformed', 'the server’s answer is not the answer to the call');
+      listener.refused({ kind: 'http', status, headers: headersOf(headers), body: whole });
+      return { kind: 'refused', status, message };
+    }
+    if (isFirst) listener.began({ kind: 'http', status, headers: headersOf(headers) });
+    for await (const event of serverEvents(body.iterator({ destroyOnReturn: false }), upstream.limits.responseBytes)) {
+      lastEventId = event.id ?? lastEventId;
+      retryMs = event.retryMs ?? retryMs;
+      const message = event.data === null || event.data === '' ? null : await messageIn(Buffer.from(event.data));
+      if (message !== null && isAnswer(message, id)) {
+        isAnswered = true;
+        listener.ended(message, event.beside);
+        return { kind: 'message', message, beside: event.beside };
+      }
+      await listener.passed(event.bytes);
+    }
+    if (lastEventId !== null && lastEventId !== '') return { kind: 'paused', lastEventId, retryMs };
+    return lost('reset', 'the server ended the stream without an answer');
+  } catch (error) {
+    if (lastEventId !== null && lastEventId !== '' && !time.aborted) return { kind: 'paused', lastEventId, retryMs };
+    return lost('reset', error instanceof TooLong ? error.message : 'the connection broke before the answer came');
+  } finally {
+    // Most servers end the stream right behind the answer, and then the connection carries the next call.
+    if (isAnswered) endSoon(body);
+    else body.destroy();
+  }
+}
+
+function endSoon(body: Readable): void {
+  const timer = setTimeout(() => body.destroy(), END_MS).unref();
+  body.once('close', () => clearTimeout(timer)).resume();
+}
+
+class TooLong extends Error {}
+
+async function wholeOf(body: AsyncIterable<Buffer>, most: number): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let length = 0;
+  for await (const piece of body) {
+    length += piece.byteLength;
+    if (length > most) throw new TooLong(`the answer is longer than the ${most} bytes that are read`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces, length);
+}
+
+/** The JSON object in bytes; `null` where there is none that reads in one way only. */
+async function messageIn(bytes: Buffer): Promise<JsonObject | null> {
+  const parsed =
+    bytes.byteLength < LARGE_TEXT ? parseStrictJson(bytes, LIMITS) : await parseStrictJsonInSlices(bytes, LIMITS);
+  return parsed.ok && isJsonObject(parsed.value) ? parsed.value : null;
+}
+
+function isAnswer(message: JsonObject, id: string | number): boolean {
+  return (
+    message['method'] === undefined &&
+    message['id'] === id &&
+    (isJsonObject(message['result']) || isJsonObject(message['error']))
+  );
+}
+
+/** The headers of an answer as they go on. */
+export function headersOf(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+): Readonly<Record<string, string | readonly string[]>> {
+  const named = connectionNames(headers['connection']);
+  const passed: Record<string, string | readonly string[]> = {};
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined && passesBack(name, false, named)) passed[name] = value;
+  return passed;
+}
+
+/** Adds what the gateway itself sends. */
+export function withOwn(
+  { credentials }: McpUpstreamSettings,
+  headers: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const all: Record<string, string> = {
+    'user-agent': 'svc-gateway',
+    accept: 'application/json, text/event-stream',
+    ...headers,
+  };
+  if (credentials !== null) all[credentials.header.toLowerCase()] = credentials.value;
+  return all;
+}
+
+const NOT_SENT: Evidence = { code: 'not_dispatched', message: '', answered: null, startedAt: null, endedAt: null };
+
+function notSent({ now }: McpUpstream, code: string, message: string): UpstreamResult {
+  return { kind: 'failed', evidence: { ...NOT_SENT, code, message, endedAt: now() }, answer: null, result: null };
+}
+
+/** JSON-RPC codes by which a server says that it has not begun. */
+const NOT_BEGUN: readonly Json[] = [-32_700, -32_600, -32_601, -32_602];
+
+function resultOf(
+  upstream: McpUpstream,
+  kind: 'read' | 'write',
+  call: McpCall,
+  heard: Heard,
+  seen: Pick<Evidence, 'sent' | 'startedAt' | 'endedAt'>,
+): UpstreamResult {
+  const evidence = (code: string, message: string): Evidence => ({
+    ...seen,
+    code,
+    message,
+    answered: heard.kind === 'lost' ? null : { kind: 'message' },
+  });
+  /** What did not go well: of a read nothing is left to know. */
+  const bad = (code: string, message: string, said: Json | null, hasFailed: boolean): UpstreamResult => {
+    if (kind === 'write' && !hasFailed) return { kind: 'unknown', evidence: evidence(code, message) };
+    const answer = said === null ? null : ({ kind: 'message', message: said } as const);
+    const result = said === null ? null : kept(said, upstream.limits.responseKeptBytes);
+    return { kind: 'failed', evidence: evidence(code, message), answer, result };
+  };
+  switch (heard.kind) {
+    case 'lost':
+      return bad(heard.code, heard.message, null, false);
+    case 'refused':
+      // A server that refuses the request as such has not read the call. One that fails may have.
+      return bad(
+        `http_${heard.status}`,
+        `the server answered ${heard.status}`,
+        heard.message,
+        heard.status >= 300 && heard.status < 500,
+      );
+    case 'message': {
+      const { result, error } = heard.message;
+      if (isJsonObject(error)) {
+        const said = typeof error['message'] === 'string' ? error['message'].slice(0, 500) : 'it gives no reason';
+        return bad(
+          'rpc_error',
+          `the server answered with an error: ${said}`,
+          { error },
+          NOT_BEGUN.includes(error['code'] ?? null),
+        );
+      }
+      if (!isJsonObject(result)) return bad('malformed', 'the server’s answer has no result', null, false);
+      if (result['isError'] === true)
+        return bad('tool_error', 'the tool answered with an error', result, call.isError === 'failed');
+      return {
+        kind: 'committed',
+        evidence: evidence('tool_result', 'the tool answered'),
+        answer: { kind: 'message', message: result },
+        result: kept(result, upstream.limits.responseKeptBytes),
+        accepted: false,
+        responseTruncated: false,
+      };
+    }
+  }
+}
+
+function kept(message: Json, most: number): KeptMessage {
+  const text = JSON.stringify(message);
+  if (Buffer.byteLength(text) <= most)
+    return { kind: 'message', body: { kind: 'json', value: message }, truncated: false };
+  // A UTF-16 code unit takes at most three bytes.
+  const value = text.slice(0, Math.floor(most / 3)).replace(/[\uD800-\uDBFF]$/, '');
+  return { kind: 'message', body: { kind: 'text', value }, truncated: true };
+}

@@ -1,0 +1,94 @@
+import { Pool } from 'undici';
+import type { Tool } from '../../effects/model/tool.ts';
+import { guardedConnector } from '../http/connect.ts';
+import { CONNECT_TIMEOUT_MS } from '../http/connections.ts';
+import { sameTls } from '../http/upstream-tls.ts';
+import type { UpstreamKind } from '../kind.ts';
+import { type McpUpstream, sendCall } from './mcp-upstream.ts';
+import { OwnSession } from './own-session.ts';
+import type { McpUpstreamSettings } from './settings.ts';
+
+/** The upstreams that are MCP servers. */
+export interface McpUpstreams extends UpstreamKind {
+  /** The server with this id; `null` if no upstream of this kind has it. */
+  server(id: string): McpUpstream | null;
+  /** Switches to another configuration. Running calls finish on their connections. */
+  update(configured: readonly McpUpstreamSettings[], limits: McpUpstream['limits']): void;
+}
+
+interface Kept extends McpUpstream {
+  readonly through: Pool;
+}
+
+/** Makes the MCP servers of a configuration. Connections are opened as needed. @param now ms since the epoch */
+export function createMcpUpstreams(
+  configured: readonly McpUpstreamSettings[],
+  limits: McpUpstream['limits'],
+  now: () => number,
+): McpUpstreams {
+  let current = new Map<string, Kept>();
+  const closing = new Set<Promise<void>>();
+  const retire = (pool: Pool): void => {
+    const done = pool.close().finally(() => closing.delete(done));
+    closing.add(done);
+  };
+  const update: McpUpstreams['update'] = (next, nextLimits) => {
+    const made = new Map<string, Kept>();
+    for (const settings of next) {
+      const before = current.get(settings.id);
+      const isKept = before !== undefined && isSameServer(before.settings, settings);
+      const through = isKept ? before.through : openPool(settings);
+      const session = isKept ? before.session : new OwnSession();
+      made.set(settings.id, { settings, through, session, limits: nextLimits, now });
+    }
+    for (const [id, { through }] of current) if (made.get(id)?.through !== through) retire(through);
+    current = made;
+  };
+  update(configured, limits);
+  return {
+    send({ tool, ...dispatch }) {
+      const upstream = current.get(tool.upstream);
+      return upstream === undefined || tool.call.kind !== 'mcp'
+        ? null
+        : sendCall(upstream, { tool, ...dispatch }, tool.call);
+    },
+    // Tools of MCP servers declare no state; a call with a state check is refused before.
+    readState: (tool: Tool) =>
+      current.has(tool.upstream)
+        ? Promise.resolve({ kind: 'unreadable', message: 'tools of MCP servers declare no request for their state' })
+        : null,
+    server: (id) => current.get(id) ?? null,
+    update,
+    async close() {
+      for (const { through } of current.values()) closing.add(through.destroy());
+      current = new Map();
+      await Promise.all(closing);
+    },
+  };
+}
+
+/**
+ * One connection carries one request at a time. There is no limit here: streams stay open as long as their clients do,
+ * whose connections are limited, and calls have places.
+ */
+function openPool({ url, network, tls = null }: McpUpstreamSettings): Pool {
+  return new Pool(url, {
+    connect: guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls }, () => undefined),
+    connections: null,
+    pipelining: 1,
+    allowH2: false,
+    // Calls measure their own time. Streams may say nothing for hours.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+}
+
+function isSameServer(left: McpUpstreamSettings, right: McpUpstreamSettings): boolean {
+  return (
+    left.url === right.url &&
+    left.mcp.path === right.mcp.path &&
+    left.network === right.network &&
+    left.credentials?.value === right.credentials?.value &&
+    sameTls(left.tls ?? null, right.tls ?? null)
+  );
+}

@@ -1,0 +1,191 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createHash, randomUUID } from 'node:crypto';
+import { canonicalJson } from '../../../src/json/canonical.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
+
+/** One request as it came in. */
+export interface Seen {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly body: string;
+}
+
+/** An MCP server that takes whatever comes, and notes what it has done: the judge of what ran. */
+export interface LenientServer {
+  readonly url: string;
+  readonly seen: Seen[];
+  /** Names and arguments of the tools that ran. */
+  readonly ran: { readonly name: string; readonly arguments: Json }[];
+  /** What `tools/list` gives. */
+  tools: JsonObject[];
+  close(): Promise<void>;
+}
+
+const ANY = { type: 'object', additionalProperties: true } as const;
+
+/** The tools, which do what their names say. */
+export const TOOLS: readonly JsonObject[] = [
+  { name: 'echo', description: 'Says it again', inputSchema: ANY },
+  { name: 'forbidden', description: 'No rule allows it', inputSchema: ANY },
+  { name: 'ask', description: 'A person approves it', inputSchema: ANY },
+  { name: 'look', description: 'Reads', inputSchema: ANY, annotations: { readOnlyHint: true } },
+  {
+    name: 'typed',
+    description: 'Has an output schema',
+    inputSchema: ANY,
+    outputSchema: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] },
+  },
+  { name: 'fail', description: 'Answers with isError', inputSchema: ANY },
+  { name: 'events', description: 'Says two things before the answer', inputSchema: ANY },
+  { name: 'cut', description: 'Breaks off in the middle', inputSchema: ANY },
+  { name: 'drop', description: 'Breaks off before the head', inputSchema: ANY },
+  { name: 'slow', description: 'Waits to be released', inputSchema: ANY },
+  {
+    name: 'strict',
+    description: 'Takes a number n',
+    inputSchema: {
+      $schema: 'http://json-schema.org/draft-07/schema#',
+      type: 'object',
+      properties: { n: { type: 'integer' } },
+      required: ['n'],
+      additionalProperties: false,
+    },
+  },
+];
+
+export function lockOf(upstream: string, tools: readonly JsonObject[]): string {
+  const pins = tools.map((tool) => ({
+    name: tool['name'],
+    sha256: createHash('sha256').update(canonicalJson(tool)).digest('hex'),
+    tool,
+  }));
+  return JSON.stringify({ version: 1, upstream, tools: pins });
+}
+
+export function textOf(value: Json | undefined): string {
+  return typeof value === 'string' ? value : '';
+}
+
+export async function startLenientServer(): Promise<LenientServer & { release(): void }> {
+  const seen: Seen[] = [];
+  const ran: LenientServer['ran'] = [];
+  const waiting: (() => void)[] = [];
+  const server: LenientServer & { release(): void } = {
+    url: '',
+    seen,
+    ran,
+    tools: [...TOOLS],
+    release: () => {
+      for (const go of waiting.splice(0)) go();
+    },
+    close: async () => {
+      http.closeAllConnections();
+      http.close();
+    },
+  };
+
+  async function call(id: Json, params: JsonObject, response: ServerResponse): Promise<void> {
+    const name = textOf(params['name']);
+    ran.push({ name, arguments: params['arguments'] ?? null });
+    const message = (more: JsonObject): JsonObject => ({ jsonrpc: '2.0', id, ...more });
+    const text = (said: string, more: JsonObject = {}): JsonObject =>
+      message({ result: { content: [{ type: 'text', text: said }], ...more } });
+    const stream = (): void => {
+      response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' }).flushHeaders();
+    };
+    const send = (one: JsonObject, beside = ''): void =>
+      void response.write(`${beside}data: ${JSON.stringify(one)}\n\n`);
+    const note = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'half way' } };
+    switch (name) {
+      case 'drop':
+        response.socket?.destroy();
+        return;
+      case 'cut':
+        stream();
+        send(note);
+        setTimeout(() => response.socket?.destroy(), 20);
+        return;
+      case 'events':
+        stream();
+        response.write(': a comment\n\n');
+        send(note, 'id: e1\nretry: 500\n');
+        send({
+          jsonrpc: '2.0',
+          id: 'q1',
+          method: 'elicitation/create',
+          params: { message: 'Sure?', requestedSchema: ANY },
+        });
+        await new Promise<void>((resolve) => waiting.push(resolve));
+        send(text('done', { extra: { kept: true } }), 'id: e2\n');
+        response.end();
+        return;
+      case 'slow':
+        await new Promise<void>((resolve) => waiting.push(resolve));
+        break;
+      case 'typed':
+        json(response, text('1', { structuredContent: { n: 1 } }));
+        return;
+      case 'fail':
+        json(response, text('it broke', { isError: true }));
+        return;
+    }
+    json(response, text(JSON.stringify(params['arguments'] ?? null), { _meta: { 'server.example/own': 1 } }));
+  }
+
+  const http = createServer((request, response) => {
+    void (async () => {
+      const pieces: Buffer[] = [];
+      for await (const piece of request) pieces.push(piece);
+      const body = Buffer.concat(pieces).toString();
+      const { method = '', url = '', headers } = request;
+      seen.push({ method, url, headers, body });
+      if (method === 'GET') {
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+        return;
+      }
+      if (method === 'DELETE') {
+        response.writeHead(200).end();
+        return;
+      }
+      // As lenient as JSON.parse: of two members of one name, the last counts.
+      const parsed: Json = JSON.parse(body);
+      for (const message of Array.isArray(parsed) ? parsed : [parsed]) {
+        if (!isJsonObject(message)) continue;
+        const { id = null, method: name, params } = message;
+        const given = isJsonObject(params) ? params : {};
+        const result = (value: JsonObject): void => json(response, { jsonrpc: '2.0', id, result: value });
+        switch (textOf(name)) {
+          case 'tools/call':
+            await call(id, given, response);
+            break;
+          case 'tools/list':
+            result({ tools: server.tools });
+            break;
+          case 'initialize':
+            response.setHeader('mcp-session-id', randomUUID());
+            result({
+              protocolVersion: '2025-11-25',
+              capabilities: { tools: {} },
+              serverInfo: { name: 'lenient', version: '1' },
+            });
+            break;
+          default:
+            if (id === null || name === undefined) response.writeHead(202).end();
+            else result({ said: textOf(name) });
+        }
+      }
+    })().catch(() => response.destroy());
+  });
+  http.listen(0, '127.0.0.1');
+  await once(http, 'listening');
+  const { port } = http.address() as AddressInfo;
+  return Object.assign(server, { url: `http://127.0.0.1:${port}/mcp` });
+}
+
+function json(response: ServerResponse, message: JsonObject): void {
+  response.setHeader('content-type', 'application/json');
+  response.end(JSON.stringify(message));
+}
