@@ -90,9 +90,10 @@ export function requestOf(
   path: string,
   headers: Readonly<Record<string, string>>,
   body: string | null,
+  type = 'application/json',
 ): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  const about = body === null ? '' : `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n`;
+  const about = body === null ? '' : `content-type: ${type}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n`;
   return `${method} ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${lines.join('')}${about}\r\n${body ?? ''}`;
 }
 
@@ -110,6 +111,16 @@ export function newWrite(key: string): string {
 export function write(key: string, idempotencyKey: string, payment: string, body: string = REFUND): string {
   const headers = { 'x-api-key': key, 'idempotency-key': idempotencyKey };
   return requestOf('POST', `/payments/v1/payments/${payment}/refunds`, headers, body);
+}
+
+const REFUND_FORM = new URLSearchParams({ amount: '1200', currency: 'EUR', reason: 'customer asked' }).toString();
+
+/** The same refund as a form, with an idempotency key of its own. */
+export function newFormWrite(key: string): string {
+  calls += 1;
+  const headers = { 'x-api-key': key, 'idempotency-key': `bench-${process.pid}-${calls}` };
+  const path = `/forms/v1/payments/pay_${calls}/refunds`;
+  return requestOf('POST', path, headers, REFUND_FORM, 'application/x-www-form-urlencoded');
 }
 
 /** A read of another payment each time. */

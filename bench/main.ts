@@ -20,6 +20,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   listers: () => import('./listers.ts'),
   moved: () => import('./moved.ts'),
   growth: () => import('./growth.ts'),
+  forms: () => import('./forms.ts'),
 };
 
 /** Take minutes: run only when they are asked for. */

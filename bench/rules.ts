@@ -3,7 +3,7 @@
  * json-rules-engine. `one` has the rule that the measured call needs, `two` a rule for reads besides; `ten` is what a
  * small team really has, of which the same one applies.
  */
-export type RuleSet = 'one' | 'two' | 'ten';
+export type RuleSet = 'forms' | 'one' | 'two' | 'ten';
 
 interface Test {
   readonly param: string;
@@ -95,6 +95,8 @@ function rulesOf(set: RuleSet): readonly BenchRule[] {
   switch (set) {
     case 'one':
       return [REFUND];
+    case 'forms':
+      return [REFUND, { ...REFUND, id: 'refund-form', tool: `${REFUND.tool}_form` }];
     case 'two':
       return [REFUND, READ];
     case 'ten':
@@ -111,7 +113,9 @@ export function policyOf(set: RuleSet): string {
     ...(when.length === 0
       ? {}
       : { when: { all: when.map(({ param, is, value }) => ({ [`params.${param}`]: { [is]: value } })) } }),
-    ...(id === REFUND.id ? { obligations: [{ budget: { use: 'agent-day', amount: 'params.amount' } }] } : {}),
+    ...(tool.startsWith(REFUND.tool) && effect === 'allow'
+      ? { obligations: [{ budget: { use: 'agent-day', amount: 'params.amount' } }] }
+      : {}),
   }));
   const limit = Number.MAX_SAFE_INTEGER;
   // JSON is YAML.

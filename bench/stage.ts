@@ -189,7 +189,16 @@ tools:
     params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer, minimum: 1 }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
     target: "payment:{payment_id}"
   - { name: payments.get, title: Get, upstream: payments, kind: read, request: { method: GET, path: "/v1/payments/{payment_id}" }, params_schema: { type: object, required: [payment_id], properties: { payment_id: { type: string } }, additionalProperties: false } }
+  - name: payments.refund_form
+    upstream: payments
+    kind: write
+    request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency, reason], body_type: form }
+    params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer, minimum: 1 }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
+    target: "payment:{payment_id}"
 ${toolsOf(rules)}routes:
+  - upstream: payments
+    prefix: /forms
+    rules: [{ match: "POST /v1/payments/:payment_id/refunds", tool: payments.refund_form, idempotency: required }]
   - upstream: payments
     prefix: /payments
     rules:
