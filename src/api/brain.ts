@@ -1,14 +1,8 @@
 import { type Static, Type } from 'typebox';
 import { checkEntity, isEntityId, isEntityType, MAX_TYPE } from '../brain/check-entity.ts';
-import {
-  BadQuestion,
-  type BrainAnswer,
-  type BrainEntity,
-  BrainNotReady,
-  DEFAULT_HITS,
-  MOST_HITS,
-} from '../brain/port.ts';
+import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS } from '../brain/port.ts';
 import { MAX_QUERY, shownEntity } from '../brain/brain.ts';
+import { answerToWire, entityToWire, originToWire } from '../brain/wire.ts';
 import { type Incoming, MOST_AT_ONCE } from '../brain/writer.ts';
 import { type EntityOrigin, type EntityRecord, entityName } from '../effects/model/entity.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
@@ -20,7 +14,6 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { timeToWire } from '../effects/wire/time.ts';
 import { AnyObject, AnyValue, answers, InWorkspace, NoQuery } from './schema.ts';
 
 const BRAIN = '/v1/workspaces/:ws/brain';
@@ -268,42 +261,4 @@ function checkedEntities(given: readonly unknown[], origin: EntityOrigin): reado
 
 function recordToWire(record: EntityRecord): JsonObject {
   return { ...entityToWire(shownEntity(record)), source: originToWire(record.origin) };
-}
-
-function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity): JsonObject {
-  return {
-    type,
-    id,
-    name,
-    attributes,
-    links: links.map((link) => ({ ...link })),
-    version,
-    updated_at: timeToWire(updatedAt),
-  };
-}
-
-function originToWire(origin: EntityOrigin): JsonObject {
-  switch (origin.kind) {
-    case 'api':
-      return { kind: 'api', by: { type: origin.by.type, id: origin.by.id } };
-    case 'file':
-      return { kind: 'file', file: origin.file, line: origin.line };
-  }
-}
-
-/** The answer to a search as HTTP and MCP give it. */
-export function answerToWire({ entities, joined, sources, truncated }: BrainAnswer): JsonObject {
-  return {
-    entities: entities.map((hit) => ({ ...entityToWire(hit), score: hit.score })),
-    joined: joined.map(({ of, entities: linked }) => ({
-      of: { type: of.type, id: of.id },
-      entities: linked.map((entity) => ({
-        ...entityToWire(entity),
-        rel: entity.rel,
-        direction: entity.direction,
-      })),
-    })),
-    sources: sources.map(({ type, id, origin }) => ({ type, id, ...originToWire(origin) })),
-    truncated,
-  };
 }

@@ -1,5 +1,6 @@
 import { createLists } from '../api/lists.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
+import type { BrainPort } from '../brain/port.ts';
 import { plainProblem, renderProblem } from '../api/problem.ts';
 import { problemOf } from '../api/server.ts';
 import type { EffectPorts } from '../effects/ports.ts';
@@ -23,6 +24,7 @@ export function mcpControlPorts(parts: {
   readonly core: EffectPorts;
   readonly current: () => InForce;
   readonly directory: Directory;
+  readonly brain: BrainPort;
   readonly authenticate: Authenticator['authenticate'];
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
@@ -55,6 +57,7 @@ export function mcpControlPorts(parts: {
     policyInput: policyInputs(current, directory),
     directory,
     catalog: () => current().catalog,
+    brain: parts.brain,
     policies: () => ({ set: current().policies, mode: current().configuration.policies.mode }),
     openParams: parts.openParams,
     receipts: { view: receiptView, jwks: () => parts.signer.jwks() },

@@ -336,6 +336,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     core: ports,
     current,
     directory,
+    brain,
     authenticate,
     limiter,
     pauses,

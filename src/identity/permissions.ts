@@ -316,6 +316,15 @@ export const ENDPOINTS = {
     administrative: 'no',
     profile: ['policy:simulate'],
   },
+  'mcp.brain': {
+    does: 'Query the company brain over MCP; where `allowed_tools` of the key is set, it has to name the tool',
+    routes: ['svc.company_brain.query over MCP'],
+    changes: false,
+    account: 'workspace',
+    agent: 'own',
+    administrative: 'no',
+    profile: ['brain:read'],
+  },
   'mcp.approvals': {
     does: 'Read requests for approval over MCP',
     routes: ['svc.approvals.list over MCP', 'svc.approvals.get over MCP'],

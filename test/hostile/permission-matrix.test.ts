@@ -294,6 +294,7 @@ const MCP_TOOLS: Readonly<Record<string, (column: string) => object | Promise<ob
   },
   'svc.policy.simulate': () => ({ agent_id: 'bot', action: 'notes.add', params: { text: 'x' } }),
   'svc.policy.explain': async () => ({ effect_id: await thing('committed') }),
+  'svc.company_brain.query': () => ({ query: 'team', entity_type: 'team' }),
   'svc.approvals.list': () => ({}),
   'svc.approvals.get': async () => ({ approval_id: await thing('waiting') }),
   'svc.executions.list': () => ({ limit: 1 }),

@@ -63,6 +63,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'mcp.connect': ['workspace', 'own', 'any', 'workspace'],
   'mcp.tools': ['workspace', 'own', 'any', 'tools:read'],
   'mcp.simulate': ['workspace', 'own', 'no', 'policy:simulate'],
+  'mcp.brain': ['workspace', 'own', 'no', 'brain:read'],
   'mcp.approvals': ['workspace', 'own', 'no', 'approvals:read'],
   'mcp.traces': ['workspace', 'own', 'no', 'traces:read'],
   'mcp.observability': ['workspace', 'own', 'no', 'observability:read'],

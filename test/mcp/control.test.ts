@@ -32,6 +32,7 @@ afterAll(() => world.close());
 const BY_SCOPE: Readonly<Record<string, readonly string[]>> = {
   'tools:read': ['svc.tools.search', 'svc.tools.describe'],
   'policy:simulate': ['svc.preflight.check', 'svc.policy.simulate', 'svc.policy.explain'],
+  'brain:read': ['svc.company_brain.query'],
   'approvals:read': ['svc.approvals.list', 'svc.approvals.get'],
   'traces:read': ['svc.executions.list', 'svc.executions.get', 'svc.executions.trace', 'svc.receipts.verify'],
   'observability:read': ['svc.observability.summary'],
@@ -55,6 +56,7 @@ const smoke = (): Readonly<Record<string, object>> => ({
     params: { payment_id: 'pay_9', amount: 5, currency: 'EUR' },
   },
   'svc.policy.explain': { effect_id: committed.effect_id },
+  'svc.company_brain.query': { query: 'acme', entity_type: 'customer', join_to: { entity_type: 'order' } },
   'svc.approvals.list': {},
   'svc.approvals.get': { approval_id: waiting.approval.id },
   'svc.executions.list': {},
@@ -312,6 +314,54 @@ describe('tools', () => {
       expect(called.isError, `${tool} ${called.text}`).toBe(false);
     }
     expect(await rows()).toEqual(before);
+  });
+
+  it('the company brain gives entities, those that they are linked with, and where each comes from', async () => {
+    const { administrative, readonly: reader } = world.keys;
+    const entities = [
+      { type: 'customer', id: 'c-1', name: 'Acme Ltd', attributes: { tier: 'gold' } },
+      { type: 'customer', id: 'c-2', name: 'Globex', links: [{ rel: 'ordered', type: 'order', id: 'o-2' }] },
+      { type: 'order', id: 'o-1', name: 'Anvil', links: [{ rel: 'of', type: 'customer', id: 'c-1' }] },
+      { type: 'order', id: 'o-2', name: 'Rocket' },
+    ];
+    const put = await world.api('PUT', '/v1/workspaces/demo/brain/entities', administrative, { entities });
+    expect(put).toMatchObject({ status: 200, body: { created: 4 } });
+    const ask = (args: object) => world.call(reader, 'svc.company_brain.query', args);
+    const join = { join_to: { entity_type: 'order' } };
+    const find = () => ask({ query: 'acmee', entity_type: 'customer', ...join });
+    // Searches follow what was put.
+    await expect
+      .poll(async () => (await find()).structured)
+      .toMatchObject({
+        entities: [{ id: 'c-1', name: 'Acme Ltd', attributes: { tier: 'gold' } }],
+        joined: [{ of: { type: 'customer', id: 'c-1' }, entities: [{ id: 'o-1', rel: 'of', direction: 'incoming' }] }],
+        sources: [
+          { type: 'customer', id: 'c-1', kind: 'api' },
+          { type: 'order', id: 'o-1', kind: 'api' },
+        ],
+        truncated: false,
+      });
+    expect((await find()).text).toMatch(/^Acme Ltd \(c-1\); 1 linked\.\n/);
+    const named = (await ask({ query: 'globex', entity_type: 'customer', ...join })).structured;
+    expect(named.joined[0].entities).toMatchObject([{ id: 'o-2', rel: 'ordered', direction: 'outgoing' }]);
+    expect((await ask({ query: 'globex', entity_type: 'customer' })).structured.joined).toEqual([]);
+    const all = (await ask({ query: 'c-1 globex', entity_type: 'customer', limit: 1 })).structured;
+    expect(all).toMatchObject({ entities: [expect.any(Object) as unknown], truncated: true });
+    expect((await ask({ query: '?!', entity_type: 'customer' })).isError).toBe(true);
+    expect((await ask({ query: 'x', entity_type: 'customer', join_to: 'order' })).text).toContain('/join_to must be');
+    // A key that is limited to other tools sees none of it.
+    const narrow = await world.api('POST', '/v1/beta/users/tom/keys', administrative, {
+      name: 'other tools',
+      profile: 'mcp_operator',
+      workspace: 'demo',
+      allowed_tools: ['payments.refund'],
+    });
+    expect(await world.toolNames(narrow.body.key)).not.toContain('svc.company_brain.query');
+    const refused = await world.call(narrow.body.key, 'svc.company_brain.query', {
+      query: 'acme',
+      entity_type: 'customer',
+    });
+    expect([refused.status, refused.body.error.data.code]).toEqual([403, 'insufficient_scope']);
   });
 
   it('report arguments that do not fit as an error of the tool, so that a model can mend them', async () => {

@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import type { BrainPort } from '../../brain/port.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
 import type { PreviewResult } from '../../effects/run/preview-effect.ts';
@@ -37,6 +38,7 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   readonly directory: Pick<Directory, 'agent'>;
   readonly catalog: () => Catalog;
+  readonly brain: BrainPort;
   readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
   readonly receipts: {
     /** The JSON view of a signed receipt. */

@@ -1,4 +1,5 @@
 import { approvalTools } from './approvals.ts';
+import { brainTools } from './brain.ts';
 import { catalogTools } from './catalog.ts';
 import { executionTools } from './executions.ts';
 import { explainTools } from './explain.ts';
@@ -9,14 +10,12 @@ import { receiptTools } from './receipts.ts';
 import { simulationTools } from './simulation.ts';
 import type { ControlTool } from './tool.ts';
 
-/**
- * The table of control-plane tools, in the order in which they are listed. `svc.company_brain.query` belongs before
- * those of approvals; it is listed once there is a company brain to ask.
- */
+/** The table of control-plane tools, in the order in which they are listed. */
 export function controlTools(ports: ControlPorts): readonly ControlTool[] {
   const others = [
     ...simulationTools(ports),
     ...explainTools(ports),
+    ...brainTools(ports),
     ...approvalTools(ports),
     ...executionTools(ports),
     ...receiptTools(ports),

@@ -1,0 +1,44 @@
+import type { EntityOrigin } from '../effects/model/entity.ts';
+import { timeToWire } from '../effects/wire/time.ts';
+import type { JsonObject } from '../json/value.ts';
+import type { BrainAnswer, BrainEntity } from './port.ts';
+
+/** An entity as HTTP and MCP give it. */
+export function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity): JsonObject {
+  return {
+    type,
+    id,
+    name,
+    attributes,
+    links: links.map((link) => ({ ...link })),
+    version,
+    updated_at: timeToWire(updatedAt),
+  };
+}
+
+/** Where an entity comes from. */
+export function originToWire(origin: EntityOrigin): JsonObject {
+  switch (origin.kind) {
+    case 'api':
+      return { kind: 'api', by: { type: origin.by.type, id: origin.by.id } };
+    case 'file':
+      return { kind: 'file', file: origin.file, line: origin.line };
+  }
+}
+
+/** The answer to a search as HTTP and MCP give it: `entities`, `joined`, `sources` and `truncated`. */
+export function answerToWire({ entities, joined, sources, truncated }: BrainAnswer): JsonObject {
+  return {
+    entities: entities.map((hit) => ({ ...entityToWire(hit), score: hit.score })),
+    joined: joined.map(({ of, entities: linked }) => ({
+      of: { type: of.type, id: of.id },
+      entities: linked.map((entity) => ({
+        ...entityToWire(entity),
+        rel: entity.rel,
+        direction: entity.direction,
+      })),
+    })),
+    sources: sources.map(({ type, id, origin }) => ({ type, id, ...originToWire(origin) })),
+    truncated,
+  };
+}
