@@ -1,3 +1,4 @@
+import type { EntityRef } from './model/entity.ts';
 import type { KeyObject } from 'node:crypto';
 import type { Amounts } from './model/amounts.ts';
 import type { CallHeaders, StateCheck } from './model/action-call.ts';
@@ -136,8 +137,10 @@ export interface EffectPorts {
   /** Whether policy is in force or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
   readonly pauses: PauseView;
-  /** Loads the policy and the pauses that the store has in force. */
-  readonly refresh: (workspace: string) => Promise<void>;
+  /**
+   * Loads the policy and the pauses that the store has in force, and what it says of entities that policy looked at.
+   */
+  readonly refresh: (workspace: string, entities?: readonly EntityRef[]) => Promise<void>;
   readonly secrets: {
     fingerprintKey(workspace: string): KeyObject;
     newSalts(): Readonly<Record<string, string>>;

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { EntityFacts } from '../brain/facts.ts';
 import type { EffectPorts, JudgeInput } from '../effects/ports.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
 import { createRunning } from '../effects/run/running.ts';
@@ -38,14 +39,24 @@ export function createElapsed(): () => number {
   };
 }
 
-/** Completes what a decision depends on with what the configuration says: the environment, and the mode. */
-export function policyInputs(current: () => InForce, directory: Directory): (input: JudgeInput) => PolicyInput {
-  return ({ agent, key, tool, workspace, target, params, headers, requestIp, now }) => {
+/**
+ * Completes what a decision depends on with what the configuration says: the environment, and the mode.
+ * @param entities what the company brain is known to say
+ */
+export function policyInputs(
+  current: () => InForce,
+  directory: Directory,
+  entities: Pick<EntityFacts, 'look'>,
+): (input: JudgeInput, entity?: PolicyInput['entity']) => PolicyInput {
+  return (
+    { agent, key, tool, workspace, target, params, headers, requestIp, now },
+    entity = entities.look(workspace).entity,
+  ) => {
     const { configuration, upstreamEnv } = current();
     const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
     const { mode } = configuration.policies;
     // This runs for every call: a literal with all members costs a tenth of a spread.
-    return { agent, key, tool, env, workspace, target, params, headers, requestIp, now, mode };
+    return { agent, key, tool, env, workspace, target, params, headers, requestIp, now, mode, entity };
   };
 }
 
@@ -56,6 +67,7 @@ export function corePorts(parts: {
   readonly current: () => InForce;
   readonly directory: Directory;
   readonly pauses: LivePauseView;
+  readonly entities: EntityFacts;
   readonly secrets: Secrets;
   readonly signer: ReceiptSigner;
   readonly spill: SpillJournal;
@@ -65,7 +77,7 @@ export function corePorts(parts: {
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
   const { current, directory, pauses, secrets, signer } = parts;
-  const policyInput = policyInputs(current, directory);
+  const policyInput = policyInputs(current, directory, parts.entities);
   const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.policies);
   return {
     store,
@@ -73,11 +85,17 @@ export function corePorts(parts: {
     place: (upstream, workspace, agentId) => parts.upstream.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => current().catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
-    judge: (input) => evaluatePolicies(current().policies, policyInput(input)),
+    judge(input) {
+      const look = parts.entities.look(input.workspace);
+      const verdict = evaluatePolicies(current().policies, policyInput(input, look.entity));
+      const entities = look.seen();
+      return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
+    },
     policyVersion: () => current().policies.version,
     policyMode: () => current().configuration.policies.mode,
     pauses,
-    async refresh(workspace) {
+    async refresh(workspace, entities = []) {
+      if (entities.length > 0) await parts.entities.read(workspace, entities);
       await pauses.refresh(workspace);
       await catchUp();
     },

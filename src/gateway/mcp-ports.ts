@@ -1,3 +1,4 @@
+import type { EntityFacts } from '../brain/facts.ts';
 import { createLists } from '../api/lists.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import type { BrainPort } from '../brain/port.ts';
@@ -28,6 +29,7 @@ export function mcpControlPorts(parts: {
   readonly authenticate: Authenticator['authenticate'];
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
+  readonly entities: Pick<EntityFacts, 'look'>;
   readonly signer: ReceiptSigner;
   readonly openParams: CallReaderPorts['openParams'];
   readonly settings: ControlPorts['settings'];
@@ -54,7 +56,7 @@ export function mcpControlPorts(parts: {
     renderProblem: (problem, { id, keyed }) =>
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
     preview: (request) => previewEffect(core, request),
-    policyInput: policyInputs(current, directory),
+    policyInput: policyInputs(current, directory, parts.entities),
     directory,
     catalog: () => current().catalog,
     brain: parts.brain,

@@ -6,6 +6,7 @@ const FIRST_DRAIN_MS = 5000;
 import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
 import { createBrain } from '../brain/brain.ts';
+import { createEntityFacts } from '../brain/facts.ts';
 import { createBrainWriter } from '../brain/writer.ts';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
@@ -159,6 +160,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   );
   opened.push(() => takeUp.stop());
   const pauses = createPauseView(store);
+  const entities = createEntityFacts(store);
   const brain = createBrain({
     store,
     turns: store.turns,
@@ -192,6 +194,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       current,
       directory,
       pauses,
+      entities,
       secrets,
       signer,
       spill,
@@ -340,6 +343,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     authenticate,
     limiter,
     pauses,
+    entities,
     signer,
     openParams,
     settings,

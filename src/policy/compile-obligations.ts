@@ -38,7 +38,7 @@ export function compileBudget(options: {
     report.error('missing_field', path, `The budget '${name}' needs either 'per' or 'rolling'`, null, 'key');
     return null;
   }
-  const by = bucketing(source.by ?? [], [...path, 'by'], report);
+  const by = bucketing(source.by ?? [], [...path, 'by'], names, report);
   const limit = countOf(source.limit, 0, [...path, 'limit'], names, report);
   const ms = rolling === undefined ? 0 : readDuration(rolling, [...path, 'rolling'], report);
   if (by === null || limit === null || ms === null) return null;
@@ -52,7 +52,7 @@ export function compileBudget(options: {
 }
 
 /** Checks the paths of `by`. A list cannot name a row, so it is refused where the type is known. */
-function bucketing(texts: readonly string[], path: DataPath, report: Reporter): BucketingPlan | null {
+function bucketing(texts: readonly string[], path: DataPath, names: Names, report: Reporter): BucketingPlan | null {
   const facts: FactPath[] = [];
   let sound = true;
   const fault = (index: number, code: string, message: string, hint: string | null = null): void => {
@@ -60,7 +60,7 @@ function bucketing(texts: readonly string[], path: DataPath, report: Reporter): 
     report.error(code, [...path, index], message, hint);
   };
   for (const [index, text] of texts.entries()) {
-    const parsed = parseFactPath(text, 'rule');
+    const parsed = parseFactPath(text, 'rule', names.entities);
     if (isPathFault(parsed)) fault(index, parsed.code, parsed.message, parsed.hint);
     else if (factType(parsed) === 'array')
       fault(index, 'wrong_value', `'${parsed.text}' is a list and cannot name a row`);
@@ -119,7 +119,7 @@ export function compileObligation(
   if (source.budget !== undefined) return compileBudgetUse(source.budget, [...path, 'budget'], context);
   if (source.rate_limit !== undefined) {
     const { by, limit, per } = source.rate_limit;
-    const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], report);
+    const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], names, report);
     const count = countOf(limit, 1, [...path, 'rate_limit', 'limit'], names, report);
     const windowMs = rateWindow(per, [...path, 'rate_limit', 'per'], report);
     if (rows === null || count === null || windowMs === null) return null;
@@ -164,7 +164,7 @@ function compileBudgetUse(
 
 function amountReader(source: string | number, path: DataPath, names: Names, report: Reporter): AmountPlan | null {
   if (typeof source === 'number' || source.startsWith('$')) return countOf(source, 0, path, names, report);
-  const parsed = parseFactPath(source, 'rule');
+  const parsed = parseFactPath(source, 'rule', names.entities);
   if (isPathFault(parsed)) {
     report.error(parsed.code, path, parsed.message, parsed.hint);
     return null;

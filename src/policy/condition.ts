@@ -1,7 +1,7 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
-import { type FactPath, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { type Entities, type FactPath, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import {
   isList,
@@ -52,6 +52,8 @@ export interface ValueTable {
 
 /** The names that `$name` and `condition: name` can use in one policy set. */
 export interface Names {
+  /** What `brain.<name>` stands for. */
+  readonly entities: Entities;
   /** `null` where there is no such name. The reader of the rule reports that. */
   right(name: string): Extract<RightSide, { kind: 'literal' | 'value' }> | null;
   readonly rightNames: readonly string[];
@@ -194,7 +196,7 @@ function parseReference(value: Json | undefined, path: DataPath, scope: Scope): 
 }
 
 function readPath(text: string, path: DataPath, scope: Scope): FactPath | null {
-  const parsed = parseFactPath(text, scope.within);
+  const parsed = parseFactPath(text, scope.within, scope.names.entities);
   if (!isPathFault(parsed)) return parsed;
   scope.report.error(parsed.code, path, parsed.message, parsed.hint, 'key');
   return null;
@@ -490,7 +492,7 @@ function parseDecorated(
     }
     case 'someFact':
     case 'everyFact': {
-      const item = parseFactPath('item', 'block');
+      const item = parseFactPath('item', 'block', null);
       if (isPathFault(item)) return null;
       const of = parseDecorated(item, rest, value, path, { ...scope, within: 'block' });
       return of === null ? null : { kind: decorator === 'someFact' ? 'some' : 'every', fact, of, ifAbsent: null };
@@ -528,7 +530,7 @@ function parseEnginePath(leaf: JsonObject, path: DataPath, scope: Scope): FactPa
     return null;
   }
   const text = steps === undefined || steps === '' || steps === '$' ? fact : joined(fact, steps);
-  const parsed = parseFactPath(text, scope.within);
+  const parsed = parseFactPath(text, scope.within, scope.names.entities);
   if (!isPathFault(parsed)) return parsed;
   scope.report.error(parsed.code, [...path, steps === undefined ? 'fact' : 'path'], parsed.message, parsed.hint);
   return null;

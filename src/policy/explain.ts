@@ -119,7 +119,7 @@ function leavesOf(condition: EngineCondition): readonly Leaf[] {
 
 /** Params, headers that repeat them, and elements of params are masked by the name of the param. */
 function isRedacted(fact: string, redacted: ReadonlySet<string>): boolean {
-  const path = parseFactPath(fact, 'block');
+  const path = parseFactPath(fact, 'block', null);
   if (isPathFault(path)) return false;
   const [name] = path.steps;
   // The target may be made of any param.
@@ -133,7 +133,8 @@ function isOfCall(fact: string): boolean {
 }
 
 function valueOf(fact: string, input: PolicyInput): Json {
-  const path = parseFactPath(fact, 'rule');
+  // Of the company brain no value is shown: it is business data, and the ledger says which version was seen.
+  const path = parseFactPath(fact, 'rule', null);
   if (isPathFault(path)) return null;
   return short(readerOf(path)(input, undefined) ?? null);
 }

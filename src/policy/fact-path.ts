@@ -9,11 +9,25 @@ import type { PolicyInput } from './input.ts';
 export interface FactPath {
   readonly root: FactRoot;
   readonly steps: readonly (string | number)[];
-  /** Canonical spelling. */
+  /** Canonical spelling. Of `brain` it names the entity too: sets may call different entities by the same name. */
   readonly text: string;
+  /** Only of `brain`: which entity it is a part of. */
+  readonly entity?: EntityPlan;
 }
 
-type FactRoot = 'agent' | 'key' | 'tool' | 'params' | 'target' | 'env' | 'request' | 'workspace' | 'item';
+/** Which entity of the company brain a name stands for in one policy set. */
+export interface EntityPlan {
+  readonly type: string;
+  /** The fact that is its id. */
+  readonly id: FactPath;
+  /** Links to follow from there, by their `rel`. */
+  readonly links: readonly string[];
+}
+
+/** What the names after `brain.` stand for; `null` where such facts cannot stand. */
+export type Entities = ReadonlyMap<string, EntityPlan> | null;
+
+type FactRoot = 'agent' | 'key' | 'tool' | 'params' | 'target' | 'env' | 'request' | 'workspace' | 'item' | 'brain';
 
 /** Why a text is not a path, or not one that is allowed here. */
 export interface PathFault {
@@ -37,8 +51,8 @@ const OPEN_NAMES = [
   ['attributes', 'attribute'],
   ['headers', 'header'],
 ] as const;
-const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request'];
-const LATER_ROOTS = ['state', 'brain', 'budget', 'time'];
+const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request', 'brain'];
+const LATER_ROOTS = ['state', 'budget', 'time'];
 const REFUSED_STEPS = ['__proto__', 'constructor', 'prototype'];
 const MAX_STEPS = 32;
 const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,4})\]|\[("(?:[^"\\]|\\.)*")\]/y;
@@ -46,8 +60,9 @@ const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,4})\]|\[("(?:[^"\\]|
 /**
  * Parses `root(.ident | [n] | ["any key"])*` against the fixed vocabulary.
  * @param within where the path stands; `item` has a meaning only in a block
+ * @param entities what the set calls its entities
  */
-export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath | PathFault {
+export function parseFactPath(text: string, within: 'rule' | 'block', entities: Entities): FactPath | PathFault {
   const root = /^[A-Za-z_]+/.exec(text)?.[0] ?? '';
   if (LATER_ROOTS.includes(root))
     return { code: 'not_yet_supported', message: `Facts of '${root}' are not yet supported`, hint: null };
@@ -68,7 +83,26 @@ export function parseFactPath(text: string, within: 'rule' | 'block'): FactPath 
     };
   const steps = parseSteps(text, root.length);
   if ('code' in steps) return steps;
+  if (root === 'brain') return brainPath(steps, text, entities);
   return vocabularyFault(root, steps, text) ?? factPath(root, inOneSpelling(root, steps));
+}
+
+/** `brain.<name>` and then `id`, `type`, `name`, an attribute, or `attributes` and any path. */
+function brainPath(steps: readonly (string | number)[], text: string, entities: Entities): FactPath | PathFault {
+  const fault = (message: string, hint: string | null): PathFault => ({ code: 'unknown_fact', message, hint });
+  if (entities === null) return fault(`'${text}' cannot stand here: it is a fact of the company brain`, null);
+  const [name, ...rest] = steps;
+  const entity = typeof name === 'string' ? entities.get(name) : undefined;
+  if (entity === undefined)
+    return fault(
+      `The set names no entity for '${text}'`,
+      (typeof name === 'string' ? didYouMean(name, entities.keys()) : null) ??
+        'say under entities which one it is: entities: { customer: { type: customer, id: params.customer_id } }',
+    );
+  if (rest.length === 0)
+    return fault(`'${text}' is a whole entity`, `write ${text}.id, .type, .name or the name of an attribute`);
+  const of = [`${entity.type} ${entity.id.text}`, ...entity.links].join(' > ');
+  return { root: 'brain', steps: rest, text: `brain${steps.map(spell).join('')} <${of}>`, entity };
 }
 
 /** Header names are case-insensitive. In facts they are in lower case. */
@@ -102,6 +136,7 @@ function asRoot(root: string): FactRoot {
     case 'request':
     case 'workspace':
     case 'item':
+    case 'brain':
       return root;
     default:
       throw new Error(`no root of facts: ${root}`);
@@ -168,6 +203,7 @@ function vocabularyFault(root: string, steps: readonly (string | number)[], text
 
 /** The type of a present fact; `null` where the caller, or the author of the attribute, chooses it. */
 export function factType({ root, steps }: FactPath): 'string' | 'array' | 'boolean' | null {
+  if (root === 'brain') return steps.length === 1 && isOfEntity(steps[0]) ? 'string' : null;
   if (root === 'tool' && steps[0] === 'declared') return 'boolean';
   if (root === 'params' || root === 'item' || steps[0] === 'attributes') return null;
   return isListOfNames(steps[0]) && steps.length === 1 ? 'array' : 'string';
@@ -197,6 +233,8 @@ export function readerOf(path: FactPath): ReadFact {
       return (input) => follow(input.params, path.steps);
     case 'item':
       return (_input, item) => follow(item, path.steps);
+    case 'brain':
+      return brainReader(path);
     case 'target':
       return (input) => input.target;
     case 'env':
@@ -212,6 +250,32 @@ export function readerOf(path: FactPath): ReadFact {
     case 'tool':
       return toolReader(first, rest);
   }
+}
+
+/** What every entity has; all other names are attributes. */
+function isOfEntity(step: string | number | undefined): step is 'id' | 'type' | 'name' {
+  return step === 'id' || step === 'type' || step === 'name';
+}
+
+/** Reads a part of an entity. It is absent where the entity is not there, or not known. */
+function brainReader({ entity, steps }: FactPath): ReadFact {
+  if (entity === undefined) return absent;
+  const { type, links } = entity;
+  const readId = readerOf(entity.id);
+  const [first] = steps;
+  const within = first === 'attributes' ? steps.slice(1) : steps;
+  return (input) => {
+    const id = readId(input, undefined);
+    let found = typeof id === 'string' ? (input.entity?.(type, id) ?? null) : null;
+    for (const rel of links) {
+      const to = found?.links.filter((link) => link.rel === rel) ?? [];
+      const [only] = to;
+      // With several such links nobody can say which one is meant.
+      found = only !== undefined && to.length === 1 ? (input.entity?.(only.type, only.id) ?? null) : null;
+    }
+    if (found === null) return undefined;
+    return isOfEntity(first) && steps.length === 1 ? found[first] : follow(found.attributes, within);
+  };
 }
 
 function requestReader(name: string | number | undefined, rest: readonly (string | number)[]): ReadFact {

@@ -1,3 +1,4 @@
+import type { Entity } from '../effects/model/entity.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Agent, KeyKind } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
@@ -21,6 +22,8 @@ export interface PolicyInput {
   readonly requestIp: string | null;
   /** The store's time, ms since the epoch. One `now` per decision. */
   readonly now: number;
+  /** An entity of the company brain; `null` where there is none, or it is not known. Absent: there is no brain. */
+  readonly entity?: (type: string, id: string) => Entity | null;
   /** `observe`: policy records what it would have done, and refuses nothing. */
   readonly mode: 'enforce' | 'observe';
 }

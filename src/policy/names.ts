@@ -2,7 +2,8 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
 import { type Expression, type Names, parseCondition, type RightSide, type ValueTable } from './condition.ts';
-import { factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
+import { readEntities } from './entities.ts';
+import { type Entities, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import { isList, isScalarList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
@@ -20,12 +21,14 @@ const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
 export function namesOf(file: PolicyFile, listFiles: ListFiles, report: Reporter): Names {
   const rights = new Map<string, Extract<RightSide, { kind: 'literal' | 'value' }>>();
   readLists(file, listFiles, rights, report);
-  readValues(file, rights, report);
+  const entities = readEntities(file, report);
+  readValues(file, entities, rights, report);
 
   const blocks = new Map(Object.entries(file.conditions ?? {}));
   const read = new Map<string, Expression | null>();
   const reading: string[] = [];
   const names: Names = {
+    entities,
     right: (name) => rights.get(name) ?? null,
     rightNames: [...rights.keys()],
     conditionNames: [...blocks.keys()],
@@ -99,6 +102,7 @@ function readLists(
 
 function readValues(
   file: PolicyFile,
+  entities: Entities,
   rights: Map<string, Extract<RightSide, { kind: 'literal' | 'value' }>>,
   report: Reporter,
 ): void {
@@ -112,7 +116,7 @@ function readValues(
       rights.set(name, { kind: 'literal', value: literal(source, path, report) });
       continue;
     }
-    const by = parseFactPath(source.by, 'rule');
+    const by = parseFactPath(source.by, 'rule', entities);
     if (isPathFault(by)) {
       report.error(by.code, [...path, 'by'], by.message, by.hint);
       continue;

@@ -260,6 +260,21 @@ const ByValue = Type.Object(
   closed,
 );
 
+const EntityById = Type.Object(
+  {
+    type: Type.String({ minLength: 1, maxLength: 64, description: 'Type of the entity' }),
+    id: Type.String({ minLength: 1, maxLength: 256, description: 'The fact that is its id: params.customer_id' }),
+  },
+  closed,
+);
+const EntityByLink = Type.Object(
+  {
+    of: Type.String({ minLength: 1, maxLength: 63, description: 'Another entity of the set' }),
+    link: Type.String({ minLength: 1, maxLength: 64, description: 'The rel of the one link that leads from there' }),
+  },
+  closed,
+);
+
 export const PolicySetSchema = Type.Object(
   {
     apiVersion: choice(['svc-gateway/v1'], 'Version of the format'),
@@ -297,6 +312,11 @@ export const PolicySetSchema = Type.Object(
         { description: 'Lists, used as $name' },
       ),
     ),
+    entities: Type.Optional(
+      Type.Record(Type.String(), Type.Union([EntityById, EntityByLink], { title: '{ type, id } or { of, link }' }), {
+        description: 'Entities of the company brain that a call is about, read as brain.<name>.<attribute>',
+      }),
+    ),
     values: Type.Optional(
       Type.Record(
         Type.String(),
@@ -316,7 +336,7 @@ export const PolicySetSchema = Type.Object(
   },
   {
     ...closed,
-    'x-later': ['imports', 'scope', 'schedules', 'entities', 'waivers'],
+    'x-later': ['imports', 'scope', 'schedules', 'waivers'],
     description: 'A set of policy rules of svc-gateway',
   },
 );

@@ -51,7 +51,7 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
       parts.push('${');
       continue;
     }
-    const parsed = parseFactPath((found[1] ?? '').trim(), 'rule');
+    const parsed = parseFactPath((found[1] ?? '').trim(), 'rule', null);
     if (found[2] !== '}' || isPathFault(parsed)) {
       sound = false;
       const fault = isPathFault(parsed) ? parsed : null;

@@ -26,7 +26,7 @@ export interface ReadJudgeParts {
 
 /**
  * Judges reads from memory: permission and identity, then policy, then pauses. Refused reads, and reads with
- * obligations or approvals, go to the core.
+ * obligations, approvals or facts of the company brain, go to the core.
  */
 export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
   return (call) => {
@@ -88,7 +88,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     }
     const { trace } = verdict;
     let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
-    if (verdict.obligations.length > 0 || verdict.approvals.length > 0) {
+    if (verdict.obligations.length > 0 || verdict.approvals.length > 0 || trace.entities !== undefined) {
       // The core knows only declared tools.
       if (tool.declared !== false || verdict.mode === 'enforce') {
         return { kind: 'govern', denied: tool.declared === false ? TOO_MUCH : null };
@@ -106,6 +106,6 @@ const TOO_MUCH = {
   reason: {
     code: 'rule_denied',
     message:
-      'A rule asks for more than a read that no tool declares can be held to (a budget, a claim, an approval): declare it.',
+      'A rule asks for more than a read that no tool declares can be held to (a budget, a claim, an approval, a fact of the company brain): declare it.',
   },
 } as const;

@@ -1,33 +1,15 @@
-import { createHash } from 'node:crypto';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { BrainState, EntityStore } from '../effects/entity-store.ts';
-import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
+import { entityName, type EntityRef } from '../effects/model/entity.ts';
 import { PAGE_BYTES } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, stock } from './kind.ts';
+import { ENTITIES, entitiesOfType, entityRows, rowId, type StoredEntity } from './entity-rows.ts';
 import { pageOf } from './pages.ts';
 import type { StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
-
-/** An entity with the length of its body before it was sealed, which counts toward the limit. */
-interface StoredEntity extends EntityRecord {
-  readonly characters: number;
-}
-
-const ENTITIES = 'entities';
-const entitiesOfType = (type: string): string => `entities_of:${type}`;
-
-/** Entities, in the order of the versions that wrote them. */
-export const entityRows = stock<StoredEntity>({
-  ...jsonKind<StoredEntity>('entity', ({ type, version }) => [
-    { list: ENTITIES, at: version },
-    { list: entitiesOfType(type), at: version },
-  ]),
-  // A large import leaves room in memory for what calls look at.
-  isOver: () => true,
-});
 
 /** What the brain of a workspace holds. */
 export const brainRows = stock(jsonKind<BrainState>('brain', () => []));
@@ -40,11 +22,6 @@ const MOST_FILES = 20;
 /** Entities, and characters, that one slice has. */
 const SLICE = 50;
 const SLICE_CHARACTERS = 256 * 1024;
-
-/** Cursors and places name rows by their ids, and an id of an entity is any text. */
-function rowId(ref: EntityRef): string {
-  return `ent_${createHash('sha256').update(entityName(ref)).digest('hex').slice(0, 40)}`;
-}
 
 const stateOf = (draft: Draft): BrainState => brainRows.get(draft, ONLY, MOSTLY_ABSENT) ?? EMPTY;
 

@@ -8,6 +8,7 @@ import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
 import { type Cap, countOf } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
+import { entityVersion } from './entity-rows.ts';
 import { boundId, effectRows } from './effect-rows.ts';
 import { budgetSum, rateSum } from './figures.ts';
 import {
@@ -83,6 +84,7 @@ export function viewOn(
       const rejection = rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
       return rejection !== null && rejection.until > draft.now ? rejection : null;
     },
+    entityVersion: (_, seen) => entityVersion(draft, seen),
     approval: (_, id) => approvalRows.get(draft, id),
     pendingApprovals: (_, agentId) => pendingOf(draft, agentId),
     claim(_, id) {

@@ -86,6 +86,7 @@ export function viewOf(state: MapState, now: number): StepView {
       return effect === undefined ? null : { kind: 'effect', effect };
     },
     effect: (_workspace, id) => state.effects.get(id) ?? null,
+    entityVersion: () => 0,
     rejection(_workspace, fingerprint) {
       const rejection = state.rejections.get(fingerprint);
       return rejection !== undefined && rejection.until > now ? rejection : null;

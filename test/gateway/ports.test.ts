@@ -1,3 +1,4 @@
+import { createEntityFacts } from '../../src/brain/facts.ts';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -64,6 +65,7 @@ beforeEach(async () => {
     current,
     directory: createDirectory(inForce.configuration, store),
     pauses,
+    entities: createEntityFacts(store),
     secrets,
     signer: await openSigner({
       keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },

@@ -260,7 +260,7 @@ describe('faults, each at its place', () => {
 
   test('what comes later is refused by name', () => {
     const later: readonly string[] = [
-      ...['imports: []', 'scope: { tools: [x] }', 'schedules: {}', 'entities: {}', 'waivers: []'].map(
+      ...['imports: []', 'scope: { tools: [x] }', 'schedules: {}', 'waivers: []'].map(
         (line) => `${HEAD}${line}\nrules: [ { id: a, effect: allow } ]\n`,
       ),
       ...[
@@ -269,7 +269,6 @@ describe('faults, each at its place', () => {
         'match: { prompts: [x] }',
         'when: { time: { outside: office } }',
         'when: { state.status: paid }',
-        'when: { brain.customer.tier: gold }',
         'when: { budget.x: 1 }',
         ...['before', 'after', 'older_than', 'newer_than', 'cidr_in', 'url_in', 'path_in', 'as'].map(
           (name) => `when: { params.x: { ${name}: x } }`,
@@ -279,8 +278,6 @@ describe('faults, each at its place', () => {
         'obligations: [ { forbid_recent: {} } ]',
         'obligations: [ { distinct: {} } ]',
       ].map((field) => rule(`{ id: a, effect: allow, ${field} }`)),
-      `${HEAD}values: { v: { by: brain.customer.tier, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
-      `${HEAD}budgets: { b: { unit: x, by: [brain.customer.id], per: day, limit: 1 } }\nrules: [ { id: a, effect: allow } ]\n`,
     ];
     for (const text of later) {
       const faults = faultsOf(text);

@@ -1,3 +1,4 @@
+import { createEntityFacts } from '../../src/brain/facts.ts';
 import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -136,6 +137,8 @@ tools:
   - { name: notes.add, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/notes, body: [text] }, timeout: 3s }
   - { name: notes.derive, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/derived, body: [text] }, timeout: 20s }
   - { name: notes.free, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/free, body: [text] }, timeout: 20s }
+  - { name: vip.order, title: Order, upstream: shop, kind: write, request: { method: POST, path: "/v1/vip/{shop}", body: [text] }, timeout: 20s }
+  - { name: vip.get, title: Get, upstream: shop, kind: read, request: { method: GET, path: "/v1/vip/{shop}" } }
   - { name: open.hidden, title: Hidden, upstream: open, kind: read, request: { method: GET, path: "/v1/hidden/{id}" } }
   - { name: open.trigger, title: Trigger, upstream: open, kind: write, request: { method: GET, path: /v1/trigger } }
 routes:
@@ -151,6 +154,8 @@ routes:
       - { match: "POST /v1/notes", tool: notes.add, idempotency: required, on_duplicate: replay }
       - { match: "POST /v1/derived", tool: notes.derive, idempotency: derive }
       - { match: "POST /v1/free", tool: notes.free, idempotency: none }
+      - { match: "POST /v1/vip/:shop", tool: vip.order, idempotency: required }
+      - { match: "GET /v1/vip/:shop", tool: vip.get }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
   - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
   - upstream: model
@@ -168,10 +173,13 @@ apiVersion: svc-gateway/v1
 kind: PolicySet
 name: proxied
 owner: team-test
+entities: { shop: { type: shop, id: params.shop }, owner: { of: shop, link: owned_by } }
 budgets:
   tokens: { unit: token, by: [agent.id], per: day, limit: 1000000 }
 rules:
   - { id: tokens, effect: constrain, match: { tools: [model.chat] }, obligations: [ { budget: { use: tokens, amount: 1000 } } ] }
+  - { id: vip, effect: allow, match: { tools: ["vip.*"] }, when: { brain.shop.tier: gold } }
+  - { id: sanctioned, effect: deny, match: { tools: ["vip.*"] }, when: { brain.owner.sanctioned: true } }
   - { id: all, effect: allow, match: { tools: ["orders.**", "notes.**", "model.**", open.trigger], except: [ { tools: [orders.secret] } ] } }
   - { id: counted, effect: constrain, match: { tools: [orders.counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
@@ -232,6 +240,7 @@ export async function startProxiedWorld(
     current: () => inForce,
     directory,
     pauses,
+    entities: createEntityFacts(store),
     secrets,
     signer,
     spill: await openSpillJournal(join(folder, 'spill'), settlementTexts),

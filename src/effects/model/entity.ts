@@ -40,6 +40,18 @@ export interface EntityRecord extends EntityRef {
   readonly body: string;
 }
 
+/** The version of an entity that is not there, and of one of which this gateway has not read whether it is there. */
+export const ABSENT_ENTITY = 0;
+export const UNREAD_ENTITY = -1;
+
+/** An entity that policy looked at, as it was then. */
+export interface SeenEntity extends EntityRef {
+  /** {@link ABSENT_ENTITY} where there was none, {@link UNREAD_ENTITY} where that was not known. */
+  readonly version: number;
+  /** The digest of its record; empty where there was none. */
+  readonly digest: string;
+}
+
 /** What an entity says beside its type and id, as one text. Entities with equal texts say the same. */
 export function textOfEntity({ name, attributes, links }: Omit<Entity, keyof EntityRef>): string {
   return canonicalJson({ name, attributes, links: links.map(({ rel, type, id }) => ({ rel, type, id })) });
@@ -55,4 +67,9 @@ export function entityOf({ type, id, body }: Pick<EntityRecord, 'type' | 'id' | 
 /** A text that no other entity of a workspace has. A type has no line break. */
 export function entityName({ type, id }: EntityRef): string {
   return `${type}\n${id}`;
+}
+
+/** Which entities policy looked at, and in which version: what each said then can be proven by its digest. */
+export function entitiesToWire(entities: readonly SeenEntity[]): readonly JsonObject[] {
+  return entities.map(({ type, id, version, digest }) => ({ type, id, version, digest }));
 }

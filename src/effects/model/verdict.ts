@@ -1,4 +1,5 @@
 import type { Decision, Reason } from './decision.ts';
+import type { SeenEntity } from './entity.ts';
 
 /** A rule that matched a call. `unknown`: paths of the conditions whose value could not be judged. */
 export interface MatchedRule {
@@ -82,6 +83,8 @@ export interface VerdictTrace {
   /** Rules in shadow mode that would have refused. */
   readonly shadow: readonly string[];
   readonly observed: Observed | null;
+  /** Entities of the company brain that policy looked at; absent where it looked at none. */
+  readonly entities?: readonly SeenEntity[];
 }
 
 /** A refusal by policy. Refusals by permission and identity come before policy and have an empty trace. */

@@ -3,7 +3,8 @@ import type { Call } from './call.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
 import { keptFiles } from '../model/files.ts';
 import type { EffectPorts } from '../ports.ts';
-import type { AdmitRequest } from '../store.ts';
+import { UNREAD_ENTITY } from '../model/entity.ts';
+import { type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { Verdict } from '../model/verdict.ts';
 import { turnOfOthers } from './turns.ts';
 
@@ -27,8 +28,26 @@ export async function sealInTurn(ports: EffectPorts, call: Call, begun: number):
   await turnOfOthers(ports.elapsed, sealing);
 }
 
-/** The admission request of a call, with the verdict at this moment. */
-export function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
+/** How many entities may be read one after the other for one verdict: each may lead to rules that look at another. */
+const MOST_READS = 16;
+
+/**
+ * The admission request of a call, with the verdict at this moment. Entities that policy looks at are read first where
+ * this gateway does not know them yet.
+ * @throws StoreUnavailable
+ */
+export async function evaluateKnown(ports: EffectPorts, call: Call): Promise<AdmitRequest> {
+  for (let reads = 0; reads < MOST_READS; reads += 1) {
+    const request = evaluate(ports, call);
+    const unread = request.verdict.trace.entities?.filter(({ version }) => version === UNREAD_ENTITY) ?? [];
+    if (unread.length === 0) return request;
+    await ports.refresh(call.workspace, unread);
+  }
+  throw new StoreUnavailable('policy looked at too many entities one after the other');
+}
+
+/** The admission request with the verdict on what is known. */
+function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
   const { agent, key, tool, requestIp } = call;
   const now = ports.store.now();
   const begun = ports.elapsed();

@@ -1,5 +1,5 @@
 import type { Call } from './call.ts';
-import { evaluate, MAX_EVALUATIONS } from './evaluate.ts';
+import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
 import type { EffectPorts } from '../ports.ts';
 
 type Place = ReturnType<EffectPorts['place']>;
@@ -10,9 +10,13 @@ export async function waitForPlace(
   call: Call,
   coming: Extract<Place, Promise<unknown>>,
 ): Promise<Awaited<Place>> {
-  if (evaluate(ports, call).verdict.kind !== 'deny') return coming;
-  void coming.then((giveBack) => giveBack?.());
-  return null;
+  let isWanted = false;
+  try {
+    isWanted = (await evaluateKnown(ports, call)).verdict.kind !== 'deny';
+    return isWanted ? await coming : null;
+  } finally {
+    if (!isWanted) void coming.then((giveBack) => giveBack?.());
+  }
 }
 
 /**
@@ -21,11 +25,11 @@ export async function waitForPlace(
  */
 export async function wouldDispatch(ports: EffectPorts, call: Call): Promise<boolean> {
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
-    const request = evaluate(ports, call);
+    const request = await evaluateKnown(ports, call);
     if (request.verdict.kind === 'deny') return false;
     const seen = await ports.store.preview(request);
     if (seen.kind !== 'stale') return seen.kind === 'dispatch';
-    await ports.refresh(request.workspace);
+    await ports.refresh(request.workspace, request.verdict.trace.entities);
   }
   return true;
 }

@@ -1,8 +1,9 @@
+import type { SeenEntity } from '../model/entity.ts';
 import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, shownBudgets } from './to-outcome.ts';
 import { checkCall } from './check-call.ts';
 import { type Decision, type Reason, statusOf } from '../model/decision.ts';
-import { evaluate, sealInTurn } from './evaluate.ts';
+import { evaluateKnown, sealInTurn } from './evaluate.ts';
 import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Problem, RunRequest } from '../model/run-request.ts';
@@ -23,6 +24,8 @@ export interface Preview {
   readonly approvals: readonly ApprovalRequirement[];
   readonly matched: readonly MatchedRule[];
   readonly policyVersion: string;
+  /** Entities of the company brain that policy looked at; absent where it looked at none. */
+  readonly entities?: readonly SeenEntity[];
   readonly budgets: readonly ShownBudget[];
   readonly observed: Observed | null;
   /** The idempotency key is in use already. */
@@ -54,11 +57,13 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
     }
     if (checked.kind === 'call') await sealInTurn(ports, checked.call, begun);
     const admit =
-      checked.kind === 'denied' ? denialRequest(ports, request, checked.denied) : evaluate(ports, checked.call);
+      checked.kind === 'denied'
+        ? denialRequest(ports, request, checked.denied)
+        : await evaluateKnown(ports, checked.call);
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a budget window changed, so everything is checked again.
-    await ports.refresh(admit.workspace);
+    await ports.refresh(admit.workspace, admit.verdict.trace.entities);
     return previewEffect(ports, request);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
@@ -85,6 +90,7 @@ function previewOf(request: AdmitRequest, admission: Admission): Preview {
     approvals: permit?.approvals ?? [],
     matched: verdict.trace.matched,
     policyVersion: verdict.trace.policyVersion,
+    ...(verdict.trace.entities === undefined ? {} : { entities: verdict.trace.entities }),
     budgets,
     observed,
     repeat,

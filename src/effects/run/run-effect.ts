@@ -4,7 +4,7 @@ import { checkCall, type DeniedCall } from './check-call.ts';
 import type { Code } from '../model/codes.ts';
 import { executeAttempt } from './execute.ts';
 import type { Call } from './call.ts';
-import { evaluate, MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
+import { evaluateKnown, MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
 import type { RunOutcome, RunResult } from '../model/outcome.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { EffectPorts } from '../ports.ts';
@@ -92,12 +92,12 @@ async function admitInForce(
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
     // A tool of an old configuration must not be judged by the new policy.
     if (ports.catalog().tool(tool.name) !== tool) return null;
-    const request = evaluate(ports, call);
+    const request = await evaluateKnown(ports, call);
     // What was waited for before is no part of the time to send: nothing was admitted then.
     const sentAt = ports.elapsed();
     const admission = await ports.store.admit(request);
     if (admission.kind !== 'stale') return { request, admission, sentAt };
-    await ports.refresh(call.workspace);
+    await ports.refresh(call.workspace, request.verdict.trace.entities);
   }
   throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');
 }

@@ -1,3 +1,4 @@
+import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { costsOf, isQuorate } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
@@ -279,12 +280,15 @@ function stop(
   };
 }
 
-/** Whether policy, pauses or a calendar window changed, so that the evaluation no longer fits what is in force. */
+/** Whether policy, pauses, an entity that policy looked at or a calendar window changed, so that the evaluation no longer fits what is in force. */
 function staleness(view: StepView, request: AdmitRequest): Plan<Admission> | null {
   const versions = view.versions(request.workspace);
+  // What was looked at is guarded with the step: an entity cannot change between the verdict and the admission.
+  const { entities = [] } = request.verdict.trace;
   const moved =
     versions.policy !== request.seen.policy ||
     versions.pauses !== request.seen.pauses ||
+    entities.some((seen) => view.entityVersion(request.workspace, seen) !== seen.version) ||
     (request.verdict.kind === 'permit' &&
       request.verdict.obligations.some((obligation) => outsideWindow(obligation, view.now)));
   return moved ? { reply: { kind: 'stale', versions, now: view.now } } : null;
@@ -425,6 +429,7 @@ function dispatch(
   if (used !== null) admitted['approval_id'] = used.id;
   if (met.observed !== null) admitted['observed'] = { would: met.observed.would, rule: met.observed.rule };
   if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
+  if (trace.entities !== undefined) admitted['entities'] = entitiesToWire(trace.entities);
   const events: LedgerDraft[] = [event('effect.admitted', effect.id, agentOf(request), admitted)];
   if (met.holds.length > 0)
     events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));

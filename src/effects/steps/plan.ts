@@ -1,3 +1,4 @@
+import type { SeenEntity } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
@@ -40,6 +41,8 @@ export interface StepView {
   effect(workspace: string, id: string): EffectRecord | null;
   /** A rejection of this fingerprint whose `until` is after `now`. */
   rejection(workspace: string, fingerprint: string): { readonly effectId: string; readonly until: number } | null;
+  /** The version that an entity of the company brain has now; `ABSENT_ENTITY` where there is none. */
+  entityVersion(workspace: string, seen: SeenEntity): number;
   approval(workspace: string, id: string): ApprovalRecord | null;
   pendingApprovals(workspace: string, agentId: string): number;
   claim(workspace: string, id: string): ClaimRecord | null;

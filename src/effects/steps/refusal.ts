@@ -1,3 +1,4 @@
+import { entitiesToWire } from '../model/entity.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -101,12 +102,14 @@ export function refusedAs(
 }
 
 export function deniedData(request: AdmitRequest, decision: DeniedDecision, reason: Reason): JsonObject {
+  const { policyVersion, entities } = request.verdict.trace;
   return {
     decision,
     code: reason.code,
     tool: request.action.tool,
     ...(reason.rule === undefined ? {} : { rule: reason.rule }),
-    policy_version: request.verdict.trace.policyVersion,
+    policy_version: policyVersion,
+    ...(entities === undefined ? {} : { entities: entitiesToWire(entities) }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
@@ -55,7 +56,11 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
       life.state === 'pending_approval' || life.state === 'executing' || life.state === 'unknown' ? null : life.at,
     ),
     receipt_id: life.state === 'committed' ? life.receipt.id : null,
-    policy: { version: effect.trace.policyVersion, matched: effect.trace.matched.map(({ rule }) => rule) },
+    policy: {
+      version: effect.trace.policyVersion,
+      matched: effect.trace.matched.map(({ rule }) => rule),
+      ...(effect.trace.entities === undefined ? {} : { entities: entitiesToWire(effect.trace.entities) }),
+    },
     ...(effect.trace.observed === null
       ? {}
       : { observed: { would: effect.trace.observed.would, rule: effect.trace.observed.rule } }),

@@ -1,3 +1,4 @@
+import { entitiesToWire } from '../model/entity.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ApprovalRequirement, Obligation } from '../model/verdict.ts';
 import type { Preview } from '../run/preview-effect.ts';
@@ -26,6 +27,7 @@ export function previewToWire(preview: Preview, forAgent: boolean): JsonObject {
       unknown: matched.unknown,
     })),
     policy_version: preview.policyVersion,
+    ...(preview.entities === undefined ? {} : { entities: entitiesToWire(preview.entities) }),
     budgets: preview.budgets.map((budget) => budgetToWire(budget, forAgent)),
     ...(preview.observed === null ? {} : { observed: { would: preview.observed.would, rule: preview.observed.rule } }),
   };
