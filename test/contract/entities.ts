@@ -1,13 +1,38 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { PutEntities } from '../../src/effects/entity-store.ts';
+import type { SeenEntity } from '../../src/effects/model/entity.ts';
+import type { Deny, Permit } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
-import { PERSON, WORKSPACE } from './requests.ts';
+import {
+  admitRequest,
+  approvalBy,
+  dispatched,
+  PERSON,
+  permit,
+  settleRequest,
+  UNKNOWN,
+  voteRequest,
+  WORKSPACE,
+} from './requests.ts';
 
 const LIMITS = { entities: 6, characters: 1000 };
 const API = { kind: 'api', by: PERSON } as const;
 const FILE = { kind: 'file', file: 'crm.yaml', line: 3 } as const;
 
 type Given = PutEntities['entities'][number];
+
+/** A verdict for which policy looked at the customer `a` in this version. */
+function having<V extends Deny | Permit>(verdict: V, version: number): V {
+  const entities: readonly SeenEntity[] = [{ type: 'customer', id: 'a', version, digest: version === 0 ? '' : 'd' }];
+  return { ...verdict, trace: { ...verdict.trace, entities } };
+}
+
+const DENIED: Deny = {
+  kind: 'deny',
+  decision: 'denied_policy',
+  reason: { code: 'rule_denied', message: 'Sanctioned.', rule: 'payments/sanctioned' },
+  trace: permit().trace,
+};
 
 function entity(id: string, change: Partial<Given> = {}): Given {
   const body = `{"name":"${id}"}`;
@@ -134,6 +159,50 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       expect(seen.toSorted()).toEqual(ids.toSorted());
       const all = await at.store.entityPage(WORKSPACE, { type: null, limit: 10, cursor: null });
       expect(all.items[0]).toMatchObject({ type: 'order', id: 'x' });
+    });
+
+    it('admit a call only in the versions that its verdict saw, absent ones too', async () => {
+      const admit = (verdict: Deny | Permit) => at.store.admit(admitRequest({ verdict }));
+      const stale = { kind: 'stale' };
+      expect(await admit(having(permit(), 1))).toMatchObject(stale);
+      expect(await admit(having(permit(), 0))).toMatchObject({ kind: 'dispatch' });
+      await put(entity('a'), entity('b'));
+      expect(await admit(having(permit(), 0))).toMatchObject(stale);
+      expect(await admit(having(permit(), 1))).toMatchObject({ kind: 'dispatch' });
+      await put(entity('a', { body: '{"name":"A"}', digest: 'another' }));
+      expect(await admit(having(permit(), 1))).toMatchObject(stale);
+      expect(await admit(having(DENIED, 1))).toMatchObject(stale);
+      expect(await admit(having(DENIED, 2))).toMatchObject({ kind: 'refused' });
+      await remove('a');
+      expect(await admit(having(permit(), 2))).toMatchObject(stale);
+      expect(await admit(having(permit(), 0))).toMatchObject({ kind: 'dispatch' });
+    });
+
+    it('do not stop what was granted with what they said before', async () => {
+      const asking = permit([], [approvalBy()]);
+      const call = { idempotencyKey: 'k', verdict: having(asking, 0) };
+      const asked = await at.store.admit(admitRequest(call));
+      if (asked.kind !== 'pending') throw new Error(`expected pending, was ${JSON.stringify(asked)}`);
+      await at.store.vote(voteRequest(asked.approval.id));
+      await put(entity('a'));
+      const again = (verdict: Deny | Permit) => at.store.admit(admitRequest({ ...call, verdict }));
+      expect(await again(having(DENIED, 0))).toMatchObject({ kind: 'stale' });
+      expect((await at.store.approval(WORKSPACE, asked.approval.id))?.stopped).toBeNull();
+      expect(await again(having(asking, 0))).toMatchObject({ kind: 'stale' });
+      expect(await dispatched(at.store, { ...call, verdict: having(asking, 1) })).toMatchObject({
+        approval: { status: 'used' },
+      });
+    });
+
+    it('do not keep from being repeated what may be, with what they said before', async () => {
+      const call = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 } };
+      const { effect } = await dispatched(at.store, { ...call, verdict: having(permit(), 0) });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      await put(entity('a'));
+      const again = (version: number) => at.store.admit(admitRequest({ ...call, verdict: having(DENIED, version) }));
+      expect(await again(0)).toMatchObject({ kind: 'stale' });
+      expect(await again(1)).toMatchObject({ kind: 'existing', effect: { life: { state: 'unknown' } } });
+      await dispatched(at.store, { ...call, verdict: having(permit(), 1) });
     });
 
     it('tell listeners of their workspace', async () => {

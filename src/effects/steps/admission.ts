@@ -188,9 +188,11 @@ function repeatUnknown(
       retryAfterMs: repeatable ? null : Math.max(POLL_MS, lease.quiesceUntil - view.now),
     },
   };
-  if (!repeatable || verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
+  if (!repeatable) return carry(carried, stay);
+  // Also before a denial: it is judged anew on what is there now, or the call would stay where it is for ever.
   const stale = staleness(view, request);
   if (stale !== null) return stale;
+  if (verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
   const scope = { hold: 'all', already: effect.holds, rateCounted: false } as const;
   const met = satisfyObligations(
@@ -213,12 +215,14 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
   }
   const pending: Plan<Admission> = { reply: { kind: 'pending', effect, approval, created: false } };
   const { verdict } = request;
-  if (verdict.kind === 'deny')
-    return approval.status === 'granted' ? denial(view, request, verdict.decision, verdict.reason, effect) : pending;
+  if (verdict.kind === 'deny' && approval.status !== 'granted') return pending;
   const sameQuestion = approval.digest === request.approvalDigest;
-  if (sameQuestion && !isQuorate(approval.requirements, approval.votes)) return pending;
+  const isQuestionOpen = sameQuestion && !isQuorate(approval.requirements, approval.votes);
+  if (verdict.kind === 'permit' && isQuestionOpen) return pending;
+  // What was granted is not taken back because of what was true before.
   const stale = staleness(view, request);
   if (stale !== null) return stale;
+  if (verdict.kind === 'deny') return denial(view, request, verdict.decision, verdict.reason, effect);
   if (!sameQuestion && verdict.approvals.length > 0) return askForApproval(view, request, verdict, effect);
   return evaluatePermit(view, request, verdict, effect, sameQuestion ? approval : null, EMPTY);
 }
