@@ -144,6 +144,8 @@ async function reach(
 ): Promise<{ readonly check: Check; readonly date: number | null }> {
   const { id, url } = upstream;
   const name = `upstream ${id}`;
+  const child = upstream.mcp?.child ?? null;
+  if (child !== null) return { check: ok(name, `runs ${child.command}, once for each session`), date: null };
   const sent = performance.now();
   const probed = await ports.probeUpstream(upstream, REACH_MS);
   switch (probed.kind) {

@@ -175,6 +175,19 @@ export interface McpSettings {
   readonly path: string;
   /** Methods of clients that pass beside those that the gateway knows. */
   readonly allow: readonly string[];
+  /** The program that is the server; `null` where it is at an address. */
+  readonly child: McpChildSettings | null;
+}
+
+/** An MCP server that runs as a process for each session. */
+export interface McpChildSettings {
+  readonly command: string;
+  readonly args: readonly string[];
+  /** Its whole environment. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | null;
+  readonly sessions: number;
+  readonly idleMs: number;
 }
 
 /** TLS towards an upstream, whose certificate is always verified. */

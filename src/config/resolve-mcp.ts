@@ -4,7 +4,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
-import type { UpstreamSettings } from './configuration.ts';
+import type { McpChildSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { toolName } from './schema-fields.ts';
@@ -17,6 +17,28 @@ type McpEntry = NonNullable<UpstreamEntry['mcp']>;
 /** Longest lock file, bytes. */
 const MAX_LOCK = 16 * 1024 * 1024;
 
+/** The program that is an MCP server; `null` where the server is at an address, or there is a fault (reported). */
+export function resolveMcpChild(upstream: UpstreamEntry, judge: Judge): McpChildSettings | null {
+  const { mcp } = upstream;
+  if (mcp?.command === undefined) return null;
+  const both: readonly (readonly [string, unknown])[] = [
+    ['url', mcp.url],
+    ['credentials', upstream.credentials],
+    ['tls', upstream.tls],
+  ];
+  for (const [field, given] of both)
+    if (given !== undefined)
+      judge.error(
+        'bad_url',
+        mcp,
+        ['command'],
+        `The upstream '${upstream.id}' has a command, which runs here, and ${field}`,
+        'a program gets its secrets in mcp.env',
+      );
+  const { command, args, env, cwd = null, sessions } = mcp;
+  return { command, args, env, cwd, sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
+}
+
 /** The address of an MCP server; `null` where it cannot be used (reported). */
 export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null {
   const { mcp } = upstream;
@@ -28,7 +50,13 @@ export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null
   if (upstream.url !== undefined)
     judge.error('bad_url', upstream, ['url'], 'An MCP upstream has its url under mcp', 'mcp: { url: https://…/mcp }');
   if (mcp.url === undefined) {
-    judge.error('missing_field', mcp, [], `'url' is missing in mcp`, 'url: its http or https URL, with its path');
+    judge.error(
+      'missing_field',
+      mcp,
+      [],
+      `'url' is missing in mcp`,
+      'url: its http or https URL, or command: a program',
+    );
     return null;
   }
   const url = URL.canParse(mcp.url) ? new URL(mcp.url) : null;
@@ -163,7 +191,11 @@ function toolsOf(
 }
 
 function digestOf({ id, url, credentials, mcp }: UpstreamSettings, { name, sha256 }: PinnedTool): string {
+  const child = mcp?.child ?? null;
   const bound: JsonObject = {
+    ...(child !== null && {
+      child: { command: child.command, args: child.args, cwd: child.cwd, env: Object.keys(child.env).sort() },
+    }),
     upstream: { id, url, path: mcp?.path ?? '', credentials: credentials?.header ?? null },
     mcp: { name, sha256 },
   };

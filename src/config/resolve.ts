@@ -7,7 +7,7 @@ import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
-import { resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
+import { resolveMcpChild, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
 import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
@@ -176,13 +176,14 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
   judge.unique('upstream', file.upstreams, 'id');
   return Promise.all(
     file.upstreams.map(async (upstream) => {
-      const url = upstream.mcp === undefined ? resolveOrigin(upstream, judge) : resolveMcpUrl(upstream, judge);
+      const child = resolveMcpChild(upstream, judge);
+      const url = child === null ? resolveAddress(upstream, judge) : null;
       const { credentials, tls } = upstream;
       if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))
         judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
       return {
         id: upstream.id,
-        url: url?.origin ?? '',
+        url: child === null ? (url?.origin ?? '') : 'stdio:',
         timeoutMs: milliseconds(upstream.timeout),
         connections: upstream.connections,
         network: upstream.network,
@@ -191,12 +192,16 @@ function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading)
         credentials: typeof credentials === 'object' ? await resolveCredentials(credentials, judge, reading) : null,
         tls: tls === undefined ? null : await resolveUpstreamTls(tls, url?.protocol !== 'http:', judge, reading),
         mcp:
-          upstream.mcp === undefined || url === null
+          upstream.mcp === undefined || (url === null && child === null)
             ? null
-            : { path: `${url.pathname}${url.search}`, allow: upstream.mcp.allow },
+            : { path: url === null ? '/' : `${url.pathname}${url.search}`, allow: upstream.mcp.allow, child },
       };
     }),
   );
+}
+
+function resolveAddress(upstream: GatewayFile['upstreams'][number], judge: Judge): URL | null {
+  return upstream.mcp === undefined ? resolveOrigin(upstream, judge) : resolveMcpUrl(upstream, judge);
 }
 
 function resolveOrigin(upstream: GatewayFile['upstreams'][number], judge: Judge): URL | null {

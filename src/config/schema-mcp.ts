@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { duration, flag, later, list, oneOf, record, roleName, text } from './schema-fields.ts';
+import { duration, filePath, flag, integer, list, oneOf, path, record, roleName, text } from './schema-fields.ts';
 
 /** What is said of one tool of an MCP server beside its pin. */
 const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool beside its pin.', {
@@ -43,9 +43,34 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
 
 /** An MCP server as an upstream. */
 export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and its pinned tools as ID.TOOL.', {
-  url: Type.Optional(Type.String({ description: 'Its http or https URL, with its path: streamable HTTP. Required.' })),
-  command: later('MCP servers over stdio'),
-  env: later('MCP servers over stdio'),
+  url: Type.Optional(
+    Type.String({
+      description: 'Its http or https URL, with its path: streamable HTTP. Required where there is no command.',
+    }),
+  ),
+  command: Type.Optional(
+    text(
+      filePath,
+      'a program',
+      'In place of url: a program that speaks MCP over standard input and output. Each session has a process of its own.',
+    ),
+  ),
+  args: list(
+    'Arguments of the program. Other users of the machine can read them.',
+    Type.String({ description: 'An argument.' }),
+  ),
+  env: Type.Record(
+    Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }),
+    Type.String({ description: 'Its value; ${NAME} takes one of the variables of the gateway.' }),
+    {
+      description: 'The environment of the program. Nothing of that of the gateway is added.',
+      default: {},
+      additionalProperties: false,
+    },
+  ),
+  cwd: Type.Optional(path('The folder in which the program runs. Default: that of the gateway.')),
+  sessions: integer('Sessions, and so processes, that may be there at once.', 1, 1_000, 32),
+  idle: duration('How long nobody may use a session before its process is ended.', { min: '1s', max: '7d' }, '30m'),
   pins: Type.Optional(
     Type.String({
       minLength: 1,

@@ -16,7 +16,7 @@ import type { McpUpstreamSettings } from './settings.ts';
 
 export interface McpUpstream {
   readonly settings: McpUpstreamSettings;
-  readonly through: Dispatcher;
+  readonly through: Pick<Dispatcher, 'dispatch'>;
   /** For calls that come without a session of their own. */
   readonly session: OwnSession;
   readonly limits: { readonly responseBytes: number; readonly responseKeptBytes: number };

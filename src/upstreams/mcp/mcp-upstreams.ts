@@ -7,6 +7,9 @@ import type { UpstreamKind } from '../kind.ts';
 import { type McpUpstream, sendCall } from './mcp-upstream.ts';
 import { OwnSession } from './own-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
+import type { Through } from './stdio/exchange.ts';
+import { Keeper } from './stdio/keeper.ts';
+import { StdioServer } from './stdio/stdio-server.ts';
 
 /** The upstreams that are MCP servers. */
 export interface McpUpstreams extends UpstreamKind {
@@ -17,7 +20,7 @@ export interface McpUpstreams extends UpstreamKind {
 }
 
 interface Kept extends McpUpstream {
-  readonly through: Pool;
+  readonly through: Through;
 }
 
 /** Makes the MCP servers of a configuration. Connections are opened as needed. @param now ms since the epoch */
@@ -28,8 +31,9 @@ export function createMcpUpstreams(
 ): McpUpstreams {
   let current = new Map<string, Kept>();
   const closing = new Set<Promise<void>>();
-  const retire = (pool: Pool): void => {
-    const done = pool.close().finally(() => closing.delete(done));
+  const keeper = new Keeper();
+  const retire = (through: Through): void => {
+    const done = through.close().finally(() => closing.delete(done));
     closing.add(done);
   };
   const update: McpUpstreams['update'] = (next, nextLimits) => {
@@ -37,7 +41,7 @@ export function createMcpUpstreams(
     for (const settings of next) {
       const before = current.get(settings.id);
       const isKept = before !== undefined && isSameServer(before.settings, settings);
-      const through = isKept ? before.through : openPool(settings);
+      const through = isKept ? before.through : openThrough(settings, keeper);
       const session = isKept ? before.session : new OwnSession();
       made.set(settings.id, { settings, through, session, limits: nextLimits, now });
     }
@@ -63,8 +67,29 @@ export function createMcpUpstreams(
       for (const { through } of current.values()) closing.add(through.destroy());
       current = new Map();
       await Promise.all(closing);
+      keeper.close();
     },
   };
+}
+
+/** Bytes of one message of a child, in either direction. */
+const LINE_BYTES = 16 * 1024 * 1024;
+/** How long a child may take to end by itself, ms. */
+const GRACE_MS = 2_000;
+
+function openThrough(settings: McpUpstreamSettings, keeper: Keeper): Through {
+  const { child = null } = settings.mcp;
+  if (child === null) return openPool(settings);
+  return new StdioServer(
+    {
+      command: child,
+      most: child.sessions,
+      idleMs: child.idleMs,
+      limits: { lineBytes: LINE_BYTES, graceMs: GRACE_MS },
+    },
+    keeper,
+    () => performance.now(),
+  );
 }
 
 /**
@@ -87,6 +112,7 @@ function isSameServer(left: McpUpstreamSettings, right: McpUpstreamSettings): bo
   return (
     left.url === right.url &&
     left.mcp.path === right.mcp.path &&
+    JSON.stringify(left.mcp.child ?? null) === JSON.stringify(right.mcp.child ?? null) &&
     left.network === right.network &&
     left.credentials?.value === right.credentials?.value &&
     sameTls(left.tls ?? null, right.tls ?? null)

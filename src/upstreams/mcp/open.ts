@@ -41,12 +41,16 @@ class GivenUp extends Error {}
  * Sends one request, once, and resolves with the head of its answer; the body is read as it comes. The gate is asked in
  * the turn in which undici writes: nothing runs in between. Once it has opened, something may have reached the server.
  */
-export function open(through: Dispatcher, request: McpRequest, options: OpenOptions): Promise<Opened> {
+export function open(
+  through: Pick<Dispatcher, 'dispatch'>,
+  request: McpRequest,
+  options: OpenOptions,
+): Promise<Opened> {
   return new Promise((resolve) => begin(through, request, options, resolve));
 }
 
 function begin(
-  through: Dispatcher,
+  through: Pick<Dispatcher, 'dispatch'>,
   request: McpRequest,
   options: OpenOptions,
   resolve: (opened: Opened) => void,

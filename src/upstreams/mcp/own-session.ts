@@ -14,7 +14,7 @@ export interface InSession {
 /** A server, and what carries requests to it. */
 interface Reached {
   readonly settings: McpUpstreamSettings;
-  readonly through: Dispatcher;
+  readonly through: Pick<Dispatcher, 'dispatch'>;
   readonly now: () => number;
 }
 

@@ -1,5 +1,12 @@
 import type { HeaderSettings } from '../http/header-rules.ts';
+import type { StdioCommand } from './stdio/child.ts';
 import type { UpstreamTls } from '../http/upstream-tls.ts';
+
+/** An MCP server that runs as a process for each session. */
+export interface McpChild extends StdioCommand {
+  readonly sessions: number;
+  readonly idleMs: number;
+}
 
 /** An MCP server as the configuration declares it. */
 export interface McpUpstreamSettings {
@@ -11,5 +18,10 @@ export interface McpUpstreamSettings {
   readonly credentials: { readonly header: string; readonly value: string } | null;
   readonly headers?: HeaderSettings;
   readonly tls?: UpstreamTls | null;
-  readonly mcp: { readonly path: string; readonly allow: readonly string[] };
+  readonly mcp: {
+    readonly path: string;
+    readonly allow: readonly string[];
+    /** The program that is the server; absent, or `null`, where it is at an address. */
+    readonly child?: McpChild | null;
+  };
 }

@@ -1,0 +1,130 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Json } from '../../../src/json/value.ts';
+import { approvePins, comparePins } from '../../../src/pins/compare.ts';
+import { renderPinLock } from '../../../src/pins/lock-file.ts';
+import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
+import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { initialize, result } from '../../upstreams/mcp-stdio/ask.ts';
+import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
+
+const EVERYTHING = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/dist/index.js');
+
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: every
+owner: team
+rules:
+  - { id: all, effect: allow, match: { upstreams: [every] } }
+  - { id: never, effect: deny, match: { tools: [every.get-env] }, reason: "Never" }
+`;
+
+let folder: string;
+let gateway: TestGateway;
+let key: string;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-mcp-stdio-'));
+  const pins = join(folder, 'every.lock.json');
+  writeFileSync(pins, await lockOfServer());
+  const config = `
+server: { host: 127.0.0.1, port: 0 }
+store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
+users: [ { id: olga, roles: [] } ]
+workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
+policies: { paths: ["\${SVC_TEST_POLICIES}"] }
+upstreams:
+  - id: every
+    mcp: { command: "${process.execPath}", args: ["${EVERYTHING}", stdio], env: { GIVEN: "yes" }, cwd: "${folder}", pins: "${pins}" }
+`;
+  gateway = await startGateway({ config, policies: { 'every.yaml': POLICY } });
+  key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
+});
+afterAll(async () => {
+  await gateway.dispose();
+  rmSync(folder, { recursive: true });
+});
+
+/** A lock file with all that the server lists. */
+async function lockOfServer(): Promise<string> {
+  const keeper = new Keeper();
+  const limits = { lineBytes: 1_000_000, graceMs: 300 };
+  const command = { command: process.execPath, args: [EVERYTHING, 'stdio'], env: {}, cwd: null };
+  const server = new StdioServer({ command, most: 1, idleMs: 60_000, limits }, keeper, () => performance.now());
+  const { tools } = await result(server, await initialize(server), 'tools/list', {});
+  await server.destroy();
+  keeper.close();
+  const live = { server: null, instructions: null, tools: tools as Json[] };
+  const approved = approvePins(null, live, comparePins('every', null, live), { kind: 'all' });
+  if (!approved.ok) throw new Error('nothing to pin');
+  return renderPinLock(approved.lock);
+}
+
+async function connect(): Promise<Client> {
+  const client = new Client({ name: 'test', version: '1' });
+  const headers = { authorization: `Bearer ${key}` };
+  const transport = new StreamableHTTPClientTransport(new URL(`${gateway.url}/mcp/every`), {
+    requestInit: { headers },
+  });
+  await client.connect(transport as Parameters<typeof client.connect>[0]);
+  return client;
+}
+
+/** Children of the gateway that are the server. */
+function servers(): readonly number[] {
+  const pid = gateway.pid;
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+  return children.filter((child) => readFileSync(`/proc/${child}/cmdline`, 'utf8').includes(EVERYTHING));
+}
+
+test('a server that runs as a child is governed as any other: listed, called, denied', async () => {
+  const one = await connect();
+  const two = await connect();
+  expect((await one.listTools()).tools.map(({ name }) => name)).toContain('echo');
+  expect(await one.callTool({ name: 'echo', arguments: { message: 'hi' } })).toMatchObject({
+    content: [{ text: 'Echo: hi' }],
+    _meta: { 'dev.svc-gateway/decision': { decision: 'committed' } },
+  });
+  expect(await two.callTool({ name: 'get-env', arguments: {} })).toMatchObject({
+    isError: true,
+    _meta: { 'dev.svc-gateway/decision': { decision: 'denied_policy' } },
+  });
+  expect(servers().length).toBe(2);
+  await one.close();
+  await two.close();
+});
+
+test('through the effects API it runs in a session of the gateway’s own', async () => {
+  const ran = await send(gateway.url, key, 'POST', '/v1/workspaces/demo/effects', {
+    tool: 'every.echo',
+    params: { message: 'again' },
+    idempotency_key: 'one',
+  });
+  expect(JSON.stringify(ran.body)).toContain('Echo: again');
+});
+
+test('the gateway is killed: its children are gone', async () => {
+  const client = await connect();
+  await client.callTool({ name: 'echo', arguments: { message: 'before' } });
+  const before = servers();
+  expect(before.length).toBeGreaterThan(0);
+  gateway.kill('SIGKILL');
+  await expect
+    .poll(() =>
+      before.filter((pid) => {
+        try {
+          return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+        } catch {
+          return false;
+        }
+      }),
+    )
+    .toEqual([]);
+  await client.close().catch(() => {});
+});
