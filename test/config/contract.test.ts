@@ -14,7 +14,7 @@ describe('the promised format', () => {
     ).toEqual([
       'policies.paths[1].scope',
       'There is no lock file mcp/crm.lock.json',
-      'upstreams[2].mcp.command',
+      'There is no lock file mcp/files.lock.json',
       'tools[0].probe',
       "There is no tool 'payments.get'",
       'brain',
