@@ -1,3 +1,4 @@
+import type { ClaimRecord } from '../../src/effects/model/claim.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
@@ -87,13 +88,12 @@ const COUNTS: ReadonlySet<string> = new Set([countedRows.kind, claimRows.kind, r
 
 /** How many claims the agent has that asks for them. */
 export function claimsNow(truth: Truth, now: number): number {
-  let count = 0;
-  for (const row of rowsOf(truth).values()) {
-    if (row.kind !== claimRows.kind) continue;
-    const { agentId, expiresAt } = claimRows.of(row);
-    if (agentId === CLAIMANT.agentId && expiresAt > now) count += 1;
-  }
-  return count;
+  return claimsOf(truth).filter(({ agentId, expiresAt }) => agentId === CLAIMANT.agentId && expiresAt > now).length;
+}
+
+/** All claims on record, in no order. */
+export function claimsOf(truth: Truth): readonly ClaimRecord[] {
+  return [...rowsOf(truth).values()].filter(({ kind }) => kind === claimRows.kind).map((row) => claimRows.of(row));
 }
 
 /** Each figure of a cap is the number of rows that name it, and these rows are those of what is on record. */
