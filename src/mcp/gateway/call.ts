@@ -14,6 +14,7 @@ import { errorMessage, refused, RPC, resultMessage, type RpcRequest } from '../j
 import { META_PREFIX, resultOf } from './answer.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
+import { type AnswerHeaders, sealHeaders } from './sessions.ts';
 
 /** How long after it was settled a write is still the same call, where the caller brings no key, ms. */
 const SAME_WRITE_MS = 120_000;
@@ -29,6 +30,8 @@ export interface ArrivedCall {
   readonly headers: Readonly<Record<string, string>>;
   /** What the call is one of: calls of other sessions are not cancelled with it. */
   readonly session: string;
+  /** A server's id of a session as this agent gets it. */
+  readonly seal: (id: string) => string | null;
   readonly authenticatedAt: number;
 }
 
@@ -49,7 +52,7 @@ export async function runCall(
   const tool = ports.catalog().tool(`${upstream}.${name}`);
   const call = tool?.call.kind === 'mcp' && tool.call.name === name ? tool.call : null;
   const key = keyOf(tool, call, given, beside, request);
-  const answer = beginAnswer(request, reply);
+  const answer = beginAnswer(request, reply, arrived.seal);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
   const leave = live.enter(arrived.session, message.id, {
@@ -176,7 +179,7 @@ interface BegunAnswer {
 }
 
 /** The answer to a call: events are passed on as they come, and the last message waits until the effect is settled. */
-function beginAnswer(request: FastifyRequest, reply: FastifyReply): BegunAnswer {
+function beginAnswer(request: FastifyRequest, reply: FastifyReply, seal: ArrivedCall['seal']): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
   let last: { readonly message: JsonObject; readonly beside: string } | null = null;
@@ -190,7 +193,8 @@ function beginAnswer(request: FastifyRequest, reply: FastifyReply): BegunAnswer 
         hasBegun = true;
         reply.hijack();
         const { 'content-length': _length, ...others } = headers;
-        writeHead(reply, 200, others);
+        // Whatever it says of the session, the call is under way.
+        writeHead(reply, 200, sealHeaders(others, seal).headers);
       },
       passed(event) {
         // A caller that has gone takes everything at once: the call goes on.
@@ -217,7 +221,10 @@ function beginAnswer(request: FastifyRequest, reply: FastifyReply): BegunAnswer 
     },
     pass({ status, headers, body }) {
       const { 'content-length': _length, ...others } = headers;
-      return reply.code(status).headers(mutable(others)).send(body);
+      return reply
+        .code(status)
+        .headers(mutable(sealHeaders(others, seal).headers))
+        .send(body);
     },
     onGone(listen) {
       raw.once('close', () => {
@@ -228,10 +235,8 @@ function beginAnswer(request: FastifyRequest, reply: FastifyReply): BegunAnswer 
   };
 }
 
-type Headers = Readonly<Record<string, string | readonly string[]>>;
-
 /** Writes the head of an answer that flows, at once: its caller may wait for it before anything else comes. */
-export function writeHead(reply: FastifyReply, status: number, headers: Headers): void {
+export function writeHead(reply: FastifyReply, status: number, headers: AnswerHeaders): void {
   const { raw } = reply;
   for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value);
   for (const [name, value] of Object.entries(mutable(headers))) raw.setHeader(name, value);
@@ -240,7 +245,7 @@ export function writeHead(reply: FastifyReply, status: number, headers: Headers)
 }
 
 /** Node's types want lists that could be changed. */
-function mutable(headers: Readonly<Record<string, string | readonly string[]>>): Record<string, string | string[]> {
+function mutable(headers: AnswerHeaders): Record<string, string | string[]> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name, typeof value === 'string' ? value : [...value]]),
   );

@@ -16,7 +16,7 @@ import { visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { openSession, sealSession, type SessionOwner } from './sessions.ts';
+import { openSession, sealHeaders, sealSession, type SessionOwner } from './sessions.ts';
 
 type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
 
@@ -119,6 +119,7 @@ export async function mcpGatewayPlugin(
           message,
           headers: arrived.headers,
           session: sessionName(arrived),
+          seal: sealerOf(arrived),
           authenticatedAt: arrived.authenticatedAt,
         };
         return runCall(ports, live, call, request, reply);
@@ -168,6 +169,11 @@ export async function mcpGatewayPlugin(
     return call?.kind === 'mcp' && call.name === name ? call : null;
   }
 
+  /** Makes ids of sessions what this agent gets. */
+  function sealerOf({ workspace, owner }: Arrived): (id: string) => string | null {
+    return (id) => sealSession(ports.workspaceKey(workspace), owner, id);
+  }
+
   async function takeNotification(
     arrived: Arrived,
     message: Extract<RpcMessage, { kind: 'notification' }>,
@@ -202,20 +208,16 @@ export async function mcpGatewayPlugin(
         errors: [],
         retryAfterMs: 1_000,
       });
-    const { status, headers, body } = passed;
-    const { 'mcp-session-id': id, ...others } = headers;
-    if (typeof id === 'string') {
-      const sealed = sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, id);
-      if (sealed === null) {
-        body.destroy();
-        throw new RpcProblem({
-          code: 'not_ready',
-          detail: 'The MCP server gave a session id that cannot be used.',
-          errors: [],
-          retryAfterMs: null,
-        });
-      }
-      reply.header('mcp-session-id', sealed);
+    const { status, body } = passed;
+    const { headers, unsealed } = sealHeaders(passed.headers, sealerOf(arrived));
+    if (unsealed) {
+      body.destroy();
+      throw new RpcProblem({
+        code: 'not_ready',
+        detail: 'The MCP server gave a session id that cannot be used.',
+        errors: [],
+        retryAfterMs: null,
+      });
     }
     reply.hijack();
     const { raw } = reply;
@@ -223,7 +225,7 @@ export async function mcpGatewayPlugin(
       body.destroy();
       return reply;
     }
-    writeHead(reply, status, others);
+    writeHead(reply, status, headers);
     body.once('error', () => raw.destroy());
     body.pipe(raw);
     return reply;

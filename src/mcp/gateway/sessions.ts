@@ -22,6 +22,26 @@ export function sealSession(key: KeyObject, owner: SessionOwner, id: string): st
   return isVisible(id) && id.length <= MAX_ID ? `${id}.${markOf(key, owner, id)}` : null;
 }
 
+/** Headers of an answer. */
+export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
+
+/**
+ * The headers of an answer, with the id of the session as the agent gets it. Clients take the id from every answer that
+ * has one, not only from that to `initialize`: one that came unsealed would end their session.
+ * @returns `unsealed`: the server gave an id that cannot be used, and the headers are without it
+ */
+export function sealHeaders(
+  headers: AnswerHeaders,
+  seal: (id: string) => string | null,
+): { readonly headers: AnswerHeaders; readonly unsealed: boolean } {
+  const { 'mcp-session-id': id, ...others } = headers;
+  if (id === undefined) return { headers, unsealed: false };
+  const sealed = typeof id === 'string' ? seal(id) : null;
+  return sealed === null
+    ? { headers: others, unsealed: true }
+    : { headers: { ...others, 'mcp-session-id': sealed }, unsealed: false };
+}
+
 /** The server's id of a session; `null` if it is none that this owner began. */
 export function openSession(key: KeyObject, owner: SessionOwner, sealed: string): string | null {
   const id = sealed.slice(0, -(MARK_LENGTH + 1));

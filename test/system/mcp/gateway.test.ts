@@ -1,3 +1,6 @@
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { CreateMessageRequestSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isJsonObject } from '../../../src/json/value.ts';
 import { send } from '../gateway.ts';
@@ -180,6 +183,32 @@ describe('a call of a tool', () => {
     expect(last).toContain('"decision":"committed"');
   });
 
+  test('asks the client in the middle, and hears it: an official client samples, is asked, and stays in its session', async () => {
+    const client = new Client({ name: 'asked', version: '1' }, { capabilities: { sampling: {}, elicitation: {} } });
+    client.setRequestHandler(CreateMessageRequestSchema, () => ({
+      role: 'assistant',
+      model: 'none',
+      content: { type: 'text', text: 'forty-two' },
+    }));
+    client.setRequestHandler(ElicitRequestSchema, () => ({ action: 'accept', content: { sure: true } }));
+    const transport = new StreamableHTTPClientTransport(new URL(world.door()), {
+      requestInit: { headers: { 'x-api-key': world.keys.bot } },
+    });
+    // Its types do not allow for exactOptionalPropertyTypes.
+    await client.connect(transport as Parameters<typeof client.connect>[0]);
+    try {
+      const begun = transport.sessionId;
+      const said = await client.callTool({ name: 'asks', arguments: fresh() });
+      expect(JSON.stringify(said)).toContain('committed');
+      expect(JSON.stringify(said.content)).toMatch(/forty-two.*accept.*sure/);
+      expect(transport.sessionId).toBe(begun);
+      // Official clients take the id of the session from the head of every answer.
+      await client.listTools();
+    } finally {
+      await client.close();
+    }
+  });
+
   test('whose client has gone is finished, and the next call with the same arguments gets the outcome', async () => {
     const given = fresh();
     const gone = new AbortController();
@@ -232,6 +261,7 @@ describe('what is no call of a tool', () => {
     const tools = isJsonObject(result) && Array.isArray(result['tools']) ? result['tools'] : [];
     expect(tools.map((tool: { readonly name: string }) => tool.name)).toEqual([
       'ask',
+      'asks',
       'cut',
       'drop',
       'events',

@@ -40,6 +40,7 @@ export const TOOLS: readonly JsonObject[] = [
   },
   { name: 'fail', description: 'Answers with isError', inputSchema: ANY },
   { name: 'events', description: 'Says two things before the answer', inputSchema: ANY },
+  { name: 'asks', description: 'Samples, elicits, and says what the client answered', inputSchema: ANY },
   { name: 'cut', description: 'Breaks off in the middle', inputSchema: ANY },
   { name: 'drop', description: 'Breaks off before the head', inputSchema: ANY },
   { name: 'slow', description: 'Waits to be released', inputSchema: ANY },
@@ -73,6 +74,8 @@ export async function startLenientServer(): Promise<LenientServer & { release():
   const seen: Seen[] = [];
   const ran: LenientServer['ran'] = [];
   const waiting: (() => void)[] = [];
+  /** Who waits for the client's answer to a question: by session and the question's id. */
+  const asking = new Map<string, (answer: JsonObject) => void>();
   const server: LenientServer & { release(): void } = {
     url: '',
     seen,
@@ -87,7 +90,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     },
   };
 
-  async function call(id: Json, params: JsonObject, response: ServerResponse): Promise<void> {
+  async function call(id: Json, params: JsonObject, session: string, response: ServerResponse): Promise<void> {
     const name = textOf(params['name']);
     ran.push({ name, arguments: params['arguments'] ?? null });
     const message = (more: JsonObject): JsonObject => ({ jsonrpc: '2.0', id, ...more });
@@ -96,6 +99,11 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     const stream = (): void => {
       response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' }).flushHeaders();
     };
+    const ask = (question: string, method: string, asked: JsonObject): Promise<JsonObject> =>
+      new Promise((resolve) => {
+        asking.set(`${session} ${question}`, resolve);
+        send({ jsonrpc: '2.0', id: question, method, params: asked });
+      });
     const send = (one: JsonObject, beside = ''): void =>
       void response.write(`${beside}data: ${JSON.stringify(one)}\n\n`);
     const note = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'half way' } };
@@ -122,6 +130,21 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         send(text('done', { extra: { kept: true } }), 'id: e2\n');
         response.end();
         return;
+      case 'asks': {
+        stream();
+        const content = { type: 'text', text: 'What is it?' };
+        const sampled = await ask('s1', 'sampling/createMessage', {
+          messages: [{ role: 'user', content }],
+          maxTokens: 9,
+        });
+        const elicited = await ask('e1', 'elicitation/create', {
+          message: 'Sure?',
+          requestedSchema: { type: 'object', properties: { sure: { type: 'boolean' } } },
+        });
+        send(text(JSON.stringify({ sampled, elicited })));
+        response.end();
+        return;
+      }
       case 'slow':
         await new Promise<void>((resolve) => waiting.push(resolve));
         break;
@@ -154,12 +177,15 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       const parsed: Json = JSON.parse(body);
       for (const message of Array.isArray(parsed) ? parsed : [parsed]) {
         if (!isJsonObject(message)) continue;
-        const { id = null, method: name, params } = message;
+        const { id = null, method: name, params, result: answered } = message;
+        const session = String(headers['mcp-session-id'] ?? '');
+        // As the official SDK does: every answer names its session.
+        if (session !== '') response.setHeader('mcp-session-id', session);
         const given = isJsonObject(params) ? params : {};
         const result = (value: JsonObject): void => json(response, { jsonrpc: '2.0', id, result: value });
         switch (textOf(name)) {
           case 'tools/call':
-            await call(id, given, response);
+            await call(id, given, session, response);
             break;
           case 'tools/list':
             result({ tools: server.tools });
@@ -173,6 +199,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
             });
             break;
           default:
+            if (isJsonObject(answered)) asking.get(`${session} ${textOf(id)}`)?.(answered);
             if (id === null || name === undefined) response.writeHead(202).end();
             else result({ said: textOf(name) });
         }
