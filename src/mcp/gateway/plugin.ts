@@ -32,6 +32,14 @@ const TRANSPORT = [
   'baggage',
 ];
 
+/** How something passes. */
+interface PassOptions {
+  /** How its answer is changed. */
+  readonly changed?: { readonly id: RpcId; readonly change: (answer: JsonObject) => JsonObject } | null;
+  /** Its answer is a stream that lasts until one side leaves. */
+  readonly stands?: boolean;
+}
+
 /** Who sends a request to which server. */
 interface Arrived {
   readonly principal: Principal;
@@ -54,6 +62,14 @@ export async function mcpGatewayPlugin(
   { ports }: { readonly ports: GatewayPorts },
 ): Promise<void> {
   const live = createLiveCalls();
+  /** Ends the streams that no answer ends. */
+  const standing = new Set<() => void>();
+  let isStopping = false;
+  app.addHook('preClose', async () => {
+    // Clients keep them open as long as they run: the gateway would never stop.
+    isStopping = true;
+    for (const end of standing) end();
+  });
   acceptMessages(app, ports.jsonLimits);
   answerFaults(app, ports);
   app.decorateRequest('mcpSender', null);
@@ -96,6 +112,7 @@ export async function mcpGatewayPlugin(
           arrived,
           { method, path: arrived.server.settings.mcp.path, headers: arrived.headers, body: null },
           reply,
+          { stands: method === 'GET' },
         );
       },
     });
@@ -134,7 +151,8 @@ export async function mcpGatewayPlugin(
           params: message.params,
           requestIp: request.ip,
         });
-        if (refusal === null) return pass(arrived, postOf(arrived, message), reply);
+        if (refusal === null)
+          return pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
         if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
         const { decision, reason } = refusal;
         return sendError(reply.header('svc-decision', decision), 200, message.id, {
@@ -145,8 +163,10 @@ export async function mcpGatewayPlugin(
       }
       case 'list_tools':
         return pass(arrived, postOf(arrived, message), reply, {
-          id: message.id,
-          change: (answer) => visibleTools(answer, (name) => visibleCall(arrived, name)),
+          changed: {
+            id: message.id,
+            change: (answer) => visibleTools(answer, (name) => visibleCall(arrived, name)),
+          },
         });
       case 'pass':
         return pass(arrived, postOf(arrived, message), reply);
@@ -196,7 +216,7 @@ export async function mcpGatewayPlugin(
     arrived: Arrived,
     sent: McpRequest,
     reply: FastifyReply,
-    changed: { readonly id: RpcId; readonly change: (answer: JsonObject) => JsonObject } | null = null,
+    { changed = null, stands = false }: PassOptions = {},
   ): Promise<FastifyReply> {
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
@@ -221,9 +241,15 @@ export async function mcpGatewayPlugin(
     }
     reply.hijack();
     const { raw } = reply;
+    if (stands && isStopping) raw.destroy();
     if (raw.destroyed) {
       body.destroy();
       return reply;
+    }
+    if (stands) {
+      const end = (): void => void raw.destroy();
+      standing.add(end);
+      raw.once('close', () => standing.delete(end));
     }
     writeHead(reply, status, headers);
     body.once('error', () => raw.destroy());

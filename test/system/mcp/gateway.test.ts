@@ -322,6 +322,15 @@ describe('what is no call of a tool', () => {
     end.abort();
   });
 
+  test('a standing stream is cut when the gateway stops, and does not keep it from stopping', async () => {
+    const response = await fetch(world.door(), {
+      headers: { 'x-api-key': world.keys.bot, accept: 'text/event-stream' },
+    });
+    const cut = expect(response.text()).rejects.toThrow();
+    await world.restartCleanly();
+    await cut;
+  });
+
   test('nobody comes in without a key, and there is no other method', async () => {
     expect((await post(world, say('ping'), { 'x-api-key': '' })).status).toBe(401);
     const put = await fetch(world.door(), { method: 'PUT', headers: { 'x-api-key': world.keys.bot }, body: '{}' });
