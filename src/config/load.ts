@@ -144,7 +144,8 @@ async function judgeFile(
         'The file holds credentials',
         'put them into the environment and write ${NAME}',
       );
-  const expanded = expandReferences(value, environmentLookup(environment), (path, message, hint) =>
+  const lookup = environmentLookup(environment);
+  const expanded = expandReferences(value, lookup, (path, message, hint) =>
     add('error', 'bad_reference', path, message, hint),
   );
   const everything = structuredClone(expanded.tree);
@@ -155,7 +156,8 @@ async function judgeFile(
   findings.push(...faults.filter(isNews));
   if (file === null) return null;
   const judged: Finding[] = [];
-  const configuration = await resolveConfiguration(file, everything, createJudge(source, pathOf, judged), reading);
+  const judge = createJudge(source, pathOf, judged);
+  const configuration = await resolveConfiguration(file, everything, judge, reading, lookup);
   findings.push(...judged.filter(isNews));
   for (const { id, credentials, tls, mcp } of file.upstreams) {
     if (mcp !== undefined) credentialFiles.push(lockFileOf(id, mcp));

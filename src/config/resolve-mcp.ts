@@ -17,8 +17,15 @@ type McpEntry = NonNullable<UpstreamEntry['mcp']>;
 /** Longest lock file, bytes. */
 const MAX_LOCK = 16 * 1024 * 1024;
 
-/** The program that is an MCP server; `null` where the server is at an address, or there is a fault (reported). */
-export function resolveMcpChild(upstream: UpstreamEntry, judge: Judge): McpChildSettings | null {
+/**
+ * The program that is an MCP server; `null` where the server is at an address.
+ * @param lookup variables of the gateway by name
+ */
+export function resolveMcpChild(
+  upstream: UpstreamEntry,
+  judge: Judge,
+  lookup: (name: string) => string | undefined,
+): McpChildSettings | null {
   const { mcp } = upstream;
   if (mcp?.command === undefined) return null;
   const both: readonly (readonly [string, unknown])[] = [
@@ -33,10 +40,16 @@ export function resolveMcpChild(upstream: UpstreamEntry, judge: Judge): McpChild
         mcp,
         ['command'],
         `The upstream '${upstream.id}' has a command, which runs here, and ${field}`,
-        'a program gets its secrets in mcp.env',
+        'a program gets its secrets in variables that mcp.env names',
       );
-  const { command, args, env, cwd = null, sessions } = mcp;
-  return { command, args, env, cwd, sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
+  const [command = '', ...args] = mcp.command;
+  const env: Record<string, string> = {};
+  for (const [index, name] of mcp.env.entries()) {
+    const value = lookup(name);
+    if (value !== undefined) env[name] = value;
+    else judge.warn('bad_reference', mcp, ['env', index], `The variable ${name} is not set, so the program gets none`);
+  }
+  return { command, args, env, cwd: mcp.cwd ?? null, sessions: mcp.sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
 }
 
 /** The address of an MCP server; `null` where it cannot be used (reported). */
@@ -55,7 +68,7 @@ export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null
       mcp,
       [],
       `'url' is missing in mcp`,
-      'url: its http or https URL, or command: a program',
+      'url: its http or https URL, or command: [a program, …]',
     );
     return null;
   }

@@ -26,6 +26,7 @@ export async function resolveConfiguration(
   tree: Tree,
   judge: Judge,
   reading: FileReading,
+  lookup: (name: string) => string | undefined,
 ): Promise<Omit<Configuration, 'digest' | 'sharedDigest'>> {
   const sections = typeof tree === 'object' && tree !== null && !Array.isArray(tree) ? tree : {};
   const names = {
@@ -34,7 +35,7 @@ export async function resolveConfiguration(
     tools: namesIn(sections['tools'], 'name'),
   };
   const people = resolvePeople(file, judge);
-  const upstreams = await resolveUpstreams(file, judge, reading);
+  const upstreams = await resolveUpstreams(file, judge, reading, lookup);
   const tools = [
     ...resolveTools(file, upstreams, names.upstreams, judge),
     ...(await resolveMcpTools(file, upstreams, judge, reading)),
@@ -172,11 +173,16 @@ async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Jud
   return { paths, mode: policies.mode };
 }
 
-function resolveUpstreams(file: GatewayFile, judge: Judge, reading: FileReading): Promise<readonly UpstreamSettings[]> {
+function resolveUpstreams(
+  file: GatewayFile,
+  judge: Judge,
+  reading: FileReading,
+  lookup: (name: string) => string | undefined,
+): Promise<readonly UpstreamSettings[]> {
   judge.unique('upstream', file.upstreams, 'id');
   return Promise.all(
     file.upstreams.map(async (upstream) => {
-      const child = resolveMcpChild(upstream, judge);
+      const child = resolveMcpChild(upstream, judge, lookup);
       const url = child === null ? resolveAddress(upstream, judge) : null;
       const { credentials, tls } = upstream;
       if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { duration, filePath, flag, integer, list, oneOf, path, record, roleName, text } from './schema-fields.ts';
+import { duration, flag, integer, list, oneOf, path, record, roleName, text } from './schema-fields.ts';
 
 /** What is said of one tool of an MCP server beside its pin. */
 const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool beside its pin.', {
@@ -49,24 +49,16 @@ export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and
     }),
   ),
   command: Type.Optional(
-    text(
-      filePath,
-      'a program',
-      'In place of url: a program that speaks MCP over standard input and output. Each session has a process of its own.',
-    ),
+    Type.Array(Type.String({ minLength: 1, description: 'The program, then its arguments.' }), {
+      minItems: 1,
+      'x-expected': 'a list: the program, then its arguments',
+      description:
+        'In place of url: a program that speaks MCP over standard input and output, and its arguments, which other users of the machine can read. Each session has a process of its own.',
+    }),
   ),
-  args: list(
-    'Arguments of the program. Other users of the machine can read them.',
-    Type.String({ description: 'An argument.' }),
-  ),
-  env: Type.Record(
-    Type.String({ pattern: '^[A-Za-z_][A-Za-z0-9_]*$' }),
-    Type.String({ description: 'Its value; ${NAME} takes one of the variables of the gateway.' }),
-    {
-      description: 'The environment of the program. Nothing of that of the gateway is added.',
-      default: {},
-      additionalProperties: false,
-    },
+  env: list(
+    'Variables of the gateway that the program gets, by name. It gets no others.',
+    text('^[A-Za-z_][A-Za-z0-9_]*$', 'the name of a variable', 'A name.'),
   ),
   cwd: Type.Optional(path('The folder in which the program runs. Default: that of the gateway.')),
   sessions: integer('Sessions, and so processes, that may be there at once.', 1, 1_000, 32),

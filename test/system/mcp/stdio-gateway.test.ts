@@ -41,9 +41,9 @@ workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } 
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
 upstreams:
   - id: every
-    mcp: { command: "${process.execPath}", args: ["${EVERYTHING}", stdio], env: { GIVEN: "yes" }, cwd: "${folder}", pins: "${pins}" }
+    mcp: { command: ["${process.execPath}", "${EVERYTHING}", stdio], env: [GIVEN], cwd: "${folder}", pins: "${pins}" }
 `;
-  gateway = await startGateway({ config, policies: { 'every.yaml': POLICY } });
+  gateway = await startGateway({ config, policies: { 'every.yaml': POLICY } }, { env: { GIVEN: 'yes', KEPT: 'back' } });
   key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
 });
 afterAll(async () => {
@@ -96,6 +96,14 @@ test('a server that runs as a child is governed as any other: listed, called, de
     _meta: { 'dev.svc-gateway/decision': { decision: 'denied_policy' } },
   });
   expect(servers().length).toBe(2);
+  // Of the gateway's variables only those that are named, beside the mark of who owns it.
+  for (const pid of servers()) {
+    const variables = readFileSync(`/proc/${pid}/environ`, 'utf8')
+      .split('\0')
+      .filter((text) => text !== '');
+    expect(variables.map((text) => text.replace(/=.*/s, '')).toSorted()).toEqual(['GIVEN', 'SVC_STDIO_OWNER']);
+    expect(variables).toContain('GIVEN=yes');
+  }
   await one.close();
   await two.close();
 });
