@@ -8,6 +8,11 @@ const CR = 0x0d;
 
 /** Finds the ends of events in a stream that comes in pieces. */
 export interface EventScan {
+  /**
+   * Just behind each event that is over with this piece, in bytes from its beginning. Where a piece begins with the
+   * second half of the line's end that ended an event, so is that.
+   */
+  ends(piece: Buffer): readonly number[];
   /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */
   over(piece: Buffer): number;
 }
@@ -16,25 +21,27 @@ export interface EventScan {
 export function createEventScan(): EventScan {
   let isLineEmpty = true;
   let wasCr = false;
-  return {
-    over(piece) {
-      let end = 0;
-      for (let at = 0; at < piece.length; at += 1) {
-        const byte = piece[at];
-        if (byte === LF && wasCr) {
-          wasCr = false;
-          // The second half of the line's end.
-          if (end === at && isLineEmpty) end = at + 1;
-          continue;
-        }
-        wasCr = byte === CR;
-        const isEnd = wasCr || byte === LF;
-        if (isEnd && isLineEmpty) end = at + 1;
-        isLineEmpty = isEnd;
+  /** The last byte ended an event. */
+  let isOver = false;
+  function ends(piece: Buffer): readonly number[] {
+    const found: number[] = [];
+    for (let at = 0; at < piece.length; at += 1) {
+      const byte = piece[at];
+      if (byte === LF && wasCr) {
+        wasCr = false;
+        // The second half of the line's end.
+        if (isOver) found[at === 0 ? 0 : found.length - 1] = at + 1;
+        continue;
       }
-      return end;
-    },
-  };
+      wasCr = byte === CR;
+      const isEnd = wasCr || byte === LF;
+      isOver = isEnd && isLineEmpty;
+      if (isOver) found.push(at + 1);
+      isLineEmpty = isEnd;
+    }
+    return found;
+  }
+  return { ends, over: (piece) => ends(piece).at(-1) ?? 0 };
 }
 
 /** Just behind the first event that ends in these bytes; 0 if none does. */

@@ -6,13 +6,13 @@ import type { KeptMessage } from '../../effects/model/answer.ts';
 import type { Evidence } from '../../effects/model/effect.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
-import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../json/strict.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
 import { open, type Opened } from './open.ts';
 import { OwnSession } from './own-session.ts';
 import { serverEvents } from './server-events.ts';
 import type { McpUpstreamSettings } from './settings.ts';
+import { readStrictly, TooLong, wholeOf } from './whole-answer.ts';
 
 export interface McpUpstream {
   readonly settings: McpUpstreamSettings;
@@ -23,7 +23,7 @@ export interface McpUpstream {
   readonly now: () => number;
 }
 
-/** What a server may say in one message; an answer to one call must not keep all others waiting. */
+/** What a server may say in one message. */
 const LIMITS = { depth: 128, values: 100_000, name: 10_000 };
 /** How soon a stream that the server ended is taken up again where it does not say, and at the soonest, ms. */
 const RESUME_MS = 1_000;
@@ -198,23 +198,9 @@ function endSoon(body: Readable): void {
   body.once('close', () => clearTimeout(timer)).resume();
 }
 
-class TooLong extends Error {}
-
-async function wholeOf(body: AsyncIterable<Buffer>, most: number): Promise<Buffer> {
-  const pieces: Buffer[] = [];
-  let length = 0;
-  for await (const piece of body) {
-    length += piece.byteLength;
-    if (length > most) throw new TooLong(`the answer is longer than the ${most} bytes that are read`);
-    pieces.push(piece);
-  }
-  return Buffer.concat(pieces, length);
-}
-
 /** The JSON object in bytes; `null` where there is none that reads in one way only. */
 async function messageIn(bytes: Buffer): Promise<JsonObject | null> {
-  const parsed =
-    bytes.byteLength < LARGE_TEXT ? parseStrictJson(bytes, LIMITS) : await parseStrictJsonInSlices(bytes, LIMITS);
+  const parsed = await readStrictly(bytes, LIMITS);
   return parsed.ok && isJsonObject(parsed.value) ? parsed.value : null;
 }
 

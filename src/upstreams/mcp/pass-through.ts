@@ -1,9 +1,9 @@
 import { Readable } from 'node:stream';
-import { parseStrictJson } from '../../json/strict.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { headersOf, type McpUpstream, withOwn } from './mcp-upstream.ts';
 import { type McpRequest, open } from './open.ts';
 import { serverEvents } from './server-events.ts';
+import { readStrictly, wholeOf } from './whole-answer.ts';
 
 /** An answer that goes on as it comes. */
 export type Passed =
@@ -49,7 +49,7 @@ export async function passThrough(
 
 async function* changedEvents(body: Readable, changed: Change, most: number): AsyncGenerator<Buffer> {
   for await (const event of serverEvents(body, most)) {
-    const message = event.data === null ? null : answerIn(event.data, changed);
+    const message = event.data === null ? null : await answerIn(Buffer.from(event.data), changed);
     yield message === null
       ? event.bytes
       : Buffer.from(`${event.beside}data: ${JSON.stringify(changed.change(message))}\n\n`);
@@ -57,24 +57,16 @@ async function* changedEvents(body: Readable, changed: Change, most: number): As
 }
 
 async function* changedWhole(body: Readable, changed: Change, most: number): AsyncGenerator<Buffer> {
-  const pieces: Buffer[] = [];
-  let length = 0;
-  for await (const piece of body) {
-    length += piece.byteLength;
-    if (length > most) throw new Error(`the answer is longer than the ${most} bytes that are read`);
-    pieces.push(piece);
-  }
-  const whole = Buffer.concat(pieces, length);
-  const message = answerIn(whole, changed);
+  const message = await answerIn(await wholeOf(body, most), changed);
   // What is not read in one way only would pass unseen.
   if (message === null) throw new Error('the answer is not the answer to the request');
   yield Buffer.from(JSON.stringify(changed.change(message)));
 }
 
 /** The answer to the request; `null` if it is another message. @throws Error where it reads in more than one way */
-function answerIn(text: Buffer | string, { id }: Change): JsonObject | null {
-  if (text.length === 0) return null;
-  const parsed = parseStrictJson(text, LIMITS);
+async function answerIn(text: Buffer, { id }: Change): Promise<JsonObject | null> {
+  if (text.byteLength === 0) return null;
+  const parsed = await readStrictly(text, LIMITS);
   if (!parsed.ok) throw new Error(`the answer is not strict JSON: ${parsed.message}`);
   const { value } = parsed;
   return isJsonObject(value) && value['method'] === undefined && value['id'] === id ? value : null;

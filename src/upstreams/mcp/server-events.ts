@@ -1,4 +1,5 @@
-import { endOfEvent } from '../http/events.ts';
+import { createEventScan } from '../http/events.ts';
+import { TooLong } from './whole-answer.ts';
 
 /** An event of a stream, whole. */
 export interface ServerEvent {
@@ -12,31 +13,28 @@ export interface ServerEvent {
   readonly beside: string;
 }
 
-/** An event is longer than what is read. */
-export class EventTooLong extends Error {
-  override readonly name = 'EventTooLong';
-}
-
 /**
  * The events of a stream, in order. What comes after the last whole event is not one: a stream that broke off there has
  * not said it.
- * @throws EventTooLong
+ * @throws TooLong
  */
 export async function* serverEvents(body: AsyncIterable<Buffer>, mostBytes: number): AsyncGenerator<ServerEvent> {
-  let pieces: Buffer[] = [];
+  const scan = createEventScan();
+  let held: Buffer[] = [];
   let length = 0;
   for await (const piece of body) {
-    pieces.push(piece);
-    length += piece.byteLength;
-    // Most events come whole. A long one is joined when a line in it is empty, which it has once.
-    let rest = pieces.length === 1 ? piece : Buffer.concat(pieces, length);
-    for (let end = endOfEvent(rest); end > 0; end = endOfEvent(rest)) {
-      yield readEvent(rest.subarray(0, end));
-      rest = rest.subarray(end);
+    let from = 0;
+    for (const end of scan.ends(piece)) {
+      const last = piece.subarray(from, end);
+      yield readEvent(held.length === 0 ? last : Buffer.concat([...held, last]));
+      held = [];
+      length = 0;
+      from = end;
     }
-    if (rest.byteLength > mostBytes) throw new EventTooLong(`an event is longer than ${mostBytes} bytes`);
-    pieces = rest.byteLength === 0 ? [] : [rest];
-    length = rest.byteLength;
+    if (from === piece.byteLength) continue;
+    held.push(piece.subarray(from));
+    length += piece.byteLength - from;
+    if (length > mostBytes) throw new TooLong('an event', mostBytes);
   }
 }
 

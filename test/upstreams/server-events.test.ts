@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import { type ServerEvent, serverEvents } from '../../src/upstreams/mcp/server-events.ts';
+import { TooLong } from '../../src/upstreams/mcp/whole-answer.ts';
+
+async function read(bytes: Buffer, size: number, most = 1_000): Promise<readonly ServerEvent[]> {
+  async function* pieces(): AsyncGenerator<Buffer> {
+    for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  }
+  const events: ServerEvent[] = [];
+  for await (const event of serverEvents(pieces(), most)) events.push(event);
+  return events;
+}
+
+test.each([
+  ['LF', '\n'],
+  ['CR and LF', '\r\n'],
+  ['CR', '\r'],
+])('events are the same however their pieces fall, with %s', async (_name, end) => {
+  const lines = [
+    'id: 7',
+    'data: {"a":',
+    'data: 1}',
+    '',
+    ': nothing',
+    '',
+    'retry: 250',
+    'data: 2',
+    '',
+    'data: never over',
+  ];
+  const bytes = Buffer.from(lines.join(end));
+  for (let size = 1; size <= bytes.length; size += 1) {
+    const events = await read(bytes, size);
+    // Half of a line's end, in a piece of its own, says nothing.
+    const said = events.filter(({ bytes: own }) => own.length > 1);
+    expect(said.map(({ data, id, retryMs, beside }) => ({ data, id, retryMs, beside }))).toEqual([
+      { data: '{"a":\n1}', id: '7', retryMs: null, beside: 'id: 7\n' },
+      { data: null, id: null, retryMs: null, beside: ': nothing\n' },
+      { data: '2', id: null, retryMs: 250, beside: 'retry: 250\n' },
+    ]);
+    const whole = lines.slice(0, -1).join(end) + end;
+    expect(Buffer.concat(events.map((event) => event.bytes)).toString()).toBe(whole);
+  }
+});
+
+test('an event that is too long is not read to its end', async () => {
+  await expect(read(Buffer.from(`data: ${'x'.repeat(100)}\n\n`), 10, 50)).rejects.toThrow(TooLong);
+  const one = 'data: 12345\n\n';
+  expect(await read(Buffer.from(one.repeat(50)), 10, one.length)).toHaveLength(50);
+});
