@@ -5,6 +5,20 @@ import { describe, expect, it } from 'vitest';
 const ROOT = join(import.meta.dirname, '..');
 const SRC = join(ROOT, 'src');
 
+/** What every door to the core may import. */
+const DOOR = [
+  'effects',
+  'diagnostics',
+  'policy',
+  'identity',
+  'secrets',
+  'receipts',
+  'upstreams',
+  'telemetry',
+  'config',
+  'pins',
+];
+
 /** What each room may import of ours, beside itself. `main.ts` may import every room. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   effects: [],
@@ -13,53 +27,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   identity: ['effects', 'diagnostics'],
   secrets: ['effects', 'diagnostics'],
   receipts: ['effects', 'diagnostics'],
+  'mcp-protocol': [],
   pins: ['diagnostics'],
-  upstreams: ['effects', 'diagnostics', 'pins'],
+  upstreams: ['effects', 'diagnostics', 'mcp-protocol', 'pins'],
   stores: ['effects', 'diagnostics'],
   records: ['effects', 'stores'],
   upgrade: ['effects', 'stores', 'records'],
   config: ['effects', 'diagnostics', 'pins'],
   brain: ['effects', 'diagnostics'],
   telemetry: ['effects', 'diagnostics'],
-  proxy: [
-    'effects',
-    'diagnostics',
-    'policy',
-    'identity',
-    'secrets',
-    'receipts',
-    'upstreams',
-    'telemetry',
-    'config',
-    'pins',
-  ],
-  api: [
-    'effects',
-    'diagnostics',
-    'policy',
-    'identity',
-    'secrets',
-    'receipts',
-    'upstreams',
-    'telemetry',
-    'config',
-    'pins',
-    'brain',
-  ],
-  mcp: [
-    'effects',
-    'diagnostics',
-    'policy',
-    'identity',
-    'secrets',
-    'receipts',
-    'upstreams',
-    'telemetry',
-    'config',
-    'pins',
-    'brain',
-  ],
-  cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'pins'],
+  proxy: DOOR,
+  api: [...DOOR, 'brain'],
+  mcp: [...DOOR, 'brain', 'mcp-protocol'],
+  cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'mcp-protocol', 'pins'],
   demo: ['effects'],
 };
 

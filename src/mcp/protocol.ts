@@ -1,18 +1,7 @@
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
+import { decodeHeader, namedIn } from '../mcp-protocol/mirror-headers.ts';
+import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from '../mcp-protocol/revisions.ts';
 import { type RpcId, type RpcMessage, type RpcRefusal, RPC, refused } from './jsonrpc.ts';
-
-/** Revisions without `initialize` and sessions: each request says everything about itself. Newest first. */
-export const STATELESS_VERSIONS = ['2026-07-28'] as const;
-/** Revisions that begin with `initialize`. Newest first. */
-export const HANDSHAKE_VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const;
-
-/** Members of `_meta` that the protocol defines for stateless requests and their answers. */
-export const META = {
-  protocolVersion: 'io.modelcontextprotocol/protocolVersion',
-  clientInfo: 'io.modelcontextprotocol/clientInfo',
-  clientCapabilities: 'io.modelcontextprotocol/clientCapabilities',
-  serverInfo: 'io.modelcontextprotocol/serverInfo',
-} as const;
 
 /** Which era a message is of, and what it says about its client. */
 export type Era =
@@ -29,16 +18,6 @@ export type Era =
 export type MirrorHeaders = Readonly<Record<string, HeaderValue>>;
 
 type HeaderValue = string | readonly string[] | undefined;
-
-/** The member of params that the header `Mcp-Name` repeats, by method. */
-const NAMED_BY: ReadonlyMap<string, string> = new Map([
-  ['tools/call', 'name'],
-  ['prompts/get', 'name'],
-  ['resources/read', 'uri'],
-  ['tasks/get', 'taskId'],
-  ['tasks/update', 'taskId'],
-  ['tasks/cancel', 'taskId'],
-]);
 
 /**
  * Finds the era of a message, by the body first: only a stateless message names its version in `_meta`. The headers are
@@ -127,25 +106,6 @@ function mirrorFault(method: string, params: JsonObject, headers: MirrorHeaders,
   const named = namedIn(method, params);
   if (named === null || named === decoded) return null;
   return mismatch(id, 'Mcp-Name', name, `the body names ${named.slice(0, 100)}`);
-}
-
-/** The name, URI or task that a request is about; `null` where its method has none. */
-export function namedIn(method: string, params: JsonObject): string | null {
-  const member = NAMED_BY.get(method);
-  const value = member === undefined ? undefined : params[member];
-  return typeof value === 'string' ? value : null;
-}
-
-const BASE64_FORM = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
-
-/** The value of an MCP header: as it is, or in the form `=?base64?…?=`; `null` if that cannot be read. */
-function decodeHeader(value: string): string | null {
-  if (!value.startsWith('=?base64?') || !value.endsWith('?=')) return value;
-  const coded = BASE64_FORM.exec(value)?.[1];
-  if (coded === undefined) return null;
-  const bytes = Buffer.from(coded, 'base64');
-  // Only the one form that encodes the bytes: other servers may read another in another way.
-  return bytes.toString('base64') === coded ? bytes.toString('utf8') : null;
 }
 
 function missingIn(meta: JsonObject): string[] {

@@ -2,7 +2,8 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { RpcMessage } from '../../src/mcp/jsonrpc.ts';
-import { eraOf, META, type MirrorHeaders } from '../../src/mcp/protocol.ts';
+import { META } from '../../src/mcp-protocol/revisions.ts';
+import { eraOf, type MirrorHeaders } from '../../src/mcp/protocol.ts';
 
 const ENVELOPE = { [META.protocolVersion]: '2026-07-28', [META.clientCapabilities]: {} };
 

@@ -3,18 +3,12 @@ import type { Readable, Writable } from 'node:stream';
 import { once } from 'node:events';
 import { printable } from '../../diagnostics/render.ts';
 import { type Line, lineSplitter } from '../../json/lines.ts';
+import { parseJson } from '../../json/parse.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
+import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { readEvents, type StreamEnd } from './events.ts';
 import { type Answer, NoAnswer, readText, Sender } from './http.ts';
-import {
-  type FromClient,
-  type Id,
-  mirrorHeaders,
-  parseJson,
-  readMessage,
-  statelessVersion,
-  ToolHeaders,
-} from './message.ts';
+import { type FromClient, type Id, mirrorHeaders, readMessage, ToolHeaders } from './message.ts';
 
 /** Between whom the bridge stands. */
 export interface BridgeSides {

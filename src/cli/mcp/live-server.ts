@@ -1,5 +1,6 @@
 import { parseStrictJson } from '../../json/strict.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import type { LiveServer } from '../../pins/compare.ts';
 import { VERSION } from '../../version.ts';
 import { CommandFailure } from '../ports.ts';
@@ -13,9 +14,8 @@ const LIMITS = { depth: 128, values: 1_000_000, name: 10_000 };
 /** Pages of one list: a server that always has one more is not listed for ever. */
 const MOST_PAGES = 1_000;
 const TIMEOUT_MS = 30_000;
-const SESSIONS = '2025-11-25';
-const STATELESS = '2026-07-28';
-const PREFIX = 'io.modelcontextprotocol';
+const [SESSIONS] = HANDSHAKE_VERSIONS;
+const [STATELESS] = STATELESS_VERSIONS;
 
 /** Where a server is, and with what it is asked. */
 export interface ServerAddress {
@@ -82,15 +82,15 @@ class Reader {
 
   async #readStateless(clientInfo: JsonObject, refused: Answered): Promise<LiveServer> {
     this.#meta = {
-      [`${PREFIX}/protocolVersion`]: STATELESS,
-      [`${PREFIX}/clientInfo`]: clientInfo,
-      [`${PREFIX}/clientCapabilities`]: {},
+      [META.protocolVersion]: STATELESS,
+      [META.clientInfo]: clientInfo,
+      [META.clientCapabilities]: {},
     };
     this.#headers = { 'mcp-protocol-version': STATELESS };
     const result = resultOf(await this.#ask('server/discover', {}));
     if (result === null) throw this.#refused(refused);
     const meta = isJsonObject(result['_meta']) ? result['_meta'] : {};
-    return aboutOf(result, result['serverInfo'] ?? meta[`${PREFIX}/serverInfo`], await this.#tools());
+    return aboutOf(result, result['serverInfo'] ?? meta[META.serverInfo], await this.#tools());
   }
 
   async #tools(): Promise<readonly Json[]> {

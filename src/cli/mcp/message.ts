@@ -1,5 +1,7 @@
 import { canonicalJson } from '../../json/canonical.ts';
+import { parseJson } from '../../json/parse.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { encodeHeader, namedIn } from '../../mcp-protocol/mirror-headers.ts';
 
 /** The id of a request. */
 export type Id = string | number;
@@ -10,8 +12,6 @@ export type FromClient =
   | { readonly kind: 'notification'; readonly method: string; readonly params: JsonObject }
   | { readonly kind: 'response' }
   | { readonly kind: 'refused'; readonly code: number; readonly message: string };
-
-const VERSION_KEY = 'io.modelcontextprotocol/protocolVersion';
 
 /** Reads a line of the client. The server judges the rest: it gets the bytes as they came. */
 export function readMessage(bytes: Buffer): FromClient {
@@ -34,39 +34,12 @@ export function readMessage(bytes: Buffer): FromClient {
   return { kind: 'refused', code: -32_600, message: 'The id of a request is a text or a number.' };
 }
 
-/** A JSON value; `undefined` where the text is none. */
-export function parseJson(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The revision that a message of the stateless era names in itself; `null` for a message of the era of sessions. */
-export function statelessVersion(params: JsonObject): string | null {
-  const meta = params['_meta'];
-  const version = isJsonObject(meta) ? meta[VERSION_KEY] : undefined;
-  return typeof version === 'string' ? version : null;
-}
-
-/** The member of `params` that the header `Mcp-Name` repeats. */
-const NAMED_BY: ReadonlyMap<string, string> = new Map([
-  ['tools/call', 'name'],
-  ['prompts/get', 'name'],
-  ['resources/read', 'uri'],
-  ['tasks/get', 'taskId'],
-  ['tasks/update', 'taskId'],
-  ['tasks/cancel', 'taskId'],
-]);
-
 /** The headers that repeat a request of the stateless era, which its servers require. */
 export function mirrorHeaders(method: string, params: JsonObject, tools: ToolHeaders): Record<string, string> {
-  const headers: Record<string, string> = { 'mcp-method': fieldValue(method) };
-  const named = NAMED_BY.get(method);
-  const name = named === undefined ? undefined : params[named];
-  if (typeof name !== 'string') return headers;
-  headers['mcp-name'] = fieldValue(name);
+  const headers: Record<string, string> = { 'mcp-method': encodeHeader(method) };
+  const name = namedIn(method, params);
+  if (name === null) return headers;
+  headers['mcp-name'] = encodeHeader(name);
   if (method === 'tools/call') Object.assign(headers, tools.headersFor(name, params['arguments']));
   return headers;
 }
@@ -102,7 +75,7 @@ export class ToolHeaders {
     for (const { header, path } of this.#declared.get(tool) ?? []) {
       let value = given;
       for (const name of path) value = isJsonObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
-      if (typeof value === 'string') headers[`mcp-param-${header}`] = fieldValue(value);
+      if (typeof value === 'string') headers[`mcp-param-${header}`] = encodeHeader(value);
       else if (typeof value === 'boolean' || typeof value === 'number')
         headers[`mcp-param-${header}`] = canonicalJson(value);
     }
@@ -119,13 +92,4 @@ function declaredIn(schema: Json | undefined, path: readonly string[]): readonly
   const own = typeof header === 'string' && TOKEN.test(header) && path.length > 0 ? [{ header, path }] : [];
   const properties = isJsonObject(schema['properties']) ? schema['properties'] : {};
   return [...own, ...Object.entries(properties).flatMap(([name, inner]) => declaredIn(inner, [...path, name]))];
-}
-
-const PLAIN_FIELD = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/;
-const ENCODED = /^=\?base64\?.*\?=$/;
-
-/** A text as the value of a header: as it is where headers can carry it, else in base64, as MCP writes it. */
-function fieldValue(text: string): string {
-  if (PLAIN_FIELD.test(text) && !ENCODED.test(text)) return text;
-  return `=?base64?${Buffer.from(text, 'utf8').toString('base64')}?=`;
 }

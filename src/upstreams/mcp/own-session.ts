@@ -1,6 +1,7 @@
 import type { JsonObject } from '../../json/value.ts';
 import { VERSION } from '../../version.ts';
 import type { Dispatcher } from 'undici';
+import { HANDSHAKE_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import { open, type Opened } from './open.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 
@@ -18,7 +19,7 @@ interface Reached {
   readonly now: () => number;
 }
 
-const PROTOCOL = '2025-11-25';
+const [PROTOCOL] = HANDSHAKE_VERSIONS;
 
 /**
  * The gateway's own session with a server, for calls that did not come over MCP. It is begun when the first such call

@@ -1,3 +1,4 @@
+import { parseObject } from '../../../json/parse.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
 import { type ChildLimits, StdioChild, type StdioCommand } from './child.ts';
 import type { Exchange } from './exchange.ts';
@@ -136,7 +137,7 @@ export class StdioSession {
   }
 
   #take(bytes: Buffer): void {
-    const message = parse(bytes);
+    const message = parseObject(bytes.toString('utf8'));
     // What is no message is for nobody: servers print such lines by mistake.
     if (message === null) return;
     if (typeof message['method'] === 'string') return this.#pass(message, bytes);
@@ -198,13 +199,4 @@ export class StdioSession {
 export function notStarted(why: string): Buffer {
   const error = { code: -32_000, message: `The server did not start: ${why}` };
   return Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error }));
-}
-
-function parse(bytes: Buffer): JsonObject | null {
-  try {
-    const value = JSON.parse(bytes.toString('utf8')) as Json;
-    return isJsonObject(value) ? value : null;
-  } catch {
-    return null;
-  }
 }

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Dispatcher } from 'undici';
-import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
+import { parseObject } from '../../../json/parse.ts';
+import type { Json } from '../../../json/value.ts';
+import { HANDSHAKE_VERSIONS, statelessVersion } from '../../../mcp-protocol/revisions.ts';
 import type { ChildLimits, StdioCommand } from './child.ts';
 import { Exchange, type Through } from './exchange.ts';
 import type { Keeper } from './keeper.ts';
@@ -28,7 +30,6 @@ export interface StdioReport {
 const FIRST_WAIT_MS = 250;
 const MOST_WAIT_MS = 30_000;
 const EVERY_MS = 10_000;
-const VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];
 
 /**
  * An MCP server that runs as children of the gateway, in the form of one over streamable HTTP. Each session has a child
@@ -94,12 +95,12 @@ export class StdioServer implements Through {
 
   #post(exchange: Exchange, body: unknown, id: string | null, session: StdioSession | undefined): void {
     const bytes = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : '');
-    const message = parse(bytes);
+    const message = parseObject(bytes.toString('utf8'));
     if (message === null) return refuse(exchange, 400, -32_700, 'The body is not one JSON-RPC message.');
     const { method, params } = message;
     const requestId = message['id'];
     const isRequest = typeof method === 'string' && requestId !== undefined;
-    if (isRequest && isStateless(params)) return unsupported(exchange, requestId, params);
+    if (isRequest && statelessVersion(params) !== null) return unsupported(exchange, requestId, params);
     // A line ends at a line break: a message has none but between the parts of it.
     const line = bytes.includes(0x0a) ? Buffer.from(JSON.stringify(message)) : bytes;
     if (id === null && isRequest && method === 'initialize') return this.#begin(exchange, requestId, params, line);
@@ -185,32 +186,13 @@ function unsupported(exchange: Exchange, id: Json, params: Json | undefined): vo
   const error = {
     code: -32_022,
     message: 'This server runs as a process for each session, and so speaks the revisions that have sessions.',
-    data: { supported: VERSIONS, requested: statelessVersion(params) },
+    data: { supported: [...HANDSHAKE_VERSIONS], requested: statelessVersion(params) },
   };
   exchange.answer(400, Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, error })));
-}
-
-function statelessVersion(params: Json | undefined): string | null {
-  const meta = isJsonObject(params) ? params['_meta'] : undefined;
-  const version = isJsonObject(meta) ? meta['io.modelcontextprotocol/protocolVersion'] : undefined;
-  return typeof version === 'string' ? version : null;
-}
-
-function isStateless(params: Json | undefined): boolean {
-  return statelessVersion(params) !== null;
 }
 
 function headerOf(headers: Dispatcher.DispatchOptions['headers'], name: string): string | null {
   if (headers === null || headers === undefined || Array.isArray(headers) || Symbol.iterator in headers) return null;
   const value = headers[name];
   return typeof value === 'string' && value !== '' ? value : null;
-}
-
-function parse(bytes: Buffer): JsonObject | null {
-  try {
-    const value = JSON.parse(bytes.toString('utf8')) as Json;
-    return isJsonObject(value) ? value : null;
-  } catch {
-    return null;
-  }
 }
