@@ -1,4 +1,5 @@
 import type { Tool } from '../effects/model/tool.ts';
+import { standInTool } from './stand-in-tool.ts';
 
 /** Methods of MCP clients, besides calls of tools, that pass where policy permits it. */
 export const JUDGED_METHODS = [
@@ -10,27 +11,13 @@ export const JUDGED_METHODS = [
   'subscriptions/listen',
 ] as const;
 
-/**
- * The tool as which policy judges a method of an MCP server that is no call of a tool: `crm.(resources/read)`. Declared
- * tools cannot have its name; globs match it like every other tool of the upstream.
- */
+/** The tool as which policy judges a method of an MCP server that is no call of a tool: `crm.(resources/read)`. */
 export function passingTool(upstream: string, method: string): Tool {
-  return {
+  return standInTool({
     name: `${upstream}.(${method})`,
     title: method,
-    declared: false,
     upstream,
-    kind: 'read',
     actionType: 'mcp.request',
-    tags: [],
-    risk: null,
-    env: null,
     call: { kind: 'mcp', name: method, pinned: {}, isError: 'unknown', onClientClose: 'finish' },
-    paramsSchema: null,
-    target: null,
-    timeoutMs: 0,
-    maxProcessingMs: 0,
-    idempotent: { kind: 'none' },
-    digest: '',
-  };
+  });
 }
