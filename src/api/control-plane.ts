@@ -17,7 +17,6 @@ import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
-import { createLists } from './lists.ts';
 import { addPauseRoutes } from './pauses.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
 import type { ApiPorts } from './ports.ts';
@@ -46,7 +45,7 @@ export async function addControlPlane(
     app.addHook('onResponse', logRequest);
 
     await addOpenApi(app, () => ports.settings().publicUrl, version);
-    const lists = createLists(ports.store.turns);
+    const { lists } = ports;
     addEffectRoutes(app, ports, lists);
     addEraseRoute(app, ports);
     addObservedReadsRoute(app, ports, lists);

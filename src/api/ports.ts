@@ -15,6 +15,7 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
+import type { Lists } from './lists.ts';
 import type { BrainPort } from '../brain/port.ts';
 import type { BrainWriter } from '../brain/writer.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
@@ -76,6 +77,8 @@ export interface ApiPorts {
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
   };
+  /** Lists of all doors are made in the same lines. */
+  readonly lists: Lists;
   /** The company brain. */
   readonly brain: BrainPort & Pick<BrainWriter, 'put'>;
   /** Resource pools and their capacity. */

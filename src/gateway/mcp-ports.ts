@@ -1,5 +1,5 @@
 import type { EntityFacts } from '../brain/facts.ts';
-import { createLists } from '../api/lists.ts';
+import type { Lists } from '../api/lists.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import type { BrainPort } from '../brain/port.ts';
 import { plainProblem, renderProblem } from '../api/problem.ts';
@@ -26,6 +26,7 @@ export function mcpControlPorts(parts: {
   readonly current: () => InForce;
   readonly directory: Directory;
   readonly brain: BrainPort;
+  readonly lists: Lists;
   readonly authenticate: Authenticator['authenticate'];
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
@@ -39,8 +40,7 @@ export function mcpControlPorts(parts: {
   };
   readonly logger: FastifyBaseLogger;
 }): ControlPorts {
-  const { core, current, directory, logger, health, settings } = parts;
-  const lists = createLists(core.store.turns);
+  const { core, current, directory, lists, logger, health, settings } = parts;
   return {
     store: core.store,
     identify: (key, address) => identify(parts, key, address),

@@ -10,6 +10,7 @@ import { createEntityFacts } from '../brain/facts.ts';
 import { createBrainWriter } from '../brain/writer.ts';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
+import { createLists } from '../api/lists.ts';
 import type { ApiPorts } from '../api/ports.ts';
 import { createListeningServer, createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
@@ -297,6 +298,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     isStopping: drain.isDraining,
     answered: metrics.answered,
   });
+  const lists = createLists(store.turns);
   const openParams: ApiPorts['openParams'] = ({ sealed, workspace, id, fingerprint }) =>
     sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint });
   await addControlPlane(
@@ -326,6 +328,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
         successor: (record) => successorOf(record, keyContext()),
       },
       receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
+      lists,
       brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
       pools: () => inForce.pools,
       settings,
@@ -340,6 +343,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     current,
     directory,
     brain,
+    lists,
     authenticate,
     limiter,
     pauses,

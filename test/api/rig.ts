@@ -9,6 +9,7 @@ import { createBrain } from '../../src/brain/brain.ts';
 import { createBrainWriter } from '../../src/brain/writer.ts';
 import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
+import { createLists } from '../../src/api/lists.ts';
 import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
 import { createServer } from '../../src/api/server.ts';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
@@ -265,6 +266,7 @@ export async function startRig(
   });
   const ports: ApiPorts = {
     store,
+    lists: createLists(store.turns),
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
     run: (request) => runEffect(core, request),
