@@ -7,7 +7,7 @@ import type { Reason } from './model/decision.ts';
 import type { KeptResult } from './model/answer.ts';
 import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { Agent, KeyKind, Principal } from './model/principal.ts';
+import type { Agent, KeyFacts, Principal } from './model/principal.ts';
 import type { RequestFault } from './model/run-request.ts';
 import type { Running } from './run/running.ts';
 import type { EffectStore, SettleRequest } from './store.ts';
@@ -18,12 +18,7 @@ import type { Verdict } from './model/verdict.ts';
 /** The input of a decision by policy. */
 export interface JudgeInput {
   readonly agent: Agent;
-  readonly key: {
-    readonly id: string;
-    readonly kind: KeyKind;
-    readonly profile: string | null;
-    readonly user: string | null;
-  };
+  readonly key: KeyFacts;
   readonly tool: Tool;
   readonly workspace: string;
   readonly target: string;

@@ -1,5 +1,5 @@
 import type { Authorized, JudgeInput, PauseView } from '../effects/ports.ts';
-import type { Principal } from '../effects/model/principal.ts';
+import { type Principal, keyFactsOf } from '../effects/model/principal.ts';
 import type { Verdict } from '../effects/model/verdict.ts';
 import { problemOf } from './arrival.ts';
 import type { ReadCall, ReadVerdict } from './ports.ts';
@@ -57,12 +57,7 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     const now = parts.now();
     const verdict = parts.judge({
       agent,
-      key: {
-        id: principal.keyId,
-        kind: principal.kind,
-        profile: principal.kind === 'profile' ? principal.profile : null,
-        user: principal.user,
-      },
+      key: keyFactsOf(principal),
       tool,
       workspace,
       target: call.target,

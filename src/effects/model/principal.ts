@@ -49,6 +49,19 @@ export type Principal =
       readonly scopes: readonly Scope[];
     });
 
+/** What policy sees of a key. */
+export interface KeyFacts {
+  readonly id: string;
+  readonly kind: KeyKind;
+  readonly profile: string | null;
+  readonly user: string | null;
+}
+
+export function keyFactsOf(principal: Principal): KeyFacts {
+  const { keyId: id, kind, user } = principal;
+  return { id, kind, profile: kind === 'profile' ? principal.profile : null, user };
+}
+
 /** A registered agent, with its owner. */
 export interface Agent {
   readonly id: string;

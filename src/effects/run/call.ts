@@ -3,7 +3,7 @@ import type { EffectActor, Stage } from '../model/effect.ts';
 import type { CallFiles } from '../model/files.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { SealedParams } from '../ports.ts';
-import type { Agent, KeyKind } from '../model/principal.ts';
+import type { Agent, KeyFacts } from '../model/principal.ts';
 import type { Listen, RequestFault } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
 import type { ProxiedMessage, ProxiedRequest } from '../upstream.ts';
@@ -29,12 +29,7 @@ export interface Call {
   readonly reservationId: string | null;
   readonly metadata: JsonObject | null;
   readonly actor: EffectActor;
-  readonly key: {
-    readonly id: string;
-    readonly kind: KeyKind;
-    readonly profile: string | null;
-    readonly user: string | null;
-  };
+  readonly key: KeyFacts;
   readonly proposal: Proposal;
   readonly proxied: ProxiedRequest | ProxiedMessage | null;
   /** The bytes of the files in the params. */

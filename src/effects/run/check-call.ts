@@ -5,7 +5,7 @@ import { INSTALLATION } from '../model/ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
 import type { Stage } from '../model/effect.ts';
 import type { Authorized, EffectPorts } from '../ports.ts';
-import type { Principal } from '../model/principal.ts';
+import { type Principal, keyFactsOf } from '../model/principal.ts';
 import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
 import { readsState, type Tool } from '../model/tool.ts';
 import type { Deny } from '../model/verdict.ts';
@@ -109,12 +109,7 @@ export function checkCall(
     reservationId: request.reservationId,
     metadata: request.metadata,
     actor: actorOf(principal, authorized.agent.id, authorized.agent.owner, request.via),
-    key: {
-      id: principal.keyId,
-      kind: principal.kind,
-      profile: principal.kind === 'profile' ? principal.profile : null,
-      user: principal.user,
-    },
+    key: keyFactsOf(principal),
     proposal: propose(ports, workspace, printed, request),
     proxied: request.proxied,
     files: request.files,

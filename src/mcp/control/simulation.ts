@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { nearest } from '../../diagnostics/nearest.ts';
 import { NO_HEADERS } from '../../effects/model/action-call.ts';
-import type { Agent, Principal } from '../../effects/model/principal.ts';
+import { type Agent, type Principal, keyFactsOf } from '../../effects/model/principal.ts';
 import type { RunRequest } from '../../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../../effects/model/tool.ts';
 import type { Verdict } from '../../effects/model/verdict.ts';
@@ -218,12 +218,7 @@ async function simulate(
     set,
     ports.policyInput({
       agent,
-      key: {
-        id: principal.keyId,
-        kind: principal.kind,
-        profile: principal.kind === 'profile' ? principal.profile : null,
-        user: principal.user,
-      },
+      key: keyFactsOf(principal),
       tool,
       workspace,
       target: (misfits.length > 0 ? null : catalog.target(tool, given.params)) ?? tool.name,
