@@ -1,17 +1,9 @@
-import { execFile } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { node24 } from '../node-24.mjs';
+import { runSuite } from '../mcp/official-suite.ts';
 import { type McpWorld, startMcpWorld } from '../mcp/world.ts';
-
-/** The official suite needs Node 22 or later. */
-const SUITE = join(
-  dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json')),
-  'dist/index.js',
-);
 
 interface Check {
   readonly id: string;
@@ -35,9 +27,7 @@ afterAll(async () => {
 async function checksOf(scenario: string, version: string): Promise<readonly Check[]> {
   const output = await mkdtemp(join(folder, `${version}-`));
   const url = `${world.url}/v1/mcp?api_key=${world.keys.readonly}`;
-  const args = [SUITE, 'server', '--url', url, '--scenario', scenario, '--spec-version', version, '-o', output];
-  // What the suite thinks of it stands in its files; it exits with 1 where any check has failed.
-  await new Promise<void>((resolve) => void execFile(node24(), args, { cwd: folder }, () => resolve()));
+  await runSuite(url, output, ['--scenario', scenario, '--spec-version', version]);
   const files = await readdir(output, { recursive: true });
   const file = files.find((name) => name.endsWith('checks.json'));
   if (file === undefined) throw new Error(`${scenario}: the suite wrote nothing`);

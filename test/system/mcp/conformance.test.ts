@@ -1,11 +1,10 @@
-import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
-import { node24 } from '../../node-24.mjs';
+import { readLiveServer } from '../../../src/cli/mcp/live-server.ts';
+import { isJsonObject, type Json } from '../../../src/json/value.ts';
+import { runSuite } from '../../mcp/official-suite.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
 import { startEverythingServer } from './everything-server.ts';
 import { lockOf } from './lenient-server.ts';
@@ -44,7 +43,8 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'svc-conformance-'));
   server = await startEverythingServer();
   const pins = join(folder, 'all.lock.json');
-  await writeFile(pins, lockOf('all', await toolsOf(server.url)));
+  const { tools } = await readLiveServer({ url: new URL(server.url), headers: {} });
+  await writeFile(pins, lockOf('all', tools.filter(isJsonObject)));
   gateway = await startGateway({ config: config(server.url, pins), policies: { 'all.yaml': POLICY } });
   key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
 });
@@ -65,15 +65,9 @@ test('what passes directly passes through the gateway', async () => {
 
 /** The checks that pass, each with its scenario. */
 async function checksOf(name: string, url: string): Promise<readonly string[]> {
-  const suite = join(
-    dirname(createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json')),
-    'dist/index.js',
-  );
   const out = join(folder, name);
-  await new Promise<void>((resolve) => {
-    // It ends with 1 where anything fails.
-    execFile(node24(), [suite, 'server', '--url', url, '--requirements', '2025-11-25', '-o', out], () => resolve());
-  });
+  await mkdir(out);
+  await runSuite(url, out, ['--requirements', '2025-11-25']);
   const passed: string[] = [];
   for (const scenario of await readdir(out)) {
     const checks: Json = JSON.parse(await readFile(join(out, scenario, 'checks.json'), 'utf8'));
@@ -82,27 +76,4 @@ async function checksOf(name: string, url: string): Promise<readonly string[]> {
         passed.push(`${scenario.replace(/-\d{4}-.*$/, '')} ${JSON.stringify(check['id'])}`);
   }
   return [...new Set(passed)];
-}
-
-/** The tools of a server, as they come over the wire. */
-async function toolsOf(url: string): Promise<readonly JsonObject[]> {
-  const post = async (message: JsonObject, headers: Record<string, string>): Promise<Response> =>
-    fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
-      body: JSON.stringify({ jsonrpc: '2.0', ...message }),
-    });
-  const clientInfo = { name: 'pins', version: '1' };
-  const begun = await post(
-    { id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo } },
-    {},
-  );
-  await begun.text();
-  const session = { 'mcp-session-id': begun.headers.get('mcp-session-id') ?? '' };
-  const listed = await (await post({ id: 2, method: 'tools/list' }, session)).text();
-  const data = listed.split('\n').findLast((line) => line.startsWith('data: {')) ?? '';
-  const message: Json = JSON.parse(data.slice('data: '.length));
-  const result = isJsonObject(message) ? message['result'] : null;
-  const tools = isJsonObject(result) ? result['tools'] : null;
-  return Array.isArray(tools) ? tools.filter(isJsonObject) : [];
 }
