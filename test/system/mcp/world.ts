@@ -16,6 +16,7 @@ policies: { paths: ["\${SVC_TEST_POLICIES}"] }
 upstreams:
   - id: crm
     timeout: 10s
+    credentials: { header: x-server-key, value: of the server }
     mcp:
       url: "${url}"
       pins: "${pins}"
@@ -53,6 +54,13 @@ export async function startMcpWorld() {
     bot: await agent('bot'),
     cat: await agent('cat'),
     lead: await makeApiKey(gateway, 'maria', { kind: 'account', workspace: 'demo' }),
+    /** Of bot, for one tool. */
+    limited: await makeApiKey(gateway, 'olga', {
+      kind: 'agent',
+      workspace: 'demo',
+      agent_id: 'bot',
+      allowed_tools: ['crm.echo'],
+    }),
   };
   return {
     server,
