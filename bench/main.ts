@@ -16,6 +16,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   governed: () => import('./governed.ts'),
   redis: () => import('./redis.ts'),
   single: () => import('./single.ts'),
+  mcp: () => import('./mcp.ts'),
   duplicates: () => import('./duplicates.ts'),
   listers: () => import('./listers.ts'),
   moved: () => import('./moved.ts'),

@@ -13,6 +13,8 @@ export interface Server {
   cpu(): Promise<CpuTimes>;
   /** What its main thread did during some work; `null` where it does not tell. */
   profile(work: () => Promise<unknown>): Promise<Profiler.Profile | null>;
+  /** What it has in memory now (resident set); `null` where the system does not tell. */
+  residentBytes(): number | null;
   stop(): Promise<void>;
 }
 
@@ -54,6 +56,11 @@ export async function startServer(args: readonly string[], options: ServerOption
       const profile = JSON.parse(readFileSync(file, 'utf8')) as Profiler.Profile;
       rmSync(file);
       return profile;
+    },
+    residentBytes() {
+      if (!hasThreadTimes()) return null;
+      const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+      return Number(kilobytes) * 1_024;
     },
     async stop() {
       child.kill('SIGTERM');

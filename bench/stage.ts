@@ -5,8 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeKey } from '../src/identity/key-format.ts';
 import { type RedisServer, startRedis } from '../test/redis/servers.ts';
+import { lockOf } from '../test/system/mcp/lenient-server.ts';
 import { type CpuTimes, hasThreadTimes, keepOn, threadTimes } from './cpu.ts';
 import { type Server, type ServerOptions, startServer } from './processes.ts';
+import { MCP_CONFIG, MCP_POLICY, MCP_TOOLS } from './mcp-tools.ts';
 import { policyOf, type RuleSet, toolsOf } from './rules.ts';
 
 /** A server that is measured, with the stores' servers that work for it. */
@@ -25,6 +27,8 @@ export interface Gateway extends Measured {
   readonly folder: string;
   /** See {@link Server.profile}. */
   profile(work: () => Promise<unknown>): Promise<Profiler.Profile | null>;
+  /** See {@link Server.residentBytes}. */
+  residentBytes(): number | null;
   /** Stops it and starts it again on its store. */
   restart(meanwhile?: () => Promise<void>): Promise<void>;
   stop(): Promise<void>;
@@ -53,8 +57,11 @@ export interface Stage {
 
 const AGENT_KEY = makeKey('agent').key;
 
-/** Starts the upstream; this process, which makes the load, moves to the load's core until the stage ends. */
-export async function openStage(): Promise<Stage> {
+/**
+ * Starts the upstream; this process, which makes the load, moves to the load's core until the stage ends.
+ * @param kind what the upstream is
+ */
+export async function openStage(kind: 'http' | 'mcp' = 'http'): Promise<Stage> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-bench-'));
   const running = new Map<string, Server>();
   const redisServers: RedisServer[] = [];
@@ -65,15 +72,25 @@ export async function openStage(): Promise<Stage> {
     running.set(name, server);
     return server;
   }
-  const upstream = await start('upstream', [fileBeside('./bench-upstream.js')], { place: 'upstream' });
+  const upstream = await start(
+    'upstream',
+    [fileBeside(kind === 'http' ? './bench-upstream.js' : './mcp-upstream.js')],
+    { place: 'upstream' },
+  );
 
   return {
     upstream,
     async gateway({ name, redis, rules = 'one', place = 'served' }) {
       const home = join(folder, name.replaceAll(' ', '-'));
       await mkdir(join(home, 'policies'), { recursive: true });
-      await writeFile(join(home, 'gateway.yaml'), configOf(redis, rules));
-      await writeFile(join(home, 'policies', 'bench.yaml'), policyOf(rules));
+      if (kind === 'mcp') {
+        await writeFile(join(home, 'gateway.yaml'), MCP_CONFIG);
+        await writeFile(join(home, 'tools.lock.json'), lockOf('tools', MCP_TOOLS));
+        await writeFile(join(home, 'policies', 'bench.yaml'), MCP_POLICY);
+      } else {
+        await writeFile(join(home, 'gateway.yaml'), configOf(redis, rules));
+        await writeFile(join(home, 'policies', 'bench.yaml'), policyOf(rules));
+      }
       const administrative = makeKey('administrative').key;
       await writeFile(join(home, 'admin.key'), administrative, { mode: 0o600 });
       const launcher = fileBeside('../../bin/svc.mjs');
@@ -94,6 +111,7 @@ export async function openStage(): Promise<Stage> {
           return redis === undefined ? own : new Map([...own, ...labelled('redis-server', await redisTimes(redis))]);
         },
         profile: (work) => server.profile(work),
+        residentBytes: () => server.residentBytes(),
         async restart(meanwhile) {
           await server.stop();
           await meanwhile?.();
@@ -112,7 +130,11 @@ export async function openStage(): Promise<Stage> {
       return redis;
     },
     async proxy(place = 'served') {
-      const proxy = await start('proxy', [fileBeside('./peer-proxy.js'), upstream.url], { place });
+      const proxy = await start(
+        'proxy',
+        [fileBeside('./peer-proxy.js'), upstream.url, kind === 'http' ? '/payments' : '/mcp'],
+        { place },
+      );
       return measured('proxy', proxy, AGENT_KEY, null);
     },
     async assembled(redis, rules) {

@@ -8,6 +8,7 @@ import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
+import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import { OwnSession } from './own-session.ts';
 import { serverEvents } from './server-events.ts';
@@ -61,29 +62,33 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   };
   const body = Buffer.from(JSON.stringify(message));
   const sent = createHash('sha256').update(body).digest('base64url');
-  const time = AbortSignal.timeout(tool.timeoutMs);
-  const signal = 'signal' in through ? AbortSignal.any([time, through.signal]) : time;
+  const deadline = new Deadline(tool.timeoutMs, 'signal' in through ? through.signal : null);
   const request = {
     method: 'POST',
     path: upstream.settings.mcp.path,
     headers: withOwn(upstream.settings, { ...dispatch.headers, ...headers, 'content-type': 'application/json' }),
     body,
   } as const;
-  const opened = await open(upstream.through, request, { gate: dispatch.gate, signal, now: upstream.now });
-  switch (opened.kind) {
-    case 'held_back': {
-      const message = opened.by === 'late' ? 'the time to send it was over' : 'a pause was heard before it was sent';
-      return { kind: 'held_back', by: opened.by, evidence: { ...NOT_SENT, message, endedAt: upstream.now() } };
+  try {
+    const { signal } = deadline;
+    const opened = await open(upstream.through, request, { gate: dispatch.gate, signal, now: upstream.now });
+    switch (opened.kind) {
+      case 'held_back': {
+        const message = opened.by === 'late' ? 'the time to send it was over' : 'a pause was heard before it was sent';
+        return { kind: 'held_back', by: opened.by, evidence: { ...NOT_SENT, message, endedAt: upstream.now() } };
+      }
+      case 'nothing_sent':
+        return notSent(upstream, 'connect_failed', opened.message);
+      case 'lost':
+      case 'answer': {
+        const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, listenerOf(through));
+        if (heard.kind === 'refused' && heard.status === 404) upstream.session.forget();
+        const { startedAt } = opened;
+        return resultOf(upstream, tool.kind, call, heard, { sent, startedAt, endedAt: upstream.now() });
+      }
     }
-    case 'nothing_sent':
-      return notSent(upstream, 'connect_failed', opened.message);
-    case 'lost':
-    case 'answer': {
-      const heard = await hear(upstream, opened, id, { headers: request.headers, signal, time }, listenerOf(through));
-      if (heard.kind === 'refused' && heard.status === 404) upstream.session.forget();
-      const { startedAt } = opened;
-      return resultOf(upstream, tool.kind, call, heard, { sent, startedAt, endedAt: upstream.now() });
-    }
+  } finally {
+    deadline.end();
   }
 }
 
@@ -93,8 +98,7 @@ function listenerOf(through: Pick<ProxiedMessage, 'id'> | ProxiedMessage): Messa
 
 interface Hearing {
   readonly headers: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-  readonly time: AbortSignal;
+  readonly deadline: Deadline;
 }
 
 /** Hears the answer to the end; takes the stream up again where the server ends it before it has answered. */
@@ -112,13 +116,13 @@ async function hear(
         ? await hearOne(upstream, opened, id, hearing, listener, isFirst)
         : {
             kind: 'lost',
-            code: hearing.time.aborted ? 'timeout' : 'reset',
+            code: hearing.deadline.isOver ? 'timeout' : 'reset',
             message: 'the connection broke before the answer came',
           };
     if (ended.kind !== 'paused') return ended;
     const { 'content-type': _type, ...headers } = hearing.headers;
     try {
-      await delay(Math.max(RESUME_SOONEST_MS, ended.retryMs), undefined, { signal: hearing.signal });
+      await delay(Math.max(RESUME_SOONEST_MS, ended.retryMs), undefined, { signal: hearing.deadline.signal });
     } catch {
       return { kind: 'lost', code: 'timeout', message: 'the server ended the stream without an answer' };
     }
@@ -130,7 +134,7 @@ async function hear(
         headers: { ...headers, accept: 'text/event-stream', 'last-event-id': ended.lastEventId },
         body: null,
       },
-      { gate: () => 'go', signal: hearing.signal, now: upstream.now },
+      { gate: () => 'go', signal: hearing.deadline.signal, now: upstream.now },
     );
   }
 }
@@ -139,13 +143,13 @@ async function hearOne(
   upstream: McpUpstream,
   opened: Extract<Opened, { kind: 'answer' }>,
   id: string | number,
-  { time }: Hearing,
+  { deadline }: Hearing,
   listener: MessageListener,
   isFirst: boolean,
 ): Promise<Ended> {
   const { status, headers, body } = opened;
   const lost = (code: 'reset' | 'malformed', message: string): Heard =>
-    time.aborted
+    deadline.isOver
       ? { kind: 'lost', code: 'timeout', message: 'no answer within the time-out' }
       : { kind: 'lost', code, message };
   let lastEventId: string | null = null;
@@ -184,7 +188,7 @@ async function hearOne(
     if (lastEventId !== null && lastEventId !== '') return { kind: 'paused', lastEventId, retryMs };
     return lost('reset', 'the server ended the stream without an answer');
   } catch (error) {
-    if (lastEventId !== null && lastEventId !== '' && !time.aborted) return { kind: 'paused', lastEventId, retryMs };
+    if (lastEventId !== null && lastEventId !== '' && !deadline.isOver) return { kind: 'paused', lastEventId, retryMs };
     return lost('reset', error instanceof TooLong ? error.message : 'the connection broke before the answer came');
   } finally {
     // Most servers end the stream right behind the answer, and then the connection carries the next call.
