@@ -37,6 +37,10 @@ declare module 'fastify' {
     /** Row of the permission table for this route. A route without one needs no key. */
     readonly endpoint?: EndpointId;
   }
+  interface FastifyReply {
+    /** Sets the headers that every answer has, whatever it is. Called for all that is sent through `send`. */
+    lastHeaders(): void;
+  }
   interface FastifyRequest {
     caller: Caller | null;
   }

@@ -163,11 +163,14 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     endWith(socket, 501);
   });
 
+  app.decorateReply('lastHeaders', function () {
+    if (options.isStopping?.() === true) this.header('connection', 'close');
+    const { statusCode } = this;
+    if ((statusCode < 200 || statusCode >= 300) && !this.hasHeader('x-should-retry'))
+      this.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');
+  });
   app.addHook('onSend', (_request, reply, payload, done) => {
-    if (options.isStopping?.() === true) reply.header('connection', 'close');
-    const { statusCode } = reply;
-    if ((statusCode < 200 || statusCode >= 300) && !reply.hasHeader('x-should-retry'))
-      reply.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');
+    reply.lastHeaders();
     done(null, payload);
   });
 

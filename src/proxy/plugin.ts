@@ -1,4 +1,3 @@
-import httpProxy from '@fastify/http-proxy';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
@@ -24,13 +23,11 @@ import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
 import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
 import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
-import { passOn, sendFailedRead, streamingOptions, streamThrough } from './streaming.ts';
+import { passOn } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** A read that was allowed and is streamed. */
-    streamed: StreamedRead | null;
     /** A request whose sender and path are known. */
     arrived: Arrived | null;
   }
@@ -52,23 +49,14 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const refusals = createRefusals(ports);
   const live = createLive(ports);
   const identities = createIdentities(ports);
-  const streaming = streamingOptions(ports, reads);
   const upgrades = attachUpgrades(app.server, { ports, identities, table, refusals, live, reads });
 
   // The code here reads bodies strictly or streams them, so the parsers of the server must not touch them.
   app.removeAllContentTypeParsers();
-  app.decorateRequest('streamed', null);
+  app.addContentTypeParser('*', (_request, payload, done) => done(null, payload));
   app.decorateRequest('arrived', null);
   // Nothing is logged of a request here, so none needs a logger of its own.
   app.setChildLoggerFactory((logger) => logger);
-  app.setErrorHandler((error, request, reply) => {
-    if (request.streamed === null || !(error instanceof Error)) throw error;
-    return sendFailedRead(ports, reply, error);
-  });
-  app.addHook('onResponse', (request, _reply, done) => {
-    if (request.streamed !== null) live.remove(request.streamed.live);
-    done();
-  });
   app.addHook('onClose', async () => {
     upgrades.close();
     identities.close();
@@ -171,9 +159,12 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
         reply.hijack();
         return;
       }
-      reply.raw.once('close', giveBack);
       live.add(read.live);
-      passOn(request, reply, read, streaming);
+      reply.raw.once('close', () => {
+        live.remove(read.live);
+        giveBack();
+      });
+      passOn(ports, reads, request, reply, read);
     };
     const { upstream, workspace, agentId } = read.passed;
     const taken = ports.place('reads', upstream, workspace, agentId);
@@ -256,37 +247,24 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
   };
 
-  const whole = {
-    // Each request names its upstream. The gateway's own paths are more specific than this one and win.
-    upstream: '',
-    prefix: '',
-    routes: ['/*'],
-    httpMethods: METHODS,
-    disableRequestLogging: true,
-    undici: { request: streamThrough(ports) },
-    preHandler: (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => {
-      // Everything is answered here: `done` is called with errors only.
-      const fail = (error: unknown): void => done(error instanceof Error ? error : new Error(String(error)));
-      if (ports.access !== null) tellOf(request, reply, arrivedOf, ports.access);
-      try {
-        const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
-        if (arrival instanceof Promise) {
-          arrival.then((arrived) => proceed(arrived, request, reply)).catch(fail);
-        } else {
-          proceed(arrival, request, reply)?.catch(fail);
-        }
-      } catch (error) {
-        fail(error);
+  const handler = (request: FastifyRequest, reply: FastifyReply): void => {
+    const fail = (error: unknown): void => void reply.send(error instanceof Error ? error : new Error(String(error)));
+    if (ports.access !== null) tellOf(request, reply, arrivedOf, ports.access);
+    try {
+      const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
+      if (arrival instanceof Promise) {
+        arrival.then((arrived) => proceed(arrived, request, reply)).catch(fail);
+      } else {
+        proceed(arrival, request, reply)?.catch(fail);
       }
-    },
-    replyOptions: streaming,
-    handler: () => {
-      throw new Error('a request that was not let through reached the proxy’s own handler');
-    },
+    } catch (error) {
+      fail(error);
+    }
   };
-  await app.register(httpProxy, whole);
+  // The gateway's own paths are more specific than this one and win.
+  app.route({ method: METHODS, url: '/*', handler });
   // Routes with their own host name or listener share it with nothing else.
-  await app.register(httpProxy, { ...whole, constraints: { entrance: 'routes' } });
+  app.route({ method: METHODS, url: '/*', handler, constraints: { entrance: 'routes' } });
 }
 
 function arrivedOf({ arrived }: FastifyRequest): Arrived | null {

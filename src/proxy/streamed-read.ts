@@ -18,6 +18,8 @@ import type { RouteMatch } from './route-table.ts';
 export interface StreamedRead {
   readonly upstreamId: string;
   readonly upstream: ProxiedUpstream;
+  /** Its origin. */
+  readonly upstreamUrl: string;
   /** Path and query that are sent, exactly as they were matched. */
   readonly pathAndQuery: string;
   readonly headers: Record<string, string>;
@@ -92,6 +94,7 @@ export function judgeRead(
     read: {
       upstreamId,
       upstream,
+      upstreamUrl: upstream.url,
       pathAndQuery: pathAndQuery(arrived, read.query),
       headers,
       // Tools that take files are writes.

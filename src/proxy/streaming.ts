@@ -1,91 +1,186 @@
 import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
+import { ConnectFailed } from '../upstreams/http/connect.ts';
+import { isEventStream } from '../upstreams/http/events.ts';
 import type { ProxyAnswer } from './answer.ts';
-import { errorMembers, PLAIN_STYLE, shownStatus } from './error-shape.ts';
+import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import { isJson, linkStream, LinksUnreadable, unreadable } from './json-links.ts';
 import { OF_THE_BYTES, ownFields } from './own-links.ts';
-import type { ProxyPorts } from './ports.ts';
+import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
 
-type ReplyOptions = NonNullable<Parameters<FastifyReply['from']>[1]>;
+type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+/** What passing a read on needs of the ports. */
+interface PassingPorts extends Pick<ProxyPorts, 'stream'> {
+  readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
+}
+
+/** The answer to a read on its way to the caller. */
+interface Answering {
+  /** @returns whether the caller takes more at once; if not, the upstream is to be read on when it does */
+  write(piece: Buffer): boolean;
+  end(): void;
+}
 
 /**
- * How `reply.from` of @fastify/http-proxy passes a read on. The path is always `/`, and the path and query that were
- * matched travel inside its query (see {@link streamThrough}). So no URL parser ever sees them, and what was matched is
- * what is sent.
+ * Passes on a read that was allowed, and its answer while it comes. It is sent once. The head of the answer goes with
+ * the first bytes of its body, so that an upstream that fails before them is answered for; a stream of events begins
+ * at once.
+ *
+ * The answer is written by hand, and not as a stream of Fastify's or undici's: most reads are small, and what those
+ * do for each costs as much as all the rest ([decision 36](../../docs/decisions/0036-reads-are-written-as-they-come.md)).
  */
-export function streamingOptions(ports: ProxyPorts, reads: ReadLedger): ReplyOptions {
+export function passOn(
+  ports: PassingPorts,
+  reads: Pick<ReadLedger, 'record'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  read: StreamedRead,
+): void {
+  const { raw } = reply;
+  let controller: Dispatcher.DispatchController | null = null;
+  let answering: Answering | null = null;
+  let hasFailed = false;
+
+  const fail = (error: Error): void => {
+    if (hasFailed || raw.writableEnded) return;
+    hasFailed = true;
+    request.log.warn({ err: error }, 'a read was not answered as a whole');
+    if (answering === null) reads.record(read.passed, null);
+    if (raw.headersSent || raw.destroyed) raw.destroy();
+    else sendFailedRead(ports, reply, read, error);
+    controller?.abort(error);
+  };
+  raw.once('close', () => {
+    if (!raw.writableFinished) fail(callerGone());
+  });
+
+  const stream = ports.stream(read.upstreamId);
+  if (stream === null) {
+    fail(new Error('the upstream of this route is not declared any more'));
+    return;
+  }
+  const handler: Dispatcher.DispatchHandler = {
+    onRequestStart(started) {
+      // It waited for a connection, and its caller did not.
+      if (hasFailed) throw callerGone();
+      controller = started;
+    },
+    onResponseStart(started, status, headers) {
+      // 1xx only announce an answer.
+      if (status < 200 || hasFailed) return;
+      if (status > 599) {
+        fail(new Error(`the upstream answered with the status ${status}`));
+        return;
+      }
+      reads.record(read.passed, status);
+      answering = answer(reply, read, { status, headers }, { resume: () => started.resume(), fail });
+      // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
+      if (status === 304) answering.end();
+    },
+    onResponseData(started, piece) {
+      if (!hasFailed && answering?.write(piece) === false) started.pause();
+    },
+    onResponseEnd() {
+      if (!hasFailed) answering?.end();
+    },
+    onResponseError: (_started, error) => fail(error),
+  };
+  stream.dispatch(
+    {
+      path: read.pathAndQuery,
+      method: request.method,
+      headers: read.headers,
+      body: read.body,
+      ...(read.timeoutMs === null ? {} : { headersTimeout: read.timeoutMs, bodyTimeout: read.timeoutMs }),
+    },
+    handler,
+  );
+}
+
+/** Writes an answer of the upstream for the caller. */
+function answer(
+  reply: FastifyReply,
+  read: StreamedRead,
+  { status, headers }: { readonly status: number; readonly headers: IncomingHeaders },
+  { resume, fail }: { readonly resume: () => void; readonly fail: (error: Error) => void },
+): Answering {
+  const { raw, request } = reply;
+  const type = headers['content-type'];
+  const isRewritten = read.links.length > 0 && status !== 304 && isJson(type);
+  const returned = returnedHeaders(headers, read);
+  if (isRewritten) for (const name of OF_THE_BYTES) delete returned[name];
+  /** @returns whether the body can follow */
+  const begin = (): boolean => {
+    if (raw.headersSent) return true;
+    reply
+      .code(status)
+      .headers(returned)
+      .header('svc-decision', status < 300 ? 'committed' : 'failed');
+    if (read.passed.observed !== null) reply.header('svc-observed', read.passed.observed.would);
+    // Part of the request's body may be unread, so the connection cannot carry another one.
+    if (!request.raw.complete) reply.header('connection', 'close');
+    reply.lastHeaders();
+    try {
+      const flat: (string | number | string[])[] = [];
+      for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) flat.push(name, value);
+      raw.writeHead(status, flat);
+      reply.hijack();
+      return true;
+    } catch (error) {
+      // A header that cannot be written, so nothing can be said.
+      raw.destroy();
+      fail(error instanceof Error ? error : new Error(String(error)));
+      return false;
+    }
+  };
+
+  if (isRewritten) {
+    const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
+    const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
+    body.once('readable', () => {
+      if (begin()) pipeline(body, raw, () => {});
+    });
+    body.once('error', fail);
+    raw.once('close', () => body.destroy());
+    return {
+      write(piece) {
+        if (body.write(piece)) return true;
+        body.once('drain', resume);
+        return false;
+      },
+      end: () => void body.end(),
+    };
+  }
+
+  if (isEventStream(type) && begin()) raw.flushHeaders();
+  const length = Number(headers['content-length'] ?? -1);
+  let written = 0;
   return {
-    getUpstream: (request) => originOf(request.streamed?.upstreamId ?? ''),
-    queryString: (_search, _url, request) => request.streamed?.pathAndQuery ?? '/',
-    rewriteRequestHeaders: (request, headers) => {
-      const { streamed } = request;
-      if (streamed === null) return {};
-      const length = headers['content-length'];
-      if (streamed.body !== null && length !== undefined) streamed.headers['content-length'] = String(length);
-      return streamed.headers;
+    write(piece) {
+      if (!begin()) return true;
+      written += piece.byteLength;
+      if (written === length) raw.end(piece);
+      else if (!raw.write(piece)) {
+        raw.once('drain', resume);
+        return false;
+      }
+      return true;
     },
-    rewriteHeaders: (headers, request) => {
-      const streamed = request?.streamed;
-      if (!streamed) return {};
-      const returned = returnedHeaders(headers, { ...streamed, upstreamUrl: streamed.upstream.url });
-      if (isRewritten(streamed, headers['content-type'])) for (const name of OF_THE_BYTES) delete returned[name];
-      return returned;
+    end() {
+      if (begin() && !raw.writableEnded) raw.end();
     },
-    onResponse: (request, reply, response) => {
-      const { streamed } = request;
-      const { statusCode } = reply;
-      if (streamed !== null) reads.record(streamed.passed, statusCode);
-      reply.header('svc-decision', statusCode < 300 ? 'committed' : 'failed');
-      const observed = streamed?.passed.observed?.would ?? null;
-      if (observed !== null) reply.header('svc-observed', observed);
-      if (statusCode === 304 && 'stream' in response) {
-        // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
-        response.stream.on('error', () => {}).resume();
-        void reply.send();
-      } else if (
-        'stream' in response &&
-        streamed !== null &&
-        isRewritten(streamed, textOf(reply.getHeader('content-type')))
-      ) {
-        const isPlain = /^identity$/i.test(textOf(reply.getHeader('content-encoding')) ?? 'identity');
-        const own = ownFields({ ...streamed, upstreamUrl: streamed.upstream.url });
-        // The reply hears of what went wrong from the second stream.
-        void reply.send(pipeline(response.stream, isPlain ? linkStream(streamed.links, own) : unreadable(), () => {}));
-      } else void reply.send('stream' in response ? response.stream : response);
-    },
-    onError: (reply, { error }) => {
-      const { streamed } = reply.request;
-      if (streamed !== null) reads.record(streamed.passed, null);
-      const answer = failedRead(ports, streamed, error);
-      void reply.code(answer.status).headers(answer.headers).send(answer.body);
-    },
-    // By default, a GET that was answered 503 is repeated up to ten times.
-    retryDelay: () => null,
   };
 }
 
-/** Whether links in the body are made the gateway's. */
-function isRewritten({ links }: StreamedRead, contentType: string | readonly string[] | undefined): boolean {
-  return links.length > 0 && isJson(contentType);
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === 'string' ? value : undefined;
-}
-
-/**
- * Answers a read whose upstream failed before any byte of the body was returned. Nothing of the upstream's answer
- * stays.
- */
-export function sendFailedRead(ports: ProxyPorts, reply: FastifyReply, error: Error): FastifyReply {
-  const kept = ['x-request-id', 'deprecation'];
-  for (const name of Object.keys(reply.getHeaders())) if (!kept.includes(name)) reply.removeHeader(name);
-  const answer = failedRead(ports, reply.request.streamed, error);
-  return reply.code(answer.status).headers(answer.headers).send(answer.body);
+/** Answers a read whose upstream failed before any byte of the body was returned. */
+function sendFailedRead(ports: PassingPorts, reply: FastifyReply, read: StreamedRead, error: Error): void {
+  const { status, headers, body } = failedRead(ports, read, error);
+  void reply.code(status).headers(headers).send(body);
 }
 
 /** Why a read ended: one line in the log, and nobody's fault. */
@@ -96,86 +191,24 @@ function callerGone(): Error {
   return gone;
 }
 
-/** Passes on a read that was allowed. */
-export function passOn(request: FastifyRequest, reply: FastifyReply, read: StreamedRead, options: ReplyOptions): void {
-  request.streamed = read;
-  const gone = new AbortController();
-  reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) gone.abort(callerGone());
-  });
-  callerOf = gone.signal;
-  const timed = read.timeoutMs === null ? options : { ...options, timeout: read.timeoutMs };
-  if (read.body === null) void reply.from('/', timed);
-  else
-    void reply.from('/', {
-      ...timed,
-      body: read.body,
-      contentType: read.headers['content-type'] ?? 'application/json',
-    });
-  callerOf = null;
-}
-
-/**
- * Aborts when the caller of the read that {@link passOn} passes on has gone. It is a variable because `reply.from`
- * cannot hand it over. That is safe because `reply.from` calls {@link streamThrough} before it returns.
- */
-let callerOf: AbortSignal | null = null;
-
-/**
- * Sends a streaming request to the pool of its upstream, with the path that it carries. Its origin says which upstream.
- */
-export function streamThrough(ports: ProxyPorts): Dispatcher['request'] {
-  function request(
-    this: unknown,
-    options: Dispatcher.RequestOptions,
-    callback?: (error: Error | null, data: Dispatcher.ResponseData) => void,
-  ) {
-    const stream = ports.stream(idsByOrigin.get(String(options.origin)) ?? '');
-    if (stream === null) throw new Error('the upstream of this route is not declared any more');
-    if (!options.path.startsWith('/?/')) throw new Error('a streaming request carries its path as a query');
-    const passed = { ...options, path: options.path.slice(2), ...(callerOf === null ? {} : { signal: callerOf }) };
-    return callback === undefined ? stream.request(passed) : stream.request(passed, callback);
-  }
-  return request as Dispatcher['request'];
-}
-
-/**
- * Made-up origins that identify upstreams between {@link streamingOptions} and {@link streamThrough}. They are never
- * resolved.
- */
-const origins = new Map<string, string>();
-const idsByOrigin = new Map<string, string>();
-
-function originOf(id: string): string {
-  let origin = origins.get(id);
-  if (origin === undefined) {
-    origin = `http://u${Buffer.from(id).toString('hex')}.upstream`;
-    origins.set(id, origin);
-    idsByOrigin.set(origin, id);
-  }
-  return origin;
-}
-
 /** A read that failed. It changed nothing and is not an effect. */
-function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Error): ProxyAnswer {
-  const unconnected = error.cause instanceof Error && error.cause.name === 'ConnectFailed';
-  const late = error.cause instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
-  const reason = unconnected
-    ? { code: 'connect_failed', message: unreachableWords(error.cause) }
-    : {
-        code: 'upstream_refused',
-        message: late
-          ? 'The upstream did not answer within the time-out.'
-          : error instanceof LinksUnreadable
-            ? error.message
-            : 'The upstream gave no answer that can be read.',
-      };
-  const observed = streamed?.passed.observed?.would ?? null;
-  const style = streamed?.style ?? PLAIN_STYLE;
+function failedRead(ports: PassingPorts, { passed, style }: StreamedRead, error: Error): ProxyAnswer {
+  const late = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
+  const reason =
+    error instanceof ConnectFailed
+      ? { code: 'connect_failed', message: unreachableWords(error) }
+      : {
+          code: 'upstream_refused',
+          message: late
+            ? 'The upstream did not answer within the time-out.'
+            : error instanceof LinksUnreadable
+              ? error.message
+              : 'The upstream gave no answer that can be read.',
+        };
   const body = {
     decision: 'failed',
-    tool: streamed?.passed.tool ?? null,
-    agent_id: streamed?.passed.agentId ?? null,
+    tool: passed.tool,
+    agent_id: passed.agentId,
     reason,
     did_it_happen: 'no',
     safe_to_retry: true,
@@ -193,7 +226,7 @@ function failedRead(ports: ProxyPorts, streamed: StreamedRead | null, error: Err
       'svc-decision': 'failed',
       'x-should-retry': 'true',
       'stripe-should-retry': 'true',
-      ...(observed === null ? {} : { 'svc-observed': observed }),
+      ...(passed.observed === null ? {} : { 'svc-observed': passed.observed.would }),
     },
     body: JSON.stringify(body),
   };

@@ -183,7 +183,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
         prefix: read?.prefix ?? '',
         origin: read?.origin ?? (() => ''),
         foreignLinks: read?.foreignLinks ?? 'hide',
-        upstreamUrl: read?.upstream.url ?? '',
+        upstreamUrl: read?.upstreamUrl ?? '',
       });
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
       const observed = read?.passed.observed?.would ?? null;
@@ -210,7 +210,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     open.set(request, { read, told });
     live.add(read.live);
     socket.once('close', () => live.remove(read.live));
-    const { protocol, hostname, port } = new URL(read.upstream.url);
+    const { protocol, hostname, port } = new URL(read.upstreamUrl);
     const { headers } = request;
     const forwarded: Record<string, string> = { ...read.headers, connection: 'Upgrade', upgrade: 'websocket' };
     for (const name of HANDSHAKE) {

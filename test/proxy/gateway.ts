@@ -44,6 +44,8 @@ export interface ProxiedWorld {
   readonly log: readonly string[];
   /** Rules in shadow mode that would have refused a read, once for each read that was counted. */
   readonly shadowed: readonly string[];
+  /** Keys that were looked up, in order. */
+  readonly identified: readonly string[];
   readonly keys: { readonly bot: string; readonly account: string; readonly readonly: string };
   /** A key that a test may revoke. */
   freshBot(): Promise<{ readonly key: string; revoke(): Promise<void> }>;
@@ -265,12 +267,14 @@ export async function startProxiedWorld(
     bodyLimit: configuration.limits.bodyBytes,
     connections: configuration.limits.connections,
   });
+  const identified: string[] = [];
   const ports: ProxyPorts = {
     routes: () => configuration.routes,
     catalog: () => inForce.catalog,
     entranceOf: createEntrances(() => configuration.routes),
     doorFault: createDoorCheck(settings),
     identify: async (key) => {
+      identified.push(key);
       const found = await authenticator.authenticate(key);
       if (!('failure' in found)) return { kind: 'principal', principal: found };
       return {
@@ -348,6 +352,7 @@ export async function startProxiedWorld(
     upstream: service,
     log,
     shadowed,
+    identified,
     keys: { bot: bot.key, account: account.key, readonly: readonly.key },
     freshBot: async () => {
       const made = await makeKey({ kind: 'agent', agentId: 'bot' });

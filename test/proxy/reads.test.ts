@@ -221,6 +221,7 @@ describe('nothing is repeated', () => {
     const before = await arrived();
     const answer = await world.call('GET', `/shop/v1/orders/o1?mode=${mode}`);
     expect([answer.status, answer.headers.get('svc-decision')]).toEqual([status, decision]);
+    expect(answer.headers.get('x-should-retry')).toBe(status === 502 || status === 503 ? 'true' : 'false');
     expect(await arrived()).toBe(before + 1);
   });
 
@@ -370,6 +371,17 @@ describe('tunnels', () => {
     await fresh.revoke();
     await closed;
   });
+});
+
+test('a read that is over is not judged again', async () => {
+  const fresh = await world.freshBot();
+  const read = await fetch(`${world.url}/shop/v1/orders/o1`, { headers: { 'x-api-key': fresh.key } });
+  await read.text();
+  const known = world.identified.filter((key) => key === fresh.key).length;
+  expect(known).toBeLessThanOrEqual(1);
+  // Each change of pauses has whatever is open judged again, at once.
+  await (await world.pause('some.other'))();
+  expect(world.identified.filter((key) => key === fresh.key)).toHaveLength(known);
 });
 
 test('a read that streams is cut when its key is revoked', async () => {

@@ -1,0 +1,247 @@
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import Fastify from 'fastify';
+import { afterEach, expect, test } from 'vitest';
+import { passOn } from '../../src/proxy/streaming.ts';
+import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
+import { createStream } from '../../src/upstreams/http/streams.ts';
+import { makeTool } from '../upstreams/tool.ts';
+import { BOT } from './principal.ts';
+
+const closed: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  await Promise.all(closed.splice(0).map((close) => close()));
+});
+
+/** Passes reads on to a server that answers by hand. */
+async function startPassing(answer: (socket: Socket, request: string) => void, links: StreamedRead['links'] = []) {
+  const sockets = new Set<Socket>();
+  const upstream = createServer((socket) => {
+    sockets.add(socket);
+    socket.setEncoding('latin1').on('error', () => {});
+    socket.on('data', (text: string) => answer(socket, text));
+  }).listen(0, '127.0.0.1');
+  await once(upstream, 'listening');
+  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const pool = createStream({ url, connections: 1, network: 'any', timeoutMs: 20_000 });
+  const app = Fastify();
+  app.decorateReply('lastHeaders', () => {});
+  const recorded: (number | null)[] = [];
+  const arrived: string[] = [];
+  app.get('/*', (request, reply) => {
+    arrived.push(request.url);
+    const read: StreamedRead = {
+      upstreamId: 'x',
+      upstream: { url, network: 'any', credentials: null },
+      upstreamUrl: url,
+      pathAndQuery: request.url,
+      headers: {},
+      body: null,
+      timeoutMs: null,
+      prefix: '/x',
+      setCookie: false,
+      origin: () => 'http://gateway',
+      foreignLinks: 'hide',
+      links,
+      style: { errorFormat: 'problem', finalStatus: null },
+      passed: {
+        workspace: 'demo',
+        agentId: 'bot',
+        keyId: 'key',
+        tool: 'get',
+        upstream: 'x',
+        rule: null,
+        policyVersion: '',
+        observed: null,
+      },
+      live: {
+        key: '',
+        address: '',
+        call: {
+          principal: BOT,
+          tool: makeTool({ kind: 'read' }),
+          workspace: 'demo',
+          agentId: 'bot',
+          upstream: 'x',
+          target: 'x',
+          params: {},
+          headers: {},
+          requestIp: '',
+        },
+        isAdmitted: false,
+        cut: () => {},
+      },
+    };
+    const ports = {
+      stream: () => pool,
+      settings: () => ({ publicUrl: 'http://gateway' }),
+    };
+    passOn(ports, { record: (_read, status) => recorded.push(status) }, request, reply, read);
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  closed.push(async () => {
+    for (const socket of sockets) socket.destroy();
+    upstream.close();
+    app.server.closeAllConnections();
+    await app.close();
+    await pool.destroy();
+  });
+  return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived };
+}
+
+test('a stream of events begins before its first event', async () => {
+  const { url } = await startPassing((socket) =>
+    socket.write('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'),
+  );
+  const answer = await fetch(url);
+  expect([answer.status, answer.headers.get('svc-decision')]).toEqual([200, 'committed']);
+  await answer.body?.cancel();
+});
+
+test('an upstream that breaks off is answered for before its first byte, and cut after it', async () => {
+  const { url, recorded } = await startPassing((socket, request) => {
+    socket.end(
+      `HTTP/1.1 200 OK\r\nx-secret: a\r\ncontent-length: 9\r\n\r\n${request.includes('/after') ? 'some' : ''}`,
+    );
+  });
+  const before = await fetch(`${url}/before`);
+  expect([before.status, before.headers.get('x-secret'), before.headers.get('svc-decision')]).toEqual([
+    502,
+    null,
+    'failed',
+  ]);
+  expect(await before.json()).toMatchObject({ decision: 'failed', did_it_happen: 'no', safe_to_retry: true });
+  const after = await fetch(`${url}/after`);
+  expect(after.status).toBe(200);
+  await expect(after.text()).rejects.toThrow('terminated');
+  expect(recorded).toEqual([200, 200]);
+});
+
+test('a status that is none is not passed on', async () => {
+  const { url, recorded } = await startPassing((socket) =>
+    socket.write('HTTP/1.1 777 Odd\r\ncontent-length: 2\r\n\r\nok'),
+  );
+  const answer = await fetch(url);
+  expect([answer.status, recorded]).toEqual([502, [null]]);
+});
+
+test('announcements before an answer are not taken for it', async () => {
+  const { url, recorded } = await startPassing((socket) =>
+    socket.write('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'),
+  );
+  const answer = await fetch(url);
+  expect([answer.status, await answer.text(), recorded]).toEqual([200, 'ok', [200]]);
+});
+
+test('an answer without a body has none, whatever length it names, also where links are looked for', async () => {
+  const { url } = await startPassing(
+    (socket) =>
+      socket.write('HTTP/1.1 304 Not Modified\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n'),
+    [['url']],
+  );
+  const answer = await fetch(url);
+  expect([answer.status, answer.headers.get('content-length'), await answer.text()]).toEqual([304, '9', '']);
+});
+
+test('the upstream is read no faster than the caller takes', async () => {
+  const MB = 1_048_576;
+  let sent = 0;
+  const { url } = await startPassing((socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${100 * MB}\r\n\r\n`);
+    const more = (): void => {
+      while (sent < 100) {
+        sent += 1;
+        if (!socket.write(Buffer.alloc(MB, 'x'))) {
+          socket.once('drain', more);
+          return;
+        }
+      }
+    };
+    more();
+  });
+  const sending = get(url);
+  const [answer] = (await once(sending, 'response')) as [IncomingMessage];
+  // What the system keeps between three sockets is filled until nothing moves any more.
+  let before = -1;
+  while (sent !== before) {
+    before = sent;
+    await new Promise((resolve) => setTimeout(resolve, 250));
+  }
+  expect(sent).toBeLessThan(50);
+  let got = 0;
+  for await (const piece of answer) got += (piece as Buffer).byteLength;
+  expect(got).toBe(100 * MB);
+});
+
+test('a read whose caller leaves while it waits for a connection is not sent', async () => {
+  const seen: string[] = [];
+  let first: Socket | null = null;
+  const { url, recorded, arrived } = await startPassing((socket, request) => {
+    seen.push(request.split(' ')[1] ?? '');
+    if (request.includes('/first')) first = socket;
+    else socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n');
+  });
+  const held = fetch(`${url}/first`);
+  await expect.poll(() => seen).toEqual(['/first']);
+  const left = get(`${url}/left`).on('error', () => {});
+  await expect.poll(() => arrived).toContain('/left');
+  left.destroy();
+  await expect.poll(() => recorded).toEqual([null]);
+  (first as Socket | null)?.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n');
+  expect((await held).status).toBe(200);
+  expect((await fetch(`${url}/third`)).status).toBe(200);
+  expect(seen).toEqual(['/first', '/third']);
+});
+
+test('an upstream is not heard to its end where its caller has left', async () => {
+  let ended = false;
+  const { url } = await startPassing((socket) => {
+    socket.once('close', () => {
+      ended = true;
+    });
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nsome');
+  });
+  const sending = get(url).on('error', () => {});
+  const [answer] = (await once(sending, 'response')) as [IncomingMessage];
+  answer.on('error', () => {});
+  sending.destroy();
+  await expect.poll(() => ended).toBe(true);
+});
+
+const LINKED = '{"url":"/a/b","n":1}';
+
+test('links in a body are the gateway’s, and nothing is said of the bytes that came', async () => {
+  const { url } = await startPassing(
+    (socket) =>
+      socket.write(
+        `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
+      ),
+    [['url']],
+  );
+  const answer = await fetch(url);
+  expect(answer.headers.get('content-digest')).toBeNull();
+  expect(await answer.json()).toEqual({ url: '/x/a/b', n: 1 });
+});
+
+test('a body whose links nobody can read is not passed on', async () => {
+  const { url } = await startPassing(
+    (socket) =>
+      socket.write(
+        'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: br\r\ncontent-length: 4\r\n\r\nabcd',
+      ),
+    [['url']],
+  );
+  const answer = await fetch(url);
+  expect(answer.status).toBe(502);
+  expect(await answer.text()).toMatch(/links in the upstream's answer cannot be read/);
+});
+
+test('a connection whose request was not read to its end carries no other', async () => {
+  const { url } = await startPassing((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'));
+  const sending = get(url, { headers: { 'content-length': '5', connection: 'keep-alive' } });
+  const [answer] = (await once(sending, 'response')) as [IncomingMessage];
+  expect(answer.headers.connection).toBe('close');
+  answer.resume();
+  sending.destroy();
+});
