@@ -122,7 +122,8 @@ function unsupported(id: RpcId | null, requested: string, supported: readonly st
   });
 }
 
-function mismatch(id: RpcId | null, header: string, value: string | null, body: string): RpcRefusal {
+/** The refusal of a message whose header does not say what its body says. @param value `null` where it is missing */
+export function mismatch(id: RpcId | null, header: string, value: string | null, body: string): RpcRefusal {
   const said = value === null ? `The header ${header} is missing` : `The header ${header} says ${value.slice(0, 100)}`;
   return refused(400, id, RPC.headerMismatch, `${said}, and ${body}.`, { header });
 }

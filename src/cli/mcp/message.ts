@@ -1,7 +1,7 @@
-import { canonicalJson } from '../../json/canonical.ts';
 import { parseJson } from '../../json/parse.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../json/value.ts';
 import { encodeHeader, namedIn } from '../../mcp-protocol/mirror-headers.ts';
+import { type ParamHeader, paramHeadersIn, paramHeadersOf } from '../../mcp-protocol/param-headers.ts';
 
 /** The id of a request. */
 export type Id = string | number;
@@ -46,16 +46,10 @@ export function mirrorHeaders(method: string, params: JsonObject, tools: ToolHea
 
 /** Tools that are remembered. A server that lists more gets its calls without these headers. */
 const MOST_TOOLS = 10_000;
-const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-
-interface Declared {
-  readonly header: string;
-  readonly path: readonly string[];
-}
 
 /** Remembers from lists of tools which arguments a call repeats in headers (`x-mcp-header` in the input schema). */
 export class ToolHeaders {
-  readonly #declared = new Map<string, readonly Declared[]>();
+  readonly #declared = new Map<string, readonly ParamHeader[]>();
 
   /** Reads the result of `tools/list`. */
   learn(result: Json | undefined): void {
@@ -64,32 +58,13 @@ export class ToolHeaders {
     for (const tool of tools) {
       const name = isJsonObject(tool) ? tool['name'] : undefined;
       if (!isJsonObject(tool) || typeof name !== 'string') continue;
-      const declared = declaredIn(tool['inputSchema'], []);
+      const declared = paramHeadersIn(tool['inputSchema']);
       if (declared.length === 0) this.#declared.delete(name);
       else if (this.#declared.size < MOST_TOOLS) this.#declared.set(name, declared);
     }
   }
 
   headersFor(tool: string, given: Json | undefined): Record<string, string> {
-    const headers: Record<string, string> = {};
-    for (const { header, path } of this.#declared.get(tool) ?? []) {
-      let value = given;
-      for (const name of path) value = isJsonObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
-      if (typeof value === 'string') headers[`mcp-param-${header}`] = encodeHeader(value);
-      else if (typeof value === 'boolean' || typeof value === 'number')
-        headers[`mcp-param-${header}`] = canonicalJson(value);
-    }
-    return headers;
+    return paramHeadersOf(this.#declared.get(tool) ?? [], given);
   }
-}
-
-/** Levels of a schema that are searched. */
-const MOST_LEVELS = 32;
-
-function declaredIn(schema: Json | undefined, path: readonly string[]): readonly Declared[] {
-  if (!isJsonObject(schema) || path.length > MOST_LEVELS) return [];
-  const header = schema['x-mcp-header'];
-  const own = typeof header === 'string' && TOKEN.test(header) && path.length > 0 ? [{ header, path }] : [];
-  const properties = isJsonObject(schema['properties']) ? schema['properties'] : {};
-  return [...own, ...Object.entries(properties).flatMap(([name, inner]) => declaredIn(inner, [...path, name]))];
 }

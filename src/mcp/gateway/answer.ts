@@ -13,6 +13,8 @@ export interface AnswerContext {
   readonly hasOutputSchema: boolean;
   /** The key was derived: the caller did not choose it. */
   readonly isDerived: boolean;
+  /** The call is of the era in which a result says of itself that it is complete. */
+  readonly isStateless: boolean;
 }
 
 /** What the server said last to this call, if it said something. */
@@ -32,11 +34,11 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
   if (isJsonObject(said) && (outcome.decision === 'committed' || outcome.decision === 'failed'))
     return withMeta(said, meta);
   if (outcome.decision === 'committed' && outcome.answer?.kind === 'message' && isJsonObject(outcome.answer.message))
-    return withMeta(outcome.answer.message, meta);
+    return complete(withMeta(outcome.answer.message, meta), context);
   if (outcome.decision === 'duplicate_blocked' && !context.isDerived) {
     const kept = outcome.result;
     if (kept?.body.kind === 'json' && !kept.truncated && isJsonObject(kept.body.value))
-      return withMeta(kept.body.value, meta);
+      return complete(withMeta(kept.body.value, meta), context);
   }
   const content: Json[] = [
     { type: 'text', text: sentenceOf(outcome, context) },
@@ -44,12 +46,13 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
   ];
   // An outcome that is not known: what the server said helps to find out.
   if (isJsonObject(said) && isJsonArray(said['content'])) content.push(...said['content']);
-  return {
-    content,
-    isError: true,
-    ...(context.hasOutputSchema ? {} : { structuredContent: rendered.body }),
-    _meta: meta,
-  };
+  const structured = context.hasOutputSchema ? {} : { structuredContent: rendered.body };
+  return complete({ content, isError: true, ...structured, _meta: meta }, context);
+}
+
+/** A result that does not come from the server in answer to this call, in the form of the call's era. */
+function complete(result: JsonObject, { isStateless }: AnswerContext): JsonObject {
+  return isStateless && result['resultType'] === undefined ? { resultType: 'complete', ...result } : result;
 }
 
 function withMeta(result: JsonObject, added: JsonObject): JsonObject {

@@ -8,9 +8,11 @@ import type { GivenKey } from '../../effects/model/run-request.ts';
 import type { McpCall, Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { type ParamHeader, paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
 import { problem } from '../caller.ts';
 import { RpcRefused, sendMessage, sendProblem } from '../http.ts';
-import { errorMessage, refused, RPC, resultMessage, type RpcRequest } from '../jsonrpc.ts';
+import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest } from '../jsonrpc.ts';
+import { mismatch } from '../protocol.ts';
 import { META_PREFIX, resultOf } from './answer.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
@@ -33,6 +35,8 @@ export interface ArrivedCall {
   /** A server's id of a session as this agent gets it. */
   readonly seal: (id: string) => string | null;
   readonly authenticatedAt: number;
+  /** The era without sessions: headers repeat arguments, and results say that they are complete. */
+  readonly isStateless: boolean;
 }
 
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */
@@ -51,6 +55,7 @@ export async function runCall(
   if (beside['task'] !== undefined) throw wrong('Calls as tasks are not taken: leave out params.task.');
   const tool = ports.catalog().tool(`${upstream}.${name}`);
   const call = tool?.call.kind === 'mcp' && tool.call.name === name ? tool.call : null;
+  const paramHeaders = arrived.isStateless && call !== null ? repeatedIn(call, given, message.id, request) : {};
   const key = keyOf(tool, call, given, beside, request);
   const answer = beginAnswer(request, reply, arrived.seal);
   const breakOff = new AbortController();
@@ -80,7 +85,7 @@ export async function runCall(
         kind: 'message',
         id: message.id,
         beside,
-        headers: arrived.headers,
+        headers: { ...arrived.headers, ...paramHeaders },
         signal: breakOff.signal,
         hears: answer.listener,
       },
@@ -111,6 +116,7 @@ export async function runCall(
           policyVersion: ports.policyVersion(),
           hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
           isDerived: typeof key === 'object',
+          isStateless: arrived.isStateless,
         }),
       ),
       { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId },
@@ -118,6 +124,23 @@ export async function runCall(
   } finally {
     leave();
   }
+}
+
+const declaredHeaders = new WeakMap<McpCall, readonly ParamHeader[]>();
+
+/**
+ * The headers that repeat arguments, as the pinned tool declares them: written anew, like the body.
+ * @throws RpcRefused where one that came says something else
+ */
+function repeatedIn(call: McpCall, given: JsonObject, id: RpcId, { headers }: FastifyRequest): Record<string, string> {
+  let declared = declaredHeaders.get(call);
+  if (declared === undefined) {
+    declared = paramHeadersIn(call.pinned['inputSchema']);
+    declaredHeaders.set(call, declared);
+  }
+  const fault = paramMismatch(declared, given, headers);
+  if (fault !== null) throw new RpcRefused(mismatch(id, fault.name, fault.said, 'the arguments say something else'));
+  return paramHeadersOf(declared, given);
 }
 
 function faultText({

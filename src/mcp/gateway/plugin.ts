@@ -51,6 +51,8 @@ interface Arrived {
   readonly session: string | null;
   readonly headers: Readonly<Record<string, string>>;
   readonly authenticatedAt: number;
+  /** The era of the message. What has no message is of the one with sessions. */
+  readonly isStateless: boolean;
 }
 
 /**
@@ -84,7 +86,7 @@ export async function mcpGatewayPlugin(
       const message = messageIn(request);
       const era = eraOf(message, request.headers);
       if (era.kind === 'refused') throw new RpcRefused(era);
-      const arrived = arrive(ports, request, message);
+      const arrived = arrive(ports, request, message, era.kind === 'stateless');
       if (holdsOwnKey(paramsOf(message), arrived.principal.keyId))
         throw problem(
           'invalid_request',
@@ -107,7 +109,7 @@ export async function mcpGatewayPlugin(
       handler: async (request: Incoming, reply) => {
         if (request.raw.headers['content-length'] !== undefined && request.raw.headers['content-length'] !== '0')
           throw problem('invalid_request', `A ${method} has no body here.`);
-        const arrived = arrive(ports, request, null);
+        const arrived = arrive(ports, request, null, false);
         return pass(
           arrived,
           { method, path: arrived.server.settings.mcp.path, headers: arrived.headers, body: null },
@@ -138,6 +140,7 @@ export async function mcpGatewayPlugin(
           session: sessionName(arrived),
           seal: sealerOf(arrived),
           authenticatedAt: arrived.authenticatedAt,
+          isStateless: arrived.isStateless,
         };
         return runCall(ports, live, call, request, reply);
       }
@@ -173,7 +176,8 @@ export async function mcpGatewayPlugin(
       case 'deny':
         throw new RpcRefused(
           refused(
-            200,
+            // Before that era, a 404 tells a client that its session has ended.
+            arrived.isStateless ? 404 : 200,
             message.id,
             RPC.methodNotFound,
             `The gateway does not pass on ${message.method}. An operator can allow it (mcp.allow).`,
@@ -266,7 +270,7 @@ declare module 'fastify' {
 }
 
 /** @throws RpcProblem, RpcRefused where the request is for no server, of nobody, or in a session of somebody else */
-function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null): Arrived {
+function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null, isStateless: boolean): Arrived {
   const { mcpSender: caller } = request;
   if (caller === null) throw problem('missing_key', 'Send an API key in the header X-API-Key.');
   const { principal } = caller;
@@ -308,7 +312,7 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
     if (typeof value === 'string') headers[name] = value;
   }
   if (session !== null) headers['mcp-session-id'] = session;
-  return { principal, workspace, agentId, server, owner, session, headers, authenticatedAt: caller.at };
+  return { principal, workspace, agentId, server, owner, session, headers, authenticatedAt: caller.at, isStateless };
 }
 
 function refusal(status: number, message: RpcMessage | null, text: string, data: JsonObject): RpcRefusal {

@@ -7,6 +7,7 @@ import type { Evidence } from '../../effects/model/effect.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
 import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
@@ -84,7 +85,8 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
         const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, listenerOf(through));
         if (heard.kind === 'refused' && heard.status === 404) upstream.session.forget();
         const { startedAt } = opened;
-        return resultOf(upstream, tool.kind, call, heard, { sent, startedAt, endedAt: upstream.now() });
+        const asked = { kind: tool.kind, call, isStateless: statelessVersion(beside) !== null };
+        return resultOf(upstream, asked, heard, { sent, startedAt, endedAt: upstream.now() });
       }
     }
   } finally {
@@ -247,13 +249,23 @@ function notSent({ now }: McpUpstream, code: string, message: string): UpstreamR
   return { kind: 'failed', evidence: { ...NOT_SENT, code, message, endedAt: now() }, answer: null, result: null };
 }
 
-/** JSON-RPC codes by which a server says that it has not begun. */
-const NOT_BEGUN: readonly Json[] = [-32_700, -32_600, -32_601, -32_602];
+/**
+ * JSON-RPC codes by which a server says that it has not begun. The last two: the client has to be able to do something,
+ * and the user has to visit an address first.
+ */
+const NOT_BEGUN: readonly Json[] = [-32_700, -32_600, -32_601, -32_602, -32_021, -32_042];
+
+/** What the answer to a call is read by. */
+interface Asked {
+  readonly kind: 'read' | 'write';
+  readonly call: McpCall;
+  /** In this era a result says itself whether it is one. */
+  readonly isStateless: boolean;
+}
 
 function resultOf(
   upstream: McpUpstream,
-  kind: 'read' | 'write',
-  call: McpCall,
+  { kind, call, isStateless }: Asked,
   heard: Heard,
   seen: Pick<Evidence, 'sent' | 'startedAt' | 'endedAt'>,
 ): UpstreamResult {
@@ -293,6 +305,11 @@ function resultOf(
         );
       }
       if (!isJsonObject(result)) return bad('malformed', 'the server’s answer has no result', null, false);
+      const type = isStateless ? (result['resultType'] ?? 'complete') : 'complete';
+      // Nothing is done yet: the client asks its user or model, and calls again with what they say.
+      if (type === 'input_required') return bad('input_required', 'the tool asks for more input', result, true);
+      if (type !== 'complete')
+        return bad('result_type', `the server answered with a result of another kind: ${textOf(type)}`, result, false);
       if (result['isError'] === true)
         return bad('tool_error', 'the tool answered with an error', result, call.isError === 'failed');
       return {
@@ -314,4 +331,8 @@ function kept(message: Json, most: number): KeptMessage {
   // A UTF-16 code unit takes at most three bytes.
   const value = text.slice(0, Math.floor(most / 3)).replace(/[\uD800-\uDBFF]$/, '');
   return { kind: 'message', body: { kind: 'text', value }, truncated: true };
+}
+
+function textOf(value: Json): string {
+  return JSON.stringify(value).slice(0, 100);
 }

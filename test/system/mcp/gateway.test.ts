@@ -268,6 +268,8 @@ describe('what is no call of a tool', () => {
       'fail',
       'forbidden',
       'look',
+      'routed',
+      'says',
       'slow',
       'strict',
       'typed',

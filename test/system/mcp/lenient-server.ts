@@ -21,6 +21,8 @@ export interface LenientServer {
   readonly ran: { readonly name: string; readonly arguments: Json }[];
   /** What `tools/list` gives. */
   tools: JsonObject[];
+  /** The next call of `says` is answered with this, whatever its arguments say. */
+  answerNext(answer: JsonObject): void;
   close(): Promise<void>;
 }
 
@@ -44,6 +46,15 @@ export const TOOLS: readonly JsonObject[] = [
   { name: 'cut', description: 'Breaks off in the middle', inputSchema: ANY },
   { name: 'drop', description: 'Breaks off before the head', inputSchema: ANY },
   { name: 'slow', description: 'Waits to be released', inputSchema: ANY },
+  { name: 'says', description: 'Answers with what it is told to answer', inputSchema: ANY },
+  {
+    name: 'routed',
+    description: 'A header repeats one of its arguments',
+    inputSchema: {
+      type: 'object',
+      properties: { to: { type: 'object', properties: { region: { 'x-mcp-header': 'Region' } } } },
+    },
+  },
   {
     name: 'strict',
     description: 'Takes a number n',
@@ -76,11 +87,15 @@ export async function startLenientServer(): Promise<LenientServer & { release():
   const waiting: (() => void)[] = [];
   /** Who waits for the client's answer to a question: by session and the question's id. */
   const asking = new Map<string, (answer: JsonObject) => void>();
+  let nextAnswer: JsonObject | null = null;
   const server: LenientServer & { release(): void } = {
     url: '',
     seen,
     ran,
     tools: [...TOOLS],
+    answerNext: (answer) => {
+      nextAnswer = answer;
+    },
     release: () => {
       for (const go of waiting.splice(0)) go();
     },
@@ -143,6 +158,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         });
         send(text(JSON.stringify({ sampled, elicited })));
         response.end();
+        return;
+      }
+      case 'says': {
+        const { arguments: given } = params;
+        const answer = nextAnswer ?? (isJsonObject(given) ? given['answer'] : null);
+        nextAnswer = null;
+        json(response, message(isJsonObject(answer) ? answer : {}));
         return;
       }
       case 'slow':

@@ -1,0 +1,79 @@
+import { canonicalJson } from '../json/canonical.ts';
+import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
+import { decodeHeader, encodeHeader } from './mirror-headers.ts';
+
+/* Arguments of a call that a header repeats, as the input schema of the tool says with `x-mcp-header`. */
+
+/** An argument that a header repeats. */
+export interface ParamHeader {
+  /** In lower case, with its prefix. */
+  readonly name: string;
+  /** Where the argument stands, by the names of members. */
+  readonly path: readonly string[];
+}
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+/** Levels of a schema that are searched. */
+const MOST_LEVELS = 32;
+
+/** The arguments that headers repeat, in an input schema. */
+export function paramHeadersIn(schema: Json | undefined, path: readonly string[] = []): readonly ParamHeader[] {
+  if (!isJsonObject(schema) || path.length > MOST_LEVELS) return [];
+  const header = schema['x-mcp-header'];
+  const own =
+    typeof header === 'string' && TOKEN.test(header) && path.length > 0
+      ? [{ name: `mcp-param-${header.toLowerCase()}`, path }]
+      : [];
+  const properties = isJsonObject(schema['properties']) ? schema['properties'] : {};
+  return [...own, ...Object.entries(properties).flatMap(([name, inner]) => paramHeadersIn(inner, [...path, name]))];
+}
+
+/** The headers of a call: those of arguments that are there, and are a text, a number or a truth value. */
+export function paramHeadersOf(declared: readonly ParamHeader[], given: Json | undefined): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const { name, path } of declared) {
+    const value = valueAt(given, path);
+    if (typeof value === 'string') headers[name] = encodeHeader(value);
+    else if (typeof value === 'boolean' || typeof value === 'number') headers[name] = canonicalJson(value);
+  }
+  return headers;
+}
+
+/** A header that does not say what the arguments say. */
+export interface ParamMismatch {
+  readonly name: string;
+  /** `null` where it is missing. */
+  readonly said: string | null;
+}
+
+/**
+ * Compares the headers of a call with its arguments. What stands between a client and a server may go by the headers, so
+ * one that says something else, that is missing, or that repeats an argument that is not there, is a fault.
+ */
+export function paramMismatch(
+  declared: readonly ParamHeader[],
+  given: JsonObject,
+  headers: Readonly<Record<string, string | readonly string[] | undefined>>,
+): ParamMismatch | null {
+  const expected = paramHeadersOf(declared, given);
+  for (const { name, path } of declared) {
+    const header = headers[name];
+    const said = header === undefined ? null : String(header).trim();
+    const wanted = expected[name] ?? null;
+    if (said === wanted) continue;
+    if (said === null || wanted === null) return { name, said };
+    const decoded = decodeHeader(said);
+    const value = valueAt(given, path);
+    const isSame =
+      decoded !== null &&
+      (typeof value === 'number' ? decoded !== '' && Number(decoded) === value : decoded === decodeHeader(wanted));
+    if (!isSame) return { name, said };
+  }
+  return null;
+}
+
+function valueAt(given: Json | undefined, path: readonly string[]): Json | undefined {
+  let value = given;
+  for (const name of path) value = isJsonObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  return value;
+}

@@ -1,0 +1,132 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/json/value.ts';
+import { callOf, type McpWorld, post, resultOf, type Said, startMcpWorld } from './world.ts';
+
+/* The door in the revision without sessions, where calls have rounds and headers repeat what bodies say. */
+
+let world: McpWorld;
+beforeAll(async () => {
+  world = await startMcpWorld();
+});
+afterAll(() => world.close());
+beforeEach(() => {
+  world.server.seen.length = 0;
+  world.server.ran.length = 0;
+});
+
+const VERSION = '2026-07-28';
+const META = {
+  'io.modelcontextprotocol/protocolVersion': VERSION,
+  'io.modelcontextprotocol/clientCapabilities': { elicitation: {} },
+};
+let unique = 0;
+
+function call(
+  name: string,
+  given: JsonObject,
+  { params = {}, headers = {} }: { readonly params?: JsonObject; readonly headers?: Record<string, string> } = {},
+): Promise<Said> {
+  return post(world, callOf(name, given, { _meta: META, ...params }), {
+    'mcp-protocol-version': VERSION,
+    'mcp-method': 'tools/call',
+    'mcp-name': name,
+    ...headers,
+  });
+}
+
+/** Arguments of a call that was not made before, by which the server answers as they say. */
+const told = (answer: JsonObject): JsonObject => ({ answer, n: (unique += 1) });
+const asking = { resultType: 'input_required', inputRequests: { sure: { method: 'elicitation/create', params: {} } } };
+const done = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
+
+describe('an answer that asks for more', () => {
+  test('comes as it is, with the decision beside it: nothing was done', async () => {
+    const { result, decision } = resultOf(await call('says', told({ result: asking })));
+    expect(result).toMatchObject(asking);
+    expect(result).not.toHaveProperty('isError');
+    expect(decision).toMatchObject({ decision: 'failed', code: 'upstream_refused', safe_to_retry: true });
+  });
+
+  test.each([
+    ['a derived key', {}],
+    ['a key of the caller', { 'dev.svc-gateway/idempotency-key': 'two-rounds' }],
+  ])('is followed by the next round under %s, and what that did is done once', async (_of, meta) => {
+    const given: Record<string, JsonObject[string]> = { ...told({ result: asking }) };
+    const round = (params: JsonObject): Promise<Said> =>
+      call('says', given, { params: { _meta: { ...META, ...meta }, ...params } });
+    const first = resultOf(await round({}));
+    expect(first.decision).toMatchObject({ decision: 'failed' });
+    // The same arguments: the server is told another way what it shall answer now.
+    world.server.answerNext({ result: done });
+    const second = resultOf(await round({ inputResponses: { sure: { action: 'accept' } }, requestState: 's' }));
+    expect(second.result).toMatchObject(done);
+    expect(second.decision).toMatchObject({ decision: 'committed', effect_id: first.decision['effect_id'] });
+    expect(world.server.seen.at(-1)?.body).toContain('"inputResponses":{"sure":{"action":"accept"}}');
+    expect(resultOf(await round({})).decision).toMatchObject({ decision: 'duplicate_blocked' });
+    expect(world.server.ran).toHaveLength(2);
+  });
+
+  test('is a result like any other before that revision', async () => {
+    const { decision } = resultOf(await post(world, callOf('says', told({ result: { ...asking, content: [] } }))));
+    expect(decision).toMatchObject({ decision: 'committed' });
+  });
+});
+
+test('a result of a kind that nobody knows leaves the outcome unknown', async () => {
+  const { result, decision } = resultOf(await call('says', told({ result: { resultType: 'task', taskId: 't1' } })));
+  expect(decision).toMatchObject({ decision: 'unknown_effect', code: 'outcome_unknown' });
+  expect(result).toMatchObject({ resultType: 'complete', isError: true });
+});
+
+test('a refusal says that it is complete, in that revision only', async () => {
+  expect(resultOf(await call('forbidden', {})).result).toMatchObject({ resultType: 'complete', isError: true });
+  expect(resultOf(await post(world, callOf('forbidden'))).result).not.toHaveProperty('resultType');
+});
+
+test('a server that first wants the user to visit an address has done nothing, and its error passes', async () => {
+  const error = { code: -32_042, message: 'Visit it', data: { elicitations: [{ url: 'https://crm.example/ok' }] } };
+  const { message, headers } = await post(world, callOf('says', told({ error })));
+  expect(message['error']).toEqual(error);
+  expect(headers.get('svc-decision')).toBeNull();
+});
+
+test('a method that nobody knows is not found', async () => {
+  const params = { _meta: META };
+  const unknown = { jsonrpc: '2.0', id: 1, method: 'tools/callx', params };
+  const { status, message } = await post(world, unknown, {
+    'mcp-protocol-version': VERSION,
+    'mcp-method': 'tools/callx',
+  });
+  expect([status, message['error']]).toMatchObject([404, { code: -32_601 }]);
+  expect(world.server.seen).toEqual([]);
+});
+
+describe('a header that repeats an argument', () => {
+  const region = (value: string): { headers: Record<string, string> } => ({ headers: { 'mcp-param-region': value } });
+
+  test.each([
+    ['eu', 'eu'],
+    ['Zürich', '=?base64?WsO8cmljaA==?='],
+  ])('goes on where it says %s too', async (value, header) => {
+    const { decision } = resultOf(await call('routed', { to: { region: value } }, region(header)));
+    expect(decision).toMatchObject({ decision: 'committed' });
+    expect(world.server.seen.at(-1)?.headers['mcp-param-region']).toBe(header);
+  });
+
+  test.each([
+    ['something else', { to: { region: 'eu-2' } }, region('us')],
+    ['nothing', { to: { region: 'eu-3' } }, {}],
+    ['what is not there', {}, region('eu')],
+    ['it in a form that reads in two ways', { to: { region: 'eu' } }, region('=?base64?ZXV=?=')],
+  ])('and says %s is refused at the door', async (_what, given, headers) => {
+    const { status, message } = await call('routed', given, headers);
+    expect([status, message['error']]).toMatchObject([400, { code: -32_020, data: { header: 'mcp-param-region' } }]);
+    expect(world.server.ran).toEqual([]);
+  });
+
+  test('that the pinned tool does not declare stays here', async () => {
+    const { decision } = resultOf(await call('echo', { n: (unique += 1) }, region('us')));
+    expect(decision).toMatchObject({ decision: 'committed' });
+    expect(world.server.seen.at(-1)?.headers).not.toHaveProperty('mcp-param-region');
+  });
+});
