@@ -243,7 +243,14 @@ export function liveAnswer(
   const { principal, workspace, agentId, address, key } = arrived;
   const target = ports.catalog().target(tool, params) ?? tool.name;
   const call = { principal, workspace, agentId, tool, upstream: route.upstream, target, params };
-  return { key, address, call: { ...call, headers: headers.sent, requestIp: address }, isAdmitted: true, cut };
+  return {
+    key,
+    address,
+    call: { ...call, headers: headers.sent, requestIp: address },
+    isAdmitted: true,
+    stands: () => false,
+    cut,
+  };
 }
 
 function keyOf(

@@ -10,19 +10,34 @@ export interface LiveConnection {
   readonly call: ReadCall;
   /** The core has admitted it. What policy says of it later does not count, but pauses and what its key may do. */
   readonly isAdmitted: boolean;
+  /** Whether it lasts until one side leaves, so that waiting for its end is no use. It may be known late. */
+  readonly stands: () => boolean;
   readonly cut: () => void;
 }
 
-/** Open streams and tunnels. Each is cut when its key is no longer valid or a pause covers it. */
+/**
+ * Open streams and tunnels. Each is cut when its key is no longer valid or a pause covers it, and when the gateway
+ * stops.
+ */
 export interface Live {
   add(connection: LiveConnection): void;
   remove(connection: LiveConnection): void;
+  /**
+   * The gateway stops, and waits for every connection. What stands is cut at once, and other reads when they had
+   * {@link MOST_READ_MS} to end: they change nothing, and can be made again elsewhere. What was admitted is not cut. It
+   * ends, or its own limit of time ends it.
+   */
+  stop(): void;
   /** Cuts everything. */
   close(): void;
 }
 
 /** How often open connections are checked, ms: keys can expire and pauses can begin without any event. */
 const RECHECK_MS = 2000;
+/** How long reads may go on while the gateway stops, ms. Kubernetes kills a container after 30 s. */
+const MOST_READ_MS = 20_000;
+/** How often, while it stops, what is open is looked at: a read may only now turn out to be an event stream. */
+const STOP_LOOK_MS = 50;
 
 export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>): Live {
   const open = new Set<LiveConnection>();
@@ -44,6 +59,7 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
   };
   const unsubscribe = ports.onAccessChanged(checkAll);
   const timer = setInterval(checkAll, RECHECK_MS).unref();
+  let stopping: NodeJS.Timeout | null = null;
   return {
     add: (connection) => {
       open.add(connection);
@@ -51,9 +67,23 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
     remove: (connection) => {
       open.delete(connection);
     },
+    stop: () => {
+      const began = performance.now();
+      const look = (): void => {
+        const isOver = performance.now() - began >= MOST_READ_MS;
+        for (const connection of open) {
+          if (connection.isAdmitted || !(isOver || connection.stands())) continue;
+          open.delete(connection);
+          connection.cut();
+        }
+      };
+      stopping ??= setInterval(look, STOP_LOOK_MS).unref();
+      look();
+    },
     close: () => {
       unsubscribe();
       clearInterval(timer);
+      if (stopping !== null) clearInterval(stopping);
       for (const connection of open) connection.cut();
       open.clear();
     },

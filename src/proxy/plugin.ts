@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
+import { isEventStream } from '../upstreams/http/events.ts';
 import { tellOf } from './access.ts';
 import {
   type AnswerContext,
@@ -57,6 +58,8 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   app.decorateRequest('arrived', null);
   // Nothing is logged of a request here, so none needs a logger of its own.
   app.setChildLoggerFactory((logger) => logger);
+  // The server waits for every connection before it closes, and only then are the hooks below called.
+  app.addHook('preClose', async () => live.stop());
   app.addHook('onClose', async () => {
     upgrades.close();
     identities.close();
@@ -182,7 +185,10 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     read: ReadRequest,
   ): Promise<void> | null => {
     if (read.kind !== 'read') return match.kind === 'rule' ? runGoverned(request, reply, arrived, match, read) : null;
-    const judged = judgeRead(ports, arrived, match, request.raw, read, () => reply.raw.destroy());
+    const judged = judgeRead(ports, arrived, match, request.raw, read, {
+      stands: () => isEventStream(String(reply.getHeader('content-type'))),
+      cut: () => reply.raw.destroy(),
+    });
     switch (judged.kind) {
       case 'stream':
         return passInPlace(request, reply, judged.read);

@@ -49,7 +49,7 @@ export function judgeRead(
   match: Exclude<RouteMatch, { kind: 'none' }>,
   request: IncomingMessage,
   read: Extract<ReadRequest, { kind: 'read' }>,
-  cut: () => void,
+  connection: Pick<LiveConnection, 'stands' | 'cut'>,
 ): JudgedRead {
   const { tool } = match;
   const isDeclared = match.kind === 'rule';
@@ -119,7 +119,7 @@ export function judgeRead(
             ? null
             : { ...observed, example: `${request.method ?? 'GET'} ${arrived.path}`.slice(0, MAX_EXAMPLE) },
       },
-      live: { key: arrived.key, address: arrived.address, call, isAdmitted: false, cut },
+      live: { key: arrived.key, address: arrived.address, call, isAdmitted: false, ...connection },
     },
   };
 }

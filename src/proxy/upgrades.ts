@@ -96,7 +96,7 @@ async function handshake(
       read.kind === 'problem' ? read.problem : problemOf('invalid_request', 'The request cannot be read.');
     return answer(problemAnswer(ports, problem, context));
   }
-  const judged = judgeRead(ports, arrival, match, request, read, () => socket.destroy());
+  const judged = judgeRead(ports, arrival, match, request, read, { stands: () => true, cut: () => socket.destroy() });
   switch (judged.kind) {
     case 'stream': {
       const { upstream, workspace, agentId } = judged.read.passed;

@@ -70,6 +70,7 @@ async function startPassing(answer: (socket: Socket, request: string) => void, l
           requestIp: '',
         },
         isAdmitted: false,
+        stands: () => false,
         cut: () => {},
       },
     };
