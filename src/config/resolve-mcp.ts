@@ -8,6 +8,7 @@ import type { McpChildSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { toolName } from './schema-fields.ts';
+import { checkFederated, federatedName } from './federated-names.ts';
 import { schemaFaultOf } from './resolve-tools.ts';
 import { parseDuration } from './units.ts';
 
@@ -105,6 +106,7 @@ export async function resolveMcpTools(
     const lock = await readLock(entry, entry.mcp, judge, reading);
     if (lock !== null) tools.push(...toolsOf(entry, entry.mcp, upstream, lock, judge));
   }
+  checkFederated(file, tools, judge);
   for (const { name, upstream } of tools)
     if (declared.has(name))
       judge.error(
@@ -175,6 +177,15 @@ function toolsOf(
     }
     const said = entry.tools.find((one) => one.name === pin.name);
     const schema = schemaOf(pin, entry, judge);
+    const federated = federatedName(id, pin.name);
+    if (federated === null)
+      judge.warn(
+        'tool_name',
+        entry,
+        ['pins'],
+        `The pinned tool '${pin.name}' is at /mcp/${id} only: ${id}__${pin.name} is no name of at most 64 letters, digits, '_' and '-'`,
+        null,
+      );
     tools.push({
       name,
       title: titleOf(pin),
@@ -188,6 +199,7 @@ function toolsOf(
         kind: 'mcp',
         name: pin.name,
         pinned: pin.tool,
+        ...(federated === null ? {} : { federated }),
         ...(said?.key_from === undefined ? {} : { keyFrom: said.key_from }),
         isError: said?.is_error ?? 'unknown',
         onClientClose: said?.on_client_close ?? 'finish',

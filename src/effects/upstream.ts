@@ -37,6 +37,8 @@ export interface ProxiedMessage {
   readonly beside: JsonObject;
   /** Headers of the transport and the caller's own credentials; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Whose session of the gateway's own it is sent in; `null`: it is in the caller's, which the headers name. */
+  readonly sessionOf: string | null;
   /** Aborts when the call is to be broken off. */
   readonly signal: AbortSignal;
   /** What came from the server, in the form that it came in. */
@@ -47,8 +49,11 @@ export interface ProxiedMessage {
 export interface MessageListener {
   /** The head of a stream of events. */
   began(head: AnswerHead): void;
-  /** An event before the last message, with its empty line. The server waits for what is returned. */
-  passed(event: Buffer): Promise<void> | undefined;
+  /**
+   * An event before the last message, with its empty line, and the message in it, if it has one. The server waits for
+   * what is returned.
+   */
+  passed(event: Buffer, message: JsonObject | null): Promise<void> | undefined;
   /** The last message; `beside`: the lines of its event that are no data. It is not passed on before it is settled. */
   ended(message: JsonObject, beside: string): void;
   /** An answer that is no message to the call: the server refused the request as such. */

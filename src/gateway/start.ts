@@ -30,6 +30,7 @@ import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
 import { mcpControlPlugin } from '../mcp/control/plugin.ts';
+import { mcpFederatedPlugin } from '../mcp/gateway/federated.ts';
 import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
@@ -378,16 +379,16 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   });
 
   await server.register(proxyPlugin, { ports: data });
-  await server.register(mcpGatewayPlugin, {
-    ports: mcpGatewayPorts({
-      core: ports,
-      proxy: data,
-      current,
-      upstreams,
-      run,
-      problemOf: mcpControl.problemOf,
-    }),
+  const mcpGateway = mcpGatewayPorts({
+    core: ports,
+    proxy: data,
+    current,
+    upstreams,
+    run,
+    problemOf: mcpControl.problemOf,
   });
+  await server.register(mcpGatewayPlugin, { ports: mcpGateway });
+  await server.register(mcpFederatedPlugin, { ports: mcpGateway });
 
   await takeUp.begin();
   const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>

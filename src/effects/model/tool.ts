@@ -87,6 +87,8 @@ export interface McpCall {
   readonly name: string;
   /** The tool object as it was pinned. */
   readonly pinned: JsonObject;
+  /** Its name at the door to all servers, which no other tool has. Absent: it is not there. */
+  readonly federated?: string;
   /** The param whose value is the idempotency key of a call that brings none. Absent: the key is derived. */
   readonly keyFrom?: string;
   /** What a result with `isError` means for a write. */

@@ -32,11 +32,21 @@ export interface ArrivedCall {
   readonly headers: Readonly<Record<string, string>>;
   /** What the call is one of: calls of other sessions are not cancelled with it. */
   readonly session: string;
+  /** Through the door to all servers. `null`: in a session of the client with the one server. */
+  readonly federated: FederatedCall | null;
   /** A server's id of a session as this agent gets it. */
   readonly seal: (id: string) => string | null;
   readonly authenticatedAt: number;
   /** The era without sessions: headers repeat arguments, and results say that they are complete. */
   readonly isStateless: boolean;
+}
+
+/** What is different for a call through the door to all servers. */
+export interface FederatedCall {
+  /** Whose session with the server it is sent in. */
+  readonly sessionOf: string;
+  /** The result in the form of the client's era. */
+  shape(result: JsonObject): JsonObject;
 }
 
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */
@@ -47,7 +57,7 @@ export async function runCall(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { message, principal, workspace, agentId, upstream } = arrived;
+  const { message, principal, workspace, agentId, upstream, federated } = arrived;
   const { name, arguments: given = {}, ...beside } = message.params;
   const wrong = (text: string): RpcRefused => new RpcRefused(refused(200, message.id, RPC.invalidParams, text));
   if (typeof name !== 'string' || name === '') throw wrong('params.name must be the name of a tool.');
@@ -86,6 +96,7 @@ export async function runCall(
         id: message.id,
         beside,
         headers: { ...arrived.headers, ...paramHeaders },
+        sessionOf: federated?.sessionOf ?? null,
         signal: breakOff.signal,
         hears: answer.listener,
       },
@@ -104,23 +115,21 @@ export async function runCall(
     const { outcome } = result;
     const { status, last } = answer.said();
     // What the server refused as such goes on as it came: clients act on the status (404: begin a new session).
-    if (outcome.decision === 'failed' && status !== null) return answer.pass(status);
+    if (outcome.decision === 'failed' && status !== null && federated === null) return answer.pass(status);
     if (outcome.decision === 'failed' && last !== null && isJsonObject(last.message['error']))
       return answer.end(last.message);
-    return answer.end(
-      resultMessage(
-        message.id,
-        resultOf(outcome, last, {
-          publicUrl: ports.settings().publicUrl,
-          receiptView: ports.receiptView,
-          policyVersion: ports.policyVersion(),
-          hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
-          isDerived: typeof key === 'object',
-          isStateless: arrived.isStateless,
-        }),
-      ),
-      { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId },
-    );
+    const made = resultOf(outcome, last, {
+      publicUrl: ports.settings().publicUrl,
+      receiptView: ports.receiptView,
+      policyVersion: ports.policyVersion(),
+      hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
+      isDerived: typeof key === 'object',
+      isStateless: arrived.isStateless,
+    });
+    return answer.end(resultMessage(message.id, federated?.shape(made) ?? made), {
+      'svc-decision': outcome.decision,
+      'svc-effect-id': outcome.effectId,
+    });
   } finally {
     leave();
   }

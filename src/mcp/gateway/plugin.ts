@@ -138,6 +138,7 @@ export async function mcpGatewayPlugin(
           message,
           headers: arrived.headers,
           session: sessionName(arrived),
+          federated: null,
           seal: sealerOf(arrived),
           authenticatedAt: arrived.authenticatedAt,
           isStateless: arrived.isStateless,

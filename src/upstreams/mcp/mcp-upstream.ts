@@ -11,8 +11,10 @@ import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
 import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
-import { OwnSession } from './own-session.ts';
+import type { AgentSessions } from './agent-sessions.ts';
+import { type InSession, type OwnSession, sayInSession } from './own-session.ts';
 import { serverEvents } from './server-events.ts';
+import { inSharedSession } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { readStrictly, TooLong, wholeOf } from './whole-answer.ts';
 
@@ -21,6 +23,8 @@ export interface McpUpstream {
   readonly through: Pick<Dispatcher, 'dispatch'>;
   /** For calls that come without a session of their own. */
   readonly session: OwnSession;
+  /** For calls of agents that are in no session with this one server. */
+  readonly agentSessions: AgentSessions;
   readonly limits: { readonly responseBytes: number; readonly responseKeptBytes: number };
   readonly now: () => number;
 }
@@ -52,16 +56,14 @@ type Ended = Heard | { readonly kind: 'paused'; readonly lastEventId: string; re
 /** Sends a call of a tool, once. Never throws. What may have reached the server and has no answer is `unknown`. */
 export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: McpCall): Promise<UpstreamResult> {
   const { tool, params, proxied } = dispatch;
-  const through = proxied?.kind === 'message' ? proxied : await upstream.session.enter(upstream, tool.timeoutMs);
+  const message = proxied?.kind === 'message' ? proxied : null;
+  const session =
+    message?.sessionOf == null ? upstream.session : upstream.agentSessions.of(message.sessionOf, upstream);
+  const through = await throughOf(message, session, upstream, tool.timeoutMs);
   if (typeof through === 'string') return notSent(upstream, 'connect_failed', through);
   const { id, beside, headers } = through;
-  const message = {
-    jsonrpc: '2.0',
-    id,
-    method: 'tools/call',
-    params: { ...beside, name: call.name, arguments: params },
-  };
-  const body = Buffer.from(JSON.stringify(message));
+  const said = { ...beside, name: call.name, arguments: params };
+  const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: said }));
   const sent = createHash('sha256').update(body).digest('base64url');
   const deadline = new Deadline(tool.timeoutMs, 'signal' in through ? through.signal : null);
   const request = {
@@ -83,7 +85,7 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
       case 'lost':
       case 'answer': {
         const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, listenerOf(through));
-        if (heard.kind === 'refused' && heard.status === 404) upstream.session.forget();
+        if (heard.kind === 'refused' && heard.status === 404) session.forget();
         const { startedAt } = opened;
         const asked = { kind: tool.kind, call, isStateless: statelessVersion(beside) !== null };
         return resultOf(upstream, asked, heard, { sent, startedAt, endedAt: upstream.now() });
@@ -92,6 +94,19 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   } finally {
     deadline.end();
   }
+}
+
+/** What a call is sent with: in the session of its caller, or in one of the gateway's own. */
+async function throughOf(
+  message: ProxiedMessage | null,
+  session: OwnSession,
+  upstream: McpUpstream,
+  timeoutMs: number,
+): Promise<ProxiedMessage | InSession | string> {
+  if (message !== null && message.sessionOf === null) return message;
+  const entered = await session.enter(upstream, timeoutMs);
+  if (message === null || typeof entered === 'string') return entered;
+  return inSharedSession(message, entered, (answer) => void sayInSession(upstream, entered.headers, answer));
 }
 
 function listenerOf(through: Pick<ProxiedMessage, 'id'> | ProxiedMessage): MessageListener {
@@ -185,7 +200,7 @@ async function hearOne(
         listener.ended(message, event.beside);
         return { kind: 'message', message, beside: event.beside };
       }
-      await listener.passed(event.bytes);
+      await listener.passed(event.bytes, message);
     }
     if (lastEventId !== null && lastEventId !== '') return { kind: 'paused', lastEventId, retryMs };
     return lost('reset', 'the server ended the stream without an answer');

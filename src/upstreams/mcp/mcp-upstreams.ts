@@ -5,6 +5,7 @@ import { CONNECT_TIMEOUT_MS } from '../http/connections.ts';
 import { sameTls } from '../http/upstream-tls.ts';
 import type { UpstreamKind } from '../kind.ts';
 import { type McpUpstream, sendCall } from './mcp-upstream.ts';
+import { AgentSessions } from './agent-sessions.ts';
 import { OwnSession } from './own-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import type { Through } from './stdio/exchange.ts';
@@ -43,7 +44,8 @@ export function createMcpUpstreams(
       const isKept = before !== undefined && isSameServer(before.settings, settings);
       const through = isKept ? before.through : openThrough(settings, keeper);
       const session = isKept ? before.session : new OwnSession();
-      made.set(settings.id, { settings, through, session, limits: nextLimits, now });
+      const agentSessions = isKept ? before.agentSessions : new AgentSessions(performance.now.bind(performance));
+      made.set(settings.id, { settings, through, session, agentSessions, limits: nextLimits, now });
     }
     for (const [id, { through }] of current) if (made.get(id)?.through !== through) retire(through);
     current = made;

@@ -13,11 +13,14 @@ export interface InSession {
 }
 
 /** A server, and what carries requests to it. */
-interface Reached {
+export interface Reached {
   readonly settings: McpUpstreamSettings;
   readonly through: Pick<Dispatcher, 'dispatch'>;
   readonly now: () => number;
 }
+
+/** How long a server may take to hear an answer, or the end of a session, ms. */
+const END_MS = 5_000;
 
 const [PROTOCOL] = HANDSHAKE_VERSIONS;
 
@@ -45,35 +48,72 @@ export class OwnSession {
   forget(): void {
     this.#begun = null;
   }
+
+  /** Ends it at the server, if it was begun. Whether that is heard does not matter: servers end what is not used. */
+  end(upstream: Reached): void {
+    void this.#begun?.then((headers) => end(upstream, headers));
+    this.#begun = null;
+  }
+}
+
+async function end(
+  { settings, through, now }: Reached,
+  headers: Readonly<Record<string, string>> | string,
+): Promise<void> {
+  if (typeof headers === 'string' || headers['mcp-session-id'] === undefined) return;
+  const opened = await open(
+    through,
+    { method: 'DELETE', path: settings.mcp.path, headers: withCredentials(settings, headers), body: null },
+    { gate: () => 'go', signal: AbortSignal.timeout(END_MS), now },
+  );
+  if (opened.kind === 'answer') opened.body.resume();
+}
+
+/** Says something in a session that is no request. Whether the server takes it shows in what it does next. */
+export async function sayInSession(
+  upstream: Reached,
+  headers: Readonly<Record<string, string>>,
+  message: JsonObject,
+): Promise<void> {
+  const opened = await post(upstream, message, headers, AbortSignal.timeout(END_MS));
+  if (opened.kind === 'answer') opened.body.resume();
+}
+
+function post(
+  { settings, through, now }: Reached,
+  message: JsonObject,
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<Opened> {
+  return open(
+    through,
+    {
+      method: 'POST',
+      path: settings.mcp.path,
+      headers: withCredentials(settings, {
+        accept: 'application/json, text/event-stream',
+        'content-type': 'application/json',
+        ...headers,
+      }),
+      body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...message })),
+    },
+    { gate: () => 'go', signal, now },
+  );
+}
+
+function withCredentials(
+  { credentials }: McpUpstreamSettings,
+  headers: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const own = credentials === null ? {} : { [credentials.header.toLowerCase()]: credentials.value };
+  return { 'user-agent': 'svc-gateway', ...headers, ...own };
 }
 
 async function begin(upstream: Reached, timeoutMs: number): Promise<Readonly<Record<string, string>> | string> {
-  const { settings, through, now } = upstream;
   const signal = AbortSignal.timeout(timeoutMs);
-  const post = (message: JsonObject, headers: Readonly<Record<string, string>>): Promise<Opened> =>
-    open(
-      through,
-      {
-        method: 'POST',
-        path: settings.mcp.path,
-        headers: {
-          'user-agent': 'svc-gateway',
-          accept: 'application/json, text/event-stream',
-          'content-type': 'application/json',
-          ...headers,
-          ...(settings.credentials === null
-            ? {}
-            : { [settings.credentials.header.toLowerCase()]: settings.credentials.value }),
-        },
-        body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...message })),
-      },
-      { gate: () => 'go', signal, now },
-    );
   const clientInfo = { name: 'svc-gateway', version: VERSION };
-  const opened = await post(
-    { id: 0, method: 'initialize', params: { protocolVersion: PROTOCOL, capabilities: {}, clientInfo } },
-    {},
-  );
+  const params = { protocolVersion: PROTOCOL, capabilities: {}, clientInfo };
+  const opened = await post(upstream, { id: 0, method: 'initialize', params }, {}, signal);
   if (opened.kind !== 'answer')
     return opened.kind === 'held_back' ? 'the server did not begin a session in time' : opened.message;
   opened.body.resume();
@@ -81,7 +121,7 @@ async function begin(upstream: Reached, timeoutMs: number): Promise<Readonly<Rec
   const id = opened.headers['mcp-session-id'];
   const headers: Record<string, string> = { 'mcp-protocol-version': PROTOCOL };
   if (typeof id === 'string') headers['mcp-session-id'] = id;
-  const ready = await post({ method: 'notifications/initialized' }, headers);
+  const ready = await post(upstream, { method: 'notifications/initialized' }, headers, signal);
   if (ready.kind === 'answer') ready.body.resume();
   return headers;
 }

@@ -1,0 +1,52 @@
+import type { ProxiedMessage } from '../../effects/upstream.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import type { InSession } from './own-session.ts';
+
+const NOBODY = { code: -32_601, message: 'The client of this session answers no questions.' };
+
+/**
+ * A call in a session that other clients of the agent use, too. It gets an id and a progress token that nothing else has
+ * in that session; what the server says comes back under those of the client. Of events only progress goes on: what
+ * else the server says is about the session. Some servers ask although they were told that nobody answers; they hear so
+ * at once.
+ * @param answer sends an answer to the server
+ */
+export function inSharedSession(
+  proxied: ProxiedMessage,
+  { id, headers }: InSession,
+  answer: (message: JsonObject) => void,
+): ProxiedMessage {
+  const { beside, hears } = proxied;
+  const { _meta: meta } = beside;
+  const token = isJsonObject(meta) ? meta['progressToken'] : undefined;
+  return {
+    ...proxied,
+    id,
+    beside: isJsonObject(meta) && token !== undefined ? { ...beside, _meta: { ...meta, progressToken: id } } : beside,
+    headers: { ...proxied.headers, ...headers },
+    hears: {
+      began: (head) => hears.began(head),
+      passed(_event, message) {
+        // A comment keeps the client's connection from being taken for dead.
+        if (message === null) return hears.passed(Buffer.from(':\n\n'), null);
+        const { method, id: question } = message;
+        if (method !== undefined && question !== undefined) {
+          answer({ id: question, ...(method === 'ping' ? { result: {} } : { error: NOBODY }) });
+          return undefined;
+        }
+        const shown = token === undefined ? null : progressOf(message, id, token);
+        return shown === null ? undefined : hears.passed(Buffer.from(`data: ${JSON.stringify(shown)}\n\n`), shown);
+      },
+      ended: (message) => hears.ended({ ...message, id: proxied.id }, ''),
+      refused: (answer) => hears.refused(answer),
+    },
+  };
+}
+
+/** A message as the client's progress; `null` if it is no progress of this call. */
+function progressOf(message: JsonObject, id: number, token: Json): JsonObject | null {
+  const { method, params } = message;
+  if (method !== 'notifications/progress' || message['id'] !== undefined) return null;
+  if (!isJsonObject(params) || params['progressToken'] !== id) return null;
+  return { ...message, params: { ...params, progressToken: token } };
+}

@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import { AgentSessions } from '../../../src/upstreams/mcp/agent-sessions.ts';
+
+const settings = {
+  id: 'crm',
+  url: 'http://127.0.0.1:1',
+  timeoutMs: 1_000,
+  network: 'any',
+  credentials: null,
+  mcp: { path: '/mcp', allow: [] },
+} as const;
+const upstream = { settings, through: { dispatch: () => true }, now: () => 0 };
+
+test('each agent has one session, until it was not used for half an hour', () => {
+  let now = 0;
+  const sessions = new AgentSessions(() => now);
+  const bot = sessions.of('bot', upstream);
+  const cat = sessions.of('cat', upstream);
+  expect(cat).not.toBe(bot);
+  now = 30 * 60_000;
+  expect(sessions.of('bot', upstream)).toBe(bot);
+  now += 1;
+  sessions.of('dog', upstream);
+  expect(sessions.of('cat', upstream)).not.toBe(cat);
+  expect(sessions.of('bot', upstream)).toBe(bot);
+});
+
+test('there are at most a thousand, and the one that was used last is kept', () => {
+  const sessions = new AgentSessions(() => 0);
+  const first = sessions.of('0', upstream);
+  const second = sessions.of('1', upstream);
+  for (let agent = 2; agent < 1_000; agent += 1) sessions.of(String(agent), upstream);
+  expect(sessions.of('0', upstream)).toBe(first);
+  sessions.of('one more', upstream);
+  expect(sessions.of('0', upstream)).toBe(first);
+  expect(sessions.of('1', upstream)).not.toBe(second);
+});
