@@ -3,12 +3,11 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { readReply, type Reply, writeReply } from '../../src/stores/embedded/threads/reply.ts';
-import { readRequest, writeRequest } from '../../src/stores/embedded/threads/request.ts';
+import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
+import { type Form, readingTape, writingTape } from '../../src/stores/embedded/threads/tape.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
-import { messageReader, messageWriter } from '../../src/stores/embedded/threads/wire.ts';
-import { ABSENT, type Change, type SumName } from '../../src/stores/port.ts';
+import { ABSENT, type SumName } from '../../src/stores/port.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 
 /** Messages that cross, and how long each is. */
@@ -39,19 +38,11 @@ function sumName(index: number): SumName {
   return { name, span: { kind: 'until', end: 1e15 }, group: `the-group-that-has-the-number-${index}` };
 }
 
-/** A long message of another thread, as it arrives: one text that all texts are cut out of. */
-function arrived(change: Change): Change {
-  const writer = messageWriter();
-  writeRequest(writer, { op: 'commit', change });
-  const request = readRequest(messageReader(writer.take()));
-  if (request.op !== 'commit') throw new TypeError('another request came');
-  return request.change;
-}
-
-function answered(reply: Reply): Reply {
-  const writer = messageWriter();
-  writeReply(writer, reply);
-  return readReply(messageReader(writer.take()));
+/** What another thread sent, as it arrives: one text that all texts are cut out of. */
+function arrived<T>(form: Form<T>, value: T): T {
+  const message = writingTape();
+  form(message, value);
+  return form(readingTape(message.take()));
 }
 
 it('a change leaves its rows and figures in the memory of the store’s thread, and not the message that brought it', () => {
@@ -66,7 +57,7 @@ it('a change leaves its rows and figures in the memory of the store’s thread, 
     });
     database.exec('BEGIN IMMEDIATE');
     session.beginAt(1000);
-    expect(session.commit(arrived(change)).kind).toBe('done');
+    expect(session.commit(arrived(FORMS.commit.asked, change)).kind).toBe('done');
     session.flush();
     database.exec('COMMIT');
   }
@@ -77,12 +68,10 @@ it('a look at figures leaves them in the memory of the store’s thread, and not
   session.forget();
   const before = used();
   for (let index = 0; index < MESSAGES; index += 1) {
-    const writer = messageWriter();
-    const wants = [{ kind: 'effect', id: 'x'.repeat(LONG) }];
-    writeRequest(writer, { op: 'read', workspace: 'the-only-workspace', wants, sums: [sumName(index)] });
-    const request = readRequest(messageReader(writer.take()));
-    if (request.op !== 'read') throw new TypeError('another request came');
-    expect(session.read(request.workspace, request.wants, request.sums).figures).toMatchObject([{ held: 1 }]);
+    const wanted = [{ kind: 'effect', id: 'x'.repeat(LONG) }];
+    const asked = { workspace: 'the-only-workspace', wants: wanted, sums: [sumName(index)] };
+    const { workspace, wants, sums } = arrived(FORMS.read.asked, asked);
+    expect(session.read(workspace, wants, sums).figures).toMatchObject([{ held: 1 }]);
   }
   expect(used() - before).toBeLessThan(MOST_KEPT);
 });
@@ -97,9 +86,8 @@ it('the gateway remembers a row that it was shown, and not the answer that it st
       id: `pause-number-${index}`,
       row: { version: `version-number-${index}`, text: 'short' },
     };
-    const reply = answered({ op: 'read', seen: { now: 1, epoch: 1, rows: [long, short], figures: [] } });
-    if (reply.op !== 'read') throw new TypeError('another reply came');
-    recent.learn('the-only-workspace', reply.seen.rows, recent.tick());
+    const seen = arrived(FORMS.read.answer, { now: 1, epoch: 1, rows: [long, short], figures: [] });
+    recent.learn('the-only-workspace', seen.rows, recent.tick());
   }
   expect(recent.get('the-only-workspace', 'pause', 'pause-number-7')?.text).toBe('short');
   expect(used() - before).toBeLessThan(MOST_KEPT);

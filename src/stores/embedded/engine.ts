@@ -23,8 +23,7 @@ import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
 import type { Boot } from './ended.ts';
-import type { Reply } from './threads/reply.ts';
-import type { Request } from './threads/request.ts';
+import type { Handlers, Writing } from './threads/operations.ts';
 import type { RowSession } from './tables/session.ts';
 
 /** The most operations in one transaction. It limits how long an answer waits for others. */
@@ -46,10 +45,10 @@ const CLOCK_LOOK_MS = 500;
 /** With this many pages in the journal, they are moved into the file of the store. */
 const CHECKPOINT_PAGES = 4000;
 
-/** A request, and where its answer goes. Exactly one of `done` and `failed` is called, later. */
+/** A request, and where its answer goes. */
 interface Job {
-  readonly request: Request;
-  done(reply: Reply): void;
+  /** Runs it in a transaction. @returns what hands over its answer, once that is durable */
+  attempt(session: RowSession): () => void;
   failed(error: Error): void;
 }
 
@@ -74,8 +73,8 @@ export interface Engine {
   readonly installId: string;
   now(): number;
   health(): StoreHealth;
-  /** Exactly one of `done` and `failed` is called, once everything that the reply tells of is durable. */
-  perform(request: Request, done: (reply: Reply) => void, failed: (error: Error) => void): void;
+  /** An answer is handed over once everything that it tells of is durable. */
+  readonly handlers: Handlers<Writing>;
   close(): Promise<void>;
 }
 
@@ -234,24 +233,25 @@ function runEngine(
     else for (const { failed } of jobs) failed(new StoreUnavailable(whyShut(state)));
   }
 
-  /** Answers when everything that is committed by now is durable. */
-  function settle(done: (reply: Reply) => void, failed: (error: Error) => void): void {
-    if (state.kind !== 'open') {
-      failed(new StoreUnavailable(whyShut(state)));
-      return;
-    }
-    state.journal.join({
-      answer: () => done({ op: 'settled' }),
-      fail: (error) => failed(new StoreUnavailable(describe(path, error))),
-    });
+  function perform<T>(
+    work: (session: RowSession) => T,
+    done: (answer: T) => void,
+    failed: (error: Error) => void,
+  ): void {
+    const attempt: Job['attempt'] = (session) => {
+      const answer = work(session);
+      return () => done(answer);
+    };
+    queue.push({ attempt, failed });
+    schedule();
   }
 
   function commit(store: OpenState, jobs: readonly Job[]): void {
-    let replies: readonly (Reply | Error)[] = [];
+    let replies: readonly ((() => void) | Error)[] = [];
     let commits = store.takenCommits;
     try {
       commits = transact(store, () => {
-        replies = jobs.map(({ request }) => attempt(store.session, request));
+        replies = jobs.map((job) => attempt(store.session, job));
       });
     } catch (error) {
       const isFault = error instanceof TornStep || isConstraintFailure(error);
@@ -279,15 +279,16 @@ function runEngine(
     store: OpenState,
     commits: number,
     jobs: readonly Job[],
-    replies: readonly (Reply | Error)[],
+    replies: readonly ((() => void) | Error)[],
   ): void {
     const { session, journal } = store;
     const told = session.takeTold();
     const answer = (instead: Error | null): void => {
-      for (const [index, { done, failed }] of jobs.entries()) {
-        const reply = replies[index] instanceof Error ? replies[index] : (instead ?? replies[index]);
+      for (const [index, { failed }] of jobs.entries()) {
+        const reply = replies[index];
         if (reply instanceof Error) failed(reply);
-        else if (reply !== undefined) done(reply);
+        else if (instead !== null) failed(instead);
+        else reply?.();
       }
     };
     const transaction: Committed = {
@@ -325,10 +326,10 @@ function runEngine(
   }
 
   /** A request that fails before it writes fails alone. */
-  function attempt(session: RowSession, request: Request): Reply | Error {
+  function attempt(session: RowSession, job: Job): (() => void) | Error {
     const before = session.writes();
     try {
-      return session.perform(request);
+      return job.attempt(session);
     } catch (error) {
       if (storageFailure(error) !== null) throw error;
       if (session.writes() !== before) throw new TornStep('', { cause: error });
@@ -465,24 +466,25 @@ function runEngine(
       return lastNow;
     },
     health: () => health,
-    perform(request, done, failed) {
-      switch (request.op) {
-        case 'watch':
-          for (const kind of request.kinds) watched.add(kind);
-          done({ op: 'watch' });
+    handlers: {
+      commit: (change, ...to) => perform((session) => session.commit(change), ...to),
+      read: ({ workspace, wants, sums }, ...to) => perform((session) => session.read(workspace, wants, sums), ...to),
+      sums: ({ workspace, after, limit }, ...to) => perform((session) => session.sums(workspace, after, limit), ...to),
+      prune: ({ workspace, limit }, ...to) => perform((session) => session.prune(workspace, limit), ...to),
+      watch(kinds, done) {
+        for (const kind of kinds) watched.add(kind);
+        done(null);
+      },
+      settled(_, done, failed) {
+        if (state.kind !== 'open') {
+          failed(new StoreUnavailable(whyShut(state)));
           return;
-        case 'settled':
-          settle(done, failed);
-          return;
-        case 'commit':
-        case 'read':
-        case 'sums':
-        case 'prune':
-        case 'list':
-        case 'ledger':
-          queue.push({ request, done, failed });
-          schedule();
-      }
+        }
+        state.journal.join({
+          answer: () => done(null),
+          fail: (error) => failed(new StoreUnavailable(describe(path, error))),
+        });
+      },
     },
     async close() {
       if (state.kind === 'closed') return;

@@ -1,8 +1,7 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import { loadDriver } from './driver.ts';
 import { openLooks } from './looks.ts';
-import type { Reply } from './threads/reply.ts';
-import type { Request } from './threads/request.ts';
+import type { Ask, Looking } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** After its thread died, nobody is served for so long, ms. */
@@ -11,7 +10,7 @@ const RESTART_MS = 500;
 /** The side of the store that reads for people: in this thread or in another one. */
 export interface Looker {
   /** What is answered may not be durable yet. */
-  ask(request: Request): Promise<Reply>;
+  readonly ask: Ask<Looking>;
   /** Closes the file. The next request opens it again. */
   letGo(): void;
   close(): Promise<void>;
@@ -22,10 +21,10 @@ export async function lookHere(path: string): Promise<Looker> {
   const looks = openLooks(path, await loadDriver());
   let isClosed = false;
   return {
-    async ask(request) {
+    async ask(op, query) {
       await new Promise((resolve) => setImmediate(resolve));
       if (isClosed) throw new StoreUnavailable('The store is closed.');
-      return looks.look(request);
+      return new Promise((resolve, reject) => looks.handlers[op](query, resolve, reject));
     },
     letGo: looks.close,
     async close() {
@@ -42,28 +41,23 @@ export function lookInThread(entry: URL, path: string): Looker {
   let closed: (() => void) | null = null;
 
   function start(): StoreThread {
-    const started = startThread(
-      entry,
-      { path },
-      () => {},
-      () => {
-        thread = null;
-        restartAt = performance.now() + RESTART_MS;
-        closed?.();
-      },
-    );
-    return started;
+    const ended = (): void => {
+      thread = null;
+      restartAt = performance.now() + RESTART_MS;
+      closed?.();
+    };
+    return startThread(entry, { path }, () => {}, ended);
   }
 
   // Its start takes longer than a look, so nobody should wait for it.
   thread = start();
   return {
-    async ask(request) {
+    async ask(op, query) {
       if (closed !== null) throw new StoreUnavailable('The store is closed.');
       if (thread === null && performance.now() < restartAt)
         throw new StoreUnavailable('The thread that reads the store has ended. It is started again.');
       thread ??= start();
-      return thread.ask(request);
+      return thread.ask(op, query);
     },
     letGo: () => thread?.tell({ kind: 'let_go' }),
     close: () =>

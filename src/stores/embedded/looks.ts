@@ -4,13 +4,12 @@ import { STORE_FILE } from './boot.ts';
 import { configureReader, rollback } from './connection.ts';
 import type { OpenDatabase, SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
-import type { Reply } from './threads/reply.ts';
-import type { Request } from './threads/request.ts';
+import type { Handlers, Looking } from './threads/operations.ts';
 
 /** Reads what is committed, beside the connection that writes. What is seen may not be durable yet. */
 export interface Looks {
-  /** @throws StoreUnavailable if the file cannot be read */
-  look(request: Request): Reply;
+  /** They fail with `StoreUnavailable` if the file cannot be read. */
+  readonly handlers: Handlers<Looking>;
   /** Closes the file. The next look opens it again. */
   close(): void;
 }
@@ -30,39 +29,35 @@ export function openLooks(path: string, open: OpenDatabase): Looks {
     opened = null;
   }
 
+  /** All that one look reads is one state of the store. */
+  function look<T>(work: (reader: Reader) => T): T {
+    opened ??= connect();
+    const { database, reader } = opened;
+    database.exec('BEGIN');
+    try {
+      return work(reader);
+    } finally {
+      rollback(database);
+    }
+  }
+
+  function answer<T>(work: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
+    let seen: T;
+    try {
+      seen = look(work);
+    } catch (error) {
+      close();
+      failed(new StoreUnavailable(error instanceof Error ? error.message : String(error)));
+      return;
+    }
+    done(seen);
+  }
+
   return {
-    look(request) {
-      try {
-        opened ??= connect();
-        const { database, reader } = opened;
-        // All that one look reads is one state of the store.
-        database.exec('BEGIN');
-        try {
-          return answer(reader, request);
-        } finally {
-          rollback(database);
-        }
-      } catch (error) {
-        close();
-        throw new StoreUnavailable(error instanceof Error ? error.message : String(error));
-      }
+    handlers: {
+      list: (query, done, failed) => answer((reader) => reader.list(query), done, failed),
+      ledger: (query, done, failed) => answer((reader) => reader.ledger(query), done, failed),
     },
     close,
   };
-}
-
-function answer(reader: Reader, request: Request): Reply {
-  switch (request.op) {
-    case 'list':
-      return { op: 'list', listed: reader.list(request.query) };
-    case 'ledger':
-      return { op: 'ledger', entries: reader.ledger(request.query) };
-    case 'commit':
-    case 'read':
-    case 'sums':
-    case 'prune':
-    case 'watch':
-    case 'settled':
-      throw new TypeError(`${request.op} is for the connection that writes`);
-  }
 }

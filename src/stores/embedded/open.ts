@@ -5,8 +5,7 @@ import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore } from './ended.ts';
 import { type Looker, lookHere, lookInThread } from './looker.ts';
-import type { Reply } from './threads/reply.ts';
-import type { Request } from './threads/request.ts';
+import type { Ask, Looking } from './threads/operations.ts';
 import { threadEntry } from './threads/thread.ts';
 import { isShut, type Writer, writeHere, type WriterListener, writeInThread } from './writer.ts';
 
@@ -62,15 +61,19 @@ function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): vo
   }
 }
 
-function rowsOver({ installId, now, health, boot, ask, close }: Writer, looker: Looker, watchers: Watcher[]): OpenRows {
+function rowsOver(
+  { installId, now, health, boot, ask, watch, close }: Writer,
+  looker: Looker,
+  watchers: Watcher[],
+): OpenRows {
   /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
-  async function look(request: Request): Promise<Reply> {
+  const look: Ask<Looking> = async (op, query) => {
     const of = health();
     if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
-    const reply = await looker.ask(request);
-    await ask({ op: 'settled' });
-    return reply;
-  }
+    const seen = await looker.ask(op, query);
+    await ask('settled', null);
+    return seen;
+  };
 
   return {
     installId,
@@ -86,34 +89,25 @@ function rowsOver({ installId, now, health, boot, ask, close }: Writer, looker: 
       await looker.close();
       await close();
     },
-    commit: async (change) => answerTo('commit', await ask({ op: 'commit', change })).answer,
-    read: async (workspace, wants, sums) => answerTo('read', await ask({ op: 'read', workspace, wants, sums })).seen,
-    list: async (query) => answerTo('list', await look({ op: 'list', query })).listed,
-    ledger: async (query) => answerTo('ledger', await look({ op: 'ledger', query })).entries,
+    commit: (change) => ask('commit', change),
+    read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
+    list: (query) => look('list', query),
+    ledger: (query) => look('ledger', query),
     async sums(workspace, limit) {
       const found: SumListed[] = [];
       for (;;) {
         const after = found.at(-1)?.name ?? null;
         const most = Math.min(FIGURES_AT_ONCE, limit - found.length);
-        const { sums } = answerTo('sums', await ask({ op: 'sums', workspace, after, limit: most }));
+        const sums = await ask('sums', { workspace, after, limit: most });
         found.push(...sums);
         if (sums.length < FIGURES_AT_ONCE) return found;
       }
     },
-    prune: async (workspace, limit) => answerTo('prune', await ask({ op: 'prune', workspace, limit })).pruned,
+    prune: (workspace, limit) => ask('prune', { workspace, limit }),
     watch(kinds, listener) {
       watchers.push({ kinds, listener });
       // If the store is away, listeners are told that anything may have changed when it is back.
-      ask({ op: 'watch', kinds }).catch(() => {});
+      watch(kinds);
     },
   };
-}
-
-function answerTo<Op extends Request['op']>(op: Op, reply: Reply): Extract<Reply, { op: Op }> {
-  if (isAnswerTo(op, reply)) return reply;
-  throw new TypeError(`the store answered ${op} with ${reply.op}`);
-}
-
-function isAnswerTo<Op extends Request['op']>(op: Op, reply: Reply): reply is Extract<Reply, { op: Op }> {
-  return reply.op === op;
 }

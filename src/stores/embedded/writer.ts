@@ -4,8 +4,7 @@ import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
 import type { ToGateway, WriterData } from './threads/channel.ts';
 import type { Boot } from './ended.ts';
-import type { Reply } from './threads/reply.ts';
-import type { Request } from './threads/request.ts';
+import type { Ask, Writing } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** The first and the longest wait before a thread that died is started again, ms. */
@@ -23,7 +22,9 @@ export interface Writer {
   /** When a gateway last started to use the store. */
   boot(): Boot;
   /** Answers once everything in the answer is durable. */
-  ask(request: Request): Promise<Reply>;
+  readonly ask: Ask<Writing>;
+  /** Changes of rows of these kinds are told from now on. */
+  watch(kinds: readonly string[]): void;
   close(): Promise<void>;
 }
 
@@ -56,7 +57,13 @@ export async function writeHere(options: EngineOptions, listener: WriterListener
     now: engine.now,
     health: engine.health,
     boot: () => boot,
-    ask: (request) => new Promise((resolve, reject) => engine.perform(request, resolve, reject)),
+    ask: (op, asked) => new Promise((resolve, reject) => engine.handlers[op](asked, resolve, reject)),
+    watch: (kinds) =>
+      engine.handlers.watch(
+        kinds,
+        () => {},
+        () => {},
+      ),
     close: engine.close,
   };
 }
@@ -66,7 +73,7 @@ type Opened = Extract<ToGateway, { kind: 'open' }>;
 /** Writes in a thread of its own, so that commits do not block the event loop. A thread that dies is started again. */
 export async function writeInThread(entry: URL, data: WriterData, listener: WriterListener): Promise<Writer> {
   /** Watched kinds, for when the thread is started again. */
-  const watches: Request[] = [];
+  const watched = new Set<string>();
   let thread: StoreThread | null = null;
   let seen = 0;
   let boot = NEVER_BEGUN;
@@ -134,7 +141,7 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
         (opened) => {
           health = opened.health;
           seen = Math.max(seen, opened.now);
-          for (const watch of watches) ask(watch).catch(() => {});
+          tellWatched();
           listener.onTold(null);
         },
         () => restartAfter(Math.min(waitMs * 2, RESTART_MOST_MS)),
@@ -142,9 +149,14 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
     }, waitMs).unref();
   }
 
-  function ask(request: Request): Promise<Reply> {
-    if (thread !== null && closing === null) return thread.ask(request);
-    return Promise.reject(new StoreUnavailable(health.problem?.message ?? 'The store is closed.'));
+  const ask: Ask<Writing> = (op, asked) =>
+    thread !== null && closing === null
+      ? thread.ask(op, asked)
+      : Promise.reject(new StoreUnavailable(health.problem?.message ?? 'The store is closed.'));
+
+  /** If the thread is away, it is told when it is back. */
+  function tellWatched(): void {
+    ask('watch', [...watched]).catch(() => {});
   }
 
   const first = await start();
@@ -157,9 +169,10 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
     now: () => Math.max(seen, clock.now()),
     health: () => health,
     boot: () => boot,
-    ask(request) {
-      if (request.op === 'watch') watches.push(request);
-      return ask(request);
+    ask,
+    watch(kinds) {
+      for (const kind of kinds) watched.add(kind);
+      tellWatched();
     },
     close() {
       return new Promise<void>((resolve) => {

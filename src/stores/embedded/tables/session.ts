@@ -4,8 +4,6 @@ import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
 import { type MetaTable, openMetaTable } from './meta-table.ts';
 import { openNames } from './names.ts';
-import type { Reply } from '../threads/reply.ts';
-import type { Request } from '../threads/request.ts';
 import { openPlacesTable } from './places-table.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 
@@ -14,7 +12,6 @@ export interface RowSession {
   readonly meta: MetaTable;
   /** Sets the time of the transaction that begins. */
   beginAt(now: number): void;
-  perform(request: Request): Reply;
   commit(change: Change): Answer;
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
   sums(workspace: string, after: string | null, limit: number): readonly SumListed[];
@@ -137,37 +134,15 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
   }
 
-  const sums: RowSession['sums'] = (workspace, after, limit) =>
-    figures.list(names.findWorkspace(workspace).n, after, limit, now);
-
-  function prune(workspace: string, limit: number): number {
-    const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
-    if (pruned > 0) writes += 1;
-    return pruned;
-  }
-
   return {
     meta,
     commit,
     read,
-    sums,
-    prune,
-    perform(request) {
-      switch (request.op) {
-        case 'commit':
-          return { op: 'commit', answer: commit(request.change) };
-        case 'read':
-          return { op: 'read', seen: read(request.workspace, request.wants, request.sums) };
-        case 'sums':
-          return { op: 'sums', sums: sums(request.workspace, request.after, request.limit) };
-        case 'prune':
-          return { op: 'prune', pruned: prune(request.workspace, request.limit) };
-        case 'list':
-        case 'ledger':
-        case 'settled':
-        case 'watch':
-          throw new TypeError(`${request.op} is no request to the tables`);
-      }
+    sums: (workspace, after, limit) => figures.list(names.findWorkspace(workspace).n, after, limit, now),
+    prune(workspace, limit) {
+      const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
+      if (pruned > 0) writes += 1;
+      return pruned;
     },
     beginAt(at) {
       // The time of a change may be later than the clock.

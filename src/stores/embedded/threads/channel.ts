@@ -1,11 +1,11 @@
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
 import type { Boot } from '../ended.ts';
-import type { Message } from './wire.ts';
+import type { Message } from './tape.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */
 export type ToStore =
-  /** Requests, each after its number. */
+  /** Requests: number, operation, what is asked. */
   | { readonly kind: 'requests'; readonly message: Message }
   /** For the thread that reads: close the file until the next request. */
   | { readonly kind: 'let_go' }
@@ -14,12 +14,19 @@ export type ToStore =
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number; readonly health: StoreHealth }
   | { readonly kind: 'refused'; readonly message: string }
-  /** Replies, each after the number of its request, with the store's time. */
+  /** Replies with the store's time: number of the request, status, and the answer or what went wrong. */
   | { readonly kind: 'replies'; readonly now: number; readonly message: Message }
   | { readonly kind: 'boot'; readonly boot: Boot }
   | { readonly kind: 'health'; readonly health: StoreHealth }
   | { readonly kind: 'told'; readonly told: readonly Watched[] | null }
   | { readonly kind: 'closed' };
+
+/** The status of a reply. */
+export const DONE = 0;
+/** The store is unavailable. */
+export const UNAVAILABLE = 1;
+/** The program has a fault. */
+export const FAULT = 2;
 
 /** What the thread that writes is started with. */
 export interface WriterData {

@@ -9,16 +9,9 @@ import { serve } from './serve.ts';
 const { path }: ReaderData = workerData;
 const looks = openLooks(path, await loadDriver());
 
-serve({
+serve(looks.handlers, {
   // It has no clock: the thread that writes says what time it is.
   now: () => 0,
-  perform(request, done, failed) {
-    try {
-      done(looks.look(request));
-    } catch (error) {
-      failed(error instanceof Error ? error : new Error(String(error)));
-    }
-  },
   letGo: looks.close,
   async close() {
     looks.close();

@@ -1,16 +1,13 @@
 import { parentPort } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
-import type { ToGateway, ToStore } from './channel.ts';
-import { type Reply, writeReply } from './reply.ts';
-import { type Request, readRequest } from './request.ts';
-import { messageReader, messageWriter } from './wire.ts';
+import { DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
+import { FORMS, type Handlers, type Operation } from './operations.ts';
+import { readingTape, type Tape, writingTape } from './tape.ts';
 
-/** What a thread of the store does. */
+/** What a thread of the store does beside its operations. */
 export interface Serving {
   /** The store's time, for the gateway's clock. */
   now(): number;
-  /** Exactly one of `done` and `failed` is called. */
-  perform(request: Request, done: (reply: Reply) => void, failed: (error: Error) => void): void;
   letGo(): void;
   /** Resolves with whether the thread may end. */
   close(): Promise<boolean>;
@@ -21,8 +18,8 @@ export function post(message: ToGateway): void {
 }
 
 /** Answers the gateway's requests. All replies of one turn are one message. */
-export function serve(serving: Serving): void {
-  const replies = messageWriter();
+export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Serving): void {
+  const replies = writingTape();
   let isPosting = false;
 
   function postReplies(): void {
@@ -30,23 +27,32 @@ export function serve(serving: Serving): void {
     if (!replies.isEmpty()) post({ kind: 'replies', now: serving.now(), message: replies.take() });
   }
 
-  function reply(id: number, said: Reply): void {
+  function reply(id: number, status: number): void {
     replies.number(id);
-    writeReply(replies, said);
+    replies.number(status);
     if (isPosting) return;
     isPosting = true;
     queueMicrotask(postReplies);
   }
 
-  function take(id: number, request: Request): void {
-    serving.perform(
-      request,
-      (said) => reply(id, said),
+  function take<Op extends Of>(op: Op, id: number, request: Tape): void {
+    const forms = FORMS[op];
+    handlers[op](
+      forms.asked(request),
+      (answer) => {
+        reply(id, DONE);
+        forms.answer(replies, answer);
+      },
       (error) => {
-        const kind = error instanceof StoreUnavailable ? 'unavailable' : 'fault';
-        reply(id, { op: 'failed', kind, message: error.message });
+        reply(id, error instanceof StoreUnavailable ? UNAVAILABLE : FAULT);
+        replies.text(error.message);
       },
     );
+  }
+
+  /** A thread is only asked for what it does. */
+  function isMine(op: string): op is Of {
+    return op in handlers;
   }
 
   async function close(): Promise<void> {
@@ -59,8 +65,13 @@ export function serve(serving: Serving): void {
   parentPort?.on('message', (message: ToStore) => {
     switch (message.kind) {
       case 'requests': {
-        const reader = messageReader(message.message);
-        while (!reader.isAtEnd()) take(reader.number(), readRequest(reader));
+        const requests = readingTape(message.message);
+        while (!requests.isAtEnd()) {
+          const id = requests.number();
+          const op = requests.text();
+          if (!isMine(op)) throw new TypeError(`a thread of the store does not do ${op}`);
+          take(op, id, requests);
+        }
         return;
       }
       case 'let_go':

@@ -1,20 +1,20 @@
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { passingMap } from '../../passing-map.ts';
-import type { ReaderData, ToGateway, ToStore, WriterData } from './channel.ts';
-import { readReply, type Reply } from './reply.ts';
-import { type Request, writeRequest } from './request.ts';
-import { type Message, messageReader, messageWriter } from './wire.ts';
+import { DONE, type ReaderData, type ToGateway, type ToStore, UNAVAILABLE, type WriterData } from './channel.ts';
+import { type Ask, FORMS, type Operation } from './operations.ts';
+import { type Message, readingTape, type Tape, writingTape } from './tape.ts';
 
 interface Waiting {
-  resolve(reply: Reply): void;
+  /** Reads the answer, and hands it over. */
+  take(replies: Tape): void;
   reject(error: Error): void;
 }
 
 /** A thread of the store, as the gateway's thread sees it. */
 export interface StoreThread {
   /** All requests of one turn are one message. */
-  ask(request: Request): Promise<Reply>;
+  readonly ask: Ask<Operation>;
   /** Sends what was asked, and then this. */
   tell(message: Exclude<ToStore, { kind: 'requests' }>): void;
   /** The process may end although the thread runs. */
@@ -34,21 +34,22 @@ export function startThread(
 ): StoreThread {
   const worker = new Worker(entry, { workerData });
   const waiting = passingMap<number, Waiting>();
-  const outgoing = messageWriter();
+  const outgoing = writingTape();
   let lastId = 0;
   let fault = 'its thread ended';
 
   function takeReplies(message: Message): void {
-    const reader = messageReader(message);
-    while (!reader.isAtEnd()) {
-      const id = reader.number();
-      const reply = readReply(reader);
+    const replies = readingTape(message);
+    while (!replies.isAtEnd()) {
+      const id = replies.number();
       const caller = waiting.get(id);
-      if (caller === undefined) continue;
+      // Without its caller nobody knows where the reply ends.
+      if (caller === undefined) throw new TypeError('a thread of the store answered what nobody had asked');
       waiting.delete(id);
-      if (reply.op !== 'failed') caller.resolve(reply);
-      else if (reply.kind === 'unavailable') caller.reject(new StoreUnavailable(reply.message));
-      else caller.reject(new Error(reply.message));
+      const status = replies.number();
+      if (status === DONE) caller.take(replies);
+      else if (status === UNAVAILABLE) caller.reject(new StoreUnavailable(replies.text()));
+      else caller.reject(new Error(replies.text()));
     }
   }
 
@@ -76,13 +77,15 @@ export function startThread(
   });
 
   return {
-    ask: (request) =>
+    ask: (op, asked) =>
       new Promise((resolve, reject) => {
         if (outgoing.isEmpty()) setImmediate(send);
         lastId += 1;
         outgoing.number(lastId);
-        writeRequest(outgoing, request);
-        waiting.set(lastId, { resolve, reject });
+        outgoing.text(op);
+        const forms = FORMS[op];
+        forms.asked(outgoing, asked);
+        waiting.set(lastId, { take: (replies) => resolve(forms.answer(replies)), reject });
       }),
     tell(message) {
       send();

@@ -16,9 +16,8 @@ try {
       onBoot: (boot) => post({ kind: 'boot', boot }),
     },
   );
-  serve({
+  serve(engine.handlers, {
     now: engine.now,
-    perform: engine.perform,
     letGo() {},
     async close() {
       await engine.close();

@@ -1,0 +1,122 @@
+import { expect, it } from 'vitest';
+import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/embedded/threads/operations.ts';
+import { type Form, readingTape, writingTape } from '../../src/stores/embedded/threads/tape.ts';
+import type { SumChange } from '../../src/stores/port.ts';
+
+const until: SumChange = {
+  name: 'figure',
+  span: { kind: 'until', end: 9007199254740991 },
+  group: 'group',
+  hold: -3,
+  spend: 0,
+  limit: 0,
+  most: null,
+  text: '',
+};
+
+/** Of each operation what is asked and what is answered, so that no field has the value of another one. */
+const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answers: readonly AnswerTo<Op>[] } } = {
+  commit: {
+    asked: [
+      {
+        id: 'change',
+        workspace: 'workspace',
+        epoch: 1,
+        at: 2,
+        from: 3,
+        until: 4,
+        guards: [
+          { kind: 'kind', id: '\0 \ud800 \u{1f600}', version: '' },
+          { kind: 'kind', id: '', follow: 'other', version: 'version' },
+        ],
+        puts: [
+          { kind: 'kind', id: 'one', version: '', text: null, enter: [], leave: [{ list: 'left', at: 5 }] },
+          {
+            kind: 'kind',
+            id: 'two',
+            follow: 'other',
+            version: 'v',
+            text: '',
+            enter: [{ list: 'l', at: 6 }],
+            leave: [],
+          },
+        ],
+        sums: [until, { ...until, span: { kind: 'rolling', ms: 7 }, limit: null, most: 8, text: null, spend: 9 }],
+        resets: ['group', ''],
+        events: [
+          { about: null, text: 'event' },
+          { about: '', text: '' },
+        ],
+      },
+    ],
+    answers: [
+      { kind: 'done', now: 1, epoch: 2, seq: 3, figures: [{ spent: 4, held: 5, rows: 6 }] },
+      { kind: 'moved', now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: null }], figures: [] },
+    ],
+  },
+  read: {
+    asked: [
+      {
+        workspace: 'workspace',
+        wants: [{ kind: 'kind', id: 'id' }],
+        sums: [{ name: 'n', span: until.span, group: 'g' }],
+      },
+    ],
+    answers: [
+      { now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: { version: 'v', text: 'text' } }], figures: [] },
+    ],
+  },
+  list: {
+    asked: [
+      { workspace: 'w', list: 'l', kind: 'k', order: 'up', from: null, to: 1, after: null, limit: 2, characters: 3 },
+    ],
+    answers: [
+      { entries: [{ at: 1, id: 'id', row: { version: 'v', text: 'text' } }], more: true },
+      { entries: [], more: false },
+    ],
+  },
+  ledger: {
+    asked: [{ workspace: 'w', about: null, order: 'down', after: 1, limit: 2 }],
+    answers: [[{ epoch: 1, seq: 2, at: 3, about: null, text: 'event' }]],
+  },
+  sums: {
+    asked: [{ workspace: 'w', after: null, limit: 1 }],
+    answers: [[{ spent: 1, held: 2, rows: 3, name: 'name', group: 'group', text: 'text' }]],
+  },
+  prune: { asked: [{ workspace: 'w', limit: 1 }], answers: [7] },
+  watch: { asked: [['kind', 'other']], answers: [null] },
+  settled: { asked: [null], answers: [null] },
+};
+
+const OPERATIONS = Object.keys(SAMPLES) as Operation[];
+
+/** All values in one message, read again. */
+function crossed<T>(form: Form<T>, values: readonly T[]): readonly T[] {
+  const written = writingTape();
+  for (const value of values) form(written, value);
+  const read = readingTape(written.take());
+  const there: T[] = [];
+  while (!read.isAtEnd()) there.push(form(read));
+  return there;
+}
+
+it.each(OPERATIONS)(
+  '%s: what is asked and answered comes to the other thread as it was',
+  <Op extends Operation>(op: Op) => {
+    const { asked, answers } = SAMPLES[op];
+    const forms = FORMS[op];
+    expect(crossed(forms.asked, [...asked, ...asked])).toStrictEqual([...asked, ...asked]);
+    expect(crossed(forms.answer, [...answers, ...answers])).toStrictEqual([...answers, ...answers]);
+  },
+);
+
+it('a message that lacks something is no message', () => {
+  const written = writingTape();
+  expect(() => FORMS.commit.asked(written)).toThrow(TypeError);
+  const { numbers, texts } = ((): ReturnType<typeof written.take> => {
+    const whole = writingTape();
+    FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], figures: [{ spent: 1, held: 2, rows: 3 }] });
+    return whole.take();
+  })();
+  expect(() => FORMS.read.answer(readingTape({ numbers: numbers.slice(0, -1), texts }))).toThrow('ends too soon');
+});
