@@ -1,4 +1,4 @@
-import { script, type ScriptName, SCRIPTS } from '../../src/stores/redis/scripts.ts';
+import { script, SCRIPT_NAMES } from '../../src/stores/redis/scripts.ts';
 import { handOn, startRelay } from './relay.ts';
 
 /** A command as it went to the server. */
@@ -19,7 +19,7 @@ export interface CountedRoute {
   stop(): Promise<void>;
 }
 
-const NAMES = new Map((Object.keys(SCRIPTS) as ScriptName[]).map((name) => [script(name).sha, name]));
+const NAMES = new Map(SCRIPT_NAMES.map((name) => [script(name).sha, name]));
 
 /** Starts a way to a server on loopback. */
 export async function countedRoute(port: number): Promise<CountedRoute> {

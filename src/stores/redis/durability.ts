@@ -84,24 +84,21 @@ export function createBarrier(
     await connection.ready(CONFIRM_MS);
     if (mode() === 'wait') await countReplicas();
     const { sha, source } = script('note');
-    const send = async (evaluate: 'EVALSHA' | 'EVAL'): Promise<readonly unknown[]> => {
-      const text = evaluate === 'EVAL' ? source : sha;
-      const marks = [...marked].map(
-        ([workspace, epoch]) => [evaluate, text, 1, metaKey(workspace), epoch, gateway, clock(), ...noteOf()] as const,
-      );
+    const marks = [...marked].map(
+      ([workspace, epoch]) => ['EVALSHA', sha, 1, metaKey(workspace), epoch, gateway, clock(), ...noteOf()] as const,
+    );
+    const send = async (): Promise<readonly unknown[]> => {
       if (mode() === 'wait') return connection.pipeline([...marks, ['WAIT', replicas, CONFIRM_MS]]);
       // WAITAOF is not sent together with the marks. Before they are synced, the server would answer it from its timer:
       // 100 ms later.
       const replies = await connection.pipeline(marks);
       return [...replies, await connection.command('WAITAOF', 1, 0, CONFIRM_MS)];
     };
-    let replies: readonly unknown[];
-    try {
-      replies = await send('EVALSHA');
-    } catch (error) {
+    const replies = await send().catch(async (error: unknown) => {
       if (!(error instanceof StoreUnavailable) || !error.message.includes('NOSCRIPT')) throw error;
-      replies = await send('EVAL');
-    }
+      await connection.command('SCRIPT', 'LOAD', source);
+      return send();
+    });
     const refused = replies.slice(0, -1).map((reply) => (Array.isArray(reply) ? String(reply[0]) : ''));
     const other = refused.find((tag) => tag !== 'ok');
     if (other !== undefined) {

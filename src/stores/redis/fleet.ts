@@ -3,6 +3,7 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import type { JournaledStep, Neighbours, StepJournal } from '../journal/step-journal.ts';
 import { keyOf, metaKey } from './names.ts';
 import { stored, unstored } from './rows/names.ts';
+import { openingStep, type OperatorEvent, redoRecord } from './rows/redo.ts';
 import { textsOf } from './connection.ts';
 import { noteOf, type ScriptName } from './scripts.ts';
 import type { Topology } from './topology.ts';
@@ -16,11 +17,6 @@ export const OTHER_FORMAT =
 
 /** How many lost steps are handed in with one command. */
 const HANDED_IN = 50;
-
-/** What the gateway knows about a workspace in the store. */
-interface Attached {
-  readonly epoch: string;
-}
 
 export interface FleetSettings {
   readonly topology: Topology;
@@ -36,22 +32,12 @@ export interface FleetSettings {
   readonly disbelieve: (workspace: string, known: number, time: number) => void;
   /** Missing acknowledged steps may span at most this, ms. If they span more, the store was set back. */
   readonly maxReplayMs: number;
-  readonly form: StoreForm;
+  readonly operatorEvent: OperatorEvent;
   /**
    * Called at each join with the boots of gateways that have ended in the workspace.
    * @param count grows with each
    */
   readonly onEnded: (workspace: string, count: string, boots: readonly string[]) => void;
-}
-
-/** How a store writes what the fleet passes on. */
-export interface StoreForm {
-  /** A lost step in the form that the script `redo` reads. */
-  recordOf(step: JournaledStep): string;
-  /** The decision of an operator, as text for the ledger. */
-  eventOf(kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string): string;
-  /** The step that appended such events when an epoch was opened. */
-  openedBy(workspace: string, epoch: number, reply: readonly string[]): JournaledStep;
 }
 
 /**
@@ -65,7 +51,8 @@ export interface Fleet {
   attach(workspace: string): Promise<string>;
   /** Drops what was known of a workspace. */
   detach(workspace: string): void;
-  attached(): ReadonlyMap<string, Attached>;
+  /** The epochs in which this gateway is registered, by workspace. */
+  attached(): ReadonlyMap<string, string>;
   /**
    * After a change of history or epoch: hands in steps, and waits for the others.
    * @throws StoreUnavailable while others are awaited
@@ -106,8 +93,8 @@ interface HandedIn {
 }
 
 export function createFleet(settings: FleetSettings): Fleet {
-  const { topology, journal, gatewayId, boot, clock, form } = settings;
-  const attached = new Map<string, Attached>();
+  const { topology, journal, gatewayId, boot, clock } = settings;
+  const attached = new Map<string, string>();
   const waiting = new Map<string, readonly string[]>();
   const attaching = new Map<string, Promise<string>>();
   const recovering = new Map<string, Promise<void>>();
@@ -129,6 +116,9 @@ export function createFleet(settings: FleetSettings): Fleet {
       .connection()
       .run(name, workspace, [epoch, gatewayId, clock(), ...args]);
   }
+
+  /** The decision of an operator, for the ledger. */
+  const decided: OperatorEvent = (kind, gateway) => stored(settings.operatorEvent(kind, gateway));
 
   function setBack(workspace: string, message: string): StoreUnavailable {
     const said = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
@@ -228,7 +218,7 @@ export function createFleet(settings: FleetSettings): Fleet {
         // A later epoch waits for this gateway only if its registration is as durable as its steps.
         await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
         settings.onEnded(workspace, count, ended);
-        attached.set(workspace, { epoch });
+        attached.set(workspace, epoch);
         waiting.delete(workspace);
         return epoch;
       }
@@ -248,7 +238,7 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   function attach(workspace: string): Promise<string> {
     const known = attached.get(workspace);
-    if (known !== undefined) return Promise.resolve(known.epoch);
+    if (known !== undefined) return Promise.resolve(known);
     if (hasLeft) return Promise.reject(new StoreUnavailable('the store is closed'));
     if (rolledBack !== null) return Promise.reject(new StoreUnavailable(rolledBack));
     const under = attaching.get(workspace);
@@ -291,7 +281,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       estimate === null ? '' : String(Math.floor(estimate)),
       accepted ?? '',
       accepted === null ? '' : String(Math.max(head?.epoch ?? 0, followed())),
-      accepted === null ? '' : form.eventOf('store.loss_accepted', gatewayId),
+      accepted === null ? '' : decided('store.loss_accepted', gatewayId),
     ]);
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
     const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
@@ -310,7 +300,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       await run('handin', workspace, epoch, [
         last,
         JSON.stringify(neighbours),
-        ...part.flatMap((step) => [String(step.step), form.recordOf(step)]),
+        ...part.flatMap((step) => [String(step.step), redoRecord(step)]),
       ]);
     }
     // Nothing is left of what was acknowledged, so there is nothing to wait for.
@@ -366,7 +356,7 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   async function openEpoch(workspace: string, epoch: string, lost: string): Promise<void> {
     for (;;) {
-      const reply = await run('redo', workspace, epoch, [lost, form.eventOf('gateway.declared_lost', lost)]);
+      const reply = await run('redo', workspace, epoch, [lost, decided('gateway.declared_lost', lost)]);
       const [tag, ...gateways] = reply;
       if (tag === 'open') {
         waiting.delete(workspace);
@@ -374,7 +364,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       }
       if (tag === 'ok') {
         waiting.delete(workspace);
-        const made = form.openedBy(workspace, Number(epoch), reply);
+        const made = openingStep(workspace, Number(epoch), reply);
         await Promise.all([journal.append(made), topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
         return;
       }
@@ -460,7 +450,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     async leave() {
       hasLeft = true;
       await Promise.allSettled([...attaching.values(), ...recovering.values(), following]);
-      for (const [workspace, { epoch }] of attached) {
+      for (const [workspace, epoch] of attached) {
         const { barrier, connection } = topology.primaryOf(workspace);
         await barrier.wait(workspace, epoch);
         await connection().run('leave', workspace, [epoch, gatewayId, clock()]);

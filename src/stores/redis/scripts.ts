@@ -1,103 +1,60 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 
-/**
- * Every script by name: its arguments after `epoch gateway clock`, and how many commands it is (each has one key, the
- * workspace's meta hash). The headers of the files say the same, and a test compares them.
- */
-export const SCRIPTS = {
-  join: ['install', 'first-epoch', 'returns', 'boot'],
-  leave: [],
-  note: ['loud', 'announced', 'entered', 'trusted'],
-  epoch: ['estimate', 'accepted', 'above', 'event'],
-  handin: ['last', 'neighbours'],
-  commit: ['heads'],
-  list: ['list', 'kind', 'order', 'from', 'to', 'after', 'id', 'limit', 'characters'],
-  prune: ['limit'],
-  redo: ['lost', 'event'],
-} as const satisfies Readonly<Record<string, readonly string[]>>;
+/** What a script needs before its own text. */
+interface Needs {
+  /**
+   * Whether it runs only for a gateway that is registered in the epoch that it names; the others only read, or are for
+   * an epoch that is not open yet. `itself`: it calls `begin`, because it makes a workspace, or may only read.
+   */
+  readonly checked: boolean | 'itself';
+  /** Whether it works on rows: `include/rows.lua` goes before it, after `include/begin.lua`, which every script has. */
+  readonly onRows: boolean;
+}
 
-export type ScriptName = keyof typeof SCRIPTS;
+/** Every script by name. Its file says which arguments it has; its only key is the workspace's meta hash. */
+const NEEDS = {
+  join: { checked: 'itself', onRows: false },
+  leave: { checked: true, onRows: false },
+  note: { checked: true, onRows: false },
+  epoch: { checked: false, onRows: false },
+  handin: { checked: false, onRows: false },
+  commit: { checked: 'itself', onRows: true },
+  list: { checked: false, onRows: true },
+  prune: { checked: true, onRows: false },
+  redo: { checked: false, onRows: true },
+} as const satisfies Readonly<Record<string, Needs>>;
 
-/**
- * Scripts that run whether this gateway may write or not: they only read, or are for an epoch that is not open yet. All
- * others are refused unless the gateway is registered in the epoch that they name.
- */
-const UNCHECKED: readonly ScriptName[] = ['list', 'epoch', 'handin', 'redo'];
-
-/** Scripts that call `begin` themselves: `join` makes a workspace, and `commit` also reads. */
-const BEGIN_THEMSELVES: readonly ScriptName[] = ['join', 'commit'];
+export type ScriptName = keyof typeof NEEDS;
 
 /** The arguments of the script `note`; without anything to note it is only a write. */
-export function noteOf({
-  loud = '',
-  announced = '',
-  entered = '',
-  trusted = '',
-}: Partial<Readonly<Record<(typeof SCRIPTS.note)[number], string>>> = {}): readonly string[] {
+export function noteOf({ loud = '', announced = '', entered = '', trusted = '' } = {}): readonly string[] {
   return [loud, announced, entered, trusted];
 }
 
 /** A script that is ready to run. */
 export interface Script {
-  readonly name: ScriptName;
   readonly source: string;
   readonly sha: string;
 }
 
-/** The content of a script's header. */
-export interface ScriptHeader {
-  readonly include: readonly string[];
-  readonly args: readonly string[];
-  readonly replies: readonly string[];
-  /** What the arguments repeat after the named ones. */
-  readonly rest: readonly string[];
-}
-
-const FOLDER = new URL('./scripts/', import.meta.url);
-
-/**
- * Reads `@args`, `@replies`, `@rest` and `@include` of a script's leading comment. `-- @include a b` puts
- * `include/a.lua` and `include/b.lua` before the script, after `include/begin.lua`, which every script has.
- */
-export function parseHeader(source: string): ScriptHeader {
-  const words = (tag: string): readonly string[] => {
-    const line = source
-      .split('\n')
-      .filter((text) => text.startsWith('--'))
-      .find((text) => text.startsWith(`-- @${tag} `) || text === `-- @${tag}`);
-    return line === undefined
-      ? []
-      : line
-          .split(/\s+/)
-          .slice(2)
-          .filter((word) => word !== '');
-  };
-  return {
-    include: words('include'),
-    args: words('args'),
-    replies: words('replies'),
-    rest: words('rest'),
-  };
-}
-
-/** File of a script: `<name>-<number of keys>.lua`. */
-export function scriptFile(name: ScriptName): string {
-  return fileURLToPath(new URL(`${name}-1.lua`, FOLDER));
-}
-
 function load(name: ScriptName): Script {
-  const body = readFileSync(scriptFile(name), 'utf8');
-  const parts = ['begin', ...parseHeader(body).include].map((part) =>
-    readFileSync(new URL(`include/${part}.lua`, FOLDER), 'utf8'),
-  );
+  const read = (file: string): string => readFileSync(new URL(`./scripts/${file}.lua`, import.meta.url), 'utf8');
+  const { checked, onRows } = NEEDS[name];
   // The body is put into a function, where names of the includes are found directly. At the top level, each function of
   // the body would search all earlier names on every call.
-  const begin = BEGIN_THEMSELVES.includes(name) ? '' : `begin(${UNCHECKED.includes(name)}) or `;
-  const source = [...parts, 'local function decide()', body, 'end', `return ${begin}decide()`].join('\n');
-  return { name, source, sha: createHash('sha1').update(source).digest('hex') };
+  const source = [
+    read('include/begin'),
+    onRows ? read('include/rows') : '',
+    'local function decide()',
+    read(`${name}-1`),
+    'end',
+    `return ${checked === 'itself' ? '' : `begin(${!checked}) or `}decide()`,
+  ].join('\n');
+  return { source, sha: createHash('sha1').update(source).digest('hex') };
 }
+
+export const SCRIPT_NAMES = Object.keys(NEEDS) as readonly ScriptName[];
 
 const loaded = new Map<ScriptName, Script>();
 

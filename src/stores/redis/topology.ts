@@ -15,7 +15,7 @@ import {
   type Durability,
 } from './durability.ts';
 import { slotOf, workspaceTag } from './names.ts';
-import { script, type ScriptName, SCRIPTS } from './scripts.ts';
+import { script, SCRIPT_NAMES } from './scripts.ts';
 
 /** A primary: the server on which steps run, and the barrier that confirms them. */
 export interface Primary {
@@ -68,7 +68,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   async function look(): Promise<void> {
     try {
       const mode = await checkServer(steps, durability, allowWeakDurability, settings.atFirstStart());
-      await steps.pipeline(scriptNames().map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
+      await steps.pipeline(SCRIPT_NAMES.map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
       looked = { mode };
       fault = null;
     } catch (error) {
@@ -113,10 +113,6 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
       behind.close();
     },
   };
-}
-
-function scriptNames(): readonly ScriptName[] {
-  return Object.keys(SCRIPTS) as ScriptName[];
 }
 
 /** One primary, at an address or found through Sentinel. */

@@ -125,14 +125,14 @@ export async function openNotices(parts: {
     );
     const [seconds = '', micros = ''] = textsOf(time);
     parts.clockSeen(workspace, Number(record), Number(seconds) * 1000 + Math.floor(Number(micros) / 1000));
-    if (known !== undefined && epoch !== known.epoch) fleet.detach(workspace);
+    if (known !== undefined && epoch !== known) fleet.detach(workspace);
     // A workspace that was there and is gone was emptied; attaching reports it.
     if (known !== undefined && epoch === '') await fleet.attach(workspace).catch(() => undefined);
     const sameHistory = String(replication).includes(`master_replid:${rid}`);
     // Another gateway may have opened the epoch for which this one waited.
     const waits = fleet.waiting().has(workspace);
     if (epoch !== '' && (open !== '1' || !sameHistory || waits)) await fleet.recover(workspace).catch(() => undefined);
-    if (known !== undefined && epoch === known.epoch && open === '1' && sameHistory) {
+    if (known !== undefined && epoch === known && open === '1' && sameHistory) {
       await fleet.noteNeighbours(workspace, {
         step: Number(step),
         version: Number(members),

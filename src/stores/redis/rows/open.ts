@@ -18,7 +18,7 @@ import { createBatches } from './batches.ts';
 import { createEndedBoots } from './ended.ts';
 import { openNotices } from './notices.ts';
 import { createReads } from './reads.ts';
-import { changesAsSent, type OperatorEvent } from './redo.ts';
+import type { OperatorEvent } from './redo.ts';
 
 export interface RedisRowsOptions {
   readonly mode: 'standalone' | 'sentinel' | 'cluster';
@@ -141,7 +141,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     observe,
     disbelieve: time.disbelieve,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
-    form: changesAsSent(options.operatorEvent),
+    operatorEvent: options.operatorEvent,
     onEnded: (workspace, count, boots) => ended.seen(workspace, count, boots),
   });
   const calls = createCalls({
@@ -247,7 +247,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   }
 
   const health = (): StoreHealth => {
-    const epochs = [...fleet.attached().values()].map(({ epoch }) => Number(epoch));
+    const epochs = [...fleet.attached().values()].map(Number);
     const common = { durability: options.durability, epoch: Math.max(1, ...epochs) };
     const not = (code: 'store_rolled_back' | 'clock_ahead' | 'store_full' | 'store_unavailable', message: string) => ({
       ...common,

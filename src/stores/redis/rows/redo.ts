@@ -1,22 +1,21 @@
 import type { JournaledStep } from '../../journal/step-journal.ts';
 import type { Change } from '../../port.ts';
-import type { StoreForm } from '../fleet.ts';
-import { stored, unstored } from './names.ts';
+import { unstored } from './names.ts';
 import { NOTHING, wordsOfChanges } from './words.ts';
 
 /** The ledger's text for an operator's decision about a gateway. */
-export type OperatorEvent = StoreForm['eventOf'];
+export type OperatorEvent = (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
 
-/** Steps are batches of changes, as they were sent, with the places that they got. */
-export function changesAsSent(operatorEvent: OperatorEvent): StoreForm {
-  return {
-    recordOf: ({ at, redo, words }) => JSON.stringify({ at: String(at), seqs: redo.split(','), words }),
-    eventOf: (kind, gateway) => stored(operatorEvent(kind, gateway)),
-    openedBy,
-  };
+/** A lost step as the script `redo` reads it: the batch of changes as it was sent, with the places that they got. */
+export function redoRecord({ at, redo, words }: JournaledStep): string {
+  return JSON.stringify({ at: String(at), seqs: redo.split(','), words });
 }
 
-function openedBy(
+/**
+ * The step that appended the decisions of operators when an epoch was opened.
+ * @param reply of the script `redo`
+ */
+export function openingStep(
   workspace: string,
   epoch: number,
   [, at, , step, seq = '', ...texts]: readonly string[],

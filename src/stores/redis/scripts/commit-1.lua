@@ -6,7 +6,6 @@
 -- first event, and its figures. One that was not made answers its figures, then name and value of each row that differs
 -- from what the change said. What is read is a change that cannot be made: it is never in time, and guards the rows
 -- with a version that no row has. Without an epoch the gateway is not checked, and nothing is made.
--- @include rows
 -- @args epoch gateway clock heads
 -- @rest name names name changes
 -- @replies ok ahead absent

@@ -1,6 +1,5 @@
 -- A slice of a list: whether more follow, then place, id and row of each entry. from, to: bounds of the place, or ''.
 -- after, id: the slice begins after this place, in the requested order; '' begins at the start.
--- @include rows
 -- @args epoch gateway clock list kind order from to after id limit characters
 -- @replies ok absent
 

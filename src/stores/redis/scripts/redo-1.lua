@@ -1,7 +1,6 @@
 -- Makes lost steps again, in order, at most 100 per call, once every registered gateway has handed in. Then opens the
 -- epoch. A change to a row that is not there is left out: the change that made the row was never acknowledged.
 -- lost: a gateway that is declared lost, or ''; event: for that, appended when the epoch is open
--- @include rows
 -- @args epoch gateway clock lost event
 -- @replies open ok more waiting new_epoch absent
 
