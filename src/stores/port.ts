@@ -24,7 +24,7 @@ export const ABSENT = '';
 
 /** A row to read. With `follow`, the row of that kind whose id is this row's text is read as well, if there is one. */
 export interface Want extends RowName {
-  readonly follow?: string;
+  readonly follow?: string | undefined;
 }
 
 /** A row as it was found; `null`: absent. */

@@ -105,8 +105,8 @@ it.each(OPERATIONS)(
   <Op extends Operation>(op: Op) => {
     const { asked, answers } = SAMPLES[op];
     const forms = FORMS[op];
-    expect(crossed(forms.asked, [...asked, ...asked])).toStrictEqual([...asked, ...asked]);
-    expect(crossed(forms.answer, [...answers, ...answers])).toStrictEqual([...answers, ...answers]);
+    expect(crossed(forms.asked, [...asked, ...asked])).toEqual([...asked, ...asked]);
+    expect(crossed(forms.answer, [...answers, ...answers])).toEqual([...answers, ...answers]);
   },
 );
 

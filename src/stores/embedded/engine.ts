@@ -148,13 +148,13 @@ function runEngine(
   const { path, maxClockJumpMs } = options;
   // Calls that this process has sent are still running when the file is reopened. So its clock continues, whatever the
   // machine's clock says.
-  let clock: ClockSource | null = options.clock ?? (first.kind === 'open' ? first.clock : null);
+  let clock: ClockSource | null = options.clock;
   const installId = installOf(first);
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
   let queue: Job[] = [];
   let scheduled = false;
   let watches = 0;
-  let reopenTimer: NodeJS.Timeout | null = null;
+  let openTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
   /** The file is open but not used yet, because the machine's clock is not trusted. */
   let awaited: OpenStore | null = null;
@@ -172,10 +172,16 @@ function runEngine(
     if (booted.kind === 'clock_ahead') {
       health = { ...health, ready: false, problem: { code: 'clock_ahead', message: booted.message } };
       const { opened, message } = booted;
-      beginAfter(opened);
+      awaited = opened;
+      // Somebody may correct the machine's clock, or an operator accept it.
+      openAfter(CLOCK_LOOK_MS, () => {
+        awaited = null;
+        return beginBoot(path, opened, clock, maxClockJumpMs);
+      });
       return { kind: 'failed', why: message };
     }
     const { database, session } = booted;
+    clock ??= booted.clock;
     listener.onBoot(booted.boot);
     health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
     const dataVersion = database.prepare('PRAGMA data_version');
@@ -356,16 +362,24 @@ function runEngine(
       giveUp(store.database, error);
     } else fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
-    ending = letGo(store).then(() => {
-      if (!isUnsynced && state.kind === 'failed') reopenAfter(REOPEN_FIRST_MS);
+    ending = letGo(store, () => {}).then(() => {
+      if (!isUnsynced && state.kind === 'failed') openAfter(REOPEN_FIRST_MS, boot);
     });
   }
 
-  /** What is committed stays committed. Its own sync decides the answers. */
-  async function letGo({ database, journal }: OpenState): Promise<void> {
+  /**
+   * Closes the file. What is committed stays committed. Its own sync decides the answers.
+   * @param last what is still to be done with it
+   */
+  async function letGo({ database, journal }: OpenState, last: () => void): Promise<void> {
     await journal.finish();
     if (isUnsynced) return;
     journal.close();
+    try {
+      last();
+    } catch {
+      // The disk may be full. What was acknowledged is in the journal, and the next start reads it from there.
+    }
     try {
       database.close();
     } catch {
@@ -384,46 +398,32 @@ function runEngine(
     unsynced.push(database);
     const why = `${describe(path, error)} It could not be synced, so nobody can tell what is on the disk: this process admits nothing more and has to end. The next start writes the journal of the store anew.`;
     if (state.kind !== 'closed') state = { kind: 'failed', why };
-    health = { ...health, ready: false, problem: { code: 'store_sync_failed', message: why } };
+    tellHealth({ code: 'store_sync_failed', message: why });
+  }
+
+  function tellHealth(problem: StoreHealth['problem']): void {
+    health = { ...health, ready: problem === null, problem };
     listener.onHealth(health);
   }
 
   function fail(why: string, error: unknown): void {
     state = { kind: 'failed', why };
-    const kind = isFull(error) ? 'store_full' : 'store_unavailable';
-    health = { ...health, ready: false, problem: { code: kind, message: why } };
-    listener.onHealth(health);
+    tellHealth({ code: isFull(error) ? 'store_full' : 'store_unavailable', message: why });
   }
 
-  function reopenAfter(waitMs: number): void {
-    reopenTimer = setTimeout(() => {
+  const boot = (): Booted => bootStore(path, open, watched, clock, maxClockJumpMs);
+
+  function openAfter(waitMs: number, opened: () => Booted): void {
+    openTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, watched, clock, maxClockJumpMs));
+        state = enter(opened());
         listener.onHealth(health);
-        listener.onTold(null);
+        if (state.kind === 'open') listener.onTold(null);
       } catch (error) {
         fail(describe(path, error), error);
-        reopenAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
+        openAfter(Math.min(waitMs * 2, REOPEN_MOST_MS), boot);
       }
     }, waitMs).unref();
-  }
-
-  /** Checks again whether the machine's clock can be trusted: somebody corrected it, or an operator accepted it. */
-  function beginAfter(opened: OpenStore): void {
-    awaited = opened;
-    reopenTimer = setTimeout(() => {
-      awaited = null;
-      try {
-        state = enter(beginBoot(path, opened, options.clock, maxClockJumpMs));
-        if (state.kind !== 'open') return;
-        clock ??= state.clock;
-        listener.onHealth(health);
-        listener.onTold(null);
-      } catch (error) {
-        fail(describe(path, error), error);
-        reopenAfter(REOPEN_FIRST_MS);
-      }
-    }, CLOCK_LOOK_MS).unref();
   }
 
   /** While the machine's clock is not trusted, the store continues with its own time and admits nothing. */
@@ -432,11 +432,8 @@ function runEngine(
     const ahead = store.clock.ahead();
     const isAhead = ahead > 0;
     if (isAhead === (health.problem?.code === 'clock_ahead')) return;
-    const problem = isAhead
-      ? ({ code: 'clock_ahead', message: machineAhead(now, now + ahead, maxClockJumpMs) } as const)
-      : null;
-    health = { ...health, ready: !isAhead, problem };
-    listener.onHealth(health);
+    const message = machineAhead(now, now + ahead, maxClockJumpMs);
+    tellHealth(isAhead ? { code: 'clock_ahead', message } : null);
   }
 
   function watch(): void {
@@ -490,32 +487,23 @@ function runEngine(
       if (state.kind === 'closed') return;
       while (queue.length > 0) commitQueue();
       clearInterval(watcher);
-      if (reopenTimer !== null) clearTimeout(reopenTimer);
+      if (openTimer !== null) clearTimeout(openTimer);
       const last = state;
       state = { kind: 'closed' };
       await ending;
       awaited?.database.close();
-      if (last.kind === 'open') await closeWhole(last);
+      if (last.kind === 'open') {
+        await letGo(last, () => {
+          mark(last);
+          // Moves everything into one file, so that a copy of store.db is complete as soon as the driver has closed it.
+          last.database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
+        });
+      }
       // A new process would continue with what this process has of the file in memory. So the lock is released only
       // when this process ends.
       if (!isUnsynced) lock.release();
     },
   };
-
-  async function closeWhole(store: OpenState): Promise<void> {
-    const { database, journal } = store;
-    await journal.finish();
-    if (isUnsynced) return;
-    journal.close();
-    try {
-      mark(store);
-      // Moves everything into one file, so that a copy of store.db is complete as soon as the driver has closed it.
-      database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all();
-    } catch {
-      // The disk may be full. What was acknowledged is in the journal, and the next start reads it from there.
-    }
-    database.close();
-  }
 }
 
 function whyShut(at: Shut): string {
