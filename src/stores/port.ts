@@ -194,6 +194,15 @@ export interface ListQuery {
   readonly characters: number;
 }
 
+/** Events with `seq` greater than `after` (less, if downwards), in the requested order; `about`: only those of one id. */
+export interface LedgerQuery {
+  readonly workspace: string;
+  readonly about: string | null;
+  readonly order: 'up' | 'down';
+  readonly after: number | null;
+  readonly limit: number;
+}
+
 export interface Listed {
   readonly entries: readonly { readonly at: number; readonly id: string; readonly row: Row }[];
   readonly more: boolean;
@@ -230,16 +239,7 @@ export interface RowStore {
    * figure is as it was at some time of the read.
    */
   sums(workspace: string, limit: number): Promise<readonly SumListed[]>;
-  /**
-   * Events with `seq` greater than `after` (less, if downwards), in the requested order; `about`: only those of one id.
-   */
-  ledger(query: {
-    readonly workspace: string;
-    readonly about: string | null;
-    readonly order: 'up' | 'down';
-    readonly after: number | null;
-    readonly limit: number;
-  }): Promise<readonly LedgerEntry[]>;
+  ledger(query: LedgerQuery): Promise<readonly LedgerEntry[]>;
   /** Calls the listener within a second for changes of rows of these kinds, whoever made them. */
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
   /** Removes figures that no longer count anything, at most `limit`. */

@@ -1,5 +1,5 @@
 import { accessSync, closeSync, constants, fsyncSync, mkdirSync, openSync } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { open, rename, unlink } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
@@ -44,4 +44,24 @@ export async function syncFolderAside(folder: string): Promise<void> {
   } finally {
     await handle.close();
   }
+}
+
+/** Writes a private file completely or not at all, even if the power fails. Does not block. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const draft = `${path}.new`;
+  try {
+    const file = await open(draft, 'w', 0o600);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(draft, path);
+  } catch (error) {
+    // The disk may be full; an unfinished file would only take more of it.
+    await unlink(draft).catch(() => undefined);
+    throw error;
+  }
+  await syncFolderAside(dirname(path));
 }

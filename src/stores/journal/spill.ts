@@ -1,11 +1,11 @@
-import { open, readdir, readFile, rename, unlink } from 'node:fs/promises';
+import { readdir, readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
+import { makePrivateFolder, replaceFile } from '../private-folder.ts';
 import { type EffectStore, type SettleRequest, StoreUnavailable } from '../../effects/store.ts';
 
 /**
  * Settlements that the store did not take. They are durable here until it does. Each is a file, named after the effect
- * and the attempt: written to a temporary name, synced, renamed, and then the folder is synced.
+ * and the attempt.
  */
 export interface SpillJournal {
   /** @throws when it cannot be made durable here either */
@@ -34,22 +34,7 @@ export async function openSpillJournal(folder: string, texts: SettlementTexts): 
 
   async function write(request: SettleRequest): Promise<void> {
     const name = `${request.effectId}.${request.fence.n}.${request.outcome.kind}${SUFFIX}`;
-    const temporary = join(folder, `${name}.tmp`);
-    try {
-      const file = await open(temporary, 'w', 0o600);
-      try {
-        await file.writeFile(texts.write(request));
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(temporary, join(folder, name));
-    } catch (error) {
-      // The disk may be full; an unfinished file would only take more of it.
-      await unlink(temporary).catch(() => undefined);
-      throw error;
-    }
-    await syncFolderAside(folder);
+    await replaceFile(join(folder, name), texts.write(request));
   }
 
   async function drain(store: EffectStore): Promise<number> {

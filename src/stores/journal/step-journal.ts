@@ -1,9 +1,9 @@
 import { constants, write as writeOnce } from 'node:fs';
-import { open, readdir, readFile, rename, stat, unlink, type FileHandle } from 'node:fs/promises';
+import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
-import { makePrivateFolder, syncFolderAside } from '../private-folder.ts';
+import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
 export interface JournaledStep {
@@ -117,18 +117,8 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
 
   async function writeMemory(): Promise<void> {
     if (memory === null) return;
-    const path = join(folder, MEMORY_FILE);
-    const handle = await open(`${path}.new`, 'w', 0o600);
-    try {
-      await handle.writeFile(
-        `${JSON.stringify({ format: FORMAT, ...memory, heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) })}\n`,
-      );
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(`${path}.new`, path);
-    await syncFolderAside(folder);
+    const around = { heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) };
+    await replaceFile(join(folder, MEMORY_FILE), `${JSON.stringify({ format: FORMAT, ...memory, ...around })}\n`);
   }
 
   async function nextSegment(): Promise<FileHandle> {

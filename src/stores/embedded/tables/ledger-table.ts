@@ -1,4 +1,4 @@
-import type { EventDraft, LedgerEntry } from '../../port.ts';
+import type { EventDraft, LedgerEntry, LedgerQuery } from '../../port.ts';
 import type { SqlDatabase, SqlRow, SqlStatement, SqlValue } from '../driver.ts';
 import { columnText, integer, plainText } from './columns.ts';
 import { bulk } from './bulk.ts';
@@ -99,12 +99,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
 }
 
 /** A slice of the ledger of one workspace. */
-export interface LedgerSlice {
-  readonly about: string | null;
-  readonly order: 'up' | 'down';
-  readonly after: number | null;
-  readonly limit: number;
-}
+export type LedgerSlice = Omit<LedgerQuery, 'workspace'>;
 
 /** Reads events, row by row. */
 export function openLedgerReader(
@@ -126,7 +121,7 @@ export function openLedgerReader(
   return (workspace, { about: id, order, after, limit }) => {
     const isUp = order === 'up';
     const from = after ?? (isUp ? 0 : Number.MAX_SAFE_INTEGER);
-    const first = from === 0 || (after === null && isUp) ? undefined : at.get(workspace, from);
+    const first = from === 0 ? undefined : at.get(workspace, from);
     const step = (row: SqlRow | null): SqlRow | undefined => {
       if (id === null) return (isUp ? nextUp : nextDown).get(workspace, integer(row?.['seq'] ?? (isUp ? 0 : from)));
       const edge: SqlValue = row?.['n'] ?? (isUp ? 0 : Number.MAX_SAFE_INTEGER);
@@ -139,9 +134,7 @@ export function openLedgerReader(
       const all = eventsOf(row).filter(wanted);
       entries.push(...(isUp ? all : all.toReversed()));
     };
-    let row = first;
-    if (row === undefined) row = step(null);
-    for (; row !== undefined && entries.length < limit; row = step(row)) take(row);
+    for (let row = first ?? step(null); row !== undefined && entries.length < limit; row = step(row)) take(row);
     return entries.slice(0, limit);
   };
 }

@@ -1,4 +1,4 @@
-import type { SqlDatabase } from '../driver.ts';
+import type { SqlDatabase, SqlStatement } from '../driver.ts';
 import { columnText, integer } from './columns.ts';
 import { ownText } from './own-text.ts';
 
@@ -35,6 +35,7 @@ const NOBODY: WorkspaceNames = { n: 0, kinds: new Map(), lists: new Map() };
 export function openNames(database: SqlDatabase): Names {
   const select = database.prepare('SELECT n FROM names WHERE workspace = ? AND type = ? AND name = ?');
   const workspaces = new Map<string, WorkspaceNames>();
+  let insert: SqlStatement | null = null;
   let total = 0;
 
   function find(workspace: number, type: number, name: string): number {
@@ -44,12 +45,9 @@ export function openNames(database: SqlDatabase): Names {
 
   function findOrMake(workspace: number, type: number, name: string): number {
     const found = find(workspace, type, name);
-    return found === 0 ? make(workspace, type, name) : found;
-  }
-
-  // Readers have a connection that cannot write, so the statement is prepared on first use.
-  function make(workspace: number, type: number, name: string): number {
-    const insert = database.prepare('INSERT INTO names (workspace, type, name) VALUES (?, ?, ?)');
+    if (found !== 0) return found;
+    // Readers have a connection that cannot write, so the statement is prepared on first use.
+    insert ??= database.prepare('INSERT INTO names (workspace, type, name) VALUES (?, ?, ?)');
     return insert.run(workspace, type, columnText(name));
   }
 

@@ -1,7 +1,7 @@
-import type { LedgerEntry, Listed, ListQuery } from '../../port.ts';
+import type { LedgerEntry, LedgerQuery, Listed, ListQuery } from '../../port.ts';
 import type { SqlDatabase, SqlStatement } from '../driver.ts';
 import { columnText, integer, plainText, text } from './columns.ts';
-import { type LedgerSlice, openLedgerReader } from './ledger-table.ts';
+import { openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
 
 /** The most that one look reads, so that others wait only for a moment: entries and characters. */
@@ -14,7 +14,7 @@ const MOST_EVENTS = 1_000;
 /** Lists and the ledger for people's reads, on another connection than the one that writes. */
 export interface Reader {
   list(query: ListQuery): Listed;
-  ledger(query: LedgerSlice & { readonly workspace: string }): readonly LedgerEntry[];
+  ledger(query: LedgerQuery): readonly LedgerEntry[];
 }
 
 interface ListStatements {

@@ -1,16 +1,5 @@
-import type {
-  Answer,
-  Change,
-  EventDraft,
-  Figure,
-  Found,
-  Listed,
-  ListQuery,
-  Place,
-  RowStore,
-  Seen,
-} from '../../port.ts';
-import type { Guard, LedgerEntry, Put, Span, SumChange, SumListed, SumName, Want } from '../../port.ts';
+import type { Answer, Change, EventDraft, Figure, Found, Listed, ListQuery, Place, Seen } from '../../port.ts';
+import type { Guard, LedgerEntry, LedgerQuery, Put, Span, SumChange, SumListed, SumName, Want } from '../../port.ts';
 import { ownText } from '../tables/own-text.ts';
 import type { Form, Tape } from './tape.ts';
 
@@ -32,7 +21,7 @@ interface Operations {
   /** Is answered when everything that is committed by now is durable. */
   readonly settled: readonly [null, null];
   readonly list: readonly [ListQuery, Listed];
-  readonly ledger: readonly [Parameters<RowStore['ledger']>[0], readonly LedgerEntry[]];
+  readonly ledger: readonly [LedgerQuery, readonly LedgerEntry[]];
 }
 
 export type Operation = keyof Operations;

@@ -14,9 +14,7 @@ const FIGURES_AT_ONCE = 100;
 /** The most entries of a list that are read at once. */
 const ENTRIES_AT_ONCE = 1000;
 
-type Reads = Pick<RowStore, 'list' | 'sums' | 'ledger'> & {
-  read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
-};
+type Reads = Pick<RowStore, 'read' | 'list' | 'sums' | 'ledger'>;
 
 /**
  * Reads of the store. Rows and figures on which rules decide are as durable as this gateway's own writes. People are
