@@ -22,6 +22,7 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   moved: () => import('./moved.ts'),
   growth: () => import('./growth.ts'),
   forms: () => import('./forms.ts'),
+  streams: () => import('./streams.ts'),
 };
 
 /** Take minutes: run only when they are asked for. */

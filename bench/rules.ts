@@ -3,7 +3,7 @@
  * json-rules-engine. `one` has the rule that the measured call needs, `two` a rule for reads besides; `ten` is what a
  * small team really has, of which the same one applies.
  */
-export type RuleSet = 'forms' | 'one' | 'two' | 'ten';
+export type RuleSet = 'forms' | 'streams' | 'one' | 'two' | 'ten';
 
 interface Test {
   readonly param: string;
@@ -32,6 +32,8 @@ const REFUND: BenchRule = {
 };
 
 const READ: BenchRule = { id: 'read', effect: 'allow', tool: 'payments.get', teams: ['support'], when: [] };
+
+const CHAT: BenchRule = { id: 'chat', effect: 'allow', tool: 'models.*', teams: ['support'], when: [] };
 
 const TEN: readonly BenchRule[] = [
   READ,
@@ -97,6 +99,8 @@ function rulesOf(set: RuleSet): readonly BenchRule[] {
       return [REFUND];
     case 'forms':
       return [REFUND, { ...REFUND, id: 'refund-form', tool: `${REFUND.tool}_form` }];
+    case 'streams':
+      return [CHAT];
     case 'two':
       return [REFUND, READ];
     case 'ten':
@@ -132,7 +136,7 @@ export function policyOf(set: RuleSet): string {
 export function toolsOf(set: RuleSet): string {
   const others = new Map<string, string[]>();
   for (const { tool, when } of rulesOf(set)) {
-    if (tool.startsWith('payments.')) continue;
+    if (tool.startsWith('payments.') || tool.startsWith('models.')) continue;
     others.set(tool, [...(others.get(tool) ?? []), ...when.map(({ param }) => param)]);
   }
   return [...others]

@@ -201,7 +201,9 @@ server: { host: 127.0.0.1, port: 0 }
 ${store}
 workspaces: [ { id: bench, agents: [ { id: bot, team: support } ] } ]
 policies: { paths: [./policies] }
-upstreams: [ { id: payments, url: "\${BENCH_UPSTREAM}", timeout: 10s, connections: 128 } ]
+upstreams:
+  - { id: payments, url: "\${BENCH_UPSTREAM}", timeout: 10s, connections: 128 }
+  - { id: models, url: "\${BENCH_UPSTREAM}", timeout: 10s, connections: 2000 }
 tools:
   - name: payments.refund
     title: Refund
@@ -217,7 +219,14 @@ tools:
     request: { method: POST, path: "/v1/payments/{payment_id}/refunds", body: [amount, currency, reason], body_type: form }
     params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer, minimum: 1 }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
     target: "payment:{payment_id}"
+  - { name: models.chat, upstream: models, kind: write, request: { method: POST, path: "/v1/streams", body: "*" }, response: stream }
+  - { name: models.chat_open, upstream: models, kind: write, request: { method: POST, path: "/v1/streams/open", body: "*" }, response: stream }
 ${toolsOf(rules)}routes:
+  - upstream: models
+    prefix: /models
+    rules:
+      - { match: "POST /v1/streams", tool: models.chat, idempotency: none }
+      - { match: "POST /v1/streams/open", tool: models.chat_open, idempotency: none }
   - upstream: payments
     prefix: /forms
     rules: [{ match: "POST /v1/payments/:payment_id/refunds", tool: payments.refund_form, idempotency: required }]

@@ -1,4 +1,5 @@
 import { isAbsolute } from 'node:path';
+import type { Route } from '../config/configuration.ts';
 import { literalText, type Tree } from '../config/expand.ts';
 import type { Draft, DraftBody, DraftTool } from './openapi/draft.ts';
 import { RISKS, type Risk } from './openapi/risk.ts';
@@ -84,13 +85,14 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     '',
     ...toolLines(upstreams[0]?.id ?? 'api', draft.tools),
     'routes:',
-    ...upstreams.flatMap(({ id: upstream }) => [
+    ...upstreams.flatMap(({ id: upstream, url }) => [
       `  - upstream: ${id(upstream)}`,
       `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
       '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
       '    undeclared: passthrough_reads',
       '    # A call that waits for approval has not happened yet. Client libraries take the default, 202, for a success.',
       '    pending_status: 409',
+      ...errorLines(url),
       ...ruleLines(draft.tools.filter((tool) => tool.upstream === upstream)),
     ]),
   ];
@@ -101,6 +103,29 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
     if (draft.leftOut.length > MOST_NAMED) lines.push(`#   and ${draft.leftOut.length - MOST_NAMED} more`);
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** Families of client libraries, by the host of their API. */
+const FAMILIES: Readonly<Record<string, Route['errorFormat']>> = {
+  'api.stripe.com': 'stripe',
+  'api.openai.com': 'openai',
+  'api.anthropic.com': 'anthropic',
+  'api.github.com': 'github',
+  'slack.com': 'slack',
+};
+
+/** How refusals look. Where the client libraries are not known, plain errors, with their own status. */
+function errorLines(url: string): readonly string[] {
+  const family = FAMILIES[new URL(url).hostname];
+  if (family !== undefined)
+    return [
+      '    # Refusals in the form for which the client libraries of this API throw their own errors.',
+      `    error_format: ${family}`,
+    ];
+  return [
+    '    # Clients that repeat 502 and 504 whatever the answer says (got, curl --retry, urllib3): what is final is 422 then.',
+    '    # final_status: 422',
+  ];
 }
 
 /** Text of a first policy set that names the real tools, grouped by how much is at stake. */

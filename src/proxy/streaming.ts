@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
+import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
 import type { ProxyAnswer } from './answer.ts';
 import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
@@ -191,8 +192,13 @@ function callerGone(): Error {
   return gone;
 }
 
+/** Whether nothing was ever received on the connection that broke. What TLS itself has read does not count. */
+function isNewOverTls(upstreamUrl: string, error: Error): boolean {
+  return upstreamUrl.startsWith('https:') && error instanceof errors.SocketError && error.socket?.bytesRead === 0;
+}
+
 /** A read that failed. It changed nothing and is not an effect. */
-function failedRead(ports: PassingPorts, { passed, style }: StreamedRead, error: Error): ProxyAnswer {
+function failedRead(ports: PassingPorts, { passed, style, upstreamUrl }: StreamedRead, error: Error): ProxyAnswer {
   const late = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
   const reason =
     error instanceof ConnectFailed
@@ -203,7 +209,9 @@ function failedRead(ports: PassingPorts, { passed, style }: StreamedRead, error:
             ? 'The upstream did not answer within the time-out.'
             : error instanceof LinksUnreadable
               ? error.message
-              : 'The upstream gave no answer that can be read.',
+              : isNewOverTls(upstreamUrl, error)
+                ? `The connection broke before the answer came; ${MAY_BE_REFUSED}.`
+                : 'The upstream gave no answer that can be read.',
         };
   const body = {
     decision: 'failed',

@@ -1,12 +1,16 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { autocompleteMultiselect } from '@clack/prompts';
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stringify } from 'yaml';
 import { loadConfiguration } from '../../src/config/load.ts';
 import type { Json } from '../../src/json/value.ts';
-import { type Ran, svc } from './run.ts';
+import { type Ran, svc, svcAtTerminal } from './run.ts';
 import { httpCall } from '../config/http-call.ts';
+
+// There is no terminal here: what a person chooses is given.
+vi.mock('@clack/prompts', async (actual) => ({ ...(await actual()), autocompleteMultiselect: vi.fn() }));
 
 const home = process.cwd();
 const folders: string[] = [];
@@ -424,6 +428,20 @@ describe('where the API is', () => {
   });
 });
 
+test.each([
+  ['https://api.github.com', 'github'],
+  ['https://api.stripe.com', 'stripe'],
+  ['http://127.0.0.1:9090', 'problem'],
+])('refusals before %s have the form of its client libraries: %s', async (origin, format) => {
+  await toolsOf(documentOf({ '/x': { get: { responses: DONE } } }), '--upstream', origin);
+  const [route] = (await loadConfiguration('gateway.yaml')).configuration.routes;
+  expect(route).toMatchObject({
+    errorFormat: format,
+    pendingStatus: 409,
+    finalStatus: format === 'github' ? 422 : null,
+  });
+});
+
 describe('what is chosen', () => {
   const paths = Object.fromEntries(
     ['refunds', 'orders', 'zebras'].flatMap((noun) => [
@@ -460,6 +478,28 @@ describe('what is chosen', () => {
     const { code, err } = await init(documentOf(paths), ...options);
     expect(err).toMatch(words);
     expect(code).toBe(2);
+  });
+
+  test('by tag at a terminal, beyond sixty operations; the command that compares later names the same', async () => {
+    const many = Object.fromEntries(
+      Array.from({ length: 61 }, (_, index) => [
+        `/z${index}`,
+        { get: { tags: [index < 2 ? 'few' : 'many'], responses: DONE } },
+      ]),
+    );
+    writeFileSync('api.json', JSON.stringify(documentOf(many)));
+    const asked = vi.mocked(autocompleteMultiselect).mockResolvedValue(['few']);
+    const ran = await svcAtTerminal('init', '--openapi', 'api.json', '--agent', 'bot');
+    expect([ran.code, ran.err]).toEqual([0, '']);
+    expect(asked.mock.calls.map(([{ options }]) => options)).toEqual([
+      [
+        { value: 'many', label: 'many (59)' },
+        { value: 'few', label: 'few (2)' },
+      ],
+    ]);
+    expect(ran.out).toContain('2 tools from api.json, 59 not chosen');
+    expect((await loadConfiguration('gateway.yaml')).configuration.tools).toHaveLength(2);
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain('--include tag:few');
   });
 
   test('no number of operations is cut', async () => {

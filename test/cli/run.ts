@@ -47,8 +47,17 @@ export interface Running {
   stop(): void;
 }
 
+/** Runs a command as a person at a terminal does, who is asked. */
+export function svcAtTerminal(...argv: readonly string[]): Promise<Ran> {
+  return beginAs({ interactive: true }, argv).ended;
+}
+
 /** Begins a command; `stop` is what a signal does. */
 export function begin(...argv: readonly string[]): Running {
+  return beginAs({ interactive: false }, argv);
+}
+
+function beginAs({ interactive }: { readonly interactive: boolean }, argv: readonly string[]): Running {
   const out: string[] = [];
   const err: string[] = [];
   const waiting: { readonly pattern: RegExp; readonly found: (line: string) => void }[] = [];
@@ -60,7 +69,7 @@ export function begin(...argv: readonly string[]): Running {
     },
     err: (line) => void err.push(line),
     color: false,
-    interactive: false,
+    interactive,
     stopped: () => stopped.promise,
   }).then((code) => ({ code, out: out.join('\n'), err: err.join('\n') }));
   return {

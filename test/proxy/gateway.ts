@@ -95,6 +95,18 @@ tools:
     response: stream
     timeout: 20s
     actual: { token: usage.total_tokens }
+  - name: model.messages
+    upstream: model
+    kind: write
+    request: { method: POST, path: /v1/messages, body: "*" }
+    response: stream
+    timeout: 1500ms
+  - name: model.short
+    upstream: model
+    kind: write
+    request: { method: POST, path: /v1/chat/completions, body: "*" }
+    response: stream
+    timeout: 1500ms
   - name: model.brief
     upstream: model
     kind: write
@@ -166,6 +178,14 @@ routes:
     rules:
       - { match: "POST /v1/chat/completions", tool: model.chat, idempotency: none, on_duplicate: replay }
       - { match: "POST /v1/brief", tool: model.brief, idempotency: none }
+  - upstream: model
+    prefix: /brief
+    error_format: openai
+    rules: [ { match: "POST /v1/chat/completions", tool: model.short, idempotency: none } ]
+  - upstream: model
+    prefix: /claude
+    error_format: anthropic
+    rules: [ { match: "POST /v1/messages", tool: model.messages, idempotency: none } ]
   - { upstream: counted, prefix: /counted, undeclared: passthrough_reads, rules: [] }
 limits: { body: 64KiB }
 `;

@@ -6,6 +6,9 @@ import { afterEach, expect, test } from 'vitest';
 import { passOn } from '../../src/proxy/streaming.ts';
 import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
 import { createStream } from '../../src/upstreams/http/streams.ts';
+import type { UpstreamTls } from '../../src/upstreams/http/upstream-tls.ts';
+import { makeCa } from '../upstream/certificates.ts';
+import { startTlsUpstream } from '../upstream/tls-start.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 
@@ -15,7 +18,10 @@ afterEach(async () => {
 });
 
 /** Passes reads on to a server that answers by hand. */
-async function startPassing(answer: (socket: Socket, request: string) => void, links: StreamedRead['links'] = []) {
+async function startPassing(
+  answer: (socket: Socket, request: string) => void,
+  { links = [], at = null }: { links?: StreamedRead['links']; at?: { url: string; tls: UpstreamTls } | null } = {},
+) {
   const sockets = new Set<Socket>();
   const upstream = createServer((socket) => {
     sockets.add(socket);
@@ -23,8 +29,8 @@ async function startPassing(answer: (socket: Socket, request: string) => void, l
     socket.on('data', (text: string) => answer(socket, text));
   }).listen(0, '127.0.0.1');
   await once(upstream, 'listening');
-  const url = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
-  const pool = createStream({ url, connections: 1, network: 'any', timeoutMs: 20_000 });
+  const url = at?.url ?? `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`;
+  const pool = createStream({ url, connections: 1, network: 'any', timeoutMs: 20_000, tls: at?.tls ?? null });
   const app = Fastify();
   app.decorateReply('lastHeaders', () => {});
   const recorded: (number | null)[] = [];
@@ -139,7 +145,7 @@ test('an answer without a body has none, whatever length it names, also where li
   const { url } = await startPassing(
     (socket) =>
       socket.write('HTTP/1.1 304 Not Modified\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n'),
-    [['url']],
+    { links: [['url']] },
   );
   const answer = await fetch(url);
   expect([answer.status, answer.headers.get('content-length'), await answer.text()]).toEqual([304, '9', '']);
@@ -218,7 +224,7 @@ test('links in a body are the gateway’s, and nothing is said of the bytes that
       socket.write(
         `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
       ),
-    [['url']],
+    { links: [['url']] },
   );
   const answer = await fetch(url);
   expect(answer.headers.get('content-digest')).toBeNull();
@@ -231,7 +237,7 @@ test('a body whose links nobody can read is not passed on', async () => {
       socket.write(
         'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: br\r\ncontent-length: 4\r\n\r\nabcd',
       ),
-    [['url']],
+    { links: [['url']] },
   );
   const answer = await fetch(url);
   expect(answer.status).toBe(502);
@@ -245,4 +251,27 @@ test('a connection whose request was not read to its end carries no other', asyn
   expect(answer.headers.connection).toBe('close');
   answer.resume();
   sending.destroy();
+});
+
+test('an upstream that wants a certificate may say so late: what the read is told is what other reads are', async () => {
+  const ca = makeCa('ca.internal');
+  const upstream = await startTlsUpstream({
+    ...ca.issue('localhost'),
+    ca: ca.cert,
+    requestCert: true,
+    rejectUnauthorized: true,
+    minVersion: 'TLSv1.3',
+  });
+  closed.push(() => upstream.stop());
+  const tls = { ca: ca.cert, client: null, serverName: null, minVersion: 'TLSv1.3' as const };
+  const { url } = await startPassing(() => {}, { at: { url: upstream.url, tls } });
+  const answer = await fetch(`${url}/read`);
+  expect([answer.status, answer.headers.get('svc-decision')]).toEqual([502, 'failed']);
+  expect(await answer.json()).toMatchObject({
+    reason: {
+      code: 'upstream_refused',
+      message:
+        "The connection broke before the answer came; it was new: the upstream may refuse the gateway's certificate, or want one (tls: { cert, key }).",
+    },
+  });
 });

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import OpenAI, { APIError } from 'openai';
+import Anthropic from '@anthropic-ai/sdk';
+import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
@@ -387,23 +388,78 @@ describe('the unmodified openai SDK', () => {
     upstream.end(delta('lo') + DONE);
     expect(await text).toBe('Hello');
   });
+});
 
-  test('throws its own error, with the decision, when the stream breaks off, and asks once', async () => {
-    let requests = 0;
-    const count = (): void => void (requests += 1);
-    model.on('request', count);
-    const arrived = asked();
-    const failed = chat().then(
-      () => null,
-      (error: unknown) => error,
-    );
-    const upstream = await arrived;
-    upstream.writeHead(200, EVENTS).write(delta('Hel'));
-    upstream.write(delta('lo').slice(0, 30), () => upstream.socket?.resetAndDestroy());
-    const error = await failed;
-    model.off('request', count);
-    expect(error).toBeInstanceOf(APIError);
-    expect(error).toMatchObject({ code: 'outcome_unknown', type: 'unknown_effect' });
-    expect(requests).toBe(1);
-  });
+/** Where a stream breaks off. The rest of each answer never comes. */
+const BREAKS: Readonly<Record<string, (upstream: ServerResponse, event: string) => void>> = {
+  'before its head': ({ socket }) => void socket?.resetAndDestroy(),
+  'after its head': (upstream) => {
+    upstream.writeHead(200, EVENTS).flushHeaders();
+    setImmediate(() => upstream.socket?.resetAndDestroy());
+  },
+  'after an event': (upstream, event) => {
+    upstream.writeHead(200, EVENTS).write(event, () => upstream.socket?.resetAndDestroy());
+  },
+  'within an event': (upstream, event) => {
+    upstream.writeHead(200, EVENTS).write(event);
+    upstream.write(event.slice(0, 30), () => upstream.socket?.resetAndDestroy());
+  },
+  'in silence': (upstream, event) => void upstream.writeHead(200, EVENTS).write(event),
+};
+
+/** Each reads a stream to its end as its library does by default, with its own retries. */
+const READERS = [
+  {
+    name: 'openai',
+    event: delta('Hel'),
+    tool: 'model.short',
+    async read() {
+      const client = new OpenAI({ apiKey: world.keys.bot, baseURL: `${world.url}/brief/v1` });
+      const messages = [{ role: 'user' as const, content: 'hi' }];
+      for await (const _ of await client.chat.completions.create({ model: 'gpt-5', stream: true, messages }));
+    },
+    told: (error: unknown) =>
+      error instanceof OpenAI.APIError ? { code: error.code, type: error.type, message: error.message } : null,
+  },
+  {
+    name: '@anthropic-ai/sdk',
+    event: `event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel"}}\n\n`,
+    tool: 'model.messages',
+    async read() {
+      const client = new Anthropic({ apiKey: world.keys.bot, baseURL: `${world.url}/claude` });
+      const messages = [{ role: 'user' as const, content: 'hi' }];
+      const stream = await client.messages.create({ model: 'claude', max_tokens: 10, stream: true, messages });
+      for await (const _ of stream);
+    },
+    told: (error: unknown) =>
+      error instanceof Anthropic.APIError ? { code: error.errorCode, type: error.type, message: error.message } : null,
+  },
+];
+
+describe.each(READERS)('the unmodified library $name', ({ event, tool, read, told }) => {
+  test.each(Object.keys(BREAKS))(
+    'throws its own error, with the decision, for a stream that breaks off %s, and asks once',
+    async (where) => {
+      let requests = 0;
+      const play = (incoming: IncomingMessage, response: ServerResponse): void => {
+        requests += 1;
+        incoming.resume().on('end', () => BREAKS[where]?.(response, event));
+      };
+      model.on('request', play);
+      const error: unknown = await read().then(
+        () => null,
+        (thrown: unknown) => thrown,
+      );
+      model.off('request', play);
+      expect(told(error)).toEqual({
+        code: 'outcome_unknown',
+        type: 'unknown_effect',
+        message: expect.stringContaining('not known'),
+      });
+      expect(requests).toBe(1);
+      const all = { decision: null, agentId: null, since: null, until: null, cursor: null };
+      const { items } = await world.store.effects('demo', { ...all, state: 'unknown', tool, limit: 10 });
+      expect(items).toHaveLength(1 + Object.keys(BREAKS).indexOf(where));
+    },
+  );
 });
