@@ -1,6 +1,7 @@
 import type { EntityLimits } from '../effects/entity-store.ts';
 import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import type { ServerWords } from '../pins/compare.ts';
 
 /**
  * The content of `gateway.yaml` after reading, checking and resolving: defaults are filled in, names are known to
@@ -175,6 +176,8 @@ export interface McpSettings {
   readonly path: string;
   /** Methods of clients that pass beside those that the gateway knows. */
   readonly allow: readonly string[];
+  /** What the server says of itself, by its lock file; absent where that could not be read. */
+  readonly words?: ServerWords;
   /** The program that is the server; `null` where it is at an address. */
   readonly child: McpChildSettings | null;
 }

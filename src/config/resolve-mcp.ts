@@ -3,6 +3,7 @@ import type { FileReading } from '../diagnostics/file-reading.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
 import type { McpChildSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
@@ -82,14 +83,15 @@ export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null
   return url;
 }
 
-/** The tools of the MCP upstreams, by their lock files. */
+/** The tools of the MCP upstreams, by their lock files, and the upstreams with what they pin beside. */
 export async function resolveMcpTools(
   file: GatewayFile,
   upstreams: readonly UpstreamSettings[],
   judge: Judge,
   reading: FileReading,
-): Promise<readonly Tool[]> {
+): Promise<{ readonly tools: readonly Tool[]; readonly upstreams: readonly UpstreamSettings[] }> {
   const tools: Tool[] = [];
+  const words = new Map<string, ServerWords>();
   const declared = new Set(file.tools.map(({ name }) => name));
   for (const entry of file.upstreams) {
     const upstream = upstreams.find(({ id }) => id === entry.id);
@@ -104,7 +106,9 @@ export async function resolveMcpTools(
         'say what holds for single tools in mcp.tools of the upstream',
       );
     const lock = await readLock(entry, entry.mcp, judge, reading);
-    if (lock !== null) tools.push(...toolsOf(entry, entry.mcp, upstream, lock, judge));
+    if (lock === null) continue;
+    tools.push(...toolsOf(entry, entry.mcp, upstream, lock, judge));
+    words.set(entry.id, { server: lock.server, instructions: lock.instructions });
   }
   checkFederated(file, tools, judge);
   for (const { name, upstream } of tools)
@@ -116,7 +120,13 @@ export async function resolveMcpTools(
         `The tool '${name}' stands in the lock file and under tools`,
         'rename the one under tools',
       );
-  return tools;
+  const pinned = upstreams.map((upstream) => {
+    const said = words.get(upstream.id);
+    return upstream.mcp === null || said === undefined
+      ? upstream
+      : { ...upstream, mcp: { ...upstream.mcp, words: said } };
+  });
+  return { tools, upstreams: pinned };
 }
 
 /** The lock file of an MCP upstream. */

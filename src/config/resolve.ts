@@ -35,11 +35,10 @@ export async function resolveConfiguration(
     tools: namesIn(sections['tools'], 'name'),
   };
   const people = resolvePeople(file, judge);
-  const upstreams = await resolveUpstreams(file, judge, reading, lookup);
-  const tools = [
-    ...resolveTools(file, upstreams, names.upstreams, judge),
-    ...(await resolveMcpTools(file, upstreams, judge, reading)),
-  ];
+  const declared = await resolveUpstreams(file, judge, reading, lookup);
+  const mcp = await resolveMcpTools(file, declared, judge, reading);
+  const { upstreams } = mcp;
+  const tools = [...resolveTools(file, upstreams, names.upstreams, judge), ...mcp.tools];
   judge.unique('pool', file.pools, 'id');
   const store = resolveStore(file, judge);
   const keys = join(storeFolder(store), 'keys');

@@ -128,6 +128,11 @@ export interface EffectPorts {
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /** The verdict of the active policy set; its version is `trace.policyVersion`. */
   readonly judge: (input: JudgeInput) => Verdict;
+  /**
+   * What is to be waited for before a call of a tool can be judged: what its server says of it. `null`, or absent, where
+   * enough is known.
+   */
+  readonly seeTool?: (tool: Tool) => Promise<void> | null;
   readonly policyVersion: () => string;
   /** Whether policy is in force or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';

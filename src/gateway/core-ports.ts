@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityFacts } from '../brain/facts.ts';
 import type { EffectPorts, JudgeInput } from '../effects/ports.ts';
+import type { Reason } from '../effects/model/decision.ts';
+import type { Verdict } from '../effects/model/verdict.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
 import { createRunning } from '../effects/run/running.ts';
 import type { EffectStore } from '../effects/store.ts';
@@ -15,6 +17,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
+import type { PinView } from './pin-view.ts';
 import { followPolicy } from './policy-in-store.ts';
 import { sealedSettlement } from './sealed-store.ts';
 
@@ -47,6 +50,7 @@ export function policyInputs(
   current: () => InForce,
   directory: Directory,
   entities: Pick<EntityFacts, 'look'>,
+  pins: Pick<PinView, 'stateOf'>,
 ): (input: JudgeInput, entity?: PolicyInput['entity']) => PolicyInput {
   return (
     { agent, key, tool, workspace, target, params, headers, requestIp, now },
@@ -55,8 +59,19 @@ export function policyInputs(
     const { configuration, upstreamEnv } = current();
     const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
     const { mode } = configuration.policies;
+    const pin = pins.stateOf(tool);
     // This runs for every call: a literal with all members costs a tenth of a spread.
-    return { agent, key, tool, env, workspace, target, params, headers, requestIp, now, mode, entity };
+    return { agent, key, tool, pin, env, workspace, target, params, headers, requestIp, now, mode, entity };
+  };
+}
+
+/** A refusal that no rule can lift, in observe mode either. */
+function withoutPolicy(reason: Reason, policyVersion: string): Verdict {
+  return {
+    kind: 'deny',
+    decision: 'denied_policy',
+    reason,
+    trace: { policyVersion, matched: [], shadow: [], observed: null },
   };
 }
 
@@ -67,6 +82,7 @@ export function corePorts(parts: {
   readonly current: () => InForce;
   readonly directory: Directory;
   readonly pauses: LivePauseView;
+  readonly pins: PinView;
   readonly entities: EntityFacts;
   readonly secrets: Secrets;
   readonly signer: ReceiptSigner;
@@ -77,7 +93,7 @@ export function corePorts(parts: {
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
   const { current, directory, pauses, secrets, signer } = parts;
-  const policyInput = policyInputs(current, directory, parts.entities);
+  const policyInput = policyInputs(current, directory, parts.entities, parts.pins);
   const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.policies);
   return {
     store,
@@ -86,11 +102,14 @@ export function corePorts(parts: {
     catalog: () => current().catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge(input) {
+      const quarantine = parts.pins.refusal(input.tool);
+      if (quarantine !== null) return withoutPolicy(quarantine, current().policies.version);
       const look = parts.entities.look(input.workspace);
       const verdict = evaluatePolicies(current().policies, policyInput(input, look.entity));
       const entities = look.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
+    seeTool: (tool) => parts.pins.known(tool),
     policyVersion: () => current().policies.version,
     policyMode: () => current().configuration.policies.mode,
     pauses,

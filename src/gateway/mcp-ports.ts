@@ -16,6 +16,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { policyInputs } from './core-ports.ts';
 import type { InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
+import type { PinView } from './pin-view.ts';
 import { identify } from './proxy-ports.ts';
 
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
@@ -30,6 +31,7 @@ export function mcpControlPorts(parts: {
   readonly authenticate: Authenticator['authenticate'];
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
+  readonly pins: PinView;
   readonly entities: Pick<EntityFacts, 'look'>;
   readonly signer: ReceiptSigner;
   readonly openParams: CallReaderPorts['openParams'];
@@ -56,7 +58,7 @@ export function mcpControlPorts(parts: {
     renderProblem: (problem, { id, keyed }) =>
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
     preview: (request) => previewEffect(core, request),
-    policyInput: policyInputs(current, directory, parts.entities),
+    policyInput: policyInputs(current, directory, parts.entities, parts.pins),
     directory,
     catalog: () => current().catalog,
     brain: parts.brain,

@@ -60,6 +60,7 @@ import { bindToStore, openSecretsFor } from './master-secret.ts';
 import { connectionsOf, openFilesLimit } from './open-files.ts';
 import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
+import { createPinAlarm, createPinView } from './pin-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
 import { sealedStore } from './sealed-store.ts';
@@ -174,9 +175,27 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
     limits: () => inForce.configuration.limits.brain,
   });
-  const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
+  let toolsSeen: (upstream: string) => void = () => undefined;
+  const upstreams = createUpstreams(
+    configuration.upstreams,
+    configuration.limits,
+    () => store.now(),
+    (upstream) => toolsSeen(upstream),
+  );
+  const pins = createPinView(upstreams);
   opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  toolsSeen = createPinAlarm({
+    upstreams,
+    tools: () => inForce.catalog.tools(),
+    quarantined: (tool, state) => {
+      metrics.alerted('tool_quarantined');
+      logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
+    },
+    released: (tool) => logger.info({ tool }, 'this MCP tool is what was approved again'),
+    unapproved: (upstream, tools) =>
+      logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
+  });
   const forgery = createForgeryAlarm({
     count: () => metrics.alerted('key_forged'),
     say: (key_id, why) =>
@@ -196,6 +215,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       current,
       directory,
       pauses,
+      pins,
       entities,
       secrets,
       signer,
@@ -348,6 +368,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     authenticate,
     limiter,
     pauses,
+    pins,
     entities,
     signer,
     openParams,

@@ -4,11 +4,15 @@ import { type Difference, differencesOf, renderDifferences } from './differences
 import { toolDigest } from './digest.ts';
 import { byName, type PinLock, type PinnedTool } from './lock-file.ts';
 
-/** What a server says of itself now. `tools` are the items of all pages of `tools/list`, as they came over the wire. */
-export interface LiveServer {
+/** What a server says of itself. It holds for all of its tools. */
+export interface ServerWords {
   /** `serverInfo.name`; `null` where the server gave none. */
   readonly server: string | null;
   readonly instructions: string | null;
+}
+
+/** What a server says now. `tools` are the items of all pages of `tools/list`, as they came over the wire. */
+export interface LiveServer extends ServerWords {
   readonly tools: readonly Json[];
 }
 
@@ -76,7 +80,7 @@ export function comparePins(upstream: string, lock: PinLock | null, live: LiveSe
   };
 }
 
-function aboutOf({ server, instructions }: Pick<LiveServer, 'server' | 'instructions'>): JsonObject {
+function aboutOf({ server, instructions }: ServerWords): JsonObject {
   return { ...(server !== null && { server }), ...(instructions !== null && { instructions }) };
 }
 

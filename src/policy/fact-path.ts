@@ -43,7 +43,7 @@ export type ReadFact = (input: PolicyInput, item: Json | undefined) => Json | un
 const VOCABULARY: Readonly<Record<string, readonly string[]>> = {
   agent: ['id', 'team', 'roles', 'owner', 'attributes.*'],
   key: ['id', 'kind', 'profile', 'user'],
-  tool: ['name', 'upstream', 'kind', 'tags', 'risk', 'declared'],
+  tool: ['name', 'upstream', 'kind', 'tags', 'risk', 'declared', 'pin'],
   request: ['ip', 'headers.*'],
 };
 /** Parts with free names, and the word for one of them. */
@@ -215,7 +215,7 @@ function isListOfNames(step: string | number | undefined): boolean {
 
 /** Whether the value is the same in every call of one tool. */
 export function isFixedPerTool(path: FactPath): boolean {
-  return path.root === 'tool';
+  return path.root === 'tool' && path.steps[0] !== 'pin';
 }
 
 /** Whether the caller chooses the value. */
@@ -338,6 +338,8 @@ function toolReader(name: string | number | undefined, rest: readonly (string | 
       return (input) => follow(input.tool.tags, rest);
     case 'declared':
       return (input) => input.tool.declared !== false;
+    case 'pin':
+      return (input) => input.pin ?? undefined;
     case 'action_type':
       return (input) => input.tool.actionType;
     case 'param_names':

@@ -13,6 +13,8 @@ export interface PolicyInput {
     readonly user: string | null;
   };
   readonly tool: Tool;
+  /** How a tool of an MCP server stands to its pin; `null`, or absent, for tools without one. */
+  readonly pin?: 'pinned' | 'changed' | 'gone' | 'unseen' | null;
   readonly env: string;
   readonly workspace: string;
   readonly target: string;

@@ -54,14 +54,16 @@ const NOWHERE: Place = () => undefined;
 /**
  * Makes the upstreams of a configuration. Connections are opened as needed.
  * @param now ms since the epoch, for evidence
+ * @param onSeen called with the id of an MCP server after something was seen of its tools
  */
 export function createUpstreams(
   configured: readonly Configured[],
   limits: UpstreamLimits,
   now: () => number = Date.now,
+  onSeen: (id: string) => void = () => undefined,
 ): Upstreams {
   const http = createHttpUpstreams(configured.filter(isHttp), limits, now);
-  const mcp = createMcpUpstreams(configured.filter(isMcp), limits, now);
+  const mcp = createMcpUpstreams(configured.filter(isMcp), limits, now, onSeen);
   const kinds: readonly UpstreamKind[] = [http, mcp];
   let lanes = lanesOf(configured, new Map());
 

@@ -9,6 +9,7 @@ import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { createPinView } from '../../src/gateway/pin-view.ts';
 import { proxyPorts } from '../../src/gateway/proxy-ports.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
@@ -65,6 +66,7 @@ beforeEach(async () => {
     current,
     directory: createDirectory(inForce.configuration, store),
     pauses,
+    pins: createPinView(upstreams),
     entities: createEntityFacts(store),
     secrets,
     signer: await openSigner({

@@ -13,6 +13,7 @@ import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
 import { activate, readFiles } from '../../src/gateway/in-force.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { createPinView } from '../../src/gateway/pin-view.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize } from '../../src/identity/authorize.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
@@ -262,6 +263,7 @@ export async function startProxiedWorld(
     current: () => inForce,
     directory,
     pauses,
+    pins: createPinView(upstreams),
     entities: createEntityFacts(store),
     secrets,
     signer,

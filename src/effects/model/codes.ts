@@ -51,6 +51,8 @@ export const CODES = {
   rule_denied: { status: null, title: 'A policy rule refuses the action' },
   no_rule_allows: { status: null, title: 'No policy rule allows the action' },
   tool_not_declared: { status: null, title: 'The tool is not declared' },
+  tool_quarantined: { status: null, title: 'The tool is not what was approved' },
+  tool_unseen: { status: null, title: 'Nobody can see whether the tool is what was approved' },
   route_not_declared: { status: null, title: 'No route matches the request' },
   approval_rejected: { status: null, title: 'An approver rejected the action' },
   approval_expired: { status: null, title: 'The request for approval is over' },

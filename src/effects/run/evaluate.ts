@@ -33,10 +33,12 @@ const MOST_READS = 16;
 
 /**
  * The admission request of a call, with the verdict at this moment. Entities that policy looks at are read first where
- * this gateway does not know them yet.
+ * this gateway does not know them yet, and so is what a server says of the tool.
  * @throws StoreUnavailable
  */
 export async function evaluateKnown(ports: EffectPorts, call: Call): Promise<AdmitRequest> {
+  const seeing = ports.seeTool?.(call.tool) ?? null;
+  if (seeing !== null) await seeing;
   for (let reads = 0; reads < MOST_READS; reads += 1) {
     const request = evaluate(ports, call);
     const unread = request.verdict.trace.entities?.filter(({ version }) => version === UNREAD_ENTITY) ?? [];

@@ -36,6 +36,8 @@ export interface ArrivedCall {
   readonly federated: FederatedCall | null;
   /** A server's id of a session as this agent gets it. */
   readonly seal: (id: string) => string | null;
+  /** Hears what the server says beside the answer. */
+  readonly heard: (event: Buffer) => void;
   readonly authenticatedAt: number;
   /** The era without sessions: headers repeat arguments, and results say that they are complete. */
   readonly isStateless: boolean;
@@ -67,7 +69,7 @@ export async function runCall(
   const call = tool?.call.kind === 'mcp' && tool.call.name === name ? tool.call : null;
   const paramHeaders = arrived.isStateless && call !== null ? repeatedIn(call, given, message.id, request) : {};
   const key = keyOf(tool, call, given, beside, request);
-  const answer = beginAnswer(request, reply, arrived.seal);
+  const answer = beginAnswer(request, reply, arrived);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
   const leave = live.enter(arrived.session, message.id, {
@@ -211,7 +213,11 @@ interface BegunAnswer {
 }
 
 /** The answer to a call: events are passed on as they come, and the last message waits until the effect is settled. */
-function beginAnswer(request: FastifyRequest, reply: FastifyReply, seal: ArrivedCall['seal']): BegunAnswer {
+function beginAnswer(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { seal, heard }: Pick<ArrivedCall, 'seal' | 'heard'>,
+): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
   let last: { readonly message: JsonObject; readonly beside: string } | null = null;
@@ -229,6 +235,7 @@ function beginAnswer(request: FastifyRequest, reply: FastifyReply, seal: Arrived
         writeHead(reply, 200, sealHeaders(others, seal).headers);
       },
       passed(event) {
+        heard(event);
         // A caller that has gone takes everything at once: the call goes on.
         if (raw.destroyed || raw.write(event)) return undefined;
         return new Promise((resolve) => {

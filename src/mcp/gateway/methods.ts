@@ -8,6 +8,8 @@ export type Treatment =
   | 'judge'
   /** Passes, and of the answer what the key may see. */
   | 'list_tools'
+  /** Passes, and of the answer what was approved of what the server says of itself. */
+  | 'introduce'
   /** Passes for every agent of the workspace. */
   | 'pass'
   | 'deny';
@@ -15,9 +17,9 @@ export type Treatment =
 const REQUESTS: Readonly<Record<string, Treatment>> = {
   'tools/call': 'govern',
   'tools/list': 'list_tools',
-  initialize: 'pass',
+  initialize: 'introduce',
+  'server/discover': 'introduce',
   ping: 'pass',
-  'server/discover': 'pass',
   'resources/list': 'pass',
   'resources/templates/list': 'pass',
   'prompts/list': 'pass',

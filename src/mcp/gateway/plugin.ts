@@ -10,9 +10,10 @@ import { callerOf, problem } from '../caller.ts';
 import { acceptMessages, answerFaults, messageIn, RpcProblem, RpcRefused, sendError } from '../http.ts';
 import { refused, RPC, type RpcId, type RpcMessage, type RpcRefusal, type RpcRequest } from '../jsonrpc.ts';
 import { eraOf } from '../protocol.ts';
+import { announcements } from './announcements.ts';
 import { type ArrivedCall, runCall, writeHead } from './call.ts';
 import { judgedTool } from './judged.ts';
-import { visibleTools } from './list-tools.ts';
+import { resultIn, visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
@@ -140,6 +141,7 @@ export async function mcpGatewayPlugin(
           session: sessionName(arrived),
           federated: null,
           seal: sealerOf(arrived),
+          heard: announcements(() => server.pins.doubt(server)),
           authenticatedAt: arrived.authenticatedAt,
           isStateless: arrived.isStateless,
         };
@@ -169,7 +171,23 @@ export async function mcpGatewayPlugin(
         return pass(arrived, postOf(arrived, message), reply, {
           changed: {
             id: message.id,
-            change: (answer) => visibleTools(answer, (name) => visibleCall(arrived, name)),
+            change: (answer) => {
+              const result = resultIn(answer);
+              if (result !== null) server.pins.passes(result, (name) => pinnedCall(arrived, name) !== null);
+              return visibleTools(answer, (name) => visibleCall(arrived, name));
+            },
+          },
+        });
+      case 'introduce':
+        return pass(arrived, postOf(arrived, message), reply, {
+          changed: {
+            id: message.id,
+            change: (answer) => {
+              const result = resultIn(answer);
+              return result === null
+                ? answer
+                : { ...answer, result: server.pins.introduces(result, server.settings.mcp.words) };
+            },
           },
         });
       case 'pass':
@@ -187,10 +205,17 @@ export async function mcpGatewayPlugin(
     }
   }
 
-  function visibleCall({ server, principal }: Arrived, name: string): McpCall | null {
-    const full = `${server.settings.id}.${name}`;
-    if (principal.allowedTools !== null && !principal.allowedTools.includes(full)) return null;
-    const call = ports.catalog().tool(full)?.call;
+  function visibleCall(arrived: Arrived, name: string): McpCall | null {
+    const { allowedTools } = arrived.principal;
+    if (allowedTools !== null && !allowedTools.includes(`${arrived.server.settings.id}.${name}`)) return null;
+    const call = pinnedCall(arrived, name);
+    // What is not as it was approved in another list is not shown in this one either: no call of it goes.
+    const { pins, settings } = arrived.server;
+    return call !== null && pins.stateOf(settings.mcp.words, call) === 'changed' ? null : call;
+  }
+
+  function pinnedCall({ server }: Arrived, name: string): McpCall | null {
+    const call = ports.catalog().tool(`${server.settings.id}.${name}`)?.call;
     return call?.kind === 'mcp' && call.name === name ? call : null;
   }
 
@@ -258,6 +283,11 @@ export async function mcpGatewayPlugin(
     }
     writeHead(reply, status, headers);
     body.once('error', () => raw.destroy());
+    if (stands)
+      body.on(
+        'data',
+        announcements(() => arrived.server.pins.doubt(arrived.server)),
+      );
     body.pipe(raw);
     return reply;
   }

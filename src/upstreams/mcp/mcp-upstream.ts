@@ -13,6 +13,7 @@ import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
 import { type InSession, type OwnSession, sayInSession } from './own-session.ts';
+import type { PinWatch } from './pin-watch.ts';
 import { serverEvents } from './server-events.ts';
 import { inSharedSession } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
@@ -25,6 +26,8 @@ export interface McpUpstream {
   readonly session: OwnSession;
   /** For calls of agents that are in no session with this one server. */
   readonly agentSessions: AgentSessions;
+  /** Whether its tools are as they were pinned. */
+  readonly pins: PinWatch;
   readonly limits: { readonly responseBytes: number; readonly responseKeptBytes: number };
   readonly now: () => number;
 }

@@ -7,6 +7,7 @@ import type { UpstreamKind } from '../kind.ts';
 import { type McpUpstream, sendCall } from './mcp-upstream.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { OwnSession } from './own-session.ts';
+import { PinWatch } from './pin-watch.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import type { Through } from './stdio/exchange.ts';
 import { Keeper } from './stdio/keeper.ts';
@@ -24,11 +25,16 @@ interface Kept extends McpUpstream {
   readonly through: Through;
 }
 
-/** Makes the MCP servers of a configuration. Connections are opened as needed. @param now ms since the epoch */
+/**
+ * Makes the MCP servers of a configuration. Connections are opened as needed.
+ * @param now ms since the epoch
+ * @param onSeen called with the id of a server after something was seen of its tools
+ */
 export function createMcpUpstreams(
   configured: readonly McpUpstreamSettings[],
   limits: McpUpstream['limits'],
   now: () => number,
+  onSeen: (id: string) => void,
 ): McpUpstreams {
   let current = new Map<string, Kept>();
   const closing = new Set<Promise<void>>();
@@ -45,10 +51,20 @@ export function createMcpUpstreams(
       const through = isKept ? before.through : openThrough(settings, keeper);
       const session = isKept ? before.session : new OwnSession();
       const agentSessions = isKept ? before.agentSessions : new AgentSessions(performance.now.bind(performance));
-      made.set(settings.id, { settings, through, session, agentSessions, limits: nextLimits, now });
+      const pins = isKept
+        ? before.pins
+        : new PinWatch(
+            () => performance.now(),
+            () => onSeen(settings.id),
+          );
+      const server = { settings, through, session, agentSessions, pins, limits: nextLimits, now };
+      made.set(settings.id, server);
+      // A program is not started before somebody calls it.
+      if (!isKept && (settings.mcp.child ?? null) === null) void pins.look(server);
     }
     for (const [id, { through }] of current) if (made.get(id)?.through !== through) retire(through);
     current = made;
+    for (const id of made.keys()) onSeen(id);
   };
   update(configured, limits);
   return {

@@ -1,5 +1,6 @@
 import type { HeaderSettings } from '../http/header-rules.ts';
 import type { StdioCommand } from './stdio/child.ts';
+import type { ServerWords } from '../../pins/compare.ts';
 import type { UpstreamTls } from '../http/upstream-tls.ts';
 
 /** An MCP server that runs as a process for each session. */
@@ -21,6 +22,8 @@ export interface McpUpstreamSettings {
   readonly mcp: {
     readonly path: string;
     readonly allow: readonly string[];
+    /** What the server says of itself, as it was approved; absent where nobody knows. */
+    readonly words?: ServerWords;
     /** The program that is the server; absent, or `null`, where it is at an address. */
     readonly child?: McpChild | null;
   };

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { createHash, randomUUID } from 'node:crypto';
 import { canonicalJson } from '../../../src/json/canonical.ts';
+import { LOOKER } from '../../../src/upstreams/mcp/look.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
 /** One request as it came in. */
@@ -23,6 +24,14 @@ export interface LenientServer {
   tools: JsonObject[];
   /** The next call of `says` is answered with this, whatever its arguments say. */
   answerNext(answer: JsonObject): void;
+  /** What `initialize` says beside its name. */
+  words: JsonObject;
+  /** Whether the gateway's own looks at the tools are answered. */
+  isSeen: boolean;
+  /** How often the gateway has looked at the tools. These requests are not among `seen`. */
+  looks: number;
+  /** Says on all open streams that the tools have changed. */
+  announce(): void;
   close(): Promise<void>;
 }
 
@@ -68,13 +77,13 @@ export const TOOLS: readonly JsonObject[] = [
   },
 ];
 
-export function lockOf(upstream: string, tools: readonly JsonObject[]): string {
+export function lockOf(upstream: string, tools: readonly JsonObject[], words: JsonObject = {}): string {
   const pins = tools.map((tool) => ({
     name: tool['name'],
     sha256: createHash('sha256').update(canonicalJson(tool)).digest('hex'),
     tool,
   }));
-  return JSON.stringify({ version: 1, upstream, tools: pins });
+  return JSON.stringify({ version: 1, upstream, ...words, tools: pins });
 }
 
 export function textOf(value: Json | undefined): string {
@@ -85,6 +94,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
   const seen: Seen[] = [];
   const ran: LenientServer['ran'] = [];
   const waiting: (() => void)[] = [];
+  const streams = new Set<ServerResponse>();
   /** Who waits for the client's answer to a question: by session and the question's id. */
   const asking = new Map<string, (answer: JsonObject) => void>();
   let nextAnswer: JsonObject | null = null;
@@ -95,6 +105,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     tools: [...TOOLS],
     answerNext: (answer) => {
       nextAnswer = answer;
+    },
+    words: {},
+    isSeen: true,
+    looks: 0,
+    announce: () => {
+      for (const stream of streams)
+        stream.write('data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n');
     },
     release: () => {
       for (const go of waiting.splice(0)) go();
@@ -186,9 +203,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       for await (const piece of request) pieces.push(piece);
       const body = Buffer.concat(pieces).toString();
       const { method = '', url = '', headers } = request;
-      seen.push({ method, url, headers, body });
+      if (headers['user-agent'] !== LOOKER) seen.push({ method, url, headers, body });
+      else if (!server.isSeen) return void response.writeHead(500).end();
+      else if (body.includes('"tools/list"')) server.looks += 1;
       if (method === 'GET') {
         response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+        streams.add(response);
+        response.once('close', () => streams.delete(response));
         return;
       }
       if (method === 'DELETE') {
@@ -218,6 +239,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
               protocolVersion: '2025-11-25',
               capabilities: { tools: {} },
               serverInfo: { name: 'lenient', version: '1' },
+              ...server.words,
             });
             break;
           default:

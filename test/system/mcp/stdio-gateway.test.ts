@@ -5,12 +5,11 @@ import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Json } from '../../../src/json/value.ts';
 import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
+import { lookAt } from '../../../src/upstreams/mcp/look.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
-import { initialize, result } from '../../upstreams/mcp-stdio/ask.ts';
 import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
 
 const EVERYTHING = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/dist/index.js');
@@ -57,10 +56,12 @@ async function lockOfServer(): Promise<string> {
   const limits = { lineBytes: 1_000_000, graceMs: 300 };
   const command = { command: process.execPath, args: [EVERYTHING, 'stdio'], env: {}, cwd: null };
   const server = new StdioServer({ command, most: 1, idleMs: 60_000, limits }, keeper, () => performance.now());
-  const { tools } = await result(server, await initialize(server), 'tools/list', {});
+  const mcp = { path: '/', allow: [] };
+  const settings = { id: 'every', url: '', timeoutMs: 10_000, network: 'any', credentials: null, mcp } as const;
+  const live = await lookAt({ settings, through: server, now: Date.now });
   await server.destroy();
   keeper.close();
-  const live = { server: null, instructions: null, tools: tools as Json[] };
+  if (typeof live === 'string') throw new Error(live);
   const approved = approvePins(null, live, comparePins('every', null, live), { kind: 'all' });
   if (!approved.ok) throw new Error('nothing to pin');
   return renderPinLock(approved.lock);
@@ -95,7 +96,8 @@ test('a server that runs as a child is governed as any other: listed, called, de
     isError: true,
     _meta: { 'dev.svc-gateway/decision': { decision: 'denied_policy' } },
   });
-  expect(servers().length).toBe(2);
+  // The gateway’s own look at the tools is a session of a moment.
+  await expect.poll(() => servers().length, { timeout: 10_000 }).toBe(2);
   // Of the gateway's variables only those that are named, beside the mark of who owns it.
   for (const pid of servers()) {
     const variables = readFileSync(`/proc/${pid}/environ`, 'utf8')

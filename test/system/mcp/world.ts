@@ -45,7 +45,7 @@ export async function startMcpWorld() {
   const server = await startLenientServer();
   const folder = await mkdtemp(join(tmpdir(), 'svc-pins-'));
   const pins = join(folder, 'crm.lock.json');
-  await writeFile(pins, lockOf('crm', TOOLS));
+  await writeFile(pins, lockOf('crm', TOOLS, { server: 'lenient' }));
   let gateway: TestGateway = await startGateway({ config: config(server.url, pins), policies: { 'crm.yaml': POLICY } });
   const first = gateway;
   const agent = (id: string): Promise<string> =>
@@ -66,6 +66,10 @@ export async function startMcpWorld() {
     server,
     keys,
     url: (): string => gateway.url,
+    /** The lock file. */
+    pins,
+    /** What the gateway says in its log. */
+    log: (): string => gateway.log(),
     door: (): string => `${gateway.url}/mcp/crm`,
     kill: (): void => gateway.kill('SIGKILL'),
     restart: async (): Promise<void> => {

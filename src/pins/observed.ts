@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto';
+import { canonicalJson } from '../json/canonical.ts';
+import { type Json, isJsonObject } from '../json/value.ts';
+import type { LiveServer, ServerWords } from './compare.ts';
+
+/**
+ * How a pinned tool stands to what its server says of it now. Only `pinned` may be called. `gone`: the server does not
+ * list it any more. `unseen`: nobody has seen yet what the server says.
+ */
+export type PinState = 'pinned' | 'changed' | 'gone' | 'unseen';
+
+/** A tool as it was seen. */
+interface SeenTool {
+  /** `null` where the name stood twice: nobody knows which one would be called. */
+  readonly sha256: string | null;
+  /** When, monotonic ms. */
+  readonly at: number;
+}
+
+type Seen = ReadonlyMap<string, SeenTool>;
+
+/** SHA-256 of the canonical form of a tool that was read strictly. Order makes no difference. */
+export function shaOf(tool: Json): string {
+  return createHash('sha256').update(canonicalJson(tool), 'utf8').digest('hex');
+}
+
+/**
+ * What a server was seen to say of its tools: in the gateway's own looks, which are of the whole list, and in lists
+ * that passed to agents. What was seen last counts. That a look does not find a tool which passed lately says nothing:
+ * servers may list by session.
+ */
+export class ObservedServer {
+  #looked: Seen | null = null;
+  #lookedAt = -Infinity;
+  #words: ServerWords | null = null;
+  readonly #passed = new Map<string, SeenTool>();
+
+  /**
+   * The gateway has read the whole list.
+   * @param at monotonic ms
+   * @param since what passed earlier is forgotten
+   */
+  looked(live: LiveServer, at: number, since: number): void {
+    for (const [name, seen] of this.#passed) if (seen.at < since) this.#passed.delete(name);
+    this.#looked = byName(live.tools, at);
+    this.#lookedAt = at;
+    this.#words = live;
+  }
+
+  /**
+   * A list, or a page of one, passed to an agent.
+   * @param isPinned only these are remembered: a server can make up any number of names
+   */
+  passed(tools: readonly Json[], isPinned: (name: string) => boolean, at: number): void {
+    for (const [name, seen] of byName(tools, at)) if (isPinned(name)) this.#passed.set(name, seen);
+  }
+
+  /** What the server says of itself passed to an agent. */
+  passedWords(words: ServerWords): void {
+    this.#words = words;
+  }
+
+  /** When the tool was last seen, or its absence; monotonic ms. */
+  seenAt(name: string): number {
+    return Math.max(this.#lookedAt, this.#passed.get(name)?.at ?? -Infinity);
+  }
+
+  /** Names that the gateway saw in its last look. */
+  names(): readonly string[] {
+    return [...(this.#looked?.keys() ?? [])];
+  }
+
+  /** How a tool stands. @param pin SHA-256 of the tool as it was approved */
+  stateOf(pinned: ServerWords | undefined, name: string, pin: string): PinState {
+    const [looked, passed] = [this.#looked?.get(name), this.#passed.get(name)];
+    const last = passed !== undefined && passed.at >= (looked?.at ?? -Infinity) ? passed : looked;
+    if (last === undefined) return this.#looked === null ? 'unseen' : 'gone';
+    // What the server says of itself holds for all of its tools.
+    if (pinned !== undefined && this.#words !== null && !sameWords(pinned, this.#words)) return 'changed';
+    return last.sha256 === pin ? 'pinned' : 'changed';
+  }
+}
+
+/**
+ * Whether a server says of itself what was approved. Of a name that is not pinned nothing is said; instructions reach
+ * the model, so that new ones are a change too.
+ */
+export function sameWords(pinned: ServerWords, words: ServerWords): boolean {
+  return (pinned.server === null || pinned.server === words.server) && pinned.instructions === words.instructions;
+}
+
+function byName(tools: readonly Json[], at: number): Seen {
+  const seen = new Map<string, SeenTool>();
+  for (const tool of tools) {
+    const name = isJsonObject(tool) ? tool['name'] : undefined;
+    if (typeof name !== 'string') continue;
+    seen.set(name, { sha256: seen.has(name) ? null : shaOf(tool), at });
+  }
+  return seen;
+}

@@ -1,0 +1,123 @@
+import { isJsonArray, type JsonObject } from '../../json/value.ts';
+import type { ServerWords } from '../../pins/compare.ts';
+import { ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
+import type { McpCall } from '../../effects/model/tool.ts';
+import { lookAt, wordsIn } from './look.ts';
+import type { Reached } from './own-session.ts';
+
+/** What was seen longer ago is looked at again beside the next call, ms. */
+const FRESH_MS = 60_000;
+/** What was seen longer ago is not relied on: the next call waits for a look, ms. */
+const TRUSTED_MS = 600_000;
+/** How soon a server that could not be looked at, or announces changes, is looked at again, ms. */
+const AGAIN_MS = 2_000;
+
+const shas = new WeakMap<McpCall, string>();
+
+function pinOf(call: McpCall): string {
+  let pin = shas.get(call);
+  if (pin === undefined) {
+    pin = shaOf(call.pinned);
+    shas.set(call, pin);
+  }
+  return pin;
+}
+
+/**
+ * Knows whether the tools of one server are as they were pinned. It looks when the first call comes, when what it knows
+ * is old, and when the server announces a change; lists that pass to agents tell it more. A call waits for a look only
+ * where nothing recent is known.
+ */
+export class PinWatch {
+  readonly #seen = new ObservedServer();
+  readonly #elapsed: () => number;
+  /** Called after something was seen. */
+  readonly #onSeen: () => void;
+  #looking: Promise<void> | null = null;
+  #begunAt = -Infinity;
+  #failure: string | null = null;
+  /** What was seen before may have changed since. */
+  #doubtedAt = -Infinity;
+
+  /** @param elapsed monotonic ms */
+  constructor(elapsed: () => number, onSeen: () => void) {
+    this.#elapsed = elapsed;
+    this.#onSeen = onSeen;
+  }
+
+  /** How a tool stands now. What was seen too long ago is `unseen`. */
+  stateOf(words: ServerWords | undefined, call: McpCall): PinState {
+    if (!this.#isWithin(call.name, TRUSTED_MS)) return 'unseen';
+    return this.#seen.stateOf(words, call.name, pinOf(call));
+  }
+
+  names(): readonly string[] {
+    return this.#seen.names();
+  }
+
+  /** Why the last look failed; `null` where it did not. */
+  get failure(): string | null {
+    return this.#failure;
+  }
+
+  /** What is to be waited for before a call of a tool is judged; `null` where enough is known. */
+  known(server: Reached, call: McpCall): Promise<void> | null {
+    const isPinned = this.stateOf(server.settings.mcp.words, call) === 'pinned';
+    // What would be refused is looked at once more: it may be as it was approved again.
+    if (!isPinned && this.#elapsed() - this.#begunAt > AGAIN_MS) return this.look(server);
+    if (this.#isWithin(call.name, FRESH_MS)) return null;
+    const looking = this.look(server);
+    if (this.#isWithin(call.name, TRUSTED_MS)) return null;
+    // A look that began before the server announced a change does not tell what is now.
+    return looking.then(() => (this.#begunAt > this.#doubtedAt ? undefined : this.look(server)));
+  }
+
+  /** Looks now, unless that was tried a moment ago. Never rejects. */
+  look(server: Reached): Promise<void> {
+    if (this.#looking !== null) return this.#looking;
+    const now = this.#elapsed();
+    if (now - this.#begunAt < AGAIN_MS && this.#failure !== null) return Promise.resolve();
+    this.#begunAt = now;
+    this.#looking = lookAt(server).then((live) => {
+      this.#looking = null;
+      this.#failure = typeof live === 'string' ? live : null;
+      // What changed while the list was read may not be in it: it was seen when the look began.
+      if (typeof live !== 'string') this.#seen.looked(live, now, now - TRUSTED_MS);
+      this.#onSeen();
+    });
+    return this.#looking;
+  }
+
+  /** The server says that its list has changed: what was seen before counts no more. */
+  doubt(server: Reached): void {
+    this.#doubtedAt = this.#elapsed();
+    // A server that announces changes all the time is looked at when the next call comes.
+    if (this.#doubtedAt - this.#begunAt > AGAIN_MS) void this.look(server);
+  }
+
+  /** The answer to `tools/list` passes. @param isPinned by the name at the server */
+  passes(answer: JsonObject, isPinned: (name: string) => boolean): void {
+    const { tools } = answer;
+    if (!isJsonArray(tools)) return;
+    this.#seen.passed(tools, isPinned, this.#elapsed());
+    this.#onSeen();
+  }
+
+  /**
+   * The answer to `initialize` or `server/discover` passes.
+   * @returns it without instructions that nobody has approved: they speak to the model
+   */
+  introduces(result: JsonObject, pinned: ServerWords | undefined): JsonObject {
+    const words = wordsIn(result);
+    this.#seen.passedWords(words);
+    this.#onSeen();
+    if (pinned === undefined || sameWords(pinned, words)) return result;
+    const { instructions: _unapproved, ...others } = result;
+    return pinned.instructions === words.instructions ? result : others;
+  }
+
+  #isWithin(name: string, ms: number): boolean {
+    const at = this.#seen.seenAt(name);
+    return at > this.#doubtedAt && this.#elapsed() - at < ms;
+  }
+}

@@ -1,0 +1,122 @@
+import { Pool } from 'undici';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { McpCall } from '../../src/effects/model/tool.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { announcements } from '../../src/mcp/gateway/announcements.ts';
+import { PinWatch } from '../../src/upstreams/mcp/pin-watch.ts';
+import { type LenientServer, startLenientServer, TOOLS } from '../system/mcp/lenient-server.ts';
+
+const [ECHO = {}] = TOOLS;
+const WORDS = { server: 'lenient', instructions: null };
+const call: McpCall = { kind: 'mcp', name: 'echo', pinned: ECHO, isError: 'unknown', onClientClose: 'finish' };
+
+let server: LenientServer;
+let through: Pool;
+let now: number;
+beforeAll(async () => {
+  server = await startLenientServer();
+  through = new Pool(new URL(server.url).origin);
+});
+afterAll(async () => {
+  await through.close();
+  await server.close();
+});
+beforeEach(() => {
+  now = 0;
+  server.tools = [...TOOLS];
+  server.isSeen = true;
+  server.looks = 0;
+});
+
+function watch() {
+  const pins = new PinWatch(
+    () => now,
+    () => undefined,
+  );
+  const mcp = { path: '/mcp', allow: [], words: WORDS };
+  const settings = { id: 'crm', url: server.url, timeoutMs: 1000, network: 'any', credentials: null, mcp } as const;
+  const reached = { settings, through, now: () => 0 };
+  return { pins, reached, state: () => pins.stateOf(WORDS, call), known: () => pins.known(reached, call) };
+}
+
+test('the first call waits for a look; what was seen lately is known, and older is looked at beside the call', async () => {
+  const { state, known } = watch();
+  expect(state()).toBe('unseen');
+  await known();
+  expect([state(), server.looks]).toEqual(['pinned', 1]);
+  now = 59_000;
+  expect(known()).toBeNull();
+  expect(server.looks).toBe(1);
+  server.tools = [{ ...ECHO, description: 'Other' }];
+  now = 61_000;
+  expect(known()).toBeNull();
+  await expect.poll(state).toBe('changed');
+  expect(server.looks).toBe(2);
+});
+
+test('what was seen long ago is not relied on: the call waits, and is refused where nothing can be seen', async () => {
+  const { state, known } = watch();
+  await known();
+  now = 601_000;
+  expect(state()).toBe('unseen');
+  server.isSeen = false;
+  await known();
+  expect(state()).toBe('unseen');
+  server.isSeen = true;
+  now += 3_000;
+  await known();
+  expect(state()).toBe('pinned');
+});
+
+test('a look that began before the server announced a change does not count', async () => {
+  const { pins, reached, state, known } = watch();
+  await known();
+  now = 1_000;
+  const looking = pins.look(reached);
+  now = 1_500;
+  server.tools = [{ ...ECHO, description: 'Other' }];
+  pins.doubt(reached);
+  expect(state()).toBe('unseen');
+  now = 2_000;
+  await known();
+  await looking;
+  expect(state()).toBe('changed');
+});
+
+test('ten thousand lists in other orders are no change', async () => {
+  const { pins, known, state } = watch();
+  await known();
+  let seed = 1;
+  const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below;
+  const shuffled = <T>(items: readonly T[]): T[] => {
+    const all = [...items];
+    for (let at = all.length - 1; at > 0; at -= 1) {
+      const other = random(at + 1);
+      [all[at], all[other]] = [all[other] as T, all[at] as T];
+    }
+    return all;
+  };
+  const inOtherOrder = (value: unknown): unknown =>
+    typeof value !== 'object' || value === null || Array.isArray(value)
+      ? value
+      : Object.fromEntries(shuffled(Object.entries(value)).map(([name, of]) => [name, inOtherOrder(of)]));
+  const states = new Set<string>();
+  for (let list = 0; list < 10_000; list += 1) {
+    const tools = shuffled(TOOLS).map((tool) => inOtherOrder(tool) as JsonObject);
+    pins.passes({ tools }, () => true);
+    states.add(state());
+  }
+  expect([...states]).toEqual(['pinned']);
+});
+
+test('an announcement is heard wherever the bytes are parted, and once', () => {
+  const text = Buffer.from('data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n');
+  for (let at = 0; at <= text.byteLength; at += 1) {
+    let heard = 0;
+    const listen = announcements(() => (heard += 1));
+    listen(text.subarray(0, at));
+    listen(text.subarray(at));
+    listen(Buffer.from(': nothing\n\n'));
+    expect(heard, String(at)).toBe(1);
+  }
+});
