@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { createHash, randomUUID } from 'node:crypto';
 import { canonicalJson } from '../../../src/json/canonical.ts';
 import { LOOKER } from '../../../src/upstreams/mcp/look.ts';
+import { looseMessages } from './loose-reading.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
 /** One request as it came in. */
@@ -201,25 +202,24 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     void (async () => {
       const pieces: Buffer[] = [];
       for await (const piece of request) pieces.push(piece);
-      const body = Buffer.concat(pieces).toString();
+      const bytes = Buffer.concat(pieces);
+      const body = bytes.toString();
       const { method = '', url = '', headers } = request;
       if (headers['user-agent'] !== LOOKER) seen.push({ method, url, headers, body });
       else if (!server.isSeen) return void response.writeHead(500).end();
       else if (body.includes('"tools/list"')) server.looks += 1;
-      if (method === 'GET') {
+      const messages = looseMessages({ url, headers, body: bytes });
+      if (method === 'GET' && messages.length === 0) {
         response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
         streams.add(response);
         response.once('close', () => streams.delete(response));
         return;
       }
-      if (method === 'DELETE') {
+      if (method === 'DELETE' && messages.length === 0) {
         response.writeHead(200).end();
         return;
       }
-      // As lenient as JSON.parse: of two members of one name, the last counts.
-      const parsed: Json = JSON.parse(body);
-      for (const message of Array.isArray(parsed) ? parsed : [parsed]) {
-        if (!isJsonObject(message)) continue;
+      for (const message of messages) {
         const { id = null, method: name, params, result: answered } = message;
         const session = String(headers['mcp-session-id'] ?? '');
         // As the official SDK does: every answer names its session.
@@ -229,6 +229,10 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         switch (textOf(name)) {
           case 'tools/call':
             await call(id, given, session, response);
+            break;
+          case 'resources/read':
+            if (given['uri'] === 'file:///secret') ran.push({ name: 'secret', arguments: null });
+            result({ said: 'resources/read' });
             break;
           case 'tools/list':
             result({ tools: server.tools });
