@@ -9,6 +9,7 @@ import { callerOf, problem } from '../caller.ts';
 import { acceptMessages, answerFaults, messageIn, RpcRefused, sendMessage } from '../http.ts';
 import { refused, resultMessage, RPC, type RpcMessage, type RpcRequest } from '../jsonrpc.ts';
 import { type Era, eraOf } from '../protocol.ts';
+import { announcements } from './announcements.ts';
 import { runCall } from './call.ts';
 import { federatedList, federatedTool } from './federated-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
@@ -163,6 +164,7 @@ export async function mcpFederatedPlugin(
         },
         // The servers' ids of sessions stay here.
         seal: () => null,
+        heard: announcements(() => server.pins.doubt(server)),
         authenticatedAt: arrived.authenticatedAt,
         isStateless: era.kind === 'stateless',
       },
