@@ -163,6 +163,83 @@ it('says when the store cannot be read, and tries again', async () => {
   brain.close();
 });
 
+it('tries again by itself a second after the store could not be read', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  let asked = 0;
+  const away: EntityStore = {
+    ...store,
+    brainState() {
+      asked += 1;
+      return Promise.reject(new Error('away'));
+    },
+  };
+  const { brain, ids } = brainOn(away);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    await expect(ids('c1')).rejects.toThrow('away');
+    expect(asked).toBe(1);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(asked).toBe(2);
+    brain.close();
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+it('finds what was removed and put again between two looks', async () => {
+  const { store, put } = await open();
+  await put(customer('c1', 'Zebra'), customer('c2'));
+  // Nobody tells it that something has changed: it looks when it is asked to.
+  const { brain, ids } = brainOn({ ...store, onEntitiesChanged: () => undefined });
+  expect(await ids('zebra')).toEqual(['c1']);
+  const entities = [{ type: 'customer', id: 'c1' }];
+  await store.removeEntities({ workspace: WS, entities, origin: 'api', actor: ACTOR });
+  await put(customer('c1', 'Zebra'));
+  await brain.caughtUp(WS);
+  expect(await ids('zebra')).toEqual(['c1']);
+  brain.close();
+});
+
+it('begins anew when the store has less than it had', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  await put(customer('c2'));
+  let isEmptied = false;
+  const emptied: EntityStore = {
+    ...store,
+    onEntitiesChanged: () => undefined,
+    async brainState(workspace) {
+      const state = await store.brainState(workspace);
+      return isEmptied ? { ...state, version: 1, entities: 0 } : state;
+    },
+    entitiesSince: async (...asked) => (isEmptied ? { entities: [], next: null } : store.entitiesSince(...asked)),
+    entities: async (workspace, refs) => (isEmptied ? refs.map(() => null) : store.entities(workspace, refs)),
+  };
+  const { brain } = brainOn(emptied);
+  const one = { query: 'name', entityType: 'customer', joinTo: null, limit: 1 } as const;
+  // The second is what there is more of; the index is asked, since what is gone is in no answer anyway.
+  expect((await brain.query(WS, one)).truncated).toBe(true);
+  isEmptied = true;
+  await brain.caughtUp(WS);
+  expect(await brain.query(WS, one)).toMatchObject({ entities: [], truncated: false });
+  brain.close();
+});
+
+it('names as sources what was found and what it is linked with; what was cut is told', async () => {
+  const { store, put } = await open();
+  const of = { rel: 'of', type: 'customer', id: 'hub' };
+  const spoke = (at: number): Entity => ({ ...customer(`s${at}`, 'Spoke'), type: 'order', links: [of] });
+  await put(customer('hub', 'Hub'), ...Array.from({ length: 25 }, (_, at) => spoke(at)));
+  const { brain } = brainOn(store);
+  const question = { query: 'hub', entityType: 'customer', joinTo: 'order', limit: 10 } as const;
+  const { joined, sources, truncated } = await brain.query(WS, question);
+  expect(joined.map(({ entities }) => entities.length)).toEqual([20]);
+  expect(sources).toHaveLength(21);
+  expect(truncated).toBe(true);
+  brain.close();
+});
+
 it('cuts answers that would be too large, and says so', async () => {
   const { store, put } = await open();
   const note = 'x'.repeat(16_000);

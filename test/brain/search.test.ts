@@ -27,6 +27,7 @@ describe('what is found', () => {
     entity('c6', 'مؤسسة النور'),
     entity('c7', '__proto__ constructor toString'),
     entity('c8', 'Speaks'),
+    entity('c9', 'Zoë'),
     entity('o1', 'Müller', { type: 'order' }),
   );
 
@@ -45,6 +46,7 @@ describe('what is found', () => {
     ['an id among words', 'order c5 please', ['c5']],
     ['Chinese characters', '日立', ['c3']],
     ['Greek', 'ζευς', ['c4']],
+    ['a short word without its accent', 'zoe', ['c9']],
     ['Cyrillic', 'ромашка', ['c5']],
     ['Arabic', 'النور', ['c6']],
     ['names that every object has', 'constructor', ['c7']],
@@ -57,6 +59,20 @@ describe('what is found', () => {
   it('names count for more than attributes, and more words for more than one', () => {
     expect(ids(index, 'speaks')).toEqual(['c8', 'c2']);
     expect(ids(index, 'corporation boston gmbh')[0]).toBe('c2');
+  });
+
+  it('two errors are looked for in two words of a query, and not in a third', () => {
+    const farther = indexOf(entity('k', 'Konstantinopel'), entity('m', 'Maschinenbau'), entity('v', 'Versicherung'));
+    const query = 'konstxntinxpel maschxnenbxu versichxrunx';
+    expect(ids(farther, query).toSorted()).toEqual(['k', 'm']);
+  });
+
+  it('what counts the same is in the order of the ids, whenever it was put', () => {
+    expect(ids(indexOf(entity('b', 'Same'), entity('a', 'Same'), entity('c', 'Same')), 'same')).toEqual([
+      'a',
+      'b',
+      'c',
+    ]);
   });
 
   it('only one type, and only so many', () => {
@@ -170,6 +186,14 @@ describe('many entities', () => {
       return performance.now() - begun;
     });
     expect(took).toBeLessThan(50);
+  });
+
+  it('a word that nearly everybody has counts for those that a rare word finds', () => {
+    const some = createWorkspaceIndex();
+    for (let at = 0; at < 11_000; at += 1) some.put(entity(`c${at}`, 'usual'));
+    some.put(entity('a', 'peculiar'));
+    some.put(entity('z', 'peculiar', { attributes: { word: 'usual' } }));
+    expect(ids(some, 'usual peculiar')).toEqual(['z', 'a']);
   });
 
   it('what everybody has still ranks what a rare word finds', () => {

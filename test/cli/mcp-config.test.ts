@@ -62,10 +62,22 @@ describe('svc mcp config', () => {
     [['--key-env', 'svc_agent_x'], 'not the key'],
     [['--url', 'ftp://x'], 'http:// or https://'],
     [['--url', 'http://u:p@x'], 'without a key'],
+    [['--url', 'http://:p@x'], 'without a key'],
+    [['--url', 'http://x/v1/mcp?api_key=k'], 'without a key'],
     [['--name', 'a.b'], 'Letters, digits'],
     [['--key-env', 'A', '--key-file', 'b'], 'cannot be used with'],
   ])('%j is refused', async (more, why) => {
     expect(await config('codex', ...more)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(why) });
+  });
+
+  test('what stands after # is no part of the address', async () => {
+    const { out } = await svc('mcp', 'config', '--url', `${URL}#part`, '--client', 'cursor', '--key-file', '/run/key');
+    expect(JSON.parse(out)).toEqual({ mcpServers: { svc: BY_FILE } });
+  });
+
+  test('TOML has no bare control character, not even the one that JSON leaves bare', async () => {
+    const { out } = await config('codex', '--key-file', '/run/a\u007fb');
+    expect(out).toContain(String.raw`"/run/a\u007fb"`);
   });
 
   test('every client that is offered has a snippet', async () => {

@@ -81,6 +81,27 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.brainState(WORKSPACE)).toMatchObject({ version: 2, entities: 3, characters: 36 });
     });
 
+    it('keep their version where another person puts the same', async () => {
+      await put(entity('a'));
+      const other = { kind: 'api', by: { type: 'user', id: 'somebody-else' } } as const;
+      expect(await put(entity('a', { origin: other }))).toMatchObject({ version: 1, unchanged: 1 });
+      expect(await read('a')).toMatchObject({ origin: API });
+    });
+
+    it('over limits that were lowered: what is there can be replaced and shrink, and not grow', async () => {
+      await put(entity('a', { characters: 500 }), entity('b', { characters: 400 }));
+      const lowered = (limits: PutEntities['limits'], characters: number) =>
+        at.store.putEntities({
+          workspace: WORKSPACE,
+          entities: [entity('a', { digest: `of ${characters}`, characters })],
+          actor: PERSON,
+          limits,
+        });
+      expect(await lowered({ entities: 1, characters: 1000 }, 450)).toMatchObject({ kind: 'put', changed: 1 });
+      expect(await lowered({ entities: 6, characters: 100 }, 300)).toMatchObject({ kind: 'put', changed: 1 });
+      expect(await lowered({ entities: 6, characters: 100 }, 301)).toMatchObject({ kind: 'too_much' });
+    });
+
     it('are removed, counted no more, and the removal is known to who follows', async () => {
       await put(entity('a'), entity('b'));
       expect(await remove('a')).toEqual({ kind: 'removed', count: 1 });

@@ -27,3 +27,12 @@ test('a line that is too long is told of once, at once, and the next one is whol
   expect(split(Buffer.from('0\nabcd\nx'))).toEqual([{ kind: 'line', bytes: Buffer.from('abcd') }]);
   expect(lines([Buffer.from('12345\n12345\n1\r\n\n')], 4)).toEqual([null, null, '1', '']);
 });
+
+test('a line that begins in a large chunk does not keep the chunk in memory', () => {
+  const split = lineSplitter(16);
+  const chunk = Buffer.concat([Buffer.alloc(1_000_000, 'x'), Buffer.from('\nrest')]);
+  expect(split(chunk)).toEqual([{ kind: 'too_long' }]);
+  const [line] = split(Buffer.from('\n'));
+  expect(line).toEqual({ kind: 'line', bytes: Buffer.from('rest') });
+  expect(line?.kind === 'line' ? line.bytes.buffer.byteLength : null).toBeLessThan(100_000);
+});

@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { checkEntity, MAX_LINKS } from '../../src/brain/check-entity.ts';
+import type { Json } from '../../src/json/value.ts';
+
+const SOUND = { type: 'team', id: 'a', name: 'A' } as const;
+const links = (count: number): Json =>
+  Array.from({ length: count }, (_, at) => ({ rel: 'of', type: 'team', id: `t${at}` }));
+
+it.each<[string, Json, readonly (string | number)[]]>([
+  ['a name with a character that turns the direction', { ...SOUND, name: 'A\u202eB' }, ['name']],
+  ['a name with half a character', { ...SOUND, name: 'A\ud800' }, ['name']],
+  ['one link too many', { ...SOUND, links: links(MAX_LINKS + 1) }, ['links']],
+  ['a prototype', { ...SOUND, attributes: JSON.parse('{"in":{"__proto__":1}}') as Json }, ['attributes', 'in']],
+  ['half a character within attributes', { ...SOUND, attributes: { a: ['\udc00'] } }, ['attributes', 'a', 0]],
+])('%s is refused, and where it stands is told', (_what, value, path) => {
+  const checked = checkEntity(value);
+  expect(checked.ok ? [] : checked.faults.map((fault) => fault.path)).toEqual([path]);
+});
+
+it('as many links as may be are taken', () => {
+  expect(checkEntity({ ...SOUND, links: links(MAX_LINKS) }).ok).toBe(true);
+});
