@@ -33,7 +33,6 @@ const TIMED = [
   'test/hostile/overload.test.ts',
   'test/system/fleet-control.test.ts',
   'test/system/fleet-policies.test.ts',
-  'test/system/init-public.test.ts',
   'test/system/lifecycle.test.ts',
   'test/system/sentinel-store.test.ts',
   'test/system/sentinel.test.ts',
