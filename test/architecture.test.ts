@@ -39,7 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   proxy: DOOR,
   api: [...DOOR, 'brain'],
   mcp: [...DOOR, 'brain', 'mcp-protocol'],
-  cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'mcp-protocol', 'pins'],
+  cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'brain', 'mcp-protocol', 'pins'],
   demo: ['effects'],
 };
 

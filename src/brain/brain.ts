@@ -1,5 +1,5 @@
 import type { EntityStore } from '../effects/entity-store.ts';
-import { entityOf, type EntityRecord, type EntityRef, entityName } from '../effects/model/entity.ts';
+import { entityOf, type EntityRecord, type EntityRef, entityName, refOfName } from '../effects/model/entity.ts';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import { isEntityType } from './check-entity.ts';
 import {
@@ -97,7 +97,7 @@ export function createBrain(parts: {
 
   /** An entity that was removed may have been put again. */
   async function isThere(workspace: string, name: string): Promise<boolean> {
-    const [record] = await store.entities(workspace, [refOf(name)]);
+    const [record] = await store.entities(workspace, [refOfName(name)]);
     return record !== null && record !== undefined;
   }
 
@@ -225,13 +225,7 @@ function startAnew(known: Known): void {
 }
 
 function removeUnlessThere(index: WorkspaceIndex, name: string, isThere: boolean): void {
-  if (!isThere) index.remove(refOf(name));
-}
-
-/** The reference of an `entityName`. */
-function refOf(name: string): EntityRef {
-  const at = name.indexOf('\n');
-  return { type: name.slice(0, at), id: name.slice(at + 1) };
+  if (!isThere) index.remove(refOfName(name));
 }
 
 function checkQuestion({ query, entityType, joinTo, limit }: BrainQuestion): void {

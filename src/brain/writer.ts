@@ -20,6 +20,8 @@ export interface BrainWriter {
   put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): Promise<EntitiesPut>;
   /** The digest that the record of an entity would have. */
   digest(workspace: string, entity: Entity): string;
+  /** The digest by which the store knows files again, of a plain one over all that they say. */
+  filesDigest(workspace: string, plain: string): string;
 }
 
 export function createBrainWriter(parts: {
@@ -28,11 +30,10 @@ export function createBrainWriter(parts: {
   readonly digestKey: (workspace: string) => KeyObject;
   readonly limits: () => EntityLimits;
 }): BrainWriter {
+  const keyed = (workspace: string, text: string): string =>
+    createHmac('sha256', parts.digestKey(workspace)).update(text).digest().toString('base64url', 0, DIGEST_BYTES);
   const digestOf = (workspace: string, entity: Entity, body: string): string =>
-    createHmac('sha256', parts.digestKey(workspace))
-      .update(`entity\n${entityName(entity)}\n${body}`)
-      .digest()
-      .toString('base64url', 0, DIGEST_BYTES);
+    keyed(workspace, `entity\n${entityName(entity)}\n${body}`);
 
   return {
     put(workspace, entities, actor) {
@@ -44,5 +45,6 @@ export function createBrainWriter(parts: {
       return parts.store.putEntities({ workspace, entities: records, actor, limits: parts.limits() });
     },
     digest: (workspace, entity) => digestOf(workspace, entity, textOfEntity(entity)),
+    filesDigest: (workspace, plain) => keyed(workspace, `files\n${plain}`),
   };
 }

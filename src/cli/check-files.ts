@@ -1,3 +1,4 @@
+import { readEntityFiles } from '../brain/entity-files.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { checkConfiguration, loadConfiguration } from '../config/load.ts';
 import type { Configuration } from '../config/configuration.ts';
@@ -28,23 +29,30 @@ export async function checkFiles(
   const report = await checkConfiguration(file, options);
   if (report.exit !== 0) return { ...report, configuration: null };
   const { configuration } = await loadConfiguration(file, options);
-  try {
+  const texts: string[] = [report.text];
+  const findings: Finding[] = [...report.findings];
+  let isUsable = true;
+  const part = async (check: () => Promise<string>): Promise<void> => {
+    try {
+      texts.push(await check());
+    } catch (error) {
+      if (!(error instanceof InvalidFiles)) throw error;
+      isUsable = false;
+      findings.push(...error.findings);
+      texts.push(renderFindings(error.findings, error.sources, options));
+    }
+  };
+  await part(async () => {
     const { set, warnings, sources } = await loadPolicySets(surroundingsOfPolicies(configuration));
+    findings.push(...warnings);
     const shown = warnings.length === 0 ? '' : renderFindings(warnings, sources, options);
-    const summary = `policies hold: ${set.rules.length} ${set.rules.length === 1 ? 'rule' : 'rules'}${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
-    return {
-      exit: 0,
-      configuration,
-      findings: [...report.findings, ...warnings],
-      text: report.text + shown + summary,
-    };
-  } catch (error) {
-    if (!(error instanceof InvalidFiles)) throw error;
-    return {
-      exit: 1,
-      configuration,
-      findings: [...report.findings, ...error.findings],
-      text: report.text + renderFindings(error.findings, error.sources, options),
-    };
-  }
+    return `${shown}policies hold: ${set.rules.length} ${set.rules.length === 1 ? 'rule' : 'rules'}${warnings.length === 0 ? '' : ` (${count(warnings)})`}\n`;
+  });
+  if (configuration.brain.files.length > 0)
+    await part(async () => {
+      const { byWorkspace } = await readEntityFiles(configuration.brain.files, configuration.limits.brain);
+      const entities = [...byWorkspace.values()].reduce((sum, { length }) => sum + length, 0);
+      return `the brain's files hold: ${entities} ${entities === 1 ? 'entity' : 'entities'}\n`;
+    });
+  return { exit: isUsable ? 0 : 1, configuration, findings, text: texts.join('') };
 }

@@ -28,6 +28,7 @@ export interface Configuration {
   readonly tools: readonly Tool[];
   readonly routes: readonly Route[];
   readonly pools: readonly Pool[];
+  readonly brain: BrainSettings;
   readonly limits: ConfiguredLimits;
   readonly telemetry: TelemetrySettings;
   /**
@@ -151,6 +152,12 @@ export interface PolicySettings {
   /** Existing files and folders. */
   readonly paths: readonly string[];
   readonly mode: 'enforce' | 'observe';
+}
+
+/** The company brain. */
+export interface BrainSettings {
+  /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
+  readonly files: readonly { readonly path: string; readonly workspace: string }[];
 }
 
 export interface UpstreamSettings {

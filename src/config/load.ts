@@ -217,7 +217,15 @@ function digestsOf(
   });
   const url = field(field(source.value, 'store'), 'url') ?? null;
   const store = file.store.url === undefined ? file.store : { ...file.store, url };
-  const { server: _listens, secrets: _keeps, receipts: _signs, telemetry: _tells, policies, ...shared } = file;
+  const {
+    server: _listens,
+    secrets: _keeps,
+    receipts: _signs,
+    telemetry: _tells,
+    brain: _reads,
+    policies,
+    ...shared
+  } = file;
   const routes = shared.routes.map(({ listen: _at, tls: _with, ...route }) => route);
   const { journal: _writes, path: _holds, ...sharedStore } = store;
   return {

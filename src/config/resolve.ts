@@ -1,7 +1,8 @@
-import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
+import { kindOfFile } from './kind-of-file.ts';
+import { resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
@@ -58,6 +59,7 @@ export async function resolveConfiguration(
     tools,
     routes: resolveRoutes(file, tools, names, judge),
     pools: file.pools,
+    brain: await resolveBrain(file, judge),
     limits: resolveLimits(file, judge),
     telemetry: { logLevel: file.telemetry.log_level, accessLog: file.telemetry.access_log },
   };
@@ -137,14 +139,6 @@ async function resolveSecrets(file: GatewayFile, keys: string, judge: Judge): Pr
       judge.error('same_file', secrets, ['previous', index], 'The present master secret cannot be a previous one');
   }
   return { masterFile, previous: secrets.previous };
-}
-
-async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> {
-  try {
-    return (await stat(path)).isDirectory() ? 'folder' : 'file';
-  } catch {
-    return 'missing';
-  }
 }
 
 async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Judge): Promise<PolicySettings> {

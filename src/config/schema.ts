@@ -2,6 +2,7 @@ import { Type, type Static } from 'typebox';
 import type { Json, JsonObject } from '../json/value.ts';
 import { SCOPES, type Scope } from '../effects/model/principal.ts';
 import { LIMITS } from './limits.ts';
+import { brain } from './schema-brain.ts';
 import { mcp } from './schema-mcp.ts';
 import { request } from './schema-request.ts';
 import {
@@ -577,7 +578,7 @@ export const GATEWAY_FILE = Type.Object(
     pools: list('Resources that policies reserve.', pool),
     limits,
     telemetry,
-    brain: later('brain'),
+    brain,
     webhooks: later('webhooks'),
   },
   {

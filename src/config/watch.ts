@@ -1,5 +1,6 @@
 import { readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { isFollowed } from '../diagnostics/file-reading.ts';
 
 /** A change is reported after this long without further changes, because some programs write in pieces. */
 const SETTLE_MS = 100;
@@ -113,7 +114,7 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
 }
 
 /**
- * A text that changes when files change: identity, size and time of each file, and which YAML files are in folders. It
+ * A text that changes when files change: identity, size and time of each file, and which files that matter are in folders. It
  * reads no content, because it runs often, and on the thread that answers calls.
  */
 export function stampOf(paths: readonly string[]): string {
@@ -130,7 +131,7 @@ function addStamp(lines: string[], path: string, depth: number): void {
     lines.push(`folder ${path}`);
     const names = attempt(() => readdirSync(path)) ?? [];
     for (const name of names.toSorted()) if (!name.startsWith('.')) addStamp(lines, join(path, name), depth + 1);
-  } else if (depth === 0 || /\.ya?ml$/.test(path)) {
+  } else if (depth === 0 || isFollowed(path)) {
     lines.push(`file ${path} ${found.dev} ${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`);
   }
 }

@@ -80,8 +80,13 @@ function remembered<Value>(
 
 const MAX_DEPTH = 8;
 
+/** Whether a file within a folder counts: policies and entities stand in such files. Others may change unnoticed. */
+export function isFollowed(path: string): boolean {
+  return /\.(?:ya?ml|jsonl|ndjson)$/.test(path);
+}
+
 /**
- * One digest of the names and contents of files, and of the YAML files in folders. An unreadable file changes the
+ * One digest of the names and contents of files, and of the files in folders that {@link isFollowed}. An unreadable file changes the
  * digest too. In folders, names that begin with a dot are skipped.
  */
 export async function digestOf(paths: readonly string[], reading: FileReading): Promise<string> {
@@ -97,7 +102,7 @@ async function addContent(hash: Hash, path: string, depth: number, reading: File
     for (const name of names) if (!name.startsWith('.')) await addContent(hash, join(path, name), depth + 1, reading);
     return;
   }
-  if (depth > 0 && !/\.ya?ml$/.test(path)) return;
+  if (depth > 0 && !isFollowed(path)) return;
   const content = await reading.bytes(path).catch(() => null);
   hash.update(content === null ? `missing ${path}\n` : `file ${path} ${content.length}\n`);
   if (content !== null) hash.update(content);

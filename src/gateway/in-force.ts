@@ -10,6 +10,7 @@ import type { FileReader } from './file-reader.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import {
   type CheckedBefore,
+  type EntitiesRead,
   type OwnPolicies,
   type ReadAnswer,
   readAndCheck,
@@ -29,6 +30,8 @@ export interface InForce {
   readonly upstreamEnv: ReadonlyMap<string, string>;
   /** The policies of the files here; others are in force where another gateway has put them there. */
   readonly own: OwnPolicies;
+  /** Of the files of the company brain. What they say is taken over by the store and is not kept here. */
+  readonly entities: EntitiesRead;
   /** All files to watch. */
   readonly files: readonly string[];
   /** Digest of the files' content when they were read. */
@@ -47,9 +50,19 @@ export interface InForce {
  * @throws InvalidFiles with every fault of the configuration, or of the policies
  */
 export async function readFiles(configFile: string, environment: Readonly<Record<string, string>>): Promise<InForce> {
-  const { configuration, policies, own, seen, warnings } = await readAndCheck(configFile, environment);
+  const { configuration, policies, own, seen, entities, warnings } = await readAndCheck(configFile, environment);
   const catalog = createCatalog(configuration.tools);
-  return { ...following(configuration), configuration, policies, own, catalog, ...seen, checked: new Map(), warnings };
+  return {
+    ...following(configuration),
+    configuration,
+    policies,
+    own,
+    entities: { digest: entities?.digest ?? '', packed: entities },
+    catalog,
+    ...seen,
+    checked: new Map(),
+    warnings,
+  };
 }
 
 function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstreamEnv'> {
@@ -86,6 +99,7 @@ export async function rereadFiles(
     checked,
     configurationDigest: before.configuration.digest,
     filesVersion: isNews ? before.own.version : null,
+    entitiesDigest: before.entities.digest,
   };
   const shared = typeof policies === 'string' ? null : policies;
   const answer = await reader.read({ configFile, environment, known, shared });
@@ -95,8 +109,8 @@ export async function rereadFiles(
     case 'unchanged':
       return { kind: 'same', inForce: { ...before, stamp: answer.stamp } };
     case 'read': {
-      const { own, checked: now, warnings } = answer;
-      const seen = { ...answer.seen, own, checked: now, warnings };
+      const { own, entities, checked: now, warnings } = answer;
+      const seen = { ...answer.seen, own, entities, checked: now, warnings };
       if (answer.policies === null) return { kind: 'same', inForce: { ...before, ...seen } };
       return { kind: 'new', inForce: await slices(takeUp(answer.configuration, answer.policies, before, seen)) };
     }
@@ -107,7 +121,7 @@ function* takeUp(
   packed: Extract<ReadAnswer, { kind: 'read' }>['configuration'],
   policies: PackedPolicies,
   before: InForce,
-  seen: Pick<InForce, 'own' | 'files' | 'content' | 'stamp' | 'checked' | 'warnings'>,
+  seen: Pick<InForce, 'own' | 'entities' | 'files' | 'content' | 'stamp' | 'checked' | 'warnings'>,
 ): Generator<void, InForce> {
   const configuration = packed === null ? before.configuration : yield* unpackConfiguration(packed);
   const catalog = packed === null ? before.catalog : yield* catalogInSteps(configuration.tools);

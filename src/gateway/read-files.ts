@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import { deserialize, serialize } from 'node:v8';
+import { readEntityFiles } from '../brain/entity-files.ts';
+import { buffersOfEntities, NO_ENTITIES, type PackedEntities, packEntities } from '../brain/packed-entities.ts';
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { deepFreeze, loadConfiguration } from '../config/load.ts';
@@ -31,6 +33,8 @@ export interface KnownFiles {
   readonly configurationDigest: string;
   /** Version of the policies in the files; `null` where it is not known. */
   readonly filesVersion: string | null;
+  /** Of the entities in the files. */
+  readonly entitiesDigest: string;
   readonly checked: CheckedBefore;
 }
 
@@ -79,11 +83,19 @@ export type ReadAnswer =
       readonly configuration: PackedConfiguration | null;
       /** `null`: neither the policies nor what they are compiled against differ from what is in force. */
       readonly policies: PackedPolicies | null;
+      readonly entities: EntitiesRead;
       readonly checked: CheckedBefore;
       readonly warnings: readonly string[];
     }
   /** For people, with every fault. */
   | { readonly kind: 'invalid'; readonly message: string };
+
+/** What the files of the company brain say. */
+export interface EntitiesRead {
+  readonly digest: string;
+  /** `null`: the same as before, for the same configuration. */
+  readonly packed: PackedEntities | null;
+}
 
 /** A configuration in small pieces, because there may be many tools. */
 interface PackedConfiguration {
@@ -98,6 +110,8 @@ interface ReadFiles {
   readonly plan: PolicyPlan;
   readonly policies: CompiledPolicies;
   readonly own: OwnPolicies;
+  /** `null`: they cannot be used, and policies of another gateway are what is asked for. */
+  readonly entities: PackedEntities | null;
   readonly warnings: readonly string[];
 }
 
@@ -146,11 +160,14 @@ async function readOnce(
   const surroundings = surroundingsOfPolicies(configuration);
   const known = checkedFiles(configuration);
   const loading = loadPolicySets(surroundings, reading, known);
+  const entities = entitiesOf(configuration, reading);
   if (shared === null) {
-    const loaded = await loading;
+    // Faults of both are of interest, and a promise that nobody waits for would end the process.
+    const [loaded, brain] = allRead(await Promise.allSettled([loading, entities]));
     proveDenial(loaded.set);
     return {
-      seen: await seenOf([...files, ...loaded.files], reading),
+      seen: await seenOf([...files, ...loaded.files, ...brain.files], reading),
+      entities: brain.packed,
       configuration,
       plan: loaded.plan,
       policies: loaded.set,
@@ -159,21 +176,55 @@ async function readOnce(
     };
   }
   // What the files here say is not in force: their faults are told when somebody changes them.
-  const own = await loading.catch((error: unknown) => {
-    if (error instanceof InvalidFiles) return null;
-    throw error;
-  });
+  const [own, brain] = await Promise.all([loading.catch(unlessFaulty), entities.catch(unlessFaulty)]);
   const taken = compilePolicies(unpackBundle(shared.parts), surroundings, [], known);
   if (taken.set.version !== shared.version) throw new InvalidFiles([notWhatItSays(shared.version)], new Map());
   proveDenial(taken.set);
   return {
-    seen: await seenOf([...files, ...(own?.files ?? surroundings.paths)], reading),
+    seen: await seenOf(
+      [
+        ...files,
+        ...(own?.files ?? surroundings.paths),
+        ...(brain?.files ?? configuration.brain.files.map(({ path }) => path)),
+      ],
+      reading,
+    ),
+    entities: brain?.packed ?? null,
     configuration,
     plan: taken.plan,
     policies: taken.set,
     own: { version: own?.set.version ?? null, parts: [] },
     warnings: sayAll(warnings),
   };
+}
+
+async function entitiesOf(
+  { brain, limits }: Configuration,
+  reading: FileReading,
+): Promise<{ readonly packed: PackedEntities; readonly files: readonly string[] }> {
+  if (brain.files.length === 0) return { packed: NO_ENTITIES, files: [] };
+  const read = await readEntityFiles(brain.files, limits.brain, reading);
+  return { packed: packEntities(read), files: read.files };
+}
+
+/** @throws InvalidFiles with the faults of both */
+function allRead<One, Other>([one, other]: readonly [
+  PromiseSettledResult<One>,
+  PromiseSettledResult<Other>,
+]): readonly [One, Other] {
+  if (one.status === 'fulfilled' && other.status === 'fulfilled') return [one.value, other.value];
+  const errors: unknown[] = [one, other].flatMap((read) => (read.status === 'rejected' ? [read.reason] : []));
+  const faults = errors.filter((error) => error instanceof InvalidFiles);
+  if (faults.length < errors.length) throw errors.find((error) => !(error instanceof InvalidFiles));
+  throw new InvalidFiles(
+    faults.flatMap(({ findings }) => findings),
+    new Map(faults.flatMap(({ sources }) => [...sources])),
+  );
+}
+
+function unlessFaulty(error: unknown): null {
+  if (error instanceof InvalidFiles) return null;
+  throw error;
 }
 
 async function seenOf(files: readonly string[], reading: FileReading): Promise<FilesSeen> {
@@ -215,8 +266,9 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
       reading,
       shared,
     );
-    const { configuration, policies, plan, seen, own, warnings } = read;
+    const { configuration, policies, plan, seen, own, entities, warnings } = read;
     const isSame = configuration.digest === known.configurationDigest;
+    const digest = entities?.digest ?? known.entitiesDigest;
     return {
       kind: 'read',
       seen,
@@ -226,6 +278,8 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
         shared === null && isSame && policies.version === known.filesVersion
           ? null
           : packPolicies(plan, policies, surroundingsOfPolicies(configuration).tools),
+      // Other limits or workspaces may let in what was refused.
+      entities: { digest, packed: isSame && digest === known.entitiesDigest ? null : entities },
       checked,
       warnings,
     };
@@ -238,8 +292,9 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
 /** The buffers that can be transferred with an answer. */
 export function buffersOfAnswer(answer: ReadAnswer): ArrayBufferLike[] {
   if (answer.kind !== 'read') return [];
-  const { configuration, policies } = answer;
+  const { configuration, policies, entities } = answer;
   return [
+    ...(entities.packed === null ? [] : buffersOfEntities(entities.packed)),
     ...(configuration === null ? [] : [configuration.rest, ...configuration.tools].map(({ buffer }) => buffer)),
     ...(policies === null ? [] : buffersOf(policies)),
   ];

@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { join } from 'node:path';
 import { createBrain } from '../brain/brain.ts';
 import { createEntityFacts } from '../brain/facts.ts';
+import { createFileLoader } from '../brain/load-files.ts';
 import { createBrainWriter } from '../brain/writer.ts';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
@@ -48,6 +49,7 @@ import { createAgreement } from './agreement.ts';
 import { corePorts } from './core-ports.ts';
 import { discloser } from './disclose.ts';
 import { createDrain } from './drain.ts';
+import { createFileEntities } from './file-entities.ts';
 import { createFileReader } from './file-reader.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
@@ -152,6 +154,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       // What other gateways run, or somebody has chosen, is not turned back by files of before.
       if (instead !== null) await reloader.follow();
       await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
+      await fileEntities.begin();
       agreement.announce(inForce);
       await directory.refresh();
       // A key that is made later cannot be shown to anybody.
@@ -226,6 +229,19 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       policies: { follow: () => reloader.follow(), hindrance: () => reloader.hindrance() },
     }),
   );
+  const fileEntities = createFileEntities({
+    loader: createFileLoader({
+      store: unsealed,
+      writer: brainWriter,
+      turns: store.turns,
+      actor: { type: 'gateway', id: ports.owner },
+    }),
+    isFleet: fleet !== null,
+    logger,
+    alert: () => metrics.alerted('configuration_rejected'),
+  });
+  opened.push(() => fileEntities.stop());
+  inForce = fileEntities.take(inForce);
   const people = peopleOf(directory, store);
   const authenticator = createAuthenticator({
     store,
@@ -272,7 +288,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     isFleet: fleet !== null,
     current,
     adopt(next) {
-      inForce = next;
+      inForce = fileEntities.take(next);
       agreement.announce(next);
       tellWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
@@ -280,7 +296,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       listeners.update(next.configuration.server.tls, next.configuration.listeners);
     },
     noted(same) {
-      inForce = same;
+      inForce = fileEntities.take(same);
       tellWatch(same.stamp);
     },
     // What another gateway puts in force is to be in force here at once.
@@ -303,7 +319,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     notes: () => {
       const behind = reloader.behind();
       const notes = behind === null ? [] : [{ part: 'configuration', message: BEHIND[behind] }];
-      return [...notes, ...agreement.notes()];
+      const entities = fileEntities.behind();
+      const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
+      return [...notes, ...ofBrain, ...agreement.notes()];
     },
     metrics: () => metrics.render(),
   };

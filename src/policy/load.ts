@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
+import { findFiles, unplaced } from '../diagnostics/find-files.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
@@ -91,8 +92,6 @@ export interface PolicyText {
 }
 
 const MAX_FILE = 64 * 1024 * 1024;
-/** Changes in deeper folders would not be noticed (`config/watch.ts`). */
-const MAX_FOLDERS_DEEP = 8;
 
 /**
  * Reads and compiles all policy sets under the paths.
@@ -106,7 +105,8 @@ export async function loadPolicySets(
 ): Promise<LoadedPolicies> {
   const found: string[] = [];
   const findings: Finding[] = [];
-  for (const path of options.paths) await findFiles(path, 0, reading, found, findings);
+  for (const path of options.paths)
+    await findFiles(path, { one: 'policy file', many: 'policies', isOne: isPolicyName }, reading, found, findings);
   const texts: PolicyText[] = [];
   const files = new Set<string>(options.paths);
   for (const file of [...new Set(found)].sort()) {
@@ -127,41 +127,6 @@ export async function loadPolicySets(
   }
   const compiled = compilePolicies(texts, options, findings, known);
   return { ...compiled, texts, sources: textsByFile(texts), files: [...files] };
-}
-
-function unplaced(code: string, message: string, hint: string | null = null): Finding {
-  return { code, severity: 'error', message, hint, at: null };
-}
-
-/** Names that begin with a dot are skipped: mounted folders keep older versions under such names. */
-async function findFiles(
-  path: string,
-  depth: number,
-  reading: FileReading,
-  found: string[],
-  findings: Finding[],
-): Promise<void> {
-  let names: readonly string[] | null;
-  try {
-    names = await reading.names(path);
-  } catch {
-    // Editors create and remove files with other names.
-    if (depth === 0) findings.push(unplaced('unreadable_file', `There is no policy file or folder ${path}`));
-    else if (isPolicyName(path)) findings.push(unplaced('unreadable_file', `Cannot read ${path}`));
-    return;
-  }
-  if (names === null) {
-    if (depth === 0 || isPolicyName(path)) found.push(path);
-    return;
-  }
-  if (depth === MAX_FOLDERS_DEEP) {
-    findings.push(
-      unplaced('too_deep', `${path} is too deep: policies may stand in folders of ${MAX_FOLDERS_DEEP - 1} levels`),
-    );
-    return;
-  }
-  for (const name of names)
-    if (!name.startsWith('.')) await findFiles(join(path, name), depth + 1, reading, found, findings);
 }
 
 function isPolicyName(path: string): boolean {

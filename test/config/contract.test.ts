@@ -17,7 +17,7 @@ describe('the promised format', () => {
       'There is no lock file mcp/files.lock.json',
       'tools[0].probe',
       "There is no tool 'payments.get'",
-      'brain',
+      'There is no file or folder ./config/brain.yaml',
       'webhooks',
     ]);
     expect(text).not.toContain('canary');

@@ -50,7 +50,12 @@ describe('files that are read again', () => {
     utimesSync(configFile, new Date(0), new Date(0));
     writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'one'));
     const { configuration, policies, ...rest } = before;
-    const known = { ...rest, configurationDigest: configuration.digest, filesVersion: policies.version };
+    const known = {
+      ...rest,
+      configurationDigest: configuration.digest,
+      filesVersion: policies.version,
+      entitiesDigest: rest.entities.digest,
+    };
     const answer = await answerRead({ configFile, environment: {}, known, shared: null });
     expect(answer.kind).toBe('unchanged');
     const found = await again(before);

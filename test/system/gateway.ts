@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { askAgain } from '../ask-again.ts';
@@ -13,7 +13,7 @@ const launcher = join(process.cwd(), 'bin', 'svc.mjs');
 export interface TestFiles {
   /** Text of `gateway.yaml`; `store.path` must be `${SVC_TEST_DATA}`. */
   readonly config: string;
-  /** Policy files by name. */
+  /** Files below `policies` by name; folders are made. */
   readonly policies: Readonly<Record<string, string>>;
 }
 
@@ -48,7 +48,11 @@ export async function startGateway(files: TestFiles, options: BootOptions = {}):
   const folder = await mkdtemp(join(tmpdir(), 'svc-gw-'));
   await mkdir(join(folder, 'policies'));
   await writeFile(join(folder, 'gateway.yaml'), files.config);
-  for (const [name, text] of Object.entries(files.policies)) await writeFile(join(folder, 'policies', name), text);
+  for (const [name, text] of Object.entries(files.policies)) {
+    const file = join(folder, 'policies', name);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, text);
+  }
   const { key } = makeKey('administrative');
   await writeFile(join(folder, 'admin.key'), key, { mode: 0o600 });
   return boot(folder, key, '0', options);

@@ -69,6 +69,12 @@ export function entityName({ type, id }: EntityRef): string {
   return `${type}\n${id}`;
 }
 
+/** The reference of an {@link entityName}. */
+export function refOfName(name: string): EntityRef {
+  const at = name.indexOf('\n');
+  return { type: name.slice(0, at), id: name.slice(at + 1) };
+}
+
 /** Which entities policy looked at, and in which version: what each said then can be proven by its digest. */
 export function entitiesToWire(entities: readonly SeenEntity[]): readonly JsonObject[] {
   return entities.map(({ type, id, version, digest }) => ({ type, id, version, digest }));

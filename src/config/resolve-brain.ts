@@ -1,0 +1,37 @@
+import type { BrainSettings } from './configuration.ts';
+import type { Judge } from './judge.ts';
+import { kindOfFile } from './kind-of-file.ts';
+import type { GatewayFile } from './schema.ts';
+
+/** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
+export async function resolveBrain({ brain, workspaces }: GatewayFile, judge: Judge): Promise<BrainSettings> {
+  const ids = new Set(workspaces.map(({ id }) => id));
+  const only = workspaces.length === 1 ? workspaces[0]?.id : undefined;
+  const files = brain.files.map((entry) => (typeof entry === 'string' ? { path: entry, workspace: undefined } : entry));
+  const seen = new Set<string>();
+  for (const [index, { path, workspace }] of files.entries()) {
+    if ((await kindOfFile(path)) === 'missing')
+      judge.error(
+        'file_missing',
+        brain,
+        ['files', index],
+        `There is no file or folder ${path}`,
+        'paths are relative to the working directory',
+      );
+    if (workspace !== undefined) judge.known('workspace', brain, ['files', index, 'workspace'], workspace, ids);
+    else if (only === undefined)
+      judge.error(
+        'no_workspace',
+        brain,
+        ['files', index],
+        `It is not said which workspace the entities of ${path} belong to`,
+        workspaces.length === 0
+          ? 'declare it under workspaces'
+          : `write { path: ${path}, workspace: … }: there are ${workspaces.length}`,
+      );
+    const name = `${path}\n${workspace ?? only ?? ''}`;
+    if (seen.has(name)) judge.error('duplicate_path', brain, ['files', index], `${path} stands twice`);
+    seen.add(name);
+  }
+  return { files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })) };
+}
