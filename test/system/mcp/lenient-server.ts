@@ -23,8 +23,8 @@ export interface LenientServer {
   readonly ran: { readonly name: string; readonly arguments: Json }[];
   /** What `tools/list` gives. */
   tools: JsonObject[];
-  /** The next call of `says` is answered with this, whatever its arguments say. */
-  answerNext(answer: JsonObject): void;
+  /** The next call of `says` is answered with this, whatever its arguments say; `null`: with what they say. */
+  answerNext(answer: JsonObject | null): void;
   /** What `initialize` says beside its name. */
   words: JsonObject;
   /** Whether the gateway's own looks at the tools are answered. */

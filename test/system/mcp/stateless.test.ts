@@ -12,6 +12,7 @@ afterAll(() => world.close());
 beforeEach(() => {
   world.server.seen.length = 0;
   world.server.ran.length = 0;
+  world.server.answerNext(null);
 });
 
 const VERSION = '2026-07-28';
