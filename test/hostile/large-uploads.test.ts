@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { verifyReport } from '../../src/receipts/verify-report.ts';
 import { shortest } from '../shortest.ts';
@@ -9,6 +10,11 @@ import { freshKey, worldFiles } from '../system/world.ts';
 import { startWatchedWorld, type Watched, type WatchedWorld } from './watched-world.ts';
 
 const MIB = 1024 * 1024;
+
+/** 100 MiB. */
+function* pieces(): Generator<Buffer> {
+  for (let index = 0; index < 100; index += 1) yield Buffer.alloc(MIB, index);
+}
 
 /** What the upstream got: it keeps no more than digests. */
 interface Got {
@@ -24,6 +30,11 @@ let trust = '';
 
 beforeAll(async () => {
   sink = createServer((request, response) => {
+    if (request.method === 'GET') {
+      response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': 100 * MIB });
+      Readable.from(pieces()).pipe(response);
+      return;
+    }
     const hash = createHash('sha256').update(`${request.method} ${request.url}\n`);
     let length = 0;
     request.on('data', (chunk: Buffer) => {
@@ -45,14 +56,14 @@ beforeAll(async () => {
         .replace('upstreams: [', `upstreams: [ { id: sink, url: "http://127.0.0.1:${port}", timeout: 60s },`)
         .replace(
           'tools:\n',
-          'tools:\n  - { name: files.create, upstream: sink, kind: write, request: { method: POST, path: /v1/files, body: "*", body_type: multipart } }\n  - { name: blobs.put, upstream: sink, kind: write, request: { method: PUT, path: /v1/blob, body_as: body, body_type: opaque } }\n',
+          'tools:\n  - { name: files.create, upstream: sink, kind: write, request: { method: POST, path: /v1/files, body: "*", body_type: multipart } }\n  - { name: blobs.put, upstream: sink, kind: write, request: { method: PUT, path: /v1/blob, body_as: body, body_type: opaque } }\n  - { name: blobs.get, upstream: sink, kind: read, request: { method: GET, path: /v1/blob } }\n',
         )
         .replace(
           'routes:\n',
-          'routes:\n  - { upstream: sink, prefix: /sink, rules: [ { match: "POST /v1/files", tool: files.create }, { match: "PUT /v1/blob", tool: blobs.put } ] }\n',
+          'routes:\n  - { upstream: sink, prefix: /sink, rules: [ { match: "POST /v1/files", tool: files.create }, { match: "PUT /v1/blob", tool: blobs.put }, { match: "GET /v1/blob", tool: blobs.get } ] }\n',
         ),
       policies: {
-        'world.yaml': `${String(policies['world.yaml'])}  - { id: files, effect: allow, match: { tools: [files.create, blobs.put] } }\n`,
+        'world.yaml': `${String(policies['world.yaml'])}  - { id: files, effect: allow, match: { tools: [files.create, blobs.put, blobs.get] } }\n`,
       },
     };
   });
@@ -151,6 +162,31 @@ test.each(['multipart', 'opaque'] as const)(
   },
   120_000,
 );
+
+test('100 MB come back at constant memory', async () => {
+  const download = async (): Promise<string> => {
+    const answer = await fetch(`${watched.world.gateway.url}/sink/v1/blob`, {
+      headers: { 'x-api-key': watched.world.keys.bot },
+    });
+    const hash = createHash('sha256');
+    for await (const piece of answer.body ?? []) hash.update(piece);
+    return hash.digest('hex');
+  };
+  const whole = createHash('sha256');
+  for (const piece of pieces()) whole.update(piece);
+  const sha256 = whole.digest('hex');
+  expect(await download()).toBe(sha256);
+  const before = await watched.settled();
+  let most = 0;
+  let isOver = false;
+  const looking = (async () => {
+    while (!isOver) most = Math.max(most, (await watched.watched()).rss);
+  })();
+  expect(await download()).toBe(sha256);
+  isOver = true;
+  await looking;
+  expect((most - before.rss) / MIB).toBeLessThan(50);
+}, 120_000);
 
 test('a write of 50 MB is governed: its digest, and that of all that was sent, stand in the receipt', async () => {
   const { status, effectId, sha256 } = await upload(50, 'multipart');

@@ -15,7 +15,23 @@ let key: string;
 /** What the fake answers next instead. */
 let next: { status?: number; headers?: Record<string, string>; json: unknown } | null = null;
 
-function answer({ method, url }: Seen): { status?: number; headers?: Record<string, string>; json: unknown } {
+const TOOL_CALL = {
+  id: 'c0',
+  object: 'chat.completion',
+  choices: [
+    {
+      index: 0,
+      finish_reason: 'tool_calls',
+      message: {
+        role: 'assistant',
+        content: null,
+        tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city":"Graz"}' } }],
+      },
+    },
+  ],
+};
+
+function answer({ method, url, body }: Seen): { status?: number; headers?: Record<string, string>; json: unknown } {
   if (next !== null) return next;
   if (url.startsWith('/v1/refunds')) return { json: { id: 're_1', object: 'refund', amount: 100, charge: 'ch_1' } };
   if (url.startsWith('/v1/customers'))
@@ -27,7 +43,10 @@ function answer({ method, url }: Seen): { status?: number; headers?: Record<stri
         data: [{ id: url.includes('starting_after') ? 'cus_2' : 'cus_1', object: 'customer' }],
       },
     };
-  if (url === '/v1/chat/completions')
+  if (url === '/v1/chat/completions') {
+    // A model that may call a function calls it once, and says what came of it.
+    const asksForTool = body.includes('"tools":') && !body.includes('"role":"tool"');
+    if (asksForTool) return { json: TOOL_CALL };
     return {
       json: {
         id: 'c1',
@@ -35,6 +54,7 @@ function answer({ method, url }: Seen): { status?: number; headers?: Record<stri
         choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'hello' } }],
       },
     };
+  }
   if (method === 'GET' && url.startsWith('/repos/acme/shop/issues')) {
     const page = Number(new URL(url, api.url).searchParams.get('page') ?? '1');
     // As GitHub writes it: whole addresses of its own origin.
@@ -251,6 +271,40 @@ describe('openai', () => {
     expect([count(), api.seen.length]).toEqual([1, 1]);
     expect(api.seen[0]?.body.toString()).toBe('{"model":"gpt-5","messages":[{"role":"user","content":"hi"}]}');
     expect(api.seen[0]?.headers).toMatchObject({ authorization: 'Bearer sk_upstream', 'x-stainless-lang': 'js' });
+  });
+  it('a function that the model calls is called, and its result goes back: two calls', async () => {
+    const { openai, count } = client();
+    const asked: unknown[] = [];
+    const runner = openai.chat.completions.runTools({
+      model: 'gpt-5',
+      messages: [{ role: 'user', content: 'weather?' }],
+      tools: [
+        {
+          type: 'function',
+          function: {
+            name: 'weather',
+            description: 'The weather of a city',
+            parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+            parse: JSON.parse,
+            function: (given: unknown) => {
+              asked.push(given);
+              return 'sunny';
+            },
+          },
+        },
+      ],
+    });
+    expect(await runner.finalContent()).toBe('hello');
+    expect([asked, count(), api.seen.length]).toEqual([[{ city: 'Graz' }], 2, 2]);
+    const [first, second] = api.seen.map(({ body }) => JSON.parse(body.toString()) as Record<string, unknown>);
+    expect(first).toMatchObject({ tools: [{ function: { name: 'weather', parameters: { required: ['city'] } } }] });
+    expect(second).toMatchObject({
+      messages: [
+        { role: 'user' },
+        TOOL_CALL.choices[0]?.message,
+        { role: 'tool', tool_call_id: 'call_1', content: 'sunny' },
+      ],
+    });
   });
   it('a denial is its own error with our code and message, once', async () => {
     const { openai, count } = client();
