@@ -11,7 +11,7 @@ import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
-import { initialize, result } from '../../upstreams/mcp-stdio/ask.ts';
+import { begin, result } from '../../upstreams/mcp-stdio/ask.ts';
 import { freePort } from '../../redis/servers.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
 
@@ -90,10 +90,11 @@ async function pinsOf(upstream: string, args: string[], env: Record<string, stri
   const limits = { lineBytes: 1_000_000, graceMs: 300 };
   const command = { command: process.execPath, args, env, cwd: null };
   const server = new StdioServer({ command, most: 1, idleMs: 60_000, limits }, keeper, () => performance.now());
-  const { tools } = await result(server, await initialize(server), 'tools/list', {});
+  const { session, instructions } = await begin(server);
+  const { tools } = await result(server, session, 'tools/list', {});
   await server.destroy();
   keeper.close();
-  const live = { server: null, instructions: null, tools: tools as Json[] };
+  const live = { server: null, instructions, tools: tools as Json[] };
   const approved = approvePins(null, live, comparePins(upstream, null, live), { kind: 'all' });
   if (!approved.ok) throw new Error('nothing to pin');
   const file = join(folder, `${upstream}.lock.json`);

@@ -74,6 +74,13 @@ function settled(): Settled {
 
 /** Begins a session. @returns its id */
 export async function initialize(through: Through): Promise<string> {
+  return (await begin(through)).session;
+}
+
+/** Begins a session. @returns it, and what the server says of itself */
+export async function begin(
+  through: Through,
+): Promise<{ readonly session: string; readonly instructions: string | null }> {
   const params = {
     protocolVersion: '2025-11-25',
     capabilities: { elicitation: {} },
@@ -84,7 +91,14 @@ export async function initialize(through: Through): Promise<string> {
   const session = asked.headers['mcp-session-id'];
   if (asked.status !== 200 || typeof session !== 'string') throw new Error(`${asked.status} ${asked.text}`);
   await ask(through, 'POST', { jsonrpc: '2.0', method: 'notifications/initialized' }, { session }).end;
-  return session;
+  const answer = JSON.parse(asked.text.startsWith('event:') ? lastEvent(asked.text) : asked.text) as {
+    readonly result: { readonly instructions?: string };
+  };
+  return { session, instructions: answer.result.instructions ?? null };
+}
+
+function lastEvent(text: string): string {
+  return text.trim().split('data: ').at(-1) ?? '';
 }
 
 /** The result of a request; throws on anything else. */
@@ -97,7 +111,7 @@ export async function result(
 ): Promise<Record<string, unknown>> {
   const asked = ask(through, 'POST', { jsonrpc: '2.0', id, method, params }, { session });
   await asked.end;
-  const last = asked.text.startsWith('event:') ? (asked.text.trim().split('data: ').at(-1) ?? '') : asked.text;
+  const last = asked.text.startsWith('event:') ? lastEvent(asked.text) : asked.text;
   const answer = JSON.parse(last) as { id: unknown; result?: Record<string, unknown> };
   if (answer.result === undefined || answer.id !== id) throw new Error(asked.text);
   return answer.result;
