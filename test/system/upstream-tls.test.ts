@@ -196,7 +196,11 @@ test('files that change: a broken one leaves those before in force; what runs is
   // The new certificate with the key of the one before.
   await put('cert.pem', two.cert);
   await vi.waitFor(async () => expect(await said()).toMatch(/last good version is in force/), PATIENT);
-  expect(gateway.log()).toMatch(/key\.pem is not the key of the certificate in .*cert\.pem/);
+  // The line of the log may come after the answer.
+  await vi.waitFor(
+    () => expect(gateway.log()).toMatch(/key\.pem is not the key of the certificate in .*cert\.pem/),
+    PATIENT,
+  );
   expect(await clients()).toEqual(['gateway-one']);
 
   await put('key.pem', two.key);
@@ -206,7 +210,7 @@ test('files that change: a broken one leaves those before in force; what runs is
   // A CA that is no more, then one that is another.
   await put('ca.pem', '');
   await vi.waitFor(async () => expect(await said()).toMatch(/last good version is in force/), PATIENT);
-  expect(gateway.log()).toMatch(/ca\.pem holds no PEM/);
+  await vi.waitFor(() => expect(gateway.log()).toMatch(/ca\.pem holds no PEM/), PATIENT);
   expect(await clients()).toEqual(['gateway-two']);
   await put('ca.pem', other.cert);
   await vi.waitFor(async () => expect(await said()).not.toMatch(/last good version is in force/), PATIENT);
