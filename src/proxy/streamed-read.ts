@@ -10,15 +10,14 @@ import type { ErrorStyle } from './error-shape.ts';
 import { forwardedHeaders } from './headers.ts';
 import { originOfRequest } from './links.ts';
 import type { LiveConnection } from './live.ts';
-import type { ProxiedUpstream, ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
+import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 import type { PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
 
 /** A read that is being streamed. */
 export interface StreamedRead {
   readonly upstreamId: string;
-  readonly upstream: ProxiedUpstream;
-  /** Its origin. */
+  /** Origin of the upstream. */
   readonly upstreamUrl: string;
   /** Path and query that are sent, exactly as they were matched. */
   readonly pathAndQuery: string;
@@ -93,7 +92,6 @@ export function judgeRead(
     kind: 'stream',
     read: {
       upstreamId,
-      upstream,
       upstreamUrl: upstream.url,
       pathAndQuery: pathAndQuery(arrived, read.query),
       headers,

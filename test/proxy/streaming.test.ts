@@ -39,7 +39,6 @@ async function startPassing(
     arrived.push(request.url);
     const read: StreamedRead = {
       upstreamId: 'x',
-      upstream: { url, network: 'any', credentials: null },
       upstreamUrl: url,
       pathAndQuery: request.url,
       headers: {},
