@@ -1,4 +1,4 @@
-import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
+import { createReading, type FileReading, readText } from '../diagnostics/file-reading.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { findFiles, unplaced } from '../diagnostics/find-files.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
@@ -95,22 +95,13 @@ async function readFile(file: string, reading: FileReading, into: Collected): Pr
     );
     return;
   }
-  const text = await readText(file, reading);
+  const text = await readText(file, reading, MAX_FILE);
   if (text === null)
     into.findings.push(
       unplaced('unreadable_file', `Cannot read ${file}`, `it has to be text in UTF-8 of at most ${MAX_FILE} bytes`),
     );
   else if (YAML.test(file)) readYaml(file, text, into);
   else readLines(file, text, into);
-}
-
-async function readText(file: string, reading: FileReading): Promise<string | null> {
-  try {
-    if ((await reading.size(file)) > MAX_FILE) return null;
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await reading.bytes(file));
-  } catch {
-    return null;
-  }
 }
 
 function readYaml(file: string, text: string, into: Collected): void {

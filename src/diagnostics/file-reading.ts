@@ -78,6 +78,19 @@ function remembered<Value>(
   return made;
 }
 
+/**
+ * The text of a file; `null` where it cannot be read, has more bytes than `most`, or is in another encoding than UTF-8.
+ * A text that was decoded wrongly would never match a call.
+ */
+export async function readText(path: string, reading: FileReading, most: number): Promise<string | null> {
+  try {
+    if ((await reading.size(path)) > most) return null;
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await reading.bytes(path));
+  } catch {
+    return null;
+  }
+}
+
 const MAX_DEPTH = 8;
 
 /** Whether a file within a folder counts: policies and entities stand in such files. Others may change unnoticed. */

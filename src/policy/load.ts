@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
-import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
+import { createReading, type FileReading, readText } from '../diagnostics/file-reading.ts';
 import { findFiles, unplaced } from '../diagnostics/find-files.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
@@ -111,7 +111,7 @@ export async function loadPolicySets(
   const files = new Set<string>(options.paths);
   for (const file of [...new Set(found)].sort()) {
     files.add(file);
-    const text = await readText(file, reading);
+    const text = await readText(file, reading, MAX_FILE);
     if (text === null) {
       findings.push(unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be text in UTF-8'));
       continue;
@@ -121,7 +121,7 @@ export async function loadPolicySets(
     for (const name of /\bfile['"]?\s*:/.test(text) ? namedFiles(readYamlSource(file, text)) : []) {
       const path = resolve(dirname(file), name);
       files.add(path);
-      lists.set(name, await readText(path, reading));
+      lists.set(name, await readText(path, reading, MAX_FILE));
     }
     texts.push({ file, text, lists });
   }
@@ -131,16 +131,6 @@ export async function loadPolicySets(
 
 function isPolicyName(path: string): boolean {
   return /\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path);
-}
-
-/** Text in another encoding than UTF-8 is refused. A wrongly decoded name in a list would never match a call. */
-async function readText(path: string, reading: FileReading): Promise<string | null> {
-  try {
-    if ((await reading.size(path)) > MAX_FILE) return null;
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await reading.bytes(path));
-  } catch {
-    return null;
-  }
 }
 
 /** The list files that a file names. The file may still be faulty. */
