@@ -6,7 +6,7 @@ import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import { VERSION } from '../../version.ts';
 import { RpcProblem, RpcRefused } from '../http.ts';
 import { type RpcRequest, RPC, refused } from '../jsonrpc.ts';
-import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from '../../mcp-protocol/revisions.ts';
+import { acquainted, cacheable, inForm, noMethod, pageOf } from '../own-answers.ts';
 import type { Era } from '../protocol.ts';
 import { mayUse } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
@@ -14,12 +14,12 @@ import type { ControlTool, ToolCall } from './tool.ts';
 
 export const SERVER_INFO = { name: 'svc-gateway', title: 'svc-gateway control plane', version: VERSION } as const;
 
-const CAPABILITIES = { tools: { listChanged: false } } as const;
-
 export const INSTRUCTIONS =
   'Tools about the gateway that your actions go through. They only look: nothing here changes a production system. ' +
   'Before a risky action, ask svc.preflight.check or svc.policy.simulate what it would get. ' +
   'After one, svc.executions.get tells what became of it.';
+
+const OWN = { serverInfo: SERVER_INFO, instructions: INSTRUCTIONS };
 
 /** Tools on one page of `tools/list`. */
 const TOOLS_PAGE = 50;
@@ -45,18 +45,10 @@ export function createDispatch(
 ): Dispatch {
   const listed = new Map(tools.map((tool) => [tool.name, definitionOf(tool)]));
 
-  function list({ id, params }: RpcRequest, { principal }: Asking): JsonObject {
+  function list(message: RpcRequest, { principal }: Asking): JsonObject {
     const visible = tools.filter((tool) => mayUse(tool, principal).kind === 'allowed');
-    const { cursor } = params;
-    const from = cursor === undefined ? 0 : visible.findIndex(({ name }) => cursorOf(name) === cursor);
-    if (from === -1)
-      throw new RpcRefused(refused(200, id, RPC.invalidParams, 'The cursor is none of this list: begin without one.'));
-    const page = visible.slice(from, from + pageSize);
-    const next = visible[from + pageSize];
-    return {
-      tools: page.flatMap(({ name }) => listed.get(name) ?? []),
-      ...(next === undefined ? {} : { nextCursor: cursorOf(next.name) }),
-    };
+    const { page, next } = pageOf(message, visible, pageSize, ({ name }) => cursorOf(name));
+    return { tools: page.flatMap(({ name }) => listed.get(name) ?? []), ...next };
   }
 
   async function call({ id, params }: RpcRequest, asking: Asking): Promise<JsonObject> {
@@ -116,57 +108,19 @@ export function createDispatch(
         return cacheable(list(message, asking), era);
       case 'tools/call':
         return call(message, asking);
-      case 'initialize':
-        if (era.kind === 'handshake') return initialized(message);
-        break;
-      case 'ping':
-        if (era.kind === 'handshake') return {};
-        break;
-      case 'server/discover':
-        if (era.kind === 'stateless') return cacheable(discovered(), era);
+      default: {
+        const answer = acquainted(message, era, OWN);
+        if (answer !== null) return answer;
+        throw noMethod(message, era, `There is no method ${JSON.stringify(message.method)} here.`);
+      }
     }
-    const shown = JSON.stringify(message.method);
-    // A 404 would tell clients of the era with sessions that theirs has ended.
-    throw new RpcRefused(
-      refused(
-        era.kind === 'stateless' ? 404 : 200,
-        message.id,
-        RPC.methodNotFound,
-        `There is no method ${shown} here.`,
-      ),
-    );
   }
 
   return {
     async answer(message, era, asking) {
-      const result = await methodOf(message, era, asking);
-      if (era.kind === 'handshake') return result;
-      const meta = isJsonObject(result['_meta']) ? result['_meta'] : {};
-      return { resultType: 'complete', ...result, _meta: { ...meta, [META.serverInfo]: SERVER_INFO } };
+      return inForm(await methodOf(message, era, asking), era, OWN);
     },
   };
-}
-
-/** What each key sees is its own, and a change of its rights counts at once. */
-function cacheable(result: JsonObject, era: Era): JsonObject {
-  return era.kind === 'stateless' ? { ...result, ttlMs: 0, cacheScope: 'private' } : result;
-}
-
-function initialized({ id, params }: RpcRequest): JsonObject {
-  const { protocolVersion: asked } = params;
-  if (typeof asked !== 'string')
-    throw new RpcRefused(refused(200, id, RPC.invalidParams, 'initialize names a protocolVersion.'));
-  const known = HANDSHAKE_VERSIONS.find((version) => version === asked);
-  return {
-    protocolVersion: known ?? HANDSHAKE_VERSIONS[0],
-    capabilities: CAPABILITIES,
-    serverInfo: SERVER_INFO,
-    instructions: INSTRUCTIONS,
-  };
-}
-
-function discovered(): JsonObject {
-  return { supportedVersions: STATELESS_VERSIONS, capabilities: CAPABILITIES, instructions: INSTRUCTIONS };
 }
 
 function answerResult(structured: JsonObject, text: string): JsonObject {

@@ -2,8 +2,8 @@ import type { Principal } from '../../effects/model/principal.ts';
 import type { McpCall, Tool } from '../../effects/model/tool.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Catalog } from '../../upstreams/catalog.ts';
-import { RpcRefused } from '../http.ts';
-import { refused, RPC, type RpcRequest } from '../jsonrpc.ts';
+import type { RpcRequest } from '../jsonrpc.ts';
+import { pageOf } from '../own-answers.ts';
 
 /** A tool at the door to all MCP servers. */
 export interface FederatedTool {
@@ -44,18 +44,8 @@ export function federatedTool(catalog: Catalog, name: Json | undefined): Federat
  * The answer to `tools/list`: the tools as they were pinned, which the key may call, in pages.
  * @throws RpcRefused where the cursor is none of this list
  */
-export function federatedList(
-  catalog: Catalog,
-  { allowedTools }: Principal,
-  { id, params: { cursor } }: RpcRequest,
-): JsonObject {
+export function federatedList(catalog: Catalog, { allowedTools }: Principal, message: RpcRequest): JsonObject {
   const visible = [...toolsOf(catalog).values()].filter(({ full }) => allowedTools?.includes(full) ?? true);
-  const from = cursor === undefined ? 0 : visible.findIndex(({ name }) => name === cursor);
-  if (from === -1)
-    throw new RpcRefused(refused(200, id, RPC.invalidParams, 'The cursor is none of this list: begin without one.'));
-  const next = visible[from + PAGE];
-  return {
-    tools: visible.slice(from, from + PAGE).map(({ name, call }) => ({ ...call.pinned, name })),
-    ...(next === undefined ? {} : { nextCursor: next.name }),
-  };
+  const { page, next } = pageOf(message, visible, PAGE, ({ name }) => name);
+  return { tools: page.map(({ name, call }) => ({ ...call.pinned, name })), ...next };
 }

@@ -1,41 +1,38 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Principal } from '../../effects/model/principal.ts';
-import { holdsOwnKey } from '../../effects/run/own-key.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
-import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import { VERSION } from '../../version.ts';
-import { callerOf, problem } from '../caller.ts';
-import { acceptMessages, answerFaults, messageIn, RpcRefused, sendMessage } from '../http.ts';
+import { RpcRefused, sendMessage } from '../http.ts';
 import { refused, resultMessage, RPC, type RpcMessage, type RpcRequest } from '../jsonrpc.ts';
-import { type Era, eraOf } from '../protocol.ts';
+import { acquainted, cacheable, inForm, noMethod } from '../own-answers.ts';
+import type { Era } from '../protocol.ts';
 import { announcements } from './announcements.ts';
+import {
+  arrivedMessage,
+  guardDoor,
+  headersNamed,
+  refuseOwnKey,
+  type Sender,
+  senderOf,
+  sessionName,
+} from './arrival.ts';
 import { runCall } from './call.ts';
 import { federatedList, federatedTool } from './federated-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { openSession, sealSession, type SessionOwner } from './sessions.ts';
+import { sealSession } from './sessions.ts';
 
 type Incoming = FastifyRequest<{ Body: RpcMessage | undefined }>;
 
 const SERVER_INFO = { name: 'svc-gateway', title: 'svc-gateway', version: VERSION } as const;
-const CAPABILITIES = { tools: { listChanged: false } } as const;
-const INSTRUCTIONS = 'Tools of several servers. A name begins with its server, then stands __, then the tool.';
+const OWN = {
+  serverInfo: SERVER_INFO,
+  instructions: 'Tools of several servers. A name begins with its server, then stands __, then the tool.',
+};
 
 /** Headers that go on to the servers. What else clients say of the transport is about their session with the gateway. */
 const TRACE = ['traceparent', 'tracestate', 'baggage'];
-
-/** Who sends a request. */
-interface Arrived {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
-  readonly owner: SessionOwner;
-  /** The name of the session; `null` outside of one. */
-  readonly session: string | null;
-  readonly authenticatedAt: number;
-}
 
 /**
  * The door to the tools of all MCP servers, `/mcp`. The gateway answers everything but calls itself, from the pins: a
@@ -47,20 +44,13 @@ export async function mcpFederatedPlugin(
   { ports }: { readonly ports: GatewayPorts },
 ): Promise<void> {
   const live = createLiveCalls();
-  acceptMessages(app, ports.jsonLimits);
-  answerFaults(app, ports);
-  app.decorateRequest('mcpSender', null);
-  app.addHook('onRequest', async (request, reply) => {
-    request.mcpSender = { principal: await callerOf(ports, request, reply), at: ports.now() };
-  });
+  guardDoor(app, ports);
   const at = { url: '/mcp', exposeHeadRoute: false } as const;
   app.route({
     ...at,
     method: 'POST',
     handler: async (request: Incoming, reply) => {
-      const message = messageIn(request);
-      const era = eraOf(message, request.headers);
-      if (era.kind === 'refused') throw new RpcRefused(era);
+      const { message, era } = arrivedMessage(request);
       const arrived = arriveAtAll(ports, request, message);
       switch (message.kind) {
         case 'request':
@@ -91,61 +81,49 @@ export async function mcpFederatedPlugin(
   });
 
   async function answerRequest(
-    arrived: Arrived,
+    arrived: Sender,
     message: RpcRequest,
     era: Era,
     request: Incoming,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const say = (result: JsonObject): FastifyReply => sendMessage(reply, resultMessage(message.id, shape(result, era)));
+    const say = (result: JsonObject): FastifyReply =>
+      sendMessage(reply, resultMessage(message.id, inForm(result, era, OWN)));
     switch (message.method) {
       case 'tools/call':
         return call(arrived, message, era, request, reply);
       case 'tools/list':
-        return say({ ...federatedList(ports.catalog(), arrived.principal, message), ...cacheOf(era) });
+        return say(cacheable(federatedList(ports.catalog(), arrived.principal, message), era));
       case 'initialize':
-        if (era.kind !== 'handshake') break;
-        reply.header('mcp-session-id', sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, randomUUID()));
-        return say(initialized(message));
-      case 'ping':
-        if (era.kind !== 'handshake') break;
-        return say({});
-      case 'server/discover':
-        if (era.kind !== 'stateless') break;
-        return say({
-          supportedVersions: STATELESS_VERSIONS,
-          capabilities: CAPABILITIES,
-          instructions: INSTRUCTIONS,
-          ...cacheOf(era),
-        });
+        if (era.kind === 'handshake')
+          reply.header(
+            'mcp-session-id',
+            sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, randomUUID()),
+          );
     }
-    const text = `There is no method ${JSON.stringify(message.method)} here: /mcp has the tools of all servers, /mcp/ID all of one.`;
-    // A 404 would tell clients of the era with sessions that theirs has ended.
-    throw new RpcRefused(refused(era.kind === 'stateless' ? 404 : 200, message.id, RPC.methodNotFound, text));
+    const answer = acquainted(message, era, OWN);
+    if (answer !== null) return say(answer);
+    throw noMethod(
+      message,
+      era,
+      `There is no method ${JSON.stringify(message.method)} here: /mcp has the tools of all servers, /mcp/ID all of one.`,
+    );
   }
 
   async function call(
-    arrived: Arrived,
+    arrived: Sender,
     message: RpcRequest,
     era: Era,
     request: Incoming,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
     const { principal, workspace, agentId, owner } = arrived;
-    if (holdsOwnKey(message.params, principal.keyId))
-      throw problem(
-        'invalid_request',
-        'The message would carry the gateway’s key to the server. Send it in X-API-Key.',
-      );
+    refuseOwnKey(arrived, message.params);
     const tool = federatedTool(ports.catalog(), message.params['name']);
     const server = tool === null ? null : ports.server(tool.upstream);
     if (tool === null || server === null)
       throw new RpcRefused(refused(200, message.id, RPC.invalidParams, 'params.name must be one of tools/list.'));
-    const headers: Record<string, string> = {};
-    for (const name of [...TRACE, ...(server.settings.headers?.forward ?? [])]) {
-      const value = request.headers[name];
-      if (typeof value === 'string') headers[name] = value;
-    }
+    const headers = headersNamed(request, [...TRACE, ...(server.settings.headers?.forward ?? [])]);
     const params = { ...message.params, name: tool.call.name, ...metaOf(message.params, era) };
     return runCall(
       ports,
@@ -160,7 +138,7 @@ export async function mcpFederatedPlugin(
         session: sessionName(arrived),
         federated: {
           sessionOf: JSON.stringify([workspace, owner.agentId]),
-          shape: (result) => shape(result, era),
+          shape: (result) => inForm(result, era, OWN),
         },
         // The servers' ids of sessions stay here.
         seal: () => null,
@@ -174,7 +152,7 @@ export async function mcpFederatedPlugin(
   }
 
   function takeNotification(
-    arrived: Arrived,
+    arrived: Sender,
     { method, params }: Extract<RpcMessage, { kind: 'notification' }>,
     reply: FastifyReply,
   ): FastifyReply {
@@ -189,69 +167,11 @@ export async function mcpFederatedPlugin(
   }
 }
 
-/** @throws RpcProblem, RpcRefused where the request is of nobody, or in a session of somebody else */
-function arriveAtAll(ports: GatewayPorts, request: Incoming, message: RpcMessage | null): Arrived {
-  const { mcpSender: caller } = request;
-  if (caller === null) throw problem('missing_key', 'Send an API key in the header X-API-Key.');
-  const { principal } = caller;
-  const id = message === null || message.kind === 'notification' ? null : message.id;
-  const workspace = principal.kind === 'administrative' ? '' : (principal.workspace ?? '');
-  const named = request.headers['svc-agent-id'];
-  const agentId = typeof named === 'string' && named !== '' ? named : null;
-  const authorized = ports.authorize(principal, {
-    endpoint: 'proxy.read',
-    workspace,
-    tool: principal.allowedTools?.[0] ?? 'mcp.(session)',
-    agentId,
-  });
-  if (authorized.kind === 'invalid')
-    throw problem('invalid_request', 'This key belongs to no agent: name the one that acts in Svc-Agent-Id.');
-  // A call of a tool is authorised as such, with a record of its refusal.
-  if (authorized.kind === 'denied' && !(message?.kind === 'request' && message.method === 'tools/call')) {
-    const { decision, reason } = authorized;
-    throw new RpcRefused(refused(403, id, RPC.refused, reason.message, { decision, code: reason.code }));
-  }
+function arriveAtAll(ports: GatewayPorts, request: Incoming, message: RpcMessage | null): Sender {
   // No upstream has this id: a session is of this door, or of one server.
-  const owner = { upstream: '', workspace, agentId: authorized.kind === 'agent' ? authorized.agent.id : '' };
-  const sealed = request.headers['mcp-session-id'];
-  const session = sealed === undefined ? null : openSession(ports.workspaceKey(workspace), owner, String(sealed));
-  if (sealed !== undefined && session === null)
-    throw new RpcRefused(
-      refused(404, id, RPC.refused, 'There is no such session of this agent. Begin a new one with initialize.', {}),
-    );
-  return { principal, workspace, agentId, owner, session, authenticatedAt: caller.at };
-}
-
-function sessionName({ owner, session }: Arrived): string {
-  return JSON.stringify([owner.workspace, owner.agentId, session]);
-}
-
-function initialized({ id, params }: RpcRequest): JsonObject {
-  const { protocolVersion: asked } = params;
-  if (typeof asked !== 'string')
-    throw new RpcRefused(refused(200, id, RPC.invalidParams, 'initialize names a protocolVersion.'));
-  return {
-    protocolVersion: HANDSHAKE_VERSIONS.find((version) => version === asked) ?? HANDSHAKE_VERSIONS[0],
-    capabilities: CAPABILITIES,
-    serverInfo: SERVER_INFO,
-    instructions: INSTRUCTIONS,
-  };
-}
-
-/** A result in the form of the client's era. */
-function shape(result: JsonObject, era: Era): JsonObject {
-  if (era.kind === 'handshake') return result;
-  const { _meta: meta } = result;
-  return {
-    resultType: 'complete',
-    ...result,
-    _meta: { ...(isJsonObject(meta) ? meta : {}), [META.serverInfo]: SERVER_INFO },
-  };
-}
-
-/** What each key sees is its own, and a change of its rights counts at once. */
-function cacheOf(era: Era): JsonObject {
-  return era.kind === 'stateless' ? { ttlMs: 0, cacheScope: 'private' } : {};
+  const upstream = '';
+  const tool = request.mcpSender?.principal.allowedTools?.[0] ?? 'mcp.(session)';
+  return senderOf(ports, request, message, { upstream, tool });
 }
 
 /** `_meta` without what a client of the stateless era says of itself: the servers are spoken to in sessions. */

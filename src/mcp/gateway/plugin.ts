@@ -1,23 +1,29 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Principal } from '../../effects/model/principal.ts';
-import { holdsOwnKey } from '../../effects/run/own-key.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
-import { callerOf, problem } from '../caller.ts';
-import { acceptMessages, answerFaults, messageIn, RpcProblem, RpcRefused, sendError } from '../http.ts';
-import { refused, RPC, type RpcId, type RpcMessage, type RpcRefusal, type RpcRequest } from '../jsonrpc.ts';
-import { eraOf } from '../protocol.ts';
+import { problem } from '../caller.ts';
+import { RpcProblem, RpcRefused, sendError } from '../http.ts';
+import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest } from '../jsonrpc.ts';
 import { announcements } from './announcements.ts';
+import {
+  arrivedMessage,
+  guardDoor,
+  headersNamed,
+  refuseOwnKey,
+  type Sender,
+  senderOf,
+  sessionName,
+} from './arrival.ts';
 import { type ArrivedCall, runCall, writeHead } from './call.ts';
 import { judgedTool } from './judged.ts';
 import { resultIn, visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { openSession, sealHeaders, sealSession, type SessionOwner } from './sessions.ts';
+import { sealHeaders, sealSession } from './sessions.ts';
 
 type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
 
@@ -41,17 +47,10 @@ interface PassOptions {
   readonly stands?: boolean;
 }
 
-/** Who sends a request to which server. */
-interface Arrived {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
+/** Who sends a request to which server. `session` is the server's own id of it. */
+interface Arrived extends Sender {
   readonly server: McpUpstream;
-  readonly owner: SessionOwner;
-  /** The server's id of the session; `null` outside of one. */
-  readonly session: string | null;
   readonly headers: Readonly<Record<string, string>>;
-  readonly authenticatedAt: number;
   /** The era of the message. What has no message is of the one with sessions. */
   readonly isStateless: boolean;
 }
@@ -73,26 +72,15 @@ export async function mcpGatewayPlugin(
     isStopping = true;
     for (const end of standing) end();
   });
-  acceptMessages(app, ports.jsonLimits);
-  answerFaults(app, ports);
-  app.decorateRequest('mcpSender', null);
-  app.addHook('onRequest', async (request, reply) => {
-    request.mcpSender = { principal: await callerOf(ports, request, reply), at: ports.now() };
-  });
+  guardDoor(app, ports);
   const at = { url: '/mcp/:upstream', exposeHeadRoute: false } as const;
   app.route({
     ...at,
     method: 'POST',
     handler: async (request: Incoming, reply) => {
-      const message = messageIn(request);
-      const era = eraOf(message, request.headers);
-      if (era.kind === 'refused') throw new RpcRefused(era);
+      const { message, era } = arrivedMessage(request);
       const arrived = arrive(ports, request, message, era.kind === 'stateless');
-      if (holdsOwnKey(paramsOf(message), arrived.principal.keyId))
-        throw problem(
-          'invalid_request',
-          'The message would carry the gateway’s key to the server. Send it in X-API-Key only.',
-        );
+      refuseOwnKey(arrived, paramsOf(message));
       switch (message.kind) {
         case 'request':
           return answerRequest(arrived, message, request, reply);
@@ -293,66 +281,16 @@ export async function mcpGatewayPlugin(
   }
 }
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Whom the key of a request to an MCP server belongs to, and when that was found out. */
-    mcpSender: { readonly principal: Principal; readonly at: number } | null;
-  }
-}
-
 /** @throws RpcProblem, RpcRefused where the request is for no server, of nobody, or in a session of somebody else */
 function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null, isStateless: boolean): Arrived {
-  const { mcpSender: caller } = request;
-  if (caller === null) throw problem('missing_key', 'Send an API key in the header X-API-Key.');
-  const { principal } = caller;
   const server = ports.server(request.params.upstream);
   if (server === null) throw problem('not_found', 'There is no MCP server of this name here.');
-  const workspace = principal.kind === 'administrative' ? '' : (principal.workspace ?? '');
-  const named = request.headers['svc-agent-id'];
-  const agentId = typeof named === 'string' && named !== '' ? named : null;
   const upstream = server.settings.id;
-  const mayCall = principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
-  // A call of a tool is authorised as such, with a record of its refusal.
-  const isCall = message?.kind === 'request' && message.method === 'tools/call';
-  const authorized = ports.authorize(principal, {
-    endpoint: 'proxy.read',
-    workspace,
-    tool: mayCall ?? `${upstream}.(session)`,
-    agentId,
-  });
-  if (authorized.kind === 'invalid')
-    throw problem('invalid_request', 'This key belongs to no agent: name the one that acts in Svc-Agent-Id.');
-  if (authorized.kind === 'denied' && !isCall)
-    throw new RpcRefused(
-      refusal(403, message, authorized.reason.message, { decision: authorized.decision, code: authorized.reason.code }),
-    );
-  const owner: SessionOwner = { upstream, workspace, agentId: authorized.kind === 'agent' ? authorized.agent.id : '' };
-  const sealed = request.headers['mcp-session-id'];
-  const session = sealed === undefined ? null : openSession(ports.workspaceKey(workspace), owner, String(sealed));
-  if (sealed !== undefined && session === null)
-    throw new RpcRefused(
-      refusal(404, message, 'There is no such session of this agent. Begin a new one with initialize.', {}),
-    );
-  const headers: Record<string, string> = {};
-  for (const name of TRANSPORT) {
-    const value = request.headers[name];
-    if (value !== undefined) headers[name] = String(value);
-  }
-  for (const name of server.settings.headers?.forward ?? []) {
-    const value = request.headers[name];
-    if (typeof value === 'string') headers[name] = value;
-  }
-  if (session !== null) headers['mcp-session-id'] = session;
-  return { principal, workspace, agentId, server, owner, session, headers, authenticatedAt: caller.at, isStateless };
-}
-
-function refusal(status: number, message: RpcMessage | null, text: string, data: JsonObject): RpcRefusal {
-  const id = message === null || message.kind === 'notification' ? null : message.id;
-  return refused(status, id, RPC.refused, text, data);
-}
-
-function sessionName({ owner, session }: Arrived): string {
-  return JSON.stringify([owner.upstream, owner.workspace, owner.agentId, session]);
+  const mayCall = request.mcpSender?.principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
+  const sender = senderOf(ports, request, message, { upstream, tool: mayCall ?? `${upstream}.(session)` });
+  const headers = headersNamed(request, [...TRANSPORT, ...(server.settings.headers?.forward ?? [])]);
+  if (sender.session !== null) headers['mcp-session-id'] = sender.session;
+  return { ...sender, server, headers, isStateless };
 }
 
 /** The canonical form of a message: what was decided on is what is sent. */
