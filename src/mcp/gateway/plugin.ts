@@ -162,7 +162,7 @@ export async function mcpGatewayPlugin(
             change: (answer) => {
               const result = resultIn(answer);
               if (result !== null) server.pins.passes(result, (name) => pinnedCall(arrived, name) !== null);
-              return visibleTools(answer, (name) => visibleCall(arrived, name));
+              return visibleTools(answer, (name) => isVisible(arrived, name));
             },
           },
         });
@@ -193,13 +193,13 @@ export async function mcpGatewayPlugin(
     }
   }
 
-  function visibleCall(arrived: Arrived, name: string): McpCall | null {
-    const { allowedTools } = arrived.principal;
-    if (allowedTools !== null && !allowedTools.includes(`${arrived.server.settings.id}.${name}`)) return null;
+  /** Of a list that {@link PinWatch.passes} has just seen: a tool in it that is not as pinned, or stands twice, is `changed`. */
+  function isVisible(arrived: Arrived, name: string): boolean {
+    const { principal, server } = arrived;
+    const { pins, settings } = server;
+    if (principal.allowedTools?.includes(`${settings.id}.${name}`) === false) return false;
     const call = pinnedCall(arrived, name);
-    // What is not as it was approved in another list is not shown in this one either: no call of it goes.
-    const { pins, settings } = arrived.server;
-    return call !== null && pins.stateOf(settings.mcp.words, call) === 'changed' ? null : call;
+    return call !== null && pins.stateOf(settings.mcp.words, call) === 'pinned';
   }
 
   function pinnedCall({ server }: Arrived, name: string): McpCall | null {
