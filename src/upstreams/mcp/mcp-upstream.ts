@@ -12,7 +12,7 @@ import { connectionNames, passesBack } from '../http/answer.ts';
 import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
-import { type InSession, type OwnSession, sayInSession } from './own-session.ts';
+import { type InSession, type OwnSession, sayInSession, withCredentials } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
 import { serverEvents } from './server-events.ts';
 import { inSharedSession } from './shared-session.ts';
@@ -249,16 +249,10 @@ export function headersOf(
 
 /** Adds what the gateway itself sends. */
 export function withOwn(
-  { credentials }: McpUpstreamSettings,
+  settings: McpUpstreamSettings,
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
-  const all: Record<string, string> = {
-    'user-agent': 'svc-gateway',
-    accept: 'application/json, text/event-stream',
-    ...headers,
-  };
-  if (credentials !== null) all[credentials.header.toLowerCase()] = credentials.value;
-  return all;
+  return withCredentials(settings, { accept: 'application/json, text/event-stream', ...headers });
 }
 
 const NOT_SENT: Evidence = { code: 'not_dispatched', message: '', answered: null, startedAt: null, endedAt: null };

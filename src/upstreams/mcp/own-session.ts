@@ -101,8 +101,9 @@ function post(
   );
 }
 
-function withCredentials(
-  { credentials }: McpUpstreamSettings,
+/** Headers of a request to a server, with what the gateway itself sends. */
+export function withCredentials(
+  { credentials }: Pick<McpUpstreamSettings, 'credentials'>,
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
   const own = credentials === null ? {} : { [credentials.header.toLowerCase()]: credentials.value };

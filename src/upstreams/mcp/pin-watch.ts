@@ -1,8 +1,9 @@
 import { isJsonArray, type JsonObject } from '../../json/value.ts';
+import { wordsIn } from '../../mcp-protocol/read-server.ts';
 import type { ServerWords } from '../../pins/compare.ts';
 import { ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
-import { lookAt, wordsIn } from './look.ts';
+import { lookAt } from './look.ts';
 import type { Reached } from './own-session.ts';
 
 /** What was seen longer ago is looked at again beside the next call, ms. */
