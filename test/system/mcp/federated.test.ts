@@ -38,7 +38,7 @@ let crm: Awaited<ReturnType<typeof startLenientServer>>;
 let shop: typeof crm;
 let every: Awaited<ReturnType<typeof startEverythingServer>>;
 let gateway: TestGateway;
-let keys: { readonly bot: string; readonly cat: string; readonly limited: string };
+let keys: { readonly bot: string; readonly cat: string; readonly limited: string; readonly out: string };
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'svc-federated-'));
@@ -55,7 +55,7 @@ beforeAll(async () => {
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
 users: [ { id: olga, roles: [] } ]
-workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga }, { id: cat, team: support, owner: olga } ] } ]
+workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga }, { id: cat, team: support, owner: olga }, { id: out, team: support, owner: olga, disabled: true } ] } ]
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
 upstreams:
 ${await upstream('crm', crm.url, CRM)}${await upstream('shop', shop.url, SHOP)}${await upstream(
@@ -70,6 +70,7 @@ ${await upstream('crm', crm.url, CRM)}${await upstream('shop', shop.url, SHOP)}$
     bot: await agent('bot'),
     cat: await agent('cat'),
     limited: await agent('bot', { allowed_tools: ['shop.echo'] }),
+    out: await agent('out'),
   };
 });
 afterAll(async () => {
@@ -210,6 +211,20 @@ describe('a call', () => {
     expect(cat).toMatch(/./);
     expect(cat).not.toBe(bot);
   });
+});
+
+test('an agent that may not act sees nothing at any door, and a call of it is refused with a record', async () => {
+  const own = { 'x-api-key': keys.out };
+  for (const url of [door(), `${door()}/crm`]) {
+    const at = { door: () => url, keys: { ...keys, lead: '' } };
+    const { status, message } = await postTo(at, say('tools/list'), own);
+    expect([status, message['error']], url).toMatchObject([403, { data: { decision: 'denied_identity' } }]);
+    expect((await fetch(url, { headers: { ...own, accept: 'text/event-stream' } })).status, url).toBe(403);
+    const name = url === door() ? 'crm__echo' : 'echo';
+    const { decision } = resultOf(await postTo(at, callOf(name, { n: 11 }), own));
+    expect(decision, url).toMatchObject({ decision: 'denied_identity', effect_id: expect.any(String) });
+  }
+  expect(crm.seen).toEqual([]);
 });
 
 describe('sessions', () => {
