@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DECISIONS, type Decision } from '../../src/effects/model/decision.ts';
-import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
+import { startGateway, type TestGateway } from '../system/gateway.ts';
 import { type CountingDoor, openCountingDoor } from './counting-door.ts';
+import { arrangeCases, CASES, casesPolicy } from './decision-cases.ts';
 import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
 import { LIBRARIES, type Library, type TableCall } from './libraries.ts';
 
@@ -16,7 +17,7 @@ const fakes = new Map<string, FakeApi>();
 /** The doors to the gateway's own listener and to those of libraries that take no path, by name of the route. */
 const doors = new Map<string, CountingDoor>();
 /** By agent. */
-const keys = new Map<string, string>();
+let keyOf: (name: string) => string = () => '';
 /** Ends the call that is under way at the API. */
 let release: () => void = () => {};
 
@@ -51,21 +52,7 @@ function config(): string {
     const rule = `{ match: "${library.match}", tool: ${id}.act, idempotency: derive }`;
     return `  - { upstream: ${id}, ${place}, pending_status: 409, ${library.route}, rules: [ ${rule} ] }`;
   });
-  return `
-server: { host: 127.0.0.1, port: 0 }
-store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
-users: [ { id: maria, roles: [lead] }, { id: olga, roles: [] } ]
-roles: { lead: {} }
-workspaces:
-  - id: demo
-    agents:
-      - { id: bot, team: support, owner: olga }
-      - { id: other, team: support, owner: olga }
-      - { id: stopped, team: support, owner: olga }
-      - { id: disabled, team: support, owner: olga, disabled: true }
-policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-pools: [ { id: slot, units: 1 } ]
-upstreams:
+  return `${CASES}upstreams:
 ${upstreams.join('\n')}
 tools:
 ${tools.join('\n')}
@@ -74,29 +61,9 @@ ${routes.join('\n')}
 `;
 }
 
-const POLICY = `
-apiVersion: svc-gateway/v1
-kind: PolicySet
-name: table
-owner: team
-budgets: { purse: { unit: cent, by: [agent.id], per: year, limit: 1 } }
-rules:
-  - { id: all, effect: allow, match: { kinds: [write] } }
-  - { id: "no", effect: deny, match: { targets: ["case:no"] }, reason: "Not this one" }
-  - { id: ask, effect: require_approval, match: { targets: ["case:ask"] }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "It" } }
-  - { id: purse, effect: constrain, match: { targets: ["case:costly"] }, obligations: [ { budget: { use: purse, amount: 1 } } ] }
-  - { id: claim, effect: constrain, match: { targets: ["case:claimed"] }, obligations: [ { claim: { on: "case:claimed", hold: call } } ] }
-  - { id: slot, effect: constrain, match: { targets: ["case:reserved"] }, obligations: [ { reserve: { pool: slot, units: 1 } } ] }
-`;
-
-async function must(key: string, path: string, body: unknown): Promise<void> {
-  const answered = await send(gateway.url, key, 'POST', `/v1/workspaces/demo${path}`, body);
-  expect(answered.status, `${path}: ${JSON.stringify(answered.body)}`).toBe(201);
-}
-
 beforeAll(async () => {
   for (const library of LIBRARIES) fakes.set(library.name, await startFakeApi((seen) => answer(library, seen)));
-  gateway = await startGateway({ config: config(), policies: { 'table.yaml': POLICY } });
+  gateway = await startGateway({ config: config(), policies: { 'table.yaml': casesPolicy('{ kinds: [write] }', 1) } });
   doors.set('', await openCountingDoor(gateway.url));
   for (const [index, library] of LIBRARIES.entries()) {
     for (const [half, side] of library.listens ? SIDES.entries() : []) {
@@ -107,14 +74,7 @@ beforeAll(async () => {
       doors.set(`${library.name}-${side}`, await openCountingDoor(listener()));
     }
   }
-  for (const agent of ['bot', 'other', 'stopped', 'disabled'])
-    keys.set(agent, await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: agent }));
-  const narrow = { kind: 'agent', workspace: 'demo', agent_id: 'bot', allowed_tools: ['nothing.*'] };
-  keys.set('narrow', await makeApiKey(gateway, 'olga', narrow));
-  const operator = await makeApiKey(gateway, 'maria', { kind: 'account', workspace: 'demo' });
-  await must(operator, '/pauses', { scope: { agent: 'stopped' }, reason: 'Under repair' });
-  await must(keyOf('other'), '/claims', { target: 'case:claimed', ttl_s: 600 });
-  await must(keyOf('other'), '/reservations', { pool: 'slot', units: 1, ttl_s: 600 });
+  keyOf = await arrangeCases(gateway, 'nothing.*');
   const purse = await fetch(`${gateway.url}/fetch-up/things/costly`, {
     method: 'POST',
     headers: { 'x-api-key': keyOf('bot') },
@@ -130,10 +90,6 @@ afterAll(async () => {
 beforeEach(() => {
   release = () => {};
 });
-
-function keyOf(agent: string): string {
-  return keys.get(agent) ?? '';
-}
 
 /** A row of the table: how a call gets the decision, and what is told of it. */
 interface Row {

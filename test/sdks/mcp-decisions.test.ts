@@ -14,8 +14,9 @@ import { z } from 'zod';
 import { readLiveServer } from '../../src/cli/mcp/live-server.ts';
 import { DECISIONS, type Decision } from '../../src/effects/model/decision.ts';
 import { isJsonObject } from '../../src/json/value.ts';
-import { makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
+import { startGateway, type TestGateway } from '../system/gateway.ts';
 import { lockOf } from '../system/mcp/lenient-server.ts';
+import { arrangeCases, CASES, casesPolicy } from './decision-cases.ts';
 
 /**
  * Each official MCP client × each decision × tools with and without an output schema: a program reads the decision from
@@ -75,21 +76,7 @@ async function startServer(): Promise<{ readonly url: string; close(): void }> {
   };
 }
 
-const config = (url: string, pins: string): string => `
-server: { host: 127.0.0.1, port: 0 }
-store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
-users: [ { id: maria, roles: [lead] }, { id: olga, roles: [] } ]
-roles: { lead: {} }
-workspaces:
-  - id: demo
-    agents:
-      - { id: bot, team: support, owner: olga }
-      - { id: other, team: support, owner: olga }
-      - { id: stopped, team: support, owner: olga }
-      - { id: disabled, team: support, owner: olga, disabled: true }
-policies: { paths: ["\${SVC_TEST_POLICIES}"] }
-pools: [ { id: slot, units: 1 } ]
-upstreams:
+const config = (url: string, pins: string): string => `${CASES}upstreams:
   - id: table
     timeout: 20s
     mcp:
@@ -100,26 +87,10 @@ upstreams:
         - { name: typed, target: "case:{word}", is_error: failed }
 `;
 
-const POLICY = `
-apiVersion: svc-gateway/v1
-kind: PolicySet
-name: table
-owner: team
-budgets: { purse: { unit: cent, by: [agent.id], per: year, limit: 1 } }
-rules:
-  - { id: all, effect: allow, match: { upstreams: [table] } }
-  - { id: "no", effect: deny, match: { targets: ["case:no"] }, reason: "Not this one" }
-  - { id: ask, effect: require_approval, match: { targets: ["case:ask"] }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "It" } }
-  - { id: purse, effect: constrain, match: { targets: ["case:costly"] }, obligations: [ { budget: { use: purse, amount: 2 } } ] }
-  - { id: claim, effect: constrain, match: { targets: ["case:claimed"] }, obligations: [ { claim: { on: "case:claimed", hold: call } } ] }
-  - { id: slot, effect: constrain, match: { targets: ["case:reserved"] }, obligations: [ { reserve: { pool: slot, units: 1 } } ] }
-`;
-
 let server: Awaited<ReturnType<typeof startServer>>;
 let gateway: TestGateway;
 let folder: string;
-const keys = new Map<string, string>();
-const keyOf = (name: string): string => keys.get(name) ?? '';
+let keyOf: (name: string) => string = () => '';
 
 beforeAll(async () => {
   server = await startServer();
@@ -127,19 +98,11 @@ beforeAll(async () => {
   const pins = join(folder, 'table.lock.json');
   const { tools } = await readLiveServer({ url: new URL(server.url), headers: {} });
   await writeFile(pins, lockOf('table', tools.filter(isJsonObject)));
-  gateway = await startGateway({ config: config(server.url, pins), policies: { 'table.yaml': POLICY } });
-  const agent = (agent_id: string, more: object = {}): Promise<string> =>
-    makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id, ...more });
-  for (const id of ['bot', 'other', 'stopped', 'disabled']) keys.set(id, await agent(id));
-  keys.set('narrow', await agent('bot', { allowed_tools: ['table.nothing'] }));
-  const operator = await makeApiKey(gateway, 'maria', { kind: 'account', workspace: 'demo' });
-  const must = async (key: string, path: string, body: unknown): Promise<void> => {
-    const answered = await send(gateway.url, key, 'POST', `/v1/workspaces/demo${path}`, body);
-    expect(answered.status, `${path}: ${JSON.stringify(answered.body)}`).toBe(201);
-  };
-  await must(operator, '/pauses', { scope: { agent: 'stopped' }, reason: 'Under repair' });
-  await must(keyOf('other'), '/claims', { target: 'case:claimed', ttl_s: 600 });
-  await must(keyOf('other'), '/reservations', { pool: 'slot', units: 1, ttl_s: 600 });
+  gateway = await startGateway({
+    config: config(server.url, pins),
+    policies: { 'table.yaml': casesPolicy('{ upstreams: [table] }', 2) },
+  });
+  keyOf = await arrangeCases(gateway, 'table.nothing');
 });
 afterAll(async () => {
   await gateway.dispose();
