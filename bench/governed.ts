@@ -35,7 +35,7 @@ export async function run(): Promise<BenchResult[]> {
     const micros = write.cpu?.['governed']?.['gateway main'] ?? 0;
     return [
       profile === null ? write : { ...write, stages: stageCosts(profile, micros) },
-      await against('governed read', '>= 0.8', newRead),
+      await against('governed read', '>= 1', newRead),
     ];
   } finally {
     await stage.stop();

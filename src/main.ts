@@ -17,6 +17,7 @@ export function main(argv: readonly string[]): Promise<number> {
     inspectStore: async (options) => (await import('./gateway/offline.ts')).inspectStore(options),
     probeUpstream: async (upstream, timeoutMs) =>
       (await import('./upstreams/http/probe.ts')).probeUpstream(upstream, timeoutMs),
+    readMcpServer: async (upstream) => (await import('./upstreams/mcp/read-once.ts')).readServerOnce(upstream),
     acceptLoss: async (options) => (await operateStore()).acceptLoss(options),
     acceptClock: async (options) => (await operateStore()).acceptClock(options),
     recoverLost: async (options, gateway) => (await operateStore()).recoverLost(options, gateway),

@@ -1,4 +1,5 @@
-// `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24.
+// `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24, but for
+// what says the same on each Node (`once.json`), which is named.
 // Closes with `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -10,6 +11,8 @@ import { node24 } from './node-24.mjs';
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'svc-test-'));
 const only = process.argv.slice(2);
+/** Test files that one Node is enough for, and why. */
+const once = JSON.parse(readFileSync(join(root, 'test', 'once.json'), 'utf8'));
 
 run(process.execPath, ['node_modules/typescript/bin/tsc', '--version'], 'TypeScript is missing: run `npm ci` first');
 // By the launcher, which then knows that it is fresh: else the first gateway builds once more, below those that run.
@@ -25,6 +28,9 @@ for (const node of nodes) {
   const report = join(folder, `report-${nodes.indexOf(node)}.json`);
   const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim();
   console.log(`\n# tests on Node ${version}`);
+  const isSecond = node !== nodes[0];
+  if (isSecond)
+    for (const [file, why] of Object.entries(once)) console.log(`ran on the first Node only: ${file} ${why}`);
   const result = spawnSync(
     node,
     [
@@ -39,7 +45,11 @@ for (const node of nodes) {
       cwd: root,
       stdio: 'inherit',
       // Processes that tests start run on the same Node.
-      env: { ...process.env, PATH: `${dirname(node)}:${process.env.PATH}` },
+      env: {
+        ...process.env,
+        PATH: `${dirname(node)}:${process.env.PATH}`,
+        SVC_TEST_SECOND_NODE: isSecond ? '1' : '0',
+      },
     },
   );
   const counts = readReport(report);

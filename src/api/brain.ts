@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { checkEntity, isEntityId, isEntityType, MAX_TYPE } from '../brain/check-entity.ts';
+import { checkEntity, isEntityId, isEntityType, MAX_TYPE, MOST_FAULTS } from '../brain/check-entity.ts';
 import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS } from '../brain/port.ts';
 import { MAX_QUERY, shownEntity } from '../brain/brain.ts';
 import { answerToWire, entityToWire, originToWire } from '../brain/wire.ts';
@@ -242,6 +242,7 @@ function checkedEntities(given: readonly unknown[], origin: EntityOrigin): reado
   const first = new Map<string, number>();
   const entities: Incoming[] = [];
   for (const [index, value] of given.entries()) {
+    if (faults.length >= MOST_FAULTS) break;
     // The body was parsed as JSON.
     const checked = checkEntity(value as JsonObject);
     if (!checked.ok) {

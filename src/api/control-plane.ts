@@ -16,8 +16,9 @@ import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
-import { addOpenApi } from './openapi.ts';
+import { addOpenApi, type DescribedElsewhere } from './openapi.ts';
 import { addPauseRoutes } from './pauses.ts';
+import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
 import type { ApiPorts } from './ports.ts';
 import { addReservationRoutes } from './reservations.ts';
@@ -27,12 +28,14 @@ import { addWorkspaceRoutes } from './workspaces.ts';
 /**
  * Adds the control plane to the server, in its own scope, so that its hooks and parsers do not apply to other doors.
  * @param version of the product, for the OpenAPI document
+ * @param elsewhere what other doors have in that document
  * @param healthElsewhere health and metrics have their own port (`server.admin_port`)
  */
 export async function addControlPlane(
   server: ApiApp,
   ports: ApiPorts,
   version: string,
+  elsewhere: DescribedElsewhere,
   healthElsewhere = false,
 ): Promise<void> {
   await server.register(async (scope) => {
@@ -44,7 +47,7 @@ export async function addControlPlane(
     app.addHook('preValidation', refuseKeysInTexts);
     app.addHook('onResponse', logRequest);
 
-    await addOpenApi(app, () => ports.settings().publicUrl, version);
+    await addOpenApi(app, () => ports.settings().publicUrl, version, elsewhere);
     const { lists } = ports;
     addEffectRoutes(app, ports, lists);
     addEraseRoute(app, ports);
@@ -59,6 +62,7 @@ export async function addControlPlane(
     addKeyProfileRoutes(app, ports);
     addWorkspaceRoutes(app, ports);
     addCatalogRoutes(app, ports);
+    addPinRoutes(app, ports, lists);
     addPolicyActivationRoutes(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);

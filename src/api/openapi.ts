@@ -1,14 +1,27 @@
 import swagger from '@fastify/swagger';
 import { Type } from 'typebox';
+import type { JsonObject } from '../json/value.ts';
 import type { ApiApp } from './app.ts';
 import { ProblemDocument } from './schema.ts';
+
+/** What other doors have in the document. */
+export interface DescribedElsewhere {
+  readonly paths: Readonly<Record<string, JsonObject>>;
+  readonly schemas: JsonObject;
+}
 
 /**
  * Collects the schemas of all routes that are added later into the OpenAPI document, and serves it at `/openapi.json`.
  * The document is made on the first request and kept.
  * @param version of the product
+ * @param elsewhere routes that do not speak the API's JSON, and describe themselves
  */
-export async function addOpenApi(app: ApiApp, publicUrl: () => string, version: string): Promise<void> {
+export async function addOpenApi(
+  app: ApiApp,
+  publicUrl: () => string,
+  version: string,
+  elsewhere: DescribedElsewhere,
+): Promise<void> {
   app.addSchema(ProblemDocument);
   await app.register(swagger, {
     openapi: {
@@ -53,10 +66,25 @@ export async function addOpenApi(app: ApiApp, publicUrl: () => string, version: 
       },
     },
     async (_request, reply) => {
-      text ??= JSON.stringify({ ...app.swagger(), servers: [{ url: publicUrl() }] });
+      text ??= JSON.stringify(whole(app.swagger(), publicUrl(), elsewhere));
       return reply.type('application/json; charset=utf-8').send(text);
     },
   );
+}
+
+function whole(own: Own, url: string, { paths, schemas }: DescribedElsewhere): object {
+  return {
+    ...own,
+    servers: [{ url }],
+    paths: { ...own.paths, ...paths },
+    components: { ...own.components, schemas: { ...own.components?.schemas, ...schemas } },
+  };
+}
+
+/** The document as far as it is put together here. */
+interface Own {
+  readonly paths?: object;
+  readonly components?: { readonly schemas?: object };
 }
 
 const TAGS = [
@@ -70,6 +98,7 @@ const TAGS = [
   { name: 'keys', description: 'Keys and their profiles.' },
   { name: 'workspaces', description: 'Workspaces and agents.' },
   { name: 'catalog', description: 'Tools and policies.' },
+  { name: 'mcp', description: 'The Model Context Protocol: the control plane, and servers behind the gateway.' },
   { name: 'receipts', description: 'Keys that receipts are checked with.' },
   { name: 'health', description: 'For operators.' },
 ];

@@ -18,6 +18,8 @@ import type { KeyProfile } from '../identity/profiles.ts';
 import type { Lists } from './lists.ts';
 import type { BrainPort } from '../brain/port.ts';
 import type { BrainWriter } from '../brain/writer.ts';
+import type { PinComparison } from '../pins/compare.ts';
+import type { PinState } from '../pins/observed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
@@ -81,6 +83,8 @@ export interface ApiPorts {
   readonly lists: Lists;
   /** The company brain. */
   readonly brain: BrainPort & Pick<BrainWriter, 'put'>;
+  /** What was approved of the tools of MCP servers, beside what they say. */
+  readonly pins: ApiPins;
   /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
   readonly settings: () => ApiSettings;
@@ -119,6 +123,19 @@ export interface ApiSettings {
   readonly queryKey: 'allow' | 'refuse';
   /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
+}
+
+export interface ApiPins {
+  /** How a tool stands to its pin; `null` where it has none. */
+  stateOf(tool: Tool): PinState | null;
+  /** What was seen of the MCP servers, beside their pinned tools. */
+  seen(): readonly {
+    readonly upstream: string;
+    readonly failure: string | null;
+    readonly unapproved: readonly string[];
+  }[];
+  /** What a server says now beside what was approved, or why it cannot be read; `null` if no MCP server has this id. */
+  compare(upstream: string): Promise<PinComparison | string | null>;
 }
 
 export interface ApiCatalog {

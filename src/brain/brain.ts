@@ -22,7 +22,9 @@ export const MAX_QUERY = 256;
 /** Linked entities of one hit, and of all. */
 export const JOINED_OF_HIT = 20;
 export const JOINED = 100;
-/** Entities that are read at once, and characters of all in one answer. */
+/** Links that are looked at for all hits of an answer. */
+const LINKS_LOOKED_AT = 20_000;
+/** Entities that are read at once, and characters of all in one answer, each counted as often as it is shown. */
 const READ_AT_ONCE = 25;
 export const ANSWER_CHARACTERS = 512 * 1024;
 /** How long a question waits for the first reading, ms. */
@@ -250,8 +252,9 @@ function joinsOf(
   const joins: Join[] = [];
   let isAll = true;
   let left = JOINED;
+  const budget = { left: LINKS_LOOKED_AT };
   for (const hit of hits) {
-    const { linked, more } = index.linked(hit, joinTo, Math.min(JOINED_OF_HIT, left));
+    const { linked, more } = index.linked(hit, joinTo, Math.min(JOINED_OF_HIT, left), budget);
     if (more) isAll = false;
     left -= linked.length;
     joins.push({ of: { type: hit.type, id: hit.id }, linked });
@@ -263,34 +266,45 @@ function uniqueRefs(refs: readonly EntityRef[]): readonly EntityRef[] {
   return [...new Map(refs.map((ref) => [entityName(ref), { type: ref.type, id: ref.id }])).values()];
 }
 
-/** What was removed since the index was read is left out. */
+/** What was removed since the index was read is left out, and so is what comes when there are enough characters. */
 function answerOf(
   hits: readonly (EntityRef & { readonly score: number })[],
   joins: readonly Join[],
   { records }: Read,
   truncated: boolean,
 ): BrainAnswer {
+  const opened = new Map<string, BrainEntity>();
+  let left = ANSWER_CHARACTERS;
   const shown = (ref: EntityRef): BrainEntity | null => {
-    const record = records.get(entityName(ref));
-    return record === undefined ? null : shownEntity(record);
+    const name = entityName(ref);
+    const record = records.get(name);
+    if (record === undefined) return null;
+    if (left < record.body.length) {
+      left = 0;
+      return null;
+    }
+    left -= record.body.length;
+    const entity = opened.get(name) ?? shownEntity(record);
+    opened.set(name, entity);
+    return entity;
   };
+  const entities = hits.flatMap((hit) => {
+    const entity = shown(hit);
+    return entity === null ? [] : [{ ...entity, score: Math.round(hit.score * 1000) / 1000 }];
+  });
   const joined: BrainJoin[] = [];
   for (const { of, linked } of joins) {
-    const entities = linked.flatMap(({ rel, direction, type, id }): JoinedEntity[] => {
+    if (!opened.has(entityName(of))) continue;
+    const others = linked.flatMap(({ rel, direction, type, id }): JoinedEntity[] => {
       const entity = shown({ type, id });
       return entity === null ? [] : [{ ...entity, rel, direction }];
     });
-    if (entities.length > 0 && records.has(entityName(of))) joined.push({ of, entities });
+    if (others.length > 0) joined.push({ of, entities: others });
   }
-  return {
-    entities: hits.flatMap((hit) => {
-      const entity = shown(hit);
-      return entity === null ? [] : [{ ...entity, score: Math.round(hit.score * 1000) / 1000 }];
-    }),
-    joined,
-    sources: [...records.values()].map(({ type, id, origin }): BrainSource => ({ type, id, origin })),
-    truncated,
-  };
+  const sources = [...records].flatMap(([name, { type, id, origin }]): BrainSource[] =>
+    opened.has(name) ? [{ type, id, origin }] : [],
+  );
+  return { entities, joined, sources, truncated: truncated || left === 0 };
 }
 
 /** A record as people and agents see it. */

@@ -14,6 +14,9 @@ export const MAX_LINKS = 100;
 /** Levels of nesting below `attributes`. */
 export const MAX_DEPTH = 8;
 
+/** Faults after which unknown members are not told any more: to find what each was meant to be takes its time. */
+export const MOST_FAULTS = 100;
+
 /** Something in an entity that cannot be used. `path` leads there from the entity. */
 export interface EntityFault {
   readonly path: readonly (string | number)[];
@@ -77,6 +80,7 @@ function unknownMembers(
 ): void {
   for (const member of Object.keys(of)) {
     if (known.includes(member)) continue;
+    if (faults.length >= MOST_FAULTS) return;
     const hint = didYouMean(member, known) ?? `it has ${known.join(', ')}`;
     faults.push({ path: [...path, member], message: `is not known here; ${hint}` });
   }

@@ -1,5 +1,5 @@
-import SearchableMap from 'minisearch/SearchableMap';
 import type { Entity } from '../effects/model/entity.ts';
+import { type Budget, createTextTree } from './text-tree.ts';
 import { textsWithin, wordsOf } from './words.ts';
 
 /** Words of one entity that are found. */
@@ -10,6 +10,10 @@ const WORDS_OF_QUERY = 8;
 const VARIANTS = 50;
 /** Places of words that one query looks at. It takes a few ms for so many. */
 const LOOKED_AT = 10_000;
+/** Places of the vocabulary that one query looks at for words with typing errors. */
+const LOOKED_FOR = 10_000;
+/** Words of all entities of a type. So many take a quarter of a gigabyte. What comes after is found by its id and its other words. */
+export const MOST_WORDS = 1_000_000;
 /** A word with a typing error is looked for from this many letters on, and with two from this many. */
 const ONE_ERROR = 4;
 const TWO_ERRORS = 8;
@@ -40,7 +44,7 @@ export interface SearchIndex {
   remove(id: string): void;
   /** How many entities there are, and how many numbers were given to ones that are gone or were put again. */
   size(): { readonly live: number; readonly dead: number };
-  /** Best first; `more` says whether others were found. */
+  /** Best first; `more` says whether others were found, or may be: the vocabulary is full. */
   search(query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
 }
 
@@ -50,9 +54,11 @@ interface Wanted {
   readonly count: number;
 }
 
-export function createSearchIndex(): SearchIndex {
-  const words = new SearchableMap<Places>();
-  const numbers = new Map<string, number>();
+/** @param mostWords words of all entities */
+export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
+  const words = createTextTree<Places>();
+  const numbers = createTextTree<number>();
+  let isFull = false;
   /** Ids by number. */
   const ids: (string | null)[] = [];
 
@@ -65,8 +71,9 @@ export function createSearchIndex(): SearchIndex {
 
   function add(word: string, place: number): void {
     const places = words.get(word);
-    if (places === undefined) words.set(word, [place]);
-    else places.push(place);
+    if (places !== undefined) places.push(place);
+    else if (words.size() < mostWords) words.set(word, [place]);
+    else isFull = true;
   }
 
   function put({ id, name, attributes }: Entity): void {
@@ -88,26 +95,22 @@ export function createSearchIndex(): SearchIndex {
   }
 
   /** What a word of a query stands for. `farther` says whether two errors may be looked for. */
-  function wanted(word: string, farther: () => boolean): Wanted {
+  function wanted(word: string, budget: Budget, farther: () => boolean): Wanted {
     const variants = new Map<Places, number>();
     const take = (places: Places, weight: number): void => {
       if (variants.size < VARIANTS && !variants.has(places)) variants.set(places, weight);
     };
     const whole = words.get(word);
     if (whole !== undefined) take(whole, WHOLE);
-    if (word.length > 1)
-      for (const [, places] of words.atPrefix(word)) {
-        if (variants.size >= VARIANTS) break;
-        take(places, BEGINNING);
-      }
+    if (word.length > 1) for (const places of words.beginningWith(word, VARIANTS)) take(places, BEGINNING);
     if (whole === undefined && word.length >= ONE_ERROR) {
       for (const other of swapped(word)) {
         const places = words.get(other);
         if (places !== undefined) take(places, LIKE);
       }
-      for (const [places] of words.fuzzyGet(word, 1).values()) take(places, LIKE);
+      for (const places of words.like(word, 1, budget)) take(places, LIKE);
       if (variants.size === 0 && word.length >= TWO_ERRORS && farther())
-        for (const [places] of words.fuzzyGet(word, 2).values()) take(places, FARTHER);
+        for (const places of words.like(word, 2, budget)) take(places, FARTHER);
     }
     const list = [...variants].map(([places, weight]) => ({ places, weight }));
     return { variants: list, count: list.reduce((sum, { places }) => sum + places.length, 0) };
@@ -116,8 +119,9 @@ export function createSearchIndex(): SearchIndex {
   function scoresOf(query: string): ReadonlyMap<number, number> {
     let errors = MOST_TWO_ERRORS;
     const asked = [...new Set(wordsOf(query, 2 * WORDS_OF_QUERY))].slice(0, WORDS_OF_QUERY);
+    const budget = { left: LOOKED_FOR };
     const all = asked.map((word) =>
-      wanted(word, () => {
+      wanted(word, budget, () => {
         errors -= 1;
         return errors >= 0;
       }),
@@ -156,7 +160,7 @@ export function createSearchIndex(): SearchIndex {
   return {
     put,
     remove,
-    size: () => ({ live: numbers.size, dead: ids.length - numbers.size }),
+    size: () => ({ live: numbers.size(), dead: ids.length - numbers.size() }),
     search(query, limit) {
       const best: Found[] = [];
       let count = 0;
@@ -166,7 +170,7 @@ export function createSearchIndex(): SearchIndex {
         count += 1;
         insert(best, { id, score }, limit);
       }
-      return { found: best, more: count > best.length };
+      return { found: best, more: isFull || count > best.length };
     },
   };
 }

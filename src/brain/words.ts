@@ -3,6 +3,13 @@ import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 /** Letters of a word that count. */
 const MAX_WORD = 32;
 
+/**
+ * Characters that are folded at once. Marks that follow a letter are put in order, and a thousand in a row take a
+ * thousand times a thousand steps: 16,000 held the thread for 170 ms.
+ */
+const FOLDED_AT_ONCE = 512;
+const SPACE = /\s/;
+
 /** Scripts that are written without spaces: every two characters in a row are a word. */
 const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/u;
 const RUN = /[\p{L}\p{N}]+/gu;
@@ -14,16 +21,29 @@ const ASCII = /^[\0-\x7f]*$/;
  * @param most stop after so many
  */
 export function wordsOf(text: string, most: number): string[] {
-  const folded = ASCII.test(text)
-    ? text.toLowerCase()
-    : text.normalize('NFKD').replace(MARKS, '').normalize('NFC').toLowerCase();
   const words: string[] = [];
-  for (const [run] of folded.matchAll(RUN)) {
-    if (words.length >= most) break;
-    if (UNSPACED.test(run)) words.push(...pairsOf(run).slice(0, most - words.length));
-    else words.push(run.length <= MAX_WORD ? run : cut(run));
-  }
+  for (const piece of ASCII.test(text) ? [text.toLowerCase()] : foldedPieces(text))
+    for (const [run] of piece.matchAll(RUN)) {
+      if (words.length >= most) return words;
+      if (UNSPACED.test(run)) words.push(...pairsOf(run).slice(0, most - words.length));
+      else words.push(run.length <= MAX_WORD ? run : cut(run));
+    }
   return words;
+}
+
+/** A text in pieces, each in lower case and without accents; cut at spaces, or where there are none. */
+function* foldedPieces(text: string): Generator<string> {
+  for (let from = 0; from < text.length; ) {
+    let to = Math.min(from + FOLDED_AT_ONCE, text.length);
+    if (to < text.length) {
+      let space = to;
+      while (space > from && !SPACE.test(text[space] ?? '')) space -= 1;
+      if (space > from) to = space;
+      else if (/[\uD800-\uDBFF]/.test(text[to - 1] ?? '')) to -= 1;
+    }
+    yield text.slice(from, to).normalize('NFKD').replace(MARKS, '').normalize('NFC').toLowerCase();
+    from = to;
+  }
 }
 
 /** Never through the middle of a character. */

@@ -1,8 +1,6 @@
 import { type Entity, type EntityLink, type EntityRef, entityName } from '../effects/model/entity.ts';
 import { createSearchIndex, type Found, type SearchIndex } from './search-index.ts';
-
-/** Links that are looked at for one hit. */
-const LINKS_OF_HIT = 1000;
+import { type Budget, createTextTree } from './text-tree.ts';
 
 /** A link between a hit and another entity. */
 export interface Linked extends EntityRef {
@@ -15,8 +13,16 @@ export interface WorkspaceIndex {
   put(entity: Entity): void;
   remove(ref: EntityRef): void;
   search(type: string, query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
-  /** Linked entities of a type, outgoing ones first; `more` says whether there are others. */
-  linked(of: EntityRef, type: string, limit: number): { readonly linked: readonly Linked[]; readonly more: boolean };
+  /**
+   * Linked entities of a type, outgoing ones first; `more` says whether there are others, or may be.
+   * @param budget links that may be looked at
+   */
+  linked(
+    of: EntityRef,
+    type: string,
+    limit: number,
+    budget: Budget,
+  ): { readonly linked: readonly Linked[]; readonly more: boolean };
   /** Whether so much of it is left over from entities of before that it should be built anew. */
   isWorn(): boolean;
 }
@@ -27,19 +33,23 @@ const FEW_DEAD = 5000;
 
 export function createWorkspaceIndex(): WorkspaceIndex {
   const types = new Map<string, SearchIndex>();
-  /** Links of each entity, by its name. */
-  const outgoing = new Map<string, readonly EntityLink[]>();
+  /**
+   * Links of each entity, by its name, as one text: the ids of a million links that were read from JSON stay in a table
+   * of the engine as long as they are held, and it holds the thread for 80 ms when it grows.
+   */
+  const outgoing = createTextTree<string>();
+  const linksOf = (name: string): readonly EntityLink[] => linksIn(outgoing.get(name) ?? '');
   /**
    * Who names an entity, by its name and the type of who does. Links that are gone stay here until the index is built
    * anew; `outgoing` says whether one is still there.
    */
-  const incoming = new Map<string, EntityRef[]>();
+  const incoming = createTextTree<EntityRef[]>();
 
   function put(entity: Entity): void {
     const { type, id, links } = entity;
     const name = entityName(entity);
-    const known = new Set((outgoing.get(name) ?? []).map(entityName));
-    outgoing.set(name, links);
+    const known = new Set(linksOf(name).map(entityName));
+    outgoing.set(name, textOfLinks(links));
     for (const link of links) {
       const target = entityName(link);
       if (known.has(target)) continue;
@@ -61,24 +71,25 @@ export function createWorkspaceIndex(): WorkspaceIndex {
       types.get(ref.type)?.remove(ref.id);
     },
     search: (type, query, limit) => types.get(type)?.search(query, limit) ?? NOTHING,
-    linked(of, type, limit) {
+    linked(of, type, limit, budget) {
       const name = entityName(of);
       const linked: Linked[] = [];
       const seen = new Set<string>();
       const take = (rel: string, ref: EntityRef, direction: Linked['direction']): void => {
         const key = `${direction}\n${rel}\n${ref.id}`;
-        if (ref.type !== type || seen.has(key) || !outgoing.has(entityName(ref))) return;
+        if (ref.type !== type || seen.has(key) || outgoing.get(entityName(ref)) === undefined) return;
         seen.add(key);
         linked.push({ rel, type: ref.type, id: ref.id, direction });
       };
-      for (const link of outgoing.get(name) ?? []) take(link.rel, link, 'outgoing');
+      for (const link of linksOf(name)) take(link.rel, link, 'outgoing');
       const from = incoming.get(`${name}\n${type}`) ?? [];
       let looked = 0;
       for (const other of from) {
-        if (linked.length > limit || looked >= LINKS_OF_HIT) break;
+        if (linked.length > limit || budget.left <= 0) break;
         looked += 1;
-        for (const link of outgoing.get(entityName(other)) ?? [])
-          if (entityName(link) === name) take(link.rel, other, 'incoming');
+        const links = linksOf(entityName(other));
+        budget.left -= 1 + links.length;
+        for (const link of links) if (link.id === of.id && link.type === of.type) take(link.rel, other, 'incoming');
       }
       return { linked: linked.slice(0, limit), more: linked.length > limit || looked < from.length };
     },
@@ -93,4 +104,19 @@ export function createWorkspaceIndex(): WorkspaceIndex {
       return dead > FEW_DEAD && dead > live;
     },
   };
+}
+
+/** No type, id or word for a link has a line break. */
+function textOfLinks(links: readonly EntityLink[]): string {
+  return links.map(({ rel, type, id }) => `${rel}\n${type}\n${id}`).join('\n');
+}
+
+function linksIn(text: string): EntityLink[] {
+  if (text === '') return [];
+  const parts = text.split('\n');
+  return Array.from({ length: parts.length / 3 }, (_, at) => ({
+    rel: parts[3 * at] ?? '',
+    type: parts[3 * at + 1] ?? '',
+    id: parts[3 * at + 2] ?? '',
+  }));
 }

@@ -171,6 +171,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
   terminal.out('');
   line('gateway', url);
   line('proxy', `${url}/payments   (the payments API's own paths, governed)`);
+  line('MCP', `${url}/mcp/desk   (an MCP server behind the gateway: a support desk)`);
   line('docs', `${url}/docs   (OpenAPI: ${url}/openapi.json)`);
   line('payments API', demo.upstream.url);
   line('workspace', `${WORKSPACE}, agent ${AGENT}`);

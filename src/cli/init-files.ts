@@ -1,6 +1,6 @@
-import { isAbsolute } from 'node:path';
 import type { Route } from '../config/configuration.ts';
 import { literalText, type Tree } from '../config/expand.ts';
+import { headLines, type HeadChoices, idText, MOST_LINE, pathIn, policyHead, quoted, WRITE_RATE } from './init-head.ts';
 import type { Draft, DraftBody, DraftTool } from './openapi/draft.ts';
 import { RISKS, type Risk } from './openapi/risk.ts';
 import { plainText } from './openapi/words.ts';
@@ -12,22 +12,15 @@ export interface InitUpstream {
   readonly url: string;
 }
 
-export interface InitChoices {
+export interface InitChoices extends HeadChoices {
   /** The API first, then others that its document names for some operations. */
   readonly upstreams: readonly InitUpstream[];
-  readonly workspace: string;
-  readonly agent: string;
-  /** Folder of the files, relative to where `svc` runs: `.`, `my-gateway`. Paths in the files start with it. */
-  readonly folder: string;
-  /** How `svc` is called here: `npx svc`, or the path of the launcher. */
-  readonly launcher: string;
   /** The arguments of the command that shows what a new version of the document changes; `null` without a document. */
   readonly diff: string | null;
 }
 
-/** How many left-out operations are listed, and how many characters of each. */
+/** How many left-out operations are listed. */
 const MOST_NAMED = 2_000;
-const MOST_LINE = 200;
 
 const MEANING: Readonly<Record<Risk, string>> = {
   low: 'writes by their method only: searches, previews, checks',
@@ -38,55 +31,37 @@ const MEANING: Readonly<Record<Risk, string>> = {
 
 /** Text of a first `gateway.yaml`, with comments, in observe mode. */
 export function gatewayFile(choices: InitChoices, draft: Draft, schema: string): string {
-  const { upstreams, folder, launcher } = choices;
-  const file = folder === '.' ? 'gateway.yaml' : `${plainText(folder, MOST_LINE)}/gateway.yaml`;
-  const within = (name: string): string =>
-    folder === '.'
-      ? `./${name}`
-      : isAbsolute(folder) || folder.startsWith('..')
-        ? `${folder}/${name}`
-        : `./${folder}/${name}`;
-  const command = plainText(launcher, MOST_LINE);
+  const { upstreams, folder } = choices;
+  const command = plainText(choices.launcher, MOST_LINE);
   const lines = [
-    `# yaml-language-server: $schema=${schema}`,
-    `# Written by \`svc init\`. Check it with \`${command} config check ${file}\`; \`${command} doctor ${file}\` looks around it too.`,
-    ...(choices.diff === null
-      ? []
-      : [`# What a new version of the document changes: ${command} ${plainText(choices.diff, 10 * MOST_LINE)}`]),
-    '# Paths are relative to the folder that `svc` is started in.',
-    'server: { host: 127.0.0.1, port: 8080 }',
-    '# Effects, keys, budgets and receipts; back this folder up.',
-    `store: { kind: embedded, path: ${quoted(within('data'))} }`,
-    '',
-    'users:                                       # people: owners of agents, approvers',
-    '  - { id: operator }',
-    '  - { id: reviewer, roles: [approver] }     # another person: nobody approves what an agent of their own asks for',
-    'workspaces:',
-    `  - id: ${id(choices.workspace)}`,
-    '    agents:',
-    `      - { id: ${id(choices.agent)}, owner: operator }`,
-    '',
+    ...headLines(
+      choices,
+      schema,
+      choices.diff === null
+        ? []
+        : [`# What a new version of the document changes: ${command} ${plainText(choices.diff, 10 * MOST_LINE)}`],
+    ),
     '# observe: every call is decided and recorded, but what policy alone would stop goes through, with `observed` in',
     '# the answer. When the recorded decisions are what you want, say enforce.',
-    `policies: { paths: [${quoted(within('policies'))}], mode: observe }`,
+    `policies: { paths: [${quoted(pathIn(folder, 'policies'))}], mode: observe }`,
     '',
     'upstreams:',
     ...upstreams.flatMap((upstream, index) => [
-      `  - id: ${id(upstream.id)}`,
+      `  - id: ${idText(upstream.id)}`,
       `    url: ${quoted(upstream.url)}`,
       ...(index > 0
         ? []
         : [
             '    # A credential that the agents then no longer need to hold; it is put on every request:',
             '    # The file holds the whole value, e.g. Bearer and the token; a new value is in force without a restart.',
-            `    # credentials: { header: authorization, file: ${quoted(within('data/api-credential'))} }`,
+            `    # credentials: { header: authorization, file: ${quoted(pathIn(folder, 'data/api-credential'))} }`,
           ]),
     ]),
     '',
     ...toolLines(upstreams[0]?.id ?? 'api', draft.tools),
     'routes:',
     ...upstreams.flatMap(({ id: upstream, url }) => [
-      `  - upstream: ${id(upstream)}`,
+      `  - upstream: ${idText(upstream)}`,
       `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
       '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
       '    undeclared: passthrough_reads',
@@ -132,11 +107,7 @@ function errorLines(url: string): readonly string[] {
 export function policyFile(choices: InitChoices, draft: Draft, schema: string): string {
   const grave = draft.tools.filter(({ risk }) => risk === 'high' || risk === 'critical');
   const lines = [
-    `# yaml-language-server: $schema=${schema}`,
-    '# Written by `svc init`. What no rule allows is denied; while gateway.yaml says `mode: observe`, that is only recorded.',
-    'apiVersion: svc-gateway/v1',
-    'kind: PolicySet',
-    'name: first',
+    ...policyHead(schema, '; while gateway.yaml says `mode: observe`, that is only recorded'),
     'rules:',
     '  - id: reads',
     '    description: Every agent may read what is declared',
@@ -152,12 +123,7 @@ export function policyFile(choices: InitChoices, draft: Draft, schema: string): 
     '  #   when: { tool.declared: false }',
     '',
     ...writeRules(choices.agent, draft.tools),
-    '  - id: write-rate',
-    '    description: A loop that runs away stops here',
-    '    effect: constrain',
-    '    match: { kinds: [write] }',
-    '    obligations:',
-    '      - rate_limit: { by: [agent.id], limit: 60, per: minute }',
+    ...WRITE_RATE,
   ];
   if (grave.length > 0)
     lines.push(
@@ -181,7 +147,7 @@ function writeRules(agent: string, tools: readonly DraftTool[]): readonly string
     `    description: ${quoted(words)}`,
     '    effect: allow',
     '    match:',
-    `      agents: { id: [${id(agent)}] }`,
+    `      agents: { id: [${idText(agent)}] }`,
     '      kinds: [write]',
   ];
   const rules = RISKS.flatMap((risk) => {
@@ -201,7 +167,7 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
       '# No operation of an OpenAPI document is declared yet. A write becomes callable like this:',
       '# tools:',
       `#   - name: ${upstream}.create_order`,
-      `#     upstream: ${id(upstream)}`,
+      `#     upstream: ${idText(upstream)}`,
       '#     kind: write',
       '#     request: { method: POST, path: "/v1/orders", body: [sku, quantity] }',
       '#     params_schema: { type: object, required: [sku], properties: { sku: { type: string }, quantity: { type: integer } } }',
@@ -248,7 +214,7 @@ function entryOf(tool: DraftTool): readonly string[] {
   return [
     `  - name: ${tool.name}`,
     `    title: ${quoted(tool.title)}`,
-    `    upstream: ${id(tool.upstream)}`,
+    `    upstream: ${idText(tool.upstream)}`,
     `    kind: ${tool.kind}`,
     ...(tool.risk === null ? [] : [`    risk: ${tool.risk}`]),
     ...(tool.tags.length === 0 ? [] : [`    tags: [${tool.tags.map(quoted).join(', ')}]`]),
@@ -288,17 +254,4 @@ function schemaText(schema: { readonly [name: string]: Tree }): string {
     ),
     0,
   );
-}
-
-/** Quotes an id if YAML would read it as something else: `007`, `null`, `a:`. */
-function id(text: string): string {
-  return /^[A-Za-z][A-Za-z0-9_-]*$/.test(text) && !/^(true|false|null)$/i.test(text) ? text : quoted(text);
-}
-
-/**
- * A text as a YAML scalar that YAML reads as exactly this text: a JSON string in which no `${…}` refers to the
- * environment. Other people wrote the texts of an OpenAPI document.
- */
-function quoted(text: string): string {
-  return JSON.stringify(literalText(text));
 }

@@ -1,5 +1,6 @@
 import { join, normalize, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { cancel, isCancel, text } from '@clack/prompts';
 import { OWN_PREFIXES } from '../config/resolve-routes.ts';
 import { CommandFailure } from './ports.ts';
 
@@ -7,6 +8,13 @@ import { CommandFailure } from './ports.ts';
 export interface InitOptions {
   readonly upstream?: string;
   readonly openapi?: string;
+  /** A URL or a command; `true` where the command comes after `--`. */
+  readonly mcp?: string | true;
+  /** The variable that holds the key of an MCP server, and the header that the key goes in. */
+  readonly keyEnv?: string;
+  readonly header: string;
+  /** Variables that an MCP server gets, by name. */
+  readonly env: readonly string[];
   readonly include: readonly string[];
   readonly exclude: readonly string[];
   readonly diff?: true;
@@ -20,8 +28,8 @@ export interface InitOptions {
 }
 
 /** The origin that `--upstream` names. @throws CommandFailure */
-export function toOrigin(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : null;
+export function toOrigin(given: string): string {
+  const url = URL.canParse(given) ? new URL(given) : null;
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')
     throw new CommandFailure(
       '--upstream has to be an http or https URL without credentials, e.g. http://127.0.0.1:9090',
@@ -41,16 +49,42 @@ export function upstreamName(origin: string): string {
 }
 
 /** The id becomes the prefix of the route and of the tools. The gateway uses some prefixes itself. */
-function isTaken(upstream: string): boolean {
+export function isTaken(upstream: string): boolean {
   return upstream === 'svc' || OWN_PREFIXES.includes(`/${upstream.toLowerCase()}`);
 }
 
 /** The id of the upstream, given or suggested. @throws CommandFailure if it cannot be one */
 export function upstreamId(given: string | undefined, origin: string): string {
-  const upstream = given ?? upstreamName(origin);
+  return upstreamNamed(given ?? upstreamName(origin));
+}
+
+/** Checks the form of an upstream's id. @throws CommandFailure */
+export function upstreamNamed(upstream: string): string {
   if (isTaken(upstream))
     throw new CommandFailure(`'${upstream}' is a name of the gateway's own; name the upstream otherwise with --name`);
   return named('upstream', upstream, /^[A-Za-z][A-Za-z0-9_-]{0,30}$/);
+}
+
+/** The workspace, given or the usual one. @throws CommandFailure */
+export function workspaceFor({ workspace = 'default' }: InitOptions): string {
+  return named('workspace', workspace, /^[a-z0-9][a-z0-9_-]{0,62}$/);
+}
+
+/** The agent, given, asked for, or suggested. @throws CommandFailure */
+export async function agentFor({ agent }: InitOptions, ask: boolean): Promise<string> {
+  const given = agent ?? (ask ? await askAgent() : 'agent');
+  return named('agent', given, /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/);
+}
+
+async function askAgent(): Promise<string> {
+  const answer = await text({ message: 'What is your agent called?', initialValue: 'agent' });
+  return isCancel(answer) ? giveUp() : answer;
+}
+
+/** Somebody does not want to answer. @throws CommandFailure */
+export function giveUp(): never {
+  cancel('Nothing was written.');
+  throw new CommandFailure('cancelled');
 }
 
 /** Checks the form of an id. @throws CommandFailure */
@@ -81,6 +115,6 @@ export function launcher(): string {
 }
 
 /** A word, quoted for a shell if needed. */
-export function shellWord(text: string): string {
-  return /^[A-Za-z0-9_./:@=+,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+export function shellWord(word: string): string {
+  return /^[A-Za-z0-9_./:@=+,-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -1,12 +1,23 @@
-import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { autocompleteMultiselect, cancel, isCancel, text } from '@clack/prompts';
-import type { Command } from 'commander';
+import { autocompleteMultiselect, isCancel } from '@clack/prompts';
+import { type Command, Option } from 'commander';
 import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
 import { showChanges } from './init-diff.ts';
+import { makeFolders, refuseToDisturb, schemaUrl } from './init-folder.ts';
 import { gatewayFile, type InitChoices, policyFile } from './init-files.ts';
-import { type InitOptions, launcher, named, plainFolder, shellWord, toOrigin, upstreamId } from './init-options.ts';
+import {
+  agentFor,
+  giveUp,
+  type InitOptions,
+  launcher,
+  plainFolder,
+  shellWord,
+  toOrigin,
+  upstreamId,
+  workspaceFor,
+} from './init-options.ts';
 import { draftFrom, type Source, sourceOf } from './init-source.ts';
 import { tagsOf } from './openapi/choose.ts';
 import type { Draft } from './openapi/draft.ts';
@@ -15,11 +26,14 @@ import { plainText } from './openapi/words.ts';
 import { CommandFailure } from './ports.ts';
 import { json } from './terminal.ts';
 
-/** `svc init`: writes a first configuration for your own API. */
+/** `svc init`: writes a first configuration for your own API, or for an MCP server. */
 export function addInit(program: Command, context: CliContext): void {
   const command = program
     .command('init')
-    .description('write gateway.yaml and policies/first.yaml for an API of your own; policy only observes at first')
+    .description(
+      'write gateway.yaml and policies/first.yaml for an API of your own, where policy only observes at first, or for an MCP server, with its pins',
+    )
+    .argument('[command...]', 'after --mcp --: the program that is the MCP server, and its arguments')
     .option('--upstream <url>', 'origin of the API, e.g. http://127.0.0.1:9090 (default: from the document)')
     .option(
       '--openapi <file|url>',
@@ -32,6 +46,15 @@ export function addInit(program: Command, context: CliContext): void {
       [],
     )
     .option('--exclude <pattern>', 'all but these; repeatable', collect, [])
+    .addOption(
+      new Option(
+        '--mcp [url|command]',
+        'an MCP server: its URL, its command in quotes, or -- and its command',
+      ).conflicts(['upstream', 'openapi', 'include', 'exclude', 'diff']),
+    )
+    .option('--env <name>', 'variable of yours that the MCP server gets beside PATH and HOME; repeatable', collect, [])
+    .option('--key-env <name>', 'variable that holds the key of the MCP server at the URL')
+    .option('--header <name>', 'the header that this key goes in (Authorization: as Bearer)', 'Authorization')
     .option('--diff', 'write nothing; show what the document changes in the gateway.yaml that is there')
     .option('--name <id>', 'id of the upstream (default: from the host name)')
     .option('--agent <id>', 'id of the agent (default: agent)')
@@ -40,7 +63,10 @@ export function addInit(program: Command, context: CliContext): void {
     .option('--force', 'overwrite files that are there')
     .option('--yes', 'ask nothing')
     .option('--json', 'print JSON; asks nothing')
-    .action(async (options: InitOptions) => {
+    .action(async (words: readonly string[], options: InitOptions) => {
+      if (options.mcp !== undefined) return (await import('./init-mcp.ts')).initMcp(options, words, context);
+      const [other] = [...words, ...(options.keyEnv === undefined ? [] : ['--key-env']), ...options.env];
+      if (other !== undefined) throw new CommandFailure(`'${other}' goes with --mcp only`);
       if (options.diff) await showChanges(options, await sourceOf(options), context);
       else await init(options, context);
     });
@@ -62,13 +88,9 @@ async function init(options: InitOptions, { terminal, exit }: CliContext): Promi
   const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
   // Report wrong options before asking any questions.
   if (options.upstream !== undefined) upstreamId(options.name, toOrigin(options.upstream));
-  const workspace = named('workspace', options.workspace ?? 'default', /^[a-z0-9][a-z0-9_-]{0,62}$/);
-  const agent = named(
-    'agent',
-    options.agent ?? (ask ? await askAgent() : 'agent'),
-    /^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$/,
-  );
-  if (!options.force) await refuseToDisturb(folder, files);
+  const workspace = workspaceFor(options);
+  const agent = await agentFor(options, ask);
+  if (!options.force) await refuseToDisturb(folder, Object.values(files));
   const from = await sourceOf(options);
   const tagged = ask && options.include.length === 0 ? await askTags(from.operations) : null;
   const drafted = draftFrom(options, from, upstreamId(options.name, from.origin), tagged);
@@ -154,17 +176,9 @@ async function write(
     throw new CommandFailure(
       `${draft.tools.length} tools are more than one file holds; choose some with --include or --exclude`,
     );
-  await mkdir(join(folder, 'policies'), { recursive: true });
-  // The folder will hold the master secret and the first key. They must not end up in version control.
-  await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
-  await writeFile(join(folder, 'data', '.gitignore'), '*\n');
+  await makeFolders(folder);
   await writeFile(files.gateway, gateway);
   await writeFile(files.policy, policyFile(choices, draft, schemaUrl('policy-v1')));
-}
-
-async function askAgent(): Promise<string> {
-  const answer = await text({ message: 'What is your agent called?', initialValue: 'agent' });
-  return isCancel(answer) ? giveUp() : answer;
 }
 
 /** If a document has more operations than this, and a person is at the terminal, the person chooses by tag. */
@@ -186,36 +200,4 @@ async function askTags(operations: readonly ApiOperation[]): Promise<readonly st
   });
   if (isCancel(answer)) return giveUp();
   return answer.length === tags.length ? null : answer;
-}
-
-function giveUp(): never {
-  cancel('Nothing was written.');
-  throw new CommandFailure('cancelled');
-}
-
-/** Refuses to overwrite files, and to activate policies that belong to another configuration. */
-async function refuseToDisturb(
-  folder: string,
-  files: { readonly gateway: string; readonly policy: string },
-): Promise<void> {
-  for (const file of Object.values(files))
-    if (await exists(file)) throw new CommandFailure(`${file} is there already; --force overwrites it`);
-  const policies = join(folder, 'policies');
-  const [other] = (await readdir(policies).catch(() => [])).filter((name) => /\.ya?ml$/.test(name));
-  if (other !== undefined)
-    throw new CommandFailure(
-      `${join(policies, other)} is there already and would be in force too; name a folder of its own, e.g. --dir my-gateway`,
-    );
-}
-
-async function exists(file: string): Promise<boolean> {
-  return access(file).then(
-    () => true,
-    () => false,
-  );
-}
-
-/** The schema files of the product. Editors use them for completion and checks. */
-function schemaUrl(name: string): string {
-  return new URL(`../../schemas/${name}.schema.json`, import.meta.url).href;
 }

@@ -63,6 +63,7 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
 function withUrl(command: Command): Command {
   return withKeyOptions(
     command.requiredOption('--url <url>', 'the MCP server, e.g. http://127.0.0.1:8080/v1/mcp', toMcpUrl),
+    'the gateway',
   );
 }
 

@@ -1,7 +1,8 @@
-import type { Configuration } from '../config/configuration.ts';
+import type { Configuration, McpSettings } from '../config/configuration.ts';
 import type { Difference } from '../effects/upkeep/fsck.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { KeyKind } from '../effects/model/principal.ts';
+import type { LiveServer } from '../pins/compare.ts';
 
 /** What the commands need of the rest of the product. `main.ts` builds it. No command knows a store or a server. */
 export interface CliPorts {
@@ -23,6 +24,14 @@ export interface CliPorts {
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /** Asks an upstream for a sign of life, on a connection like those of calls, without credentials. */
   probeUpstream(upstream: Configuration['upstreams'][number], timeoutMs: number): Promise<UpstreamProbe>;
+  /**
+   * What an MCP server says of itself and of its tools, read as a gateway reads it. A server that is a program is started
+   * for it, and has ended afterwards.
+   * @returns why it cannot be read, in its place
+   */
+  readMcpServer(
+    upstream: Configuration['upstreams'][number] & { readonly mcp: McpSettings },
+  ): Promise<LiveServer | string>;
   /**
    * Continues with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped. Throws
    * `CommandFailure`.

@@ -1,23 +1,23 @@
 import { existsSync } from 'node:fs';
-import { rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { Approval, LiveServer, PinComparison } from '../pins/compare.ts';
 import type { PinLock } from '../pins/lock-file.ts';
-import { printable } from '../diagnostics/render.ts';
+import { comparisonToWire } from '../pins/wire.ts';
+import { printable, renderFindings } from '../diagnostics/render.ts';
 import { type CliContext, readText, withExitCodes } from './command.ts';
-import { type KeyOptions, keySource, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
+import { type KeyOptions, namedKey, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
 import { CommandFailure } from './ports.ts';
 import { json, styled, table, type Terminal } from './terminal.ts';
 
 interface ToolsOptions extends KeyOptions {
-  readonly url: URL;
-  readonly lock: string;
+  readonly config?: string;
+  readonly upstream?: string;
+  readonly url?: URL;
+  readonly lock?: string;
   readonly header: string;
   readonly json?: true;
-}
-
-interface PinOptions extends ToolsOptions {
-  readonly upstream: string;
 }
 
 interface ApproveOptions extends ToolsOptions {
@@ -25,21 +25,34 @@ interface ApproveOptions extends ToolsOptions {
   readonly about?: true;
 }
 
+/** A server, and the file that holds its pins. */
+interface Server {
+  /** Its upstream in the configuration; `null` where it is not named. */
+  readonly upstream: string | null;
+  readonly lock: string;
+  /** What people call it. */
+  readonly name: string;
+  /** What it says now. @throws CommandFailure */
+  readonly read: () => Promise<LiveServer>;
+}
+
 /** What a server says now, beside its lock file. */
 interface Looked {
+  readonly file: string;
   readonly lock: PinLock | null;
   readonly live: LiveServer;
   readonly comparison: PinComparison;
 }
 
 /** `svc tools list|diff|pin|approve`: what an MCP server offers, and what of it was approved. */
-export function addTools(program: Command, { terminal, exit }: CliContext): void {
+export function addTools(program: Command, context: CliContext): void {
+  const { terminal, exit } = context;
   const tools = program.command('tools').description('tools of an MCP server, and which of them are approved');
 
   const list = onServer(tools.command('list').description('the tools of a server, and how each stands to its pin'));
   list.action(async (options: ToolsOptions) => {
-    const { comparison } = await look(options, null);
-    if (options.json) return terminal.out(json(wireOf(comparison)));
+    const { comparison } = await look(await serverOf(options, context));
+    if (options.json) return terminal.out(json(comparisonToWire(comparison)));
     const rows = comparison.tools.map((state) => [
       state.name ?? '(without a name)',
       state.kind,
@@ -53,20 +66,21 @@ export function addTools(program: Command, { terminal, exit }: CliContext): void
 
   const diff = onServer(tools.command('diff').description('what a server lists now against what was approved'));
   diff.action(async (options: ToolsOptions) => {
-    const { comparison } = await look(options, null);
+    const { comparison } = await look(await serverOf(options, context));
     await show(terminal, options, comparison);
     if (!comparison.isUnchanged) exit(1);
   });
   withExitCodes(diff, 'nothing is different', 'something is different', 'could not run');
 
-  const pin = onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet'))
-    .requiredOption('--upstream <id>', 'the upstream of the configuration that the server is')
-    .action(async (options: PinOptions) => {
-      if (existsSync(options.lock))
-        throw new CommandFailure(`${options.lock} is there already; \`svc tools approve\` changes it.`);
-      const looked = await look(options, options.upstream);
-      await approve(terminal, options, looked, { kind: 'all' });
-    });
+  const pin = onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet'));
+  pin.action(async (options: ToolsOptions) => {
+    const server = await serverOf(options, context);
+    if (server.upstream === null)
+      throw new CommandFailure('Name the upstream of the configuration that the server is: --upstream ID.');
+    if (existsSync(server.lock))
+      throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
+    await approve(terminal, options, await look(server), { kind: 'all' });
+  });
   withExitCodes(pin, 'pinned', 'is not used', 'could not run');
 
   const approving = onServer(
@@ -80,8 +94,8 @@ export function addTools(program: Command, { terminal, exit }: CliContext): void
     .action(async (names: string[], options: ApproveOptions) => {
       if (names.length > 0 === (options.all === true) && options.about !== true)
         throw new CommandFailure('Name the tools to approve, or say --all, or --about.');
-      const looked = await look(options, null);
-      if (looked.lock === null) throw new CommandFailure(`There is no ${options.lock}; \`svc tools pin\` writes it.`);
+      const looked = await look(await serverOf(options, context));
+      if (looked.lock === null) throw new CommandFailure(`There is no ${looked.file}; \`svc tools pin\` writes it.`);
       const chosen: Approval = options.all ? { kind: 'all' } : { kind: 'tools', names, about: options.about === true };
       await approve(terminal, options, looked, chosen);
     });
@@ -89,30 +103,71 @@ export function addTools(program: Command, { terminal, exit }: CliContext): void
 }
 
 function onServer(command: Command): Command {
-  return withKeyOptions(command)
-    .requiredOption('--url <url>', 'the MCP server itself, not the gateway before it', toMcpUrl)
+  return withKeyOptions(command, 'a server')
+    .option('--config <file>', 'the configuration that declares the server: a program, or an address')
+    .option('--upstream <id>', 'the upstream of the configuration that the server is')
+    .addOption(
+      new Option('--url <url>', 'in place of --config: the MCP server itself, not the gateway before it')
+        .argParser(toMcpUrl)
+        .conflicts('config'),
+    )
     .option('--header <name>', 'the header that the key goes in (Authorization: as Bearer)', 'Authorization')
-    .requiredOption('--lock <file>', 'the lock file: what was approved')
+    .option('--lock <file>', 'the lock file: what was approved (with --config: as it says there)')
     .option('--json', 'print JSON');
 }
 
-/** @param upstream of a lock file that is to be made; `null` where it is read */
-async function look(options: ToolsOptions, upstream: string | null): Promise<Looked> {
-  const [{ comparePins }, { readLiveServer }] = await Promise.all([
-    import('../pins/compare.ts'),
-    import('./mcp/live-server.ts'),
-  ]);
-  const lock = existsSync(options.lock) ? await readLock(options.lock) : null;
+/** @throws CommandFailure where the options name no server; InvalidFiles */
+async function serverOf(options: ToolsOptions, context: CliContext): Promise<Server> {
+  const { config, upstream, url, lock } = options;
+  if (config !== undefined && upstream !== undefined) return declaredServer(config, upstream, options, context);
+  if (config !== undefined) throw new CommandFailure('Name the server in the configuration: --upstream ID.');
+  if (url === undefined)
+    throw new CommandFailure('Name the server: --config FILE --upstream ID, or --url URL --lock FILE.');
+  if (lock === undefined) throw new CommandFailure('Name the lock file: --lock FILE.');
+  return { upstream: upstream ?? null, lock, name: url.host, read: () => readAt(url, options) };
+}
+
+/** The server is asked as a gateway with this configuration asks it. */
+async function declaredServer(
+  config: string,
+  id: string,
+  options: ToolsOptions,
+  { ports, terminal }: CliContext,
+): Promise<Server> {
+  const { keyEnv, keyFile } = options;
+  if (keyEnv !== undefined || keyFile !== undefined)
+    throw new CommandFailure('With --config the server gets what the configuration says; a key goes with --url.');
+  const { loadMcpServer } = await import('../config/load.ts');
+  const { upstream, lock, warnings, sources } = await loadMcpServer(config, id, { environment: {} });
+  if (warnings.length > 0) terminal.err(renderFindings(warnings, sources, { color: terminal.color }).trimEnd());
+  const read = async (): Promise<LiveServer> => {
+    const live = await ports.readMcpServer(upstream);
+    if (typeof live === 'string') throw new CommandFailure(`The server '${id}' cannot be read: ${live}.`);
+    return live;
+  };
+  return { upstream: id, lock: options.lock ?? lock, name: id, read };
+}
+
+async function readAt(url: URL, options: ToolsOptions): Promise<LiveServer> {
+  const { readLiveServer } = await import('./mcp/live-server.ts');
   const headers: Record<string, string> = {};
-  // A server may want no key at all: the variable counts where it is named, or set.
-  const key = await readKey(keySource(options)).catch((error: unknown) => {
-    if (options.keyEnv !== undefined || options.keyFile !== undefined) throw error;
-    return null;
-  });
-  const name = options.header.toLowerCase();
-  if (key !== null) headers[name] = name === 'authorization' ? `Bearer ${key}` : key;
-  const live = await readLiveServer({ url: options.url, headers });
-  return { lock, live, comparison: comparePins(upstream ?? lock?.upstream ?? options.url.host, lock, live) };
+  const source = namedKey(options);
+  if (source !== null) {
+    const key = await readKey(source);
+    const name = options.header.toLowerCase();
+    headers[name] = name === 'authorization' ? `Bearer ${key}` : key;
+  }
+  return readLiveServer({ url, headers });
+}
+
+/** @throws CommandFailure also where the lock file is another server's */
+async function look({ upstream, lock: file, name, read }: Server): Promise<Looked> {
+  const { comparePins } = await import('../pins/compare.ts');
+  const lock = existsSync(file) ? await readLock(file) : null;
+  if (lock !== null && upstream !== null && lock.upstream !== upstream)
+    throw new CommandFailure(`${file} holds the pins of '${lock.upstream}', not of '${upstream}'.`);
+  const live = await read();
+  return { file, lock, live, comparison: comparePins(lock?.upstream ?? upstream ?? name, lock, live) };
 }
 
 async function readLock(file: string): Promise<PinLock> {
@@ -125,7 +180,7 @@ async function readLock(file: string): Promise<PinLock> {
 async function approve(
   terminal: Terminal,
   options: ToolsOptions,
-  { lock, live, comparison }: Looked,
+  { file, lock, live, comparison }: Looked,
   chosen: Approval,
 ): Promise<void> {
   const [{ approvePins }, { renderPinLock }] = await Promise.all([
@@ -137,18 +192,19 @@ async function approve(
     throw new CommandFailure(`There is nothing to approve by the name of ${approved.unknown.join(', ')}.`);
   await show(terminal, options, comparison);
   // In one step: a gateway that watches the file never sees a half of it.
-  const beside = `${options.lock}.${process.pid}.new`;
+  await mkdir(dirname(file), { recursive: true });
+  const beside = `${file}.${process.pid}.new`;
   try {
     await writeFile(beside, renderPinLock(approved.lock));
-    await rename(beside, options.lock);
+    await rename(beside, file);
   } finally {
     await rm(beside, { force: true });
   }
-  terminal.err(`${options.lock}: ${approved.lock.tools.length} tools are approved.`);
+  terminal.err(`${file}: ${approved.lock.tools.length} tools are approved.`);
 }
 
 async function show(terminal: Terminal, options: ToolsOptions, comparison: PinComparison): Promise<void> {
-  if (options.json) return terminal.out(json(wireOf(comparison)));
+  if (options.json) return terminal.out(json(comparisonToWire(comparison)));
   const { renderComparison } = await import('../pins/compare.ts');
   const lines = renderComparison(comparison);
   if (lines.length === 0) return terminal.out('Nothing is different.');
@@ -161,21 +217,4 @@ async function show(terminal: Terminal, options: ToolsOptions, comparison: PinCo
 function titleOf(tool: { readonly [name: string]: unknown }): string {
   const said = [tool['title'], tool['description']].find((text) => typeof text === 'string');
   return typeof said === 'string' ? printable(said.split('\n')[0] ?? '').slice(0, 80) : '';
-}
-
-function wireOf({ upstream, isUnchanged, about, tools }: PinComparison): object {
-  return {
-    upstream,
-    unchanged: isUnchanged,
-    about,
-    tools: tools.map((state) => ({
-      name: state.name,
-      state: state.kind,
-      ...(state.kind === 'unusable' && { why: state.why }),
-      ...(state.kind === 'renamed' && { from: state.from }),
-      ...(state.kind === 'changed' && { differences: state.differences }),
-      ...('pin' in state && { pinned: state.pin.sha256 }),
-      ...('live' in state && { sha256: state.live.sha256 }),
-    })),
-  };
 }

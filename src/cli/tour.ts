@@ -2,6 +2,7 @@ import { type CallInput, type CallResult, type Fetch, Svc } from '@svc-gateway/c
 import { verifyReport } from '../receipts/verify-report.ts';
 import { CommandFailure } from './ports.ts';
 import { styled, table, type Terminal } from './terminal.ts';
+import { openTourClient } from './tour-mcp.ts';
 
 export interface TourStage {
   readonly url: string;
@@ -17,7 +18,10 @@ export interface TourStage {
 
 interface Scene {
   readonly what: string;
-  readonly result: CallResult;
+  readonly decision: string;
+  readonly code: string;
+  readonly happened: string;
+  readonly next: string;
 }
 
 /** Enough refunds to exceed the daily budget, spread over four payments. */
@@ -26,11 +30,13 @@ const MOST_REFUNDS = 20;
 /** Plays an agent that makes mistakes, prints the decision of each call, and verifies a receipt offline. */
 export async function playTour(stage: TourStage, terminal: Terminal): Promise<void> {
   const scenes: Scene[] = [];
+  const play = (scene: Scene, words: string): void => {
+    scenes.push(scene);
+    terminal.out(`  ${styled(terminal, 'bold', scene.decision.padEnd(20))} ${styled(terminal, 'dim', words)}`);
+  };
   const played = (what: string, result: CallResult): CallResult => {
-    scenes.push({ what, result });
-    terminal.out(
-      `  ${styled(terminal, 'bold', result.status.padEnd(20))} ${styled(terminal, 'dim', result.reason.message)}`,
-    );
+    const { status: decision, reason, didItHappen: happened, next } = result;
+    play({ what, decision, code: reason.code, happened, next }, reason.message);
     return result;
   };
   const say = (words: string): void => terminal.out(`\n${words}`);
@@ -90,14 +96,37 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
     break;
   }
 
+  await playMcp(stage, say, play);
+
   say('What became of it:\n');
   terminal.out(
     table(
       ['call', 'decision', 'reason', 'happened', 'next'],
-      scenes.map(({ what, result }) => [what, result.status, result.reason.code, result.didItHappen, result.next]),
+      scenes.map(({ what, decision, code, happened, next }) => [what, decision, code, happened, next]),
     ),
   );
   await checkReceipt(first, stage, terminal);
+}
+
+/** The same agent with an MCP client, at the gateway's door to an MCP server. */
+async function playMcp(
+  { url, agentKey }: TourStage,
+  say: (words: string) => void,
+  play: (scene: Scene, words: string) => void,
+): Promise<void> {
+  const client = await openTourClient(`${url}/mcp/desk`, agentKey);
+  const call = async (what: string, tool: string): Promise<void> => {
+    const { text, ...result } = await client.call(tool, { ticket_id: 'T-7' });
+    play({ what, ...result }, text);
+  };
+  say(`The agent has an MCP client, too. At ${url}/mcp/desk it sees ${client.tools.join(', ')}. It closes a ticket.`);
+  await call('MCP: close_ticket', 'close_ticket');
+  say(
+    'Its model forgets, and closes the ticket again. MCP clients send no keys: the gateway derives one from the call.',
+  );
+  await call('MCP: the same again', 'close_ticket');
+  say('It tries to delete the ticket. The server would; policy does not let it.');
+  await call('MCP: delete_ticket', 'delete_ticket');
 }
 
 /** Verifies the first receipt from two texts, as `svc verify` does from two files. */

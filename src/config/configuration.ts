@@ -187,6 +187,8 @@ export interface McpSettings {
   readonly words?: ServerWords;
   /** The program that is the server; `null` where it is at an address. */
   readonly child: McpChildSettings | null;
+  /** Where it speaks the transport of 2024-11-05, its sessions: a stream each; `null` for all other servers. */
+  readonly sse: { readonly sessions: number; readonly idleMs: number } | null;
 }
 
 /** An MCP server that runs as a process for each session. */
@@ -317,6 +319,6 @@ interface ConfiguredLimits {
 
 interface TelemetrySettings {
   readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
-  /** Whether each request through the proxy is a line of the log. */
+  /** Whether each request through the proxy or to an MCP server is a line of the log. */
   readonly accessLog: boolean;
 }

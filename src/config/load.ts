@@ -6,12 +6,12 @@ import { count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json } from '../json/value.ts';
-import type { Configuration } from './configuration.ts';
+import type { Configuration, McpSettings, UpstreamSettings } from './configuration.ts';
 import { environmentLookup } from './environment.ts';
-import { expandReferences } from './expand.ts';
+import { expandReferences, type Tree } from './expand.ts';
 import { createJudge } from './judge.ts';
 import { findLiteralSecrets, withoutSecrets } from './literal-secrets.ts';
-import { resolveConfiguration } from './resolve.ts';
+import { resolveConfiguration, resolveUpstreams } from './resolve.ts';
 import { lockFileOf } from './resolve-mcp.ts';
 import { filesOfTls } from './resolve-tls.ts';
 import type { GatewayFile } from './schema.ts';
@@ -41,25 +41,46 @@ export async function loadConfiguration(
   { environment }: LoadOptions = { environment: {} },
   reading: FileReading = createReading(),
 ): Promise<LoadedConfiguration> {
-  const read = await readText(file, reading);
-  if (typeof read !== 'string') throw new InvalidFiles([read], new Map());
-  const source = readYamlSource(file, read);
-  const findings: Finding[] = [...source.findings];
-  const sources = new Map([
-    [
-      file,
-      withoutSecrets(
-        read,
-        literalCredentials(source).map(({ value }) => value),
-      ),
-    ],
-  ]);
+  const { source, findings, sources } = await readFile(file, reading);
   const credentialFiles: string[] = [];
   const configuration = await judgeFile(source, environment, findings, reading, credentialFiles);
   const ordered = inReadingOrder(findings);
   if (configuration === null || ordered.some(({ severity }) => severity === 'error'))
     throw new InvalidFiles(ordered, sources);
   return { configuration: deepFreeze(configuration), warnings: ordered, sources, files: [file, ...credentialFiles] };
+}
+
+/** One upstream of a configuration. */
+export interface LoadedMcpServer extends Pick<LoadedConfiguration, 'warnings' | 'sources'> {
+  readonly upstream: UpstreamSettings & { readonly mcp: McpSettings };
+  /** Its lock file, which may not be there yet. */
+  readonly lock: string;
+}
+
+/**
+ * Reads one MCP server out of a configuration, as a gateway would, without its pins: they may not be written yet, or be
+ * what somebody is about to mend.
+ * @throws InvalidFiles with the faults in the form of the file and in the meaning of this upstream
+ */
+export async function loadMcpServer(
+  file: string,
+  id: string,
+  { environment }: LoadOptions,
+  reading: FileReading = createReading(),
+): Promise<LoadedMcpServer> {
+  const { source, findings, sources } = await readFile(file, reading);
+  const fault = (): InvalidFiles => new InvalidFiles(inReadingOrder(findings), sources);
+  const shaped = shapeOf(source, environment, findings);
+  if (shaped === null || findings.some(({ severity }) => severity === 'error')) throw fault();
+  const judge = createJudge(source, shaped.pathOf, findings);
+  const servers = shaped.file.upstreams.filter(({ mcp }) => mcp !== undefined);
+  judge.known('MCP server', shaped.file, ['upstreams'], id, new Set(servers.map((server) => server.id)));
+  const [entry] = servers.filter((server) => server.id === id);
+  if (entry?.mcp === undefined) throw fault();
+  const [upstream] = await resolveUpstreams({ ...shaped.file, upstreams: [entry] }, judge, reading, shaped.lookup);
+  if (!upstream?.mcp || findings.some(({ severity }) => severity === 'error')) throw fault();
+  const warnings = inReadingOrder(findings);
+  return { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp), warnings, sources };
 }
 
 /** What `svc config check` prints, and its exit code: 0 clean, 1 findings, 2 the file cannot be read. */
@@ -93,6 +114,17 @@ export async function checkConfiguration(
   }
 }
 
+async function readFile(
+  file: string,
+  reading: FileReading,
+): Promise<{ readonly source: YamlSource; readonly findings: Finding[]; readonly sources: Map<string, string> }> {
+  const read = await readText(file, reading);
+  if (typeof read !== 'string') throw new InvalidFiles([read], new Map());
+  const source = readYamlSource(file, read);
+  const credentials = literalCredentials(source).map(({ value }) => value);
+  return { source, findings: [...source.findings], sources: new Map([[file, withoutSecrets(read, credentials)]]) };
+}
+
 async function readText(file: string, reading: FileReading): Promise<string | Finding> {
   const unreadable = (message: string, hint: string | null): Finding => {
     return { code: 'file_unreadable', severity: 'error', message, hint, at: null };
@@ -116,13 +148,24 @@ async function readText(file: string, reading: FileReading): Promise<string | Fi
   }
 }
 
-async function judgeFile(
+/** A file whose form is right, as far as it is. */
+interface Shaped {
+  readonly file: GatewayFile;
+  /** The data of the file with its faulty items. */
+  readonly tree: Tree;
+  readonly pathOf: (item: object) => DataPath;
+  /** Variables by name. */
+  readonly lookup: (name: string) => string | undefined;
+  /** Whether a finding says something that is not told yet. */
+  readonly isNews: (finding: Finding) => boolean;
+}
+
+/** Expands references and checks the form. @param findings gets what is wrong */
+function shapeOf(
   source: YamlSource,
   environment: Readonly<Record<string, string>>,
   findings: Finding[],
-  reading: FileReading,
-  credentialFiles: string[],
-): Promise<Configuration | null> {
+): Shaped | null {
   const { value } = source;
   if (value === undefined) return null;
   const add = (severity: Finding['severity'], code: string, path: DataPath, message: string, hint: string): void => {
@@ -148,16 +191,28 @@ async function judgeFile(
   const expanded = expandReferences(value, lookup, (path, message, hint) =>
     add('error', 'bad_reference', path, message, hint),
   );
-  const everything = structuredClone(expanded.tree);
+  const tree = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
   // If YAML or a reference has already caused an error at a place, further shape errors there add nothing.
   const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
   const isNews = ({ code, at }: Finding): boolean => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at));
   findings.push(...faults.filter(isNews));
-  if (file === null) return null;
+  return file === null ? null : { file, tree, pathOf, lookup, isNews };
+}
+
+async function judgeFile(
+  source: YamlSource,
+  environment: Readonly<Record<string, string>>,
+  findings: Finding[],
+  reading: FileReading,
+  credentialFiles: string[],
+): Promise<Configuration | null> {
+  const shaped = shapeOf(source, environment, findings);
+  if (shaped === null) return null;
+  const { file, tree, pathOf, lookup, isNews } = shaped;
   const judged: Finding[] = [];
   const judge = createJudge(source, pathOf, judged);
-  const configuration = await resolveConfiguration(file, everything, judge, reading, lookup);
+  const configuration = await resolveConfiguration(file, tree, judge, reading, lookup);
   findings.push(...judged.filter(isNews));
   for (const { id, credentials, tls, mcp } of file.upstreams) {
     if (mcp !== undefined) credentialFiles.push(lockFileOf(id, mcp));

@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
-import type { McpChildSettings, UpstreamSettings } from './configuration.ts';
+import type { McpChildSettings, McpSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { toolName } from './schema-fields.ts';
@@ -44,6 +44,14 @@ export function resolveMcpChild(
         `The upstream '${upstream.id}' has a command, which runs here, and ${field}`,
         'a program gets its secrets in variables that mcp.env names',
       );
+  if (mcp.transport === 'sse')
+    judge.error(
+      'bad_url',
+      mcp,
+      ['transport'],
+      `The upstream '${upstream.id}' has a command, and the transport of a server at a url`,
+      'leave out transport',
+    );
   const [command = '', ...args] = mcp.command;
   const env: Record<string, string> = {};
   for (const [index, name] of mcp.env.entries()) {
@@ -52,6 +60,12 @@ export function resolveMcpChild(
     else judge.warn('bad_reference', mcp, ['env', index], `The variable ${name} is not set, so the program gets none`);
   }
   return { command, args, env, cwd: mcp.cwd ?? null, sessions: mcp.sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
+}
+
+/** The sessions of a server of the transport `sse`; `null` for all others. */
+export function resolveMcpSse({ mcp }: UpstreamEntry): McpSettings['sse'] {
+  if (mcp?.transport !== 'sse' || mcp.command !== undefined) return null;
+  return { sessions: mcp.sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
 }
 
 /** The address of an MCP server; `null` where it cannot be used (reported). */

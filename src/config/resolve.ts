@@ -8,7 +8,7 @@ import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
-import { resolveMcpChild, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
+import { resolveMcpChild, resolveMcpSse, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
 import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
@@ -166,7 +166,8 @@ async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Jud
   return { paths, mode: policies.mode };
 }
 
-function resolveUpstreams(
+/** The upstreams of a file, without what is pinned of them. */
+export function resolveUpstreams(
   file: GatewayFile,
   judge: Judge,
   reading: FileReading,
@@ -193,7 +194,12 @@ function resolveUpstreams(
         mcp:
           upstream.mcp === undefined || (url === null && child === null)
             ? null
-            : { path: url === null ? '/' : `${url.pathname}${url.search}`, allow: upstream.mcp.allow, child },
+            : {
+                path: url === null ? '/' : `${url.pathname}${url.search}`,
+                allow: upstream.mcp.allow,
+                child,
+                sse: resolveMcpSse(upstream),
+              },
       };
     }),
   );

@@ -48,6 +48,11 @@ export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and
       description: 'Its http or https URL, with its path: streamable HTTP. Required where there is no command.',
     }),
   ),
+  transport: oneOf(
+    ['streamable_http', 'sse'],
+    'How a server at a url is spoken to. sse: the transport of 2024-11-05, a stream of events that names where messages are posted; url is that of the stream.',
+    'streamable_http',
+  ),
   command: Type.Optional(
     Type.Array(Type.String({ minLength: 1, description: 'The program, then its arguments.' }), {
       minItems: 1,
@@ -61,8 +66,17 @@ export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and
     text('^[A-Za-z_][A-Za-z0-9_]*$', 'the name of a variable', 'A name.'),
   ),
   cwd: Type.Optional(path('The folder in which the program runs. Default: that of the gateway.')),
-  sessions: integer('Sessions, and so processes, that may be there at once.', 1, 1_000, 32),
-  idle: duration('How long nobody may use a session before its process is ended.', { min: '1s', max: '7d' }, '30m'),
+  sessions: integer(
+    'Sessions, and so processes or streams of the transport sse, that may be there at once.',
+    1,
+    1_000,
+    32,
+  ),
+  idle: duration(
+    'How long nobody may use a session before its process or stream is ended.',
+    { min: '1s', max: '7d' },
+    '30m',
+  ),
   pins: Type.Optional(
     Type.String({
       minLength: 1,

@@ -543,7 +543,10 @@ const telemetry = section('telemetry', 'Logs.', {
     'The least important lines that are logged.',
     'info',
   ),
-  access_log: flag('Whether each request through the proxy is a line of the log, of level info.', true),
+  access_log: flag(
+    'Whether each request through the proxy or to an MCP server is a line of the log, of level info.',
+    true,
+  ),
   otlp: Type.Null({ 'x-later': 'telemetry.otlp', description: 'Not yet supported.', default: null }),
 });
 

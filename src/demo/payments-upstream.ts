@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
+import { createDesk } from './desk-mcp.ts';
 
 /** The demo's API, while it runs. */
 export interface PaymentsUpstream {
@@ -33,14 +34,22 @@ const SEEDED_AMOUNT = 250_000;
 
 /**
  * Starts a small API on 127.0.0.1 that behaves like a real one: payments, refunds (never more than was paid), mails,
- * deployments. It has GET by id, and a repeated write with the same `Idempotency-Key` gets the first answer again.
+ * deployments. It has GET by id, and a repeated write with the same `Idempotency-Key` gets the first answer again. At
+ * `/mcp` it is an MCP server, a support desk.
  * Everything is in memory.
  */
 export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
   const answer = createPayments();
+  const desk = createDesk();
   let loseNext = false;
   const server = createServer((request, response) => {
     void readBody(request).then((body) => {
+      if (request.url === '/mcp') {
+        const said = request.method === 'POST' ? desk(body) : refused(405, 'use POST').body;
+        if (said === null) response.writeHead(202).end();
+        else send(response, request.method === 'POST' ? 200 : 405, said);
+        return;
+      }
       const { status, body: members } = answer(request, body);
       const changes = request.method !== 'GET' && request.method !== 'HEAD';
       if (loseNext && changes && status < 300) {

@@ -43,8 +43,14 @@ export function mcpGatewayPorts(parts: {
     },
     workspaceKey: (workspace) => core.secrets.fingerprintKey(workspace),
     receiptView: proxy.receiptView,
+    effect: (workspace, id) => core.store.effect(workspace, id),
+    effectsKeptMs: () => {
+      const { effectsMs, denialsMs } = current().configuration.retention;
+      return Math.min(effectsMs, denialsMs);
+    },
     policyVersion: core.policyVersion,
     jsonLimits: () => proxy.settings().jsonLimits,
+    access: proxy.access,
     now: () => core.store.now(),
   };
 }

@@ -62,6 +62,7 @@ export function mcpControlPorts(parts: {
     directory,
     catalog: () => current().catalog,
     brain: parts.brain,
+    pins: parts.pins,
     policies: () => ({ set: current().policies, mode: current().configuration.policies.mode }),
     openParams: parts.openParams,
     receipts: { view: receiptView, jwks: () => parts.signer.jwks() },

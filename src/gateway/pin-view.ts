@@ -1,7 +1,13 @@
 import type { Reason } from '../effects/model/decision.ts';
-import type { McpCall, Tool } from '../effects/model/tool.ts';
+import { pinnedCall, type Tool } from '../effects/model/tool.ts';
+import { comparisonInSteps, type LiveServer, type PinComparison, type ServerWords } from '../pins/compare.ts';
+import type { PinnedTool } from '../pins/lock-file.ts';
 import type { PinState } from '../pins/observed.ts';
+import { type Catalog, type PinnedAt, pinnedAt } from '../upstreams/catalog.ts';
+import type { McpUpstream } from '../upstreams/mcp/mcp-upstream.ts';
+import { type OnSeen, pinOf } from '../upstreams/mcp/pin-watch.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
+import { inSlices } from './slices.ts';
 
 /** Whether the tools of MCP servers are as they were approved. */
 export interface PinView {
@@ -11,17 +17,40 @@ export interface PinView {
   known(tool: Tool): Promise<void> | null;
   /** Why a call of the tool is refused whatever policy says; `null` where its pin refuses nothing. */
   refusal(tool: Tool): Reason | null;
+  /** What the gateway saw of the MCP servers, beside their pinned tools. */
+  seen(): readonly SeenServer[];
+  /**
+   * Looks what a server says now, and compares it with what was approved.
+   * @returns why the server cannot be read, in its place; `null` if no MCP server has this id
+   */
+  compare(upstream: string): Promise<PinComparison | string | null>;
 }
 
-/** The pin of a tool; `null` of tools that have none, also of what stands for the other methods of a server. */
-function pinned(tool: Tool): McpCall | null {
-  return tool.call.kind === 'mcp' && tool.declared !== false ? tool.call : null;
+/** What the configuration in force declares. */
+interface Declared {
+  readonly configuration: { readonly upstreams: readonly { readonly id: string }[] };
+  readonly catalog: Pick<Catalog, 'tools' | 'tool'>;
 }
 
-/** Looks at tools beside what their servers say of them now. */
-export function createPinView(upstreams: Pick<Upstreams, 'server'>): PinView {
+/** What the gateway saw of a server. */
+export interface SeenServer {
+  readonly upstream: string;
+  /** Why the last look at it failed; `null` where it did not, or there was none. */
+  readonly failure: string | null;
+  /** Names that it lists and nobody has approved. */
+  readonly unapproved: readonly string[];
+}
+
+/** Characters of a tool that is compared here. A look takes longer ones, and what compares them takes its time. */
+const MOST_COMPARED = 64 * 1024;
+
+/**
+ * Looks at tools beside what their servers say of them now.
+ * @param declared what is declared now
+ */
+export function createPinView(upstreams: Pick<Upstreams, 'server'>, declared: () => Declared): PinView {
   const stateOf: PinView['stateOf'] = (tool) => {
-    const call = pinned(tool);
+    const call = pinnedCall(tool);
     const server = call === null ? null : upstreams.server(tool.upstream);
     // Without a server nothing can be sent either.
     return call === null || server === null ? null : server.pins.stateOf(server.settings.mcp.words, call);
@@ -29,7 +58,7 @@ export function createPinView(upstreams: Pick<Upstreams, 'server'>): PinView {
   return {
     stateOf,
     known(tool) {
-      const call = pinned(tool);
+      const call = pinnedCall(tool);
       const server = call === null ? null : upstreams.server(tool.upstream);
       return call === null || server === null ? null : server.pins.known(server, call);
     },
@@ -58,42 +87,85 @@ export function createPinView(upstreams: Pick<Upstreams, 'server'>): PinView {
         }
       }
     },
+    seen: () =>
+      declared().configuration.upstreams.flatMap(({ id: upstream }) => {
+        const pins = upstreams.server(upstream)?.pins;
+        if (pins === undefined) return [];
+        const { catalog } = declared();
+        const unapproved = pins.names().filter((name) => pinnedAt(catalog, upstream, name) === null);
+        return [{ upstream, failure: pins.failure, unapproved }];
+      }),
+    async compare(upstream) {
+      const server = upstreams.server(upstream);
+      if (server === null) return null;
+      const live = await server.pins.read(server);
+      return typeof live === 'string'
+        ? live
+        : inSlices(comparing(upstream, server.settings.mcp.words, declared().catalog, live));
+    },
   };
+}
+
+/** Yields wherever it may be interrupted. */
+function* comparing(
+  upstream: string,
+  words: ServerWords | undefined,
+  catalog: Pick<Catalog, 'tools'>,
+  live: LiveServer,
+): Generator<void, PinComparison> {
+  const tools: PinnedTool[] = [];
+  for (const tool of catalog.tools()) {
+    const call = tool.upstream === upstream ? pinnedCall(tool) : null;
+    if (call === null) continue;
+    tools.push({ name: call.name, sha256: pinOf(call), tool: call.pinned });
+    yield;
+  }
+  const lock = { upstream, server: null, instructions: null, ...words, tools };
+  return yield* comparisonInSteps(upstream, lock, live, MOST_COMPARED);
 }
 
 /**
  * Tells, once for each, that a tool is quarantined or that a server lists tools nobody has approved, and that a tool is
  * as approved again. What has not been seen is no news.
- * @param tools those that are declared now
+ * @param declared what is declared now
  */
 export function createPinAlarm(parts: {
   readonly upstreams: Pick<Upstreams, 'server'>;
-  readonly tools: () => readonly Tool[];
+  readonly declared: () => Declared;
   readonly quarantined: (tool: string, state: 'changed' | 'gone') => void;
   readonly released: (tool: string) => void;
   readonly unapproved: (upstream: string, names: readonly string[]) => void;
-}): (upstream: string) => void {
+}): (upstream: string, ...seen: Parameters<OnSeen>) => void {
   const told = new Map<string, 'changed' | 'gone'>();
   const listed = new Map<string, string>();
-  return (upstream) => {
+  const judge = ({ pins, settings }: McpUpstream, { tool, call }: PinnedAt): void => {
+    const state = pins.stateOf(settings.mcp.words, call);
+    if (state === 'unseen' || state === (told.get(tool.name) ?? 'pinned')) return;
+    if (state === 'pinned') {
+      told.delete(tool.name);
+      parts.released(tool.name);
+    } else {
+      told.set(tool.name, state);
+      parts.quarantined(tool.name, state);
+    }
+  };
+  return (upstream, seen) => {
     const server = parts.upstreams.server(upstream);
     if (server === null) return;
-    const known = new Set<string>();
-    for (const tool of parts.tools()) {
-      const call = tool.upstream === upstream ? pinned(tool) : null;
-      if (call === null) continue;
-      known.add(call.name);
-      const state = server.pins.stateOf(server.settings.mcp.words, call);
-      if (state === 'unseen' || state === (told.get(tool.name) ?? 'pinned')) continue;
-      if (state === 'pinned') {
-        told.delete(tool.name);
-        parts.released(tool.name);
-      } else {
-        told.set(tool.name, state);
-        parts.quarantined(tool.name, state);
+    const { catalog } = parts.declared();
+    if (seen !== null) {
+      // A list that passes costs what is in it, however many tools are declared.
+      for (const name of seen) {
+        const pinned = pinnedAt(catalog, upstream, name);
+        if (pinned !== null) judge(server, pinned);
       }
+      return;
     }
-    const names = server.pins.names().filter((name) => !known.has(name));
+    for (const tool of catalog.tools()) {
+      const call = tool.upstream === upstream ? pinnedCall(tool) : null;
+      if (call !== null) judge(server, { tool, call });
+    }
+    const names = server.pins.names().filter((name) => pinnedAt(catalog, upstream, name) === null);
     const text = JSON.stringify(names);
     if (text === (listed.get(upstream) ?? '[]')) return;
     listed.set(upstream, text);

@@ -33,6 +33,7 @@ import { allProfiles } from '../identity/profiles.ts';
 import { mcpControlPlugin } from '../mcp/control/plugin.ts';
 import { mcpFederatedPlugin } from '../mcp/gateway/federated.ts';
 import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
+import { MCP_PATHS, MCP_SCHEMAS } from '../mcp/openapi.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
@@ -178,19 +179,19 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
     limits: () => inForce.configuration.limits.brain,
   });
-  let toolsSeen: (upstream: string) => void = () => undefined;
+  let toolsSeen: ReturnType<typeof createPinAlarm> = () => undefined;
   const upstreams = createUpstreams(
     configuration.upstreams,
     configuration.limits,
     () => store.now(),
-    (upstream) => toolsSeen(upstream),
+    (upstream, names) => toolsSeen(upstream, names),
   );
-  const pins = createPinView(upstreams);
+  const pins = createPinView(upstreams, () => inForce);
   opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
   toolsSeen = createPinAlarm({
     upstreams,
-    tools: () => inForce.catalog.tools(),
+    declared: () => inForce,
     quarantined: (tool, state) => {
       metrics.alerted('tool_quarantined');
       logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
@@ -369,12 +370,14 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
       lists,
       brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
+      pins,
       pools: () => inForce.pools,
       settings,
       newId,
       ...health,
     },
     VERSION,
+    { paths: MCP_PATHS, schemas: MCP_SCHEMAS },
     adminPort !== null,
   );
   const mcpControl = mcpControlPorts({
@@ -410,8 +413,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     shadowed: metrics.shadowed,
     observed: (would) => metrics.observed(would, 'proxy'),
     access: (line) => {
-      // A tunnel lasts as long as its ends like: that is no duration of a call.
-      if (line.status !== 101) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
+      if (!line.lasts) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
       if (isAccessTold) access.tell(line);
     },
     settings,

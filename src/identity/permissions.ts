@@ -25,7 +25,12 @@ const WS = '/v1/workspaces/{ws}';
 export const ENDPOINTS = {
   'effects.run': {
     does: 'Run an action; with an account key the request names the agent',
-    routes: [`POST ${WS}/effects`, 'a write through the proxy'],
+    routes: [
+      `POST ${WS}/effects`,
+      'a write through the proxy',
+      'POST /mcp, tools/call',
+      'POST /mcp/{upstream}, tools/call',
+    ],
     changes: true,
     account: 'workspace',
     agent: 'own',
@@ -33,8 +38,16 @@ export const ENDPOINTS = {
     profile: ['effects:run'],
   },
   'proxy.read': {
-    does: 'Read from an upstream through the proxy',
-    routes: ['a read through the proxy'],
+    does: 'Read from an upstream through the proxy; be in a session with an MCP server',
+    routes: [
+      'a read through the proxy',
+      'GET /mcp',
+      'POST /mcp',
+      'DELETE /mcp',
+      'GET /mcp/{upstream}',
+      'POST /mcp/{upstream}',
+      'DELETE /mcp/{upstream}',
+    ],
     changes: false,
     account: 'workspace',
     agent: 'own',
@@ -217,6 +230,15 @@ export const ENDPOINTS = {
     agent: 'own',
     administrative: 'any',
     profile: ['tools:read', 'governance:read'],
+  },
+  'pins.read': {
+    does: 'Read what was approved of the tools of MCP servers, and what they say now; no key of one agent may',
+    routes: [`GET ${WS}/pins`, `GET ${WS}/pins/{upstream}`],
+    changes: false,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'any',
+    profile: ['governance:read'],
   },
   'agents.read': {
     does: 'Read the registered agents',

@@ -16,8 +16,20 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Levels of a schema that are searched. */
 const MOST_LEVELS = 32;
 
-/** The arguments that headers repeat, in an input schema. */
-export function paramHeadersIn(schema: Json | undefined, path: readonly string[] = []): readonly ParamHeader[] {
+const known = new WeakMap<JsonObject, readonly ParamHeader[]>();
+
+/** The arguments that headers repeat, in an input schema. Each schema is searched once. */
+export function paramHeadersIn(schema: Json | undefined): readonly ParamHeader[] {
+  if (!isJsonObject(schema)) return [];
+  let found = known.get(schema);
+  if (found === undefined) {
+    found = searched(schema, []);
+    known.set(schema, found);
+  }
+  return found;
+}
+
+function searched(schema: Json | undefined, path: readonly string[]): readonly ParamHeader[] {
   if (!isJsonObject(schema) || path.length > MOST_LEVELS) return [];
   const header = schema['x-mcp-header'];
   const own =
@@ -25,7 +37,7 @@ export function paramHeadersIn(schema: Json | undefined, path: readonly string[]
       ? [{ name: `mcp-param-${header.toLowerCase()}`, path }]
       : [];
   const properties = isJsonObject(schema['properties']) ? schema['properties'] : {};
-  return [...own, ...Object.entries(properties).flatMap(([name, inner]) => paramHeadersIn(inner, [...path, name]))];
+  return [...own, ...Object.entries(properties).flatMap(([name, inner]) => searched(inner, [...path, name]))];
 }
 
 /** The headers of a call: those of arguments that are there, and are a text, a number or a truth value. */

@@ -1,5 +1,6 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from './revisions.ts';
+import { addressed, type Answered, beginWith, type Line } from './begin.ts';
+import { META } from './revisions.ts';
 
 /** What a server says of itself, and all of its tools. */
 export interface ServerSays extends SaidOfItself {
@@ -12,70 +13,41 @@ interface SaidOfItself {
   readonly instructions: string | null;
 }
 
-/** What became of a request. */
-export interface Answered {
-  readonly session: string | null;
-  /** `null` where it was answered with anything but a result. */
-  readonly result: JsonObject | null;
-}
-
 /** Why a server cannot be read: it begins in no era, does not list its tools, or lists them without an end. */
 export type Unread = 'not_begun' | 'not_listed' | 'endless';
 
-/** How messages come to a server. `headers`: those that the protocol asks for. */
-export interface ServerLine<Answer extends Answered> {
-  ask(request: JsonObject & { readonly id: number }, headers: Headers): Promise<Answer>;
-  tell(notification: JsonObject, headers: Headers): Promise<void>;
-  /** The session is over. */
-  end(headers: Headers): Promise<void>;
+/** How messages come to a server that is read. */
+export interface ServerLine<Answer extends Answered> extends Line<Answer> {
   /** The error that is thrown. @param answered what shows it */
   unread(why: Unread, answered: Answer): Error;
 }
 
-type Headers = Readonly<Record<string, string>>;
-
 /** Pages of one list: a server that always has one more is not listed for ever. */
 export const MOST_PAGES = 1_000;
-const [SESSIONS] = HANDSHAKE_VERSIONS;
-const [STATELESS] = STATELESS_VERSIONS;
 
 /**
- * Reads what an MCP server says of itself now, and all pages of its tools. It is asked in the era of sessions first,
- * which most servers know, and else in the stateless one. Who pins tools and who looks whether they are as pinned have to
- * ask in the same way: some servers list by what their client says of itself.
+ * Reads what an MCP server says of itself now, and all pages of its tools. Who pins tools and who looks whether they are
+ * as pinned have to ask in the same way: some servers list by what their client says of itself.
  * @throws what the line throws
  */
 export async function readServer<Answer extends Answered>(
   line: ServerLine<Answer>,
   clientInfo: JsonObject,
 ): Promise<ServerSays> {
+  const answer = await beginWith(line, clientInfo);
+  if (answer.begun === null) throw line.unread('not_begun', answer.answered);
+  const { begun, said } = answer;
   let lastId = 0;
-  const asking =
-    (headers: Headers, meta: JsonObject | null) =>
-    (method: string, given: JsonObject): Promise<Answer> => {
-      lastId += 1;
-      const params = meta === null ? given : { ...given, _meta: meta };
-      return line.ask({ id: lastId, method, params }, meta === null ? headers : { ...headers, 'mcp-method': method });
-    };
-
-  const begun = await asking({}, null)('initialize', { protocolVersion: SESSIONS, capabilities: {}, clientInfo });
-  if (begun.result === null) {
-    const meta = { [META.protocolVersion]: STATELESS, [META.clientInfo]: clientInfo, [META.clientCapabilities]: {} };
-    const ask = asking({ 'mcp-protocol-version': STATELESS }, meta);
-    const { result } = await ask('server/discover', {});
-    if (result === null) throw line.unread('not_begun', begun);
-    return { ...wordsIn(result), tools: await allTools(line, ask) };
-  }
-  const { protocolVersion: version } = begun.result;
-  const headers = {
-    ...(typeof version === 'string' && { 'mcp-protocol-version': version }),
-    ...(begun.session !== null && { 'mcp-session-id': begun.session }),
-  };
   try {
-    await line.tell({ method: 'notifications/initialized' }, headers);
-    return { ...wordsIn(begun.result), tools: await allTools(line, asking(headers, null)) };
+    return {
+      ...wordsIn(said),
+      tools: await allTools(line, (method, given) => {
+        lastId += 1;
+        return line.ask(...addressed(begun, lastId, method, given));
+      }),
+    };
   } finally {
-    if (begun.session !== null) await line.end(headers);
+    if (begun.kind === 'session' && begun.isNamed) await line.end(begun.headers);
   }
 }
 

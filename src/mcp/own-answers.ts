@@ -8,6 +8,8 @@ import type { Era } from './protocol.ts';
 export interface OwnServer {
   readonly serverInfo: JsonObject;
   readonly instructions: string;
+  /** Capabilities in the stateless era, beside tools. */
+  readonly offers?: JsonObject;
 }
 
 const CAPABILITIES = { tools: { listChanged: false } } as const;
@@ -18,7 +20,7 @@ const CAPABILITIES = { tools: { listChanged: false } } as const;
  * @throws RpcRefused
  */
 export function acquainted({ method, id, params }: RpcRequest, era: Era, own: OwnServer): JsonObject | null {
-  const { serverInfo, instructions } = own;
+  const { serverInfo, instructions, offers = {} } = own;
   switch (era.kind) {
     case 'handshake': {
       if (method === 'ping') return {};
@@ -31,7 +33,10 @@ export function acquainted({ method, id, params }: RpcRequest, era: Era, own: Ow
     }
     case 'stateless':
       if (method !== 'server/discover') return null;
-      return cacheable({ supportedVersions: STATELESS_VERSIONS, capabilities: CAPABILITIES, instructions }, era);
+      return cacheable(
+        { supportedVersions: STATELESS_VERSIONS, capabilities: { ...CAPABILITIES, ...offers }, instructions },
+        era,
+      );
   }
 }
 
@@ -42,7 +47,11 @@ export function cacheable(result: JsonObject, era: Era): JsonObject {
 
 /** A result in the form of the client's era. */
 export function inForm(result: JsonObject, era: Era, { serverInfo }: OwnServer): JsonObject {
-  if (era.kind === 'handshake') return result;
+  if (era.kind === 'handshake') {
+    // Where the server is of the other era.
+    const { resultType, ...others } = result;
+    return resultType === 'complete' ? others : result;
+  }
   const meta = isJsonObject(result['_meta']) ? result['_meta'] : {};
   return { resultType: 'complete', ...result, _meta: { ...meta, [META.serverInfo]: serverInfo } };
 }

@@ -51,15 +51,47 @@ export interface PinComparison {
  * @param lock `null` where nothing is pinned yet: then all tools are `new`
  */
 export function comparePins(upstream: string, lock: PinLock | null, live: LiveServer): PinComparison {
-  const { tools: found, unusable } = pinnable(live.tools);
+  const steps = comparisonInSteps(upstream, lock, live, Infinity);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/**
+ * Like {@link comparePins}, one tool per step.
+ * @param most characters of a tool; a longer one is `unusable`
+ */
+export function* comparisonInSteps(
+  upstream: string,
+  lock: PinLock | null,
+  live: LiveServer,
+  most: number,
+): Generator<void, PinComparison> {
+  const { tools: found, unusable } = yield* pinnable(live.tools, most);
   const pins = new Map((lock?.tools ?? []).map((pin) => [pin.name, pin]));
   const present = new Set([...found.map(({ name }) => name), ...unusable.flatMap(({ name }) => name ?? [])]);
-  const lost = [...pins.values()].filter(({ name }) => !present.has(name));
+  const lost = new Map<string, PinnedTool>();
+  const nameless = new Map<string, PinnedTool[]>();
+  for (const pin of pins.values()) {
+    if (present.has(pin.name)) continue;
+    lost.set(pin.name, pin);
+    const digest = digestWithoutName(pin);
+    if (digest !== null) nameless.set(digest, [...(nameless.get(digest) ?? []), pin]);
+    yield;
+  }
   const states: Exclude<ToolState, { kind: 'unusable' }>[] = [];
   for (const tool of found) {
     const pin = pins.get(tool.name);
-    if (pin === undefined) states.push(newOrRenamed(tool, lost));
-    else if (pin.sha256 === tool.sha256) states.push({ kind: 'unchanged', name: tool.name, pin });
+    if (pin === undefined) {
+      const from = lost.size === 0 ? undefined : nameless.get(digestWithoutName(tool) ?? '')?.shift();
+      if (from !== undefined) lost.delete(from.name);
+      states.push(
+        from === undefined
+          ? { kind: 'new', name: tool.name, live: tool }
+          : { kind: 'renamed', name: tool.name, from: from.name, live: tool },
+      );
+    } else if (pin.sha256 === tool.sha256) states.push({ kind: 'unchanged', name: tool.name, pin });
     else
       states.push({
         kind: 'changed',
@@ -68,8 +100,9 @@ export function comparePins(upstream: string, lock: PinLock | null, live: LiveSe
         live: tool,
         differences: differencesOf(pin.tool, tool.tool),
       });
+    yield;
   }
-  states.push(...lost.map((pin) => ({ kind: 'gone', name: pin.name, pin }) as const));
+  for (const pin of lost.values()) states.push({ kind: 'gone', name: pin.name, pin });
   const tools = [...states.sort(byName), ...unusable];
   const about = lock === null ? [] : differencesOf(aboutOf(lock), aboutOf(live));
   return {
@@ -84,15 +117,6 @@ function aboutOf({ server, instructions }: ServerWords): JsonObject {
   return { ...(server !== null && { server }), ...(instructions !== null && { instructions }) };
 }
 
-/** Takes the pin that a tool had under another name out of `lost`. */
-function newOrRenamed(live: PinnedTool, lost: PinnedTool[]): Extract<ToolState, { kind: 'new' | 'renamed' }> {
-  const nameless = digestWithoutName(live);
-  const at = lost.findIndex((pin) => digestWithoutName(pin) === nameless);
-  const [from] = at === -1 ? [] : lost.splice(at, 1);
-  if (from === undefined) return { kind: 'new', name: live.name, live };
-  return { kind: 'renamed', name: live.name, from: from.name, live };
-}
-
 function digestWithoutName({ tool }: PinnedTool): string | null {
   const digest = toolDigest({ ...tool, name: '' });
   return digest.ok ? digest.sha256 : null;
@@ -101,7 +125,10 @@ function digestWithoutName({ tool }: PinnedTool): string | null {
 type Unusable = Extract<ToolState, { kind: 'unusable' }>;
 
 /** The pins that the listed tools would have, by name. Of a name that is there twice nobody knows which would be called. */
-function pinnable(listed: readonly Json[]): { readonly tools: PinnedTool[]; readonly unusable: Unusable[] } {
+function* pinnable(
+  listed: readonly Json[],
+  most: number,
+): Generator<void, { readonly tools: PinnedTool[]; readonly unusable: Unusable[] }> {
   const tools = new Map<string, PinnedTool>();
   const unusable = new Map<string, Unusable>();
   const nameless: Unusable[] = [];
@@ -111,7 +138,9 @@ function pinnable(listed: readonly Json[]): { readonly tools: PinnedTool[]; read
       nameless.push({ kind: 'unusable', name: null, why: 'it has no name' });
       continue;
     }
-    const digest = toolDigest(tool);
+    const isLong = most !== Infinity && JSON.stringify(tool).length > most;
+    const digest = isLong ? { ok: false as const, why: `it is longer than ${most} characters` } : toolDigest(tool);
+    yield;
     if (tools.delete(name) || unusable.has(name))
       unusable.set(name, { kind: 'unusable', name, why: 'the server lists the name twice' });
     else if (digest.ok) tools.set(name, { name, sha256: digest.sha256, tool });

@@ -50,14 +50,23 @@ export class ObservedServer {
   /**
    * A list, or a page of one, passed to an agent.
    * @param isPinned only these are remembered: a server can make up any number of names
+   * @returns the names of these
    */
-  passed(tools: readonly Json[], isPinned: (name: string) => boolean, at: number): void {
-    for (const [name, seen] of byName(tools, at)) if (isPinned(name)) this.#passed.set(name, seen);
+  passed(tools: readonly Json[], isPinned: (name: string) => boolean, at: number): readonly string[] {
+    const names: string[] = [];
+    for (const [name, seen] of byName(tools, at)) {
+      if (!isPinned(name)) continue;
+      this.#passed.set(name, seen);
+      names.push(name);
+    }
+    return names;
   }
 
-  /** What the server says of itself passed to an agent. */
-  passedWords(words: ServerWords): void {
+  /** What the server says of itself passed to an agent. @returns whether it is something else than before */
+  passedWords(words: ServerWords): boolean {
+    const before = this.#words;
     this.#words = words;
+    return before === null || before.server !== words.server || before.instructions !== words.instructions;
   }
 
   /** When the tool was last seen, or its absence; monotonic ms. */

@@ -71,12 +71,16 @@ function amountOf(plan: AmountPlan): (input: PolicyInput) => Json | undefined {
   return (input) => read(input, undefined);
 }
 
+function sourceOf(plan: AmountPlan): string | null {
+  return plan.kind === 'fact' ? plan.fact.text : null;
+}
+
 function buildObligation(plan: ObligationPlan, { budgets, pools }: RuleParts): CompiledObligation {
   switch (plan.kind) {
     case 'budget': {
       const budget = budgets.get(plan.budget);
       if (budget === undefined) throw new Error(`no such budget: ${plan.budget}`);
-      return { kind: 'budget', budget, amount: amountOf(plan.amount) };
+      return { kind: 'budget', budget, amount: amountOf(plan.amount), amountFrom: sourceOf(plan.amount) };
     }
     case 'rate_limit':
       return { ...plan, by: bucketing(plan.by), limit: countOf(plan.limit) };

@@ -64,6 +64,8 @@ export type CompiledObligation =
       readonly kind: 'budget';
       readonly budget: CompiledBudget;
       readonly amount: (input: PolicyInput) => Json | undefined;
+      /** Path of the fact that the amount is; `null` where it is none. */
+      readonly amountFrom: string | null;
     }
   | {
       readonly kind: 'rate_limit';

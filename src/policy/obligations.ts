@@ -51,7 +51,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         sharing: budget.by.sharing,
         window: budget.windowAt(input.now),
         limit,
-        amount: wholeAmount(source.amount(input)),
+        ...heldAmount(source.amount(input), source.amountFrom),
         ...(budget.warnAt === null ? null : { warnAt: budget.warnAt }),
       };
     }
@@ -86,8 +86,12 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
   }
 }
 
-function wholeAmount(value: Json | undefined): number | null {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null;
+function heldAmount(
+  value: Json | undefined,
+  from: string | null,
+): { readonly amount: number } | { readonly amount: null; readonly amountFrom?: string } {
+  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return { amount: value };
+  return from === null ? { amount: null } : { amount: null, amountFrom: from };
 }
 
 /** The values of `by` as one text. Different values give different texts, also `1` and `"1"`. */
@@ -131,8 +135,11 @@ function isSame(a: Obligation, b: Obligation): boolean {
 /** The stricter of two obligations of one kind, with the rule that comes first in the order of report. */
 function merged(known: Obligation, other: Obligation): Obligation {
   if (known.kind === 'budget' && other.kind === 'budget') {
-    const amount = known.amount === null || other.amount === null ? null : Math.max(known.amount, other.amount);
-    return { ...known, limit: Math.min(known.limit, other.limit), amount };
+    const limit = Math.min(known.limit, other.limit);
+    if (known.amount === null) return { ...known, limit };
+    const { amount, amountFrom } = other;
+    if (amount !== null) return { ...known, limit, amount: Math.max(known.amount, amount) };
+    return { ...known, limit, amount, ...(amountFrom === undefined ? null : { amountFrom }) };
   }
   if (known.kind === 'reserve' && other.kind === 'reserve')
     return { ...known, units: Math.max(known.units, other.units) };

@@ -7,6 +7,7 @@ import type { Listen, Problem } from '../effects/model/run-request.ts';
 import {
   type ErrorStyle,
   errorMembers,
+  ownHeaders,
   PLAIN_STYLE,
   shownStatus,
   successMembers,
@@ -71,7 +72,7 @@ export function problemAnswer(
   );
   return {
     status: shownStatus(status, headers['x-should-retry'] === 'true', style),
-    headers: withRetryHints(headers),
+    headers: ownHeaders(headers, style.errorFormat, request.id),
     body: JSON.stringify({ ...body, ...members }),
   };
 }
@@ -132,7 +133,8 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const shown = { decision: outcome.decision, status: decided, code, message, docs };
   const members = errorMembers(shown, context.style.errorFormat);
   const status = shownStatus(decided, headers['x-should-retry'] === 'true', context.style);
-  return { status, headers: withRetryHints(headers), body: JSON.stringify({ ...rendered.body, ...members }) };
+  const told = ownHeaders(headers, context.style.errorFormat, context.request.id);
+  return { status, headers: told, body: JSON.stringify({ ...rendered.body, ...members }) };
 }
 
 /** The reason of a call that waits is the summary for its approvers: as an error it would not say what is wrong. */

@@ -91,3 +91,24 @@ export function withRetryHints<Headers extends Readonly<Record<string, string | 
   const hint = headers['x-should-retry'];
   return typeof hint === 'string' ? { ...headers, 'stripe-should-retry': hint } : headers;
 }
+
+/** What client libraries look for in the headers of an answer that the gateway made. */
+export function ownHeaders(
+  headers: Readonly<Record<string, string>>,
+  format: Route['errorFormat'],
+  requestId: string,
+): Readonly<Record<string, string>> {
+  const hinted = withRetryHints(headers);
+  switch (format) {
+    case 'stripe':
+    case 'anthropic':
+      // These libraries read a request's id here, and not in `x-request-id`.
+      return { ...hinted, 'request-id': requestId };
+    case 'problem':
+    case 'openai':
+    case 'github':
+    case 'slack':
+    case 'graphql':
+      return hinted;
+  }
+}

@@ -3,7 +3,7 @@ import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { tellOf } from './access.ts';
+import { tellOfProxied } from './access.ts';
 import {
   type AnswerContext,
   type AnsweredRequest,
@@ -255,7 +255,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
 
   const handler = (request: FastifyRequest, reply: FastifyReply): void => {
     const fail = (error: unknown): void => void reply.send(error instanceof Error ? error : new Error(String(error)));
-    if (ports.access !== null) tellOf(request, reply, arrivedOf, ports.access);
+    if (ports.access !== null) tellOfProxied(request, reply, arrivedOf, ports.access);
     try {
       const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
       if (arrival instanceof Promise) {

@@ -60,6 +60,8 @@ export interface Draft {
   ): ReadRow | null;
   /** The figure, where it is known. `null`: the store will judge. */
   figure(name: SumName): Figure | null;
+  /** The figure, for those who show it: it is read where it is not known. */
+  figureAsStored(name: SumName): Figure;
   sum(change: SumChange): void;
   reset(group: string): void;
   event(event: EventDraft): void;
@@ -69,10 +71,12 @@ export interface Draft {
 
 /** Thrown when a step looks at something that is not known. The runner reads it and runs the step again. */
 export class Unknown {
-  readonly want: Want;
+  readonly wants: readonly Want[];
+  readonly sums: readonly SumName[];
 
-  constructor(want: Want) {
-    this.want = want;
+  constructor(wants: readonly Want[], sums: readonly SumName[]) {
+    this.wants = wants;
+    this.sums = sums;
   }
 }
 
@@ -153,7 +157,7 @@ export function createDraft(ground: Ground): OpenDraft {
     if (there !== undefined) return there;
     const found = ground.row(kind, id);
     if (found === undefined && assumeAbsent !== true)
-      throw new Unknown(follow === undefined ? { kind, id } : { kind, id, follow });
+      throw new Unknown([follow === undefined ? { kind, id } : { kind, id, follow }], []);
     return add({ kind, id, follow, found: found ?? null, row: found ?? null, written: null });
   }
 
@@ -217,6 +221,11 @@ export function createDraft(ground: Ground): OpenDraft {
     figure(name) {
       figures.set(name.name, name);
       return ground.figure(name.name) ?? null;
+    },
+    figureAsStored(name) {
+      const known = ground.figure(name.name);
+      if (known === undefined) throw new Unknown([], [name]);
+      return known;
     },
     sum(change) {
       const there = sums.get(change.name);

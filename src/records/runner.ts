@@ -130,6 +130,11 @@ export function createStepRunner(store: RowStore): StepRunner {
     return seen;
   }
 
+  async function readUnknown(workspace: string, known: Known, { wants, sums }: Unknown): Promise<void> {
+    const seen = await look(workspace, known, wants, sums);
+    learnFigures(known, sums, seen.figures);
+  }
+
   const firstLooks = new Map<string, Promise<Seen>>();
   /** If many steps come to a workspace at once, one looks for all. */
   async function firstLook(workspace: string, known: Known): Promise<void> {
@@ -165,7 +170,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     try {
       return { kind: 'drawn', said: step(draft), draft };
     } catch (error) {
-      if (error instanceof Unknown) return { kind: 'first', work: () => look(workspace, known, [error.want], []) };
+      if (error instanceof Unknown) return { kind: 'first', work: () => readUnknown(workspace, known, error) };
       if (error instanceof First) {
         const { work } = error;
         return { kind: 'first', work: () => work().then(() => forget(known)) };

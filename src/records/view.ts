@@ -104,8 +104,8 @@ export function viewOn(
       return uses;
     },
     budget: (_, budget, bucket, window) =>
-      // If the figure is not known, the store judges: the change carries the limit.
       draft.figure(budgetSum({ budget, bucket, window })) ?? { spent: 0, held: 0, rows: 0 },
+    budgetAsStored: (_, budget, bucket, window) => draft.figureAsStored(budgetSum({ budget, bucket, window })),
     rate: (_, id, bucket, windowMs) => draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0,
   };
 }

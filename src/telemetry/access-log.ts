@@ -1,7 +1,7 @@
 import { quoteOr } from '../json/quote.ts';
 import { redactSecrets } from './logger.ts';
 
-/** What the log says of one request through the proxy. Nothing of it is free text of the caller's. */
+/** What the log says of one request through the proxy, or to an MCP server. Nothing of it is free text of the caller's. */
 export interface AccessLine {
   readonly requestId: string;
   readonly method: string;
@@ -12,7 +12,9 @@ export interface AccessLine {
   readonly tool: string | null;
   /** `null` where no route leads to one. */
   readonly upstream: string | null;
-  /** `null` for a request that was refused before anything was decided. */
+  /** The method of an MCP message, where the gateway knows it; `null` for all other requests. */
+  readonly rpc: string | null;
+  /** `null` where nothing was decided: the request was refused before, or passed without being judged. */
   readonly decision: string | null;
   readonly status: number;
   /** On the connection, headers included. */
@@ -24,6 +26,8 @@ export interface AccessLine {
   readonly effectId: string | null;
   /** Of a W3C `traceparent`. */
   readonly traceId: string | null;
+  /** It lasts as long as its ends like, as a tunnel does: its duration is that of no call. */
+  readonly lasts: boolean;
   /** The caller left before the answer was over. */
   readonly cut: boolean;
 }
@@ -43,7 +47,7 @@ export interface AccessLog {
 }
 
 /**
- * Writes one JSON line for each request through the proxy, in the log's own form. Lines are put together by hand: the
+ * Writes one JSON line for each request, in the log's own form. Lines are put together by hand: the
  * logger's way takes several times as long, and looks for secrets in texts that cannot hold any. Only the agent's name
  * may come from a caller, and is looked through.
  * @param write takes whole lines, and waits for nobody
@@ -79,7 +83,8 @@ function textOf(line: AccessLine, at: number): string {
     `,"tool":${quoteOr(line.tool)},"upstream":${quoteOr(line.upstream)},"decision":${quoteOr(line.decision)}` +
     `,"status":${line.status},"bytes_in":${line.bytesIn},"bytes_out":${line.bytesOut}` +
     `,"duration_ms":${rounded(line.durationMs)},"auth_ms":${line.authenticatedInMs === null ? 'null' : rounded(line.authenticatedInMs)}` +
-    `,"effect_id":${quoteOr(line.effectId)},"trace_id":${quoteOr(line.traceId)}${line.cut ? ',"cut":true' : ''}}\n`
+    `,"effect_id":${quoteOr(line.effectId)},"trace_id":${quoteOr(line.traceId)}` +
+    `${line.rpc === null ? '' : `,"rpc":${quoteOr(line.rpc)}`}${line.cut ? ',"cut":true' : ''}}\n`
   );
 }
 

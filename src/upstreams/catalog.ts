@@ -1,7 +1,7 @@
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { MAX_TARGET, type Tool } from '../effects/model/tool.ts';
+import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { pointerTo } from '../json/pointer.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { misfits } from './http/request-fit.ts';
@@ -24,6 +24,19 @@ export interface Catalog {
    * how that value is written. Otherwise it is the text itself.
    */
   textParam(tool: Tool, name: string, text: string): Json;
+}
+
+/** A tool of an MCP server that was pinned. */
+export interface PinnedAt {
+  readonly tool: Tool;
+  readonly call: McpCall;
+}
+
+/** The pinned tool that a server calls so; `null` if there is none. */
+export function pinnedAt(catalog: Pick<Catalog, 'tool'>, upstream: string, name: string): PinnedAt | null {
+  const tool = catalog.tool(`${upstream}.${name}`);
+  const call = tool === null ? null : pinnedCall(tool);
+  return tool !== null && call?.name === name ? { tool, call } : null;
 }
 
 interface CompiledTool {

@@ -9,6 +9,7 @@ const LINE: AccessLine = {
   agentId: 'bot',
   tool: 'api.see',
   upstream: 'api',
+  rpc: null,
   decision: 'committed',
   status: 200,
   bytesIn: 1,
@@ -17,6 +18,7 @@ const LINE: AccessLine = {
   authenticatedInMs: null,
   effectId: null,
   traceId: null,
+  lasts: false,
   cut: true,
 };
 

@@ -127,6 +127,19 @@ describe('who may', () => {
       expect((await put([ACME], key)).status).toBe(403);
   });
 
+  it('with governance:write, a key of no agent puts and deletes, and one of an agent does neither', async () => {
+    const path = `${ENTITIES}/team/governed`;
+    const team = { type: 'team', id: 'governed', name: 'Governed' };
+    const refused = await put([team], rig.keys.governingAgent);
+    expect([refused.status, refused.json['code']]).toEqual([403, 'wrong_key_kind']);
+    expect((await rig.send('GET', path)).status).toBe(404);
+    expect((await put([team], rig.keys.governor)).json).toMatchObject({ created: 1 });
+    const kept = await rig.send('DELETE', path, { key: rig.keys.governingAgent });
+    expect([kept.status, kept.json['code']]).toEqual([403, 'wrong_key_kind']);
+    expect((await rig.send('GET', path)).status).toBe(200);
+    expect((await rig.send('DELETE', path, { key: rig.keys.governor })).status).toBe(200);
+  });
+
   it('a key that is limited to other tools does not see business data', async () => {
     const limited = await search('query=acme&entity_type=customer', rig.keys.restricted);
     expect([limited.status, limited.json['code']]).toEqual([403, 'insufficient_scope']);

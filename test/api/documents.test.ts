@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { markdownToHtml } from '../../src/api/markdown.ts';
@@ -8,6 +9,7 @@ import { type Rig, refund, startRig } from './rig.ts';
 
 interface Operation {
   readonly operationId: string;
+  readonly tags?: readonly string[];
   readonly security?: readonly unknown[];
   readonly parameters?: readonly { readonly name: string; readonly in: string }[];
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: object }>> };
@@ -34,7 +36,7 @@ describe('the OpenAPI document', () => {
     expect(document.openapi).toMatch(/^3\.1/);
     const table = Object.values(ENDPOINTS)
       .flatMap(({ routes }): readonly string[] => routes)
-      .filter((route) => route.includes('/') && !route.endsWith(' /v1/mcp'));
+      .filter((route) => /^[A-Z]+ \/[^ ]*$/.test(route));
     const inDocument = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
     );
@@ -49,6 +51,12 @@ describe('the OpenAPI document', () => {
     }
   });
 
+  it('is one as the standard says', async () => {
+    const { valid, errors } = await new Validator().validate(JSON.parse(JSON.stringify(document)));
+    expect(errors).toBeUndefined();
+    expect(valid).toBe(true);
+  });
+
   it('names each operation once, declares its path parameters, and problems for all that goes wrong', () => {
     const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.values(methods).map((operation) => ({ path, operation })),
@@ -58,8 +66,11 @@ describe('the OpenAPI document', () => {
     for (const { path, operation } of operations) {
       const declared = (operation.parameters ?? []).filter((one) => one.in === 'path').map(({ name }) => name);
       expect(declared.toSorted()).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted());
+      const { tags = [] } = operation;
       if (operation.security === undefined)
-        expect(Object.keys(operation.responses['4XX']?.content ?? {})).toEqual(['application/problem+json']);
+        expect(Object.keys(operation.responses['4XX']?.content ?? {})).toEqual([
+          tags.includes('mcp') ? 'application/json' : 'application/problem+json',
+        ]);
     }
   });
 
@@ -75,6 +86,9 @@ describe('the OpenAPI document', () => {
           const schema = at('paths', path, method, 'requestBody', 'content', 'application/json', 'schema');
           expect(() => ajv.compile(schema)).not.toThrow();
         }
+    const message = at('components', 'schemas', 'McpMessage');
+    expect(ajv.validate(message, { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} })).toBe(true);
+    expect(ajv.validate(message, { jsonrpc: '2.0', id: null, method: 'tools/list' })).toBe(false);
     const run = ['paths', '/v1/workspaces/{ws}/effects', 'post'] as const;
     const body = refund();
     const answer = await rig.send('POST', '/v1/workspaces/demo/effects', { body });

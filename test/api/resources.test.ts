@@ -390,6 +390,8 @@ describe('keys', () => {
         'mcp_readonly',
         'mcp_operator',
         'mcp_agent',
+        // The rig's own, of its configuration.
+        'governor',
       ]);
     }
   });

@@ -41,6 +41,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
 import { askAgain } from '../ask-again.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -65,6 +66,8 @@ export type Keys = Readonly<
     | 'runner'
     | 'stranger'
     | 'restricted'
+    | 'governor'
+    | 'governingAgent'
     | 'expired'
     | 'revoked',
     string
@@ -97,6 +100,7 @@ export interface SendOptions {
 const CONFIG = (url: string, folder: string) => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/store" }
+auth: { profiles: [ { name: governor, scopes: [governance:write, brain:read] } ] }
 users: [ { id: maria, roles: [finance-lead] }, { id: olga, roles: [] } ]
 roles: { finance-lead: {} }
 workspaces:
@@ -288,6 +292,7 @@ export async function startRig(
     },
     receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
     brain: { query: brain.query, put: brainWriter.put },
+    pins: { stateOf: () => null, seen: () => [], compare: async () => null },
     pools: () => pools,
     settings: () => settings,
     newId,
@@ -309,7 +314,7 @@ export async function startRig(
     bodyLimit: 256 * 1024,
     connections: 1000,
   });
-  await addControlPlane(app, ports, '0.0.0-test');
+  await addControlPlane(app, ports, '0.0.0-test', { paths: MCP_PATHS, schemas: MCP_SCHEMAS });
   await app.ready();
 
   const actor = { type: 'gateway', id: 'rig' } as const;
@@ -359,6 +364,8 @@ export async function startRig(
     stranger: await makeKey('account', { workspace: 'elsewhere', user: 'ops' }),
     expired: await makeKey('account', { ...demo, user: 'ops', expired: true }),
     revoked: await makeKey('account', { ...demo, user: 'ops', revoked: true }),
+    governor: await makeKey('profile', { ...demo, profile: 'governor' }),
+    governingAgent: await makeKey('profile', { ...demo, profile: 'governor', agentId: 'bot' }),
     restricted: await makeKey('agent', { ...demo, agentId: 'bot', allowedTools: ['deploy.start'] }),
   };
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest';
-import { createBrain } from '../../src/brain/brain.ts';
+import { ANSWER_CHARACTERS, createBrain } from '../../src/brain/brain.ts';
 import { BrainNotReady } from '../../src/brain/port.ts';
 import type { EntityStore } from '../../src/effects/entity-store.ts';
 import { type Entity, textOfEntity } from '../../src/effects/model/entity.ts';
@@ -258,7 +258,69 @@ it('cuts answers that would be too large, and says so', async () => {
     limit: 50,
   });
   expect(truncated).toBe(true);
-  expect(JSON.stringify({ entities, joined }).length).toBeLessThan(2_500_000);
-  expect(entities.length).toBe(50);
+  expect(entities.length).toBe(32);
+  expect(JSON.stringify({ entities, joined }).length).toBeLessThan(ANSWER_CHARACTERS * 1.05);
+  brain.close();
+});
+
+it('an entity that is shown often counts as often as it is shown', async () => {
+  const { store, put } = await open();
+  const hub = { ...customer('hub', 'Hub'), type: 'company', attributes: { note: 'x'.repeat(16_000) } };
+  const of = { rel: 'of', type: 'company', id: 'hub' };
+  await put(hub, ...Array.from({ length: 50 }, (_, at) => ({ ...customer(`c${at}`, 'Same'), links: [of] })));
+  const { brain } = brainOn(store);
+  const answer = await brain.query(WS, { query: 'same', entityType: 'customer', joinTo: 'company', limit: 50 });
+  expect(answer.entities).toHaveLength(50);
+  expect(answer.joined).toHaveLength(32);
+  expect(answer.truncated).toBe(true);
+  brain.close();
+});
+
+it('a hit that was removed since it was found is not shown, and neither is what it is linked with', async () => {
+  const { store, put } = await open();
+  const link = { rel: 'of', type: 'order', id: 'o1' };
+  await put(
+    { ...customer('c1', 'Same'), links: [link] },
+    { ...customer('c2', 'Same'), links: [link] },
+    {
+      ...customer('o1', 'Order'),
+      type: 'order',
+    },
+  );
+  const { brain } = brainOn({ ...store, onEntitiesChanged: () => undefined });
+  const question = { query: 'same', entityType: 'customer', joinTo: 'order', limit: 10 } as const;
+  expect((await brain.query(WS, question)).joined.map(({ of }) => of.id)).toEqual(['c1', 'c2']);
+  const entities = [{ type: 'customer', id: 'c1' }];
+  await store.removeEntities({ workspace: WS, entities, origin: 'api', actor: ACTOR });
+  // Nobody has told the index, so it still finds both.
+  const answer = await brain.query(WS, question);
+  expect(answer.entities.map(({ id }) => id)).toEqual(['c2']);
+  expect(answer.joined.map(({ of }) => of.id)).toEqual(['c2']);
+  expect(answer.sources.map(({ id }) => id).toSorted()).toEqual(['c2', 'o1']);
+  brain.close();
+});
+
+it('what changes while it is read is found when the reading is over', async () => {
+  const { store, put } = await open();
+  await put(customer('c1', 'First'));
+  let changed = false;
+  const meanwhile: EntityStore = {
+    ...store,
+    async entitiesSince(...asked) {
+      const slice = await store.entitiesSince(...asked);
+      if (!changed) {
+        changed = true;
+        await put(customer('c2', 'Second'));
+        const entities = [{ type: 'customer', id: 'c1' }];
+        await store.removeEntities({ workspace: WS, entities, origin: 'api', actor: ACTOR });
+      }
+      return slice;
+    },
+    onEntitiesChanged: () => undefined,
+  };
+  const { brain, ids } = brainOn(meanwhile);
+  const one = await brain.query(WS, { query: 'first', entityType: 'customer', joinTo: null, limit: 1 });
+  expect(one).toMatchObject({ entities: [], truncated: false });
+  expect(await ids('second')).toEqual(['c2']);
   brain.close();
 });

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { checkEntity, MAX_LINKS } from '../../src/brain/check-entity.ts';
+import { checkEntity, MAX_LINKS, MOST_FAULTS } from '../../src/brain/check-entity.ts';
 import type { Json } from '../../src/json/value.ts';
 
 const SOUND = { type: 'team', id: 'a', name: 'A' } as const;
@@ -19,4 +19,10 @@ it.each<[string, Json, readonly (string | number)[]]>([
 
 it('as many links as may be are taken', () => {
   expect(checkEntity({ ...SOUND, links: links(MAX_LINKS) }).ok).toBe(true);
+});
+
+it('of ten thousand unknown members, the first hundred are told', () => {
+  const members = Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`nam${at}`, at]));
+  const checked = checkEntity({ ...SOUND, ...members });
+  expect(checked.ok ? 0 : checked.faults.length).toBe(MOST_FAULTS);
 });

@@ -8,7 +8,7 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
   const { code, out, err } = await svc('demo', '--tour');
   expect(err).toBe('');
   expect(code).toBe(0);
-  const rows = out.slice(out.indexOf('call  ')).split('\n').slice(1, 14);
+  const rows = out.slice(out.indexOf('call  ')).split('\n').slice(1, 17);
   expect(rows.map((row) => row.split(/ {2,}/)[1])).toEqual([
     'committed',
     'duplicate_blocked',
@@ -23,6 +23,14 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
     'unknown_effect',
     'committed',
     'denied_budget',
+    'committed',
+    'duplicate_blocked',
+    'denied_policy',
+  ]);
+  expect(rows.slice(13).map((row) => row.split(/ {2,}/).slice(2))).toEqual([
+    ['committed', 'yes', 'proceed'],
+    ['already_committed', 'yes', 'proceed'],
+    ['rule_denied', 'no', 'block'],
   ]);
   expect(out).toMatch(/\nVALID$/);
 });

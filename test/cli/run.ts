@@ -7,6 +7,7 @@ import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gate
 import { checkFormat, migrateStore } from '../../src/gateway/store-format.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { probeUpstream } from '../../src/upstreams/http/probe.ts';
+import { readServerOnce } from '../../src/upstreams/mcp/read-once.ts';
 
 /** What a command printed, and how it ended. */
 export interface Ran {
@@ -24,6 +25,7 @@ const PORTS: CliPorts = {
   rotateKey,
   inspectStore,
   probeUpstream,
+  readMcpServer: readServerOnce,
   acceptLoss,
   acceptClock,
   recoverLost,

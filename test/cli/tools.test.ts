@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { GOOD_KEY, type McpUpstream, startMcpUpstream } from '../system/mcp/upstream.ts';
+import { GOOD_KEY, type McpUpstream, resultsOf, startMcpUpstream } from '../system/mcp/upstream.ts';
 import { svc } from './run.ts';
 
 let upstream: McpUpstream;
@@ -15,19 +15,12 @@ let pages: unknown[][];
 beforeAll(async () => {
   upstream = await startMcpUpstream();
   folder = mkdtempSync(join(tmpdir(), 'svc-tools-'));
-  upstream.raw = (_request, response, body) => {
-    const { id, method, params } = JSON.parse(body) as { id?: number; method: string; params?: { cursor?: string } };
-    const at = Number(params?.cursor ?? 0);
-    const result =
-      method === 'initialize'
-        ? { protocolVersion: '2025-11-25', capabilities: {}, ...about }
-        : { tools: pages[at], ...(at + 1 < pages.length && { nextCursor: String(at + 1) }) };
-    if (id === undefined) response.writeHead(202).end();
-    else
-      response
-        .writeHead(200, { 'content-type': 'application/json' })
-        .end(JSON.stringify({ jsonrpc: '2.0', id, result }));
-  };
+  upstream.raw = resultsOf((method, { cursor = 0 }) => {
+    const at = Number(cursor);
+    return method === 'initialize'
+      ? { protocolVersion: '2025-11-25', capabilities: {}, ...about }
+      : { tools: pages[at], ...(at + 1 < pages.length && { nextCursor: String(at + 1) }) };
+  });
 });
 beforeEach(() => {
   about = { serverInfo: { name: 'payments', version: '1' }, instructions: 'Be kind.' };
@@ -144,6 +137,12 @@ describe('svc tools', () => {
     expect(upstream.sessions.size).toBe(0);
     const wrong = await svc(...args, upstream.url + '/new', '--key-env', 'THE_KEY', '--header', 'X-Key');
     expect(wrong.code).toBe(2);
+  });
+
+  test('the key of the gateway goes to no server', async () => {
+    vi.stubEnv('SVC_API_KEY', GOOD_KEY);
+    const { code, err } = await svc('tools', 'list', '--lock', lock, '--url', `${upstream.url}/old`);
+    expect([code, err]).toEqual([2, expect.stringContaining('--key-env')]);
   });
 
   test('a server of the stateless era alone', async () => {

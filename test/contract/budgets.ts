@@ -103,10 +103,34 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 0, held: 100 }]);
     });
 
-    it('refuses an amount that is not one', async () => {
-      expect(await at.store.admit(admitRequest(spend(100, null)))).toMatchObject({
+    it.each([
+      { why: 'is not one', amount: null, code: 'amount_invalid' },
+      { why: 'is beyond the limit by itself', amount: 101, code: 'budget_exceeded' },
+    ])('refuses an amount that $why, with the true figures, and does not say when to come back', async (given) => {
+      const window = { kind: 'calendar', start: at.store.now() - DAY, end: at.store.now() + DAY } as const;
+      const of = (amount: number | null) => spend(100, amount, { window });
+      const { effect } = await dispatched(at.store, of(30));
+      await at.store.settle(settleRequest(effect, committed()));
+      await dispatched(at.store, of(15));
+      const refused = await at.store.admit(admitRequest(of(given.amount)));
+      expect(refused).toMatchObject({
         decision: 'denied_budget',
-        reason: { code: 'amount_invalid' },
+        reason: { code: given.code },
+        budgets: [{ limit: 100, spent: 30, held: 15 }],
+        retryAfterMs: null,
+      });
+      expect(await at.store.admit(admitRequest(of(60)))).toMatchObject({
+        reason: { message: 'The call needs 60 EUR-cent; 55 of 100 are left in budget payments/daily.' },
+        retryAfterMs: expect.toSatisfy((ms: number) => ms > 0 && ms <= DAY),
+      });
+    });
+
+    it('names the param that should have been the amount', async () => {
+      expect(await at.store.admit(admitRequest(spend(100, null, { amountFrom: 'params.amount' })))).toMatchObject({
+        reason: {
+          code: 'amount_invalid',
+          message: expect.stringMatching(/^params\.amount is absent or not a whole number/),
+        },
       });
     });
 

@@ -73,6 +73,15 @@ function rowKey(budget: string, bucket: string, window: string): string {
 
 /** What a step sees of one workspace's state at `now`. */
 export function viewOf(state: MapState, now: number): StepView {
+  const budget: StepView['budget'] = (_workspace, budget, bucket, window) => {
+    const row = state.budgets.get(rowKey(budget, bucket, window));
+    const rows = [...state.budgets.keys()].filter((key) => JSON.parse(key)[0] === budget).length;
+    if (row === undefined) return { spent: 0, held: 0, rows };
+    const rolling = /^r:(\d+)$/.exec(window)?.[1];
+    if (rolling === undefined) return { spent: row.spent, held: row.held, rows };
+    const spent = row.postings.reduce((sum, { at, amount }) => (at > now - Number(rolling) ? sum + amount : sum), 0);
+    return { spent, held: row.held, rows };
+  };
   return {
     now,
     epoch: state.epoch,
@@ -109,15 +118,8 @@ export function viewOf(state: MapState, now: number): StepView {
       [...state.reservations.values()].filter((one) => one.keyId === keyId && one.expiresAt > now).length,
     usesOf: (_workspace, pool) =>
       [...state.uses.values()].flat().filter((use) => use.pool === pool && (use.until === null || use.until > now)),
-    budget(_workspace, budget, bucket, window) {
-      const row = state.budgets.get(rowKey(budget, bucket, window));
-      const rows = [...state.budgets.keys()].filter((key) => JSON.parse(key)[0] === budget).length;
-      if (row === undefined) return { spent: 0, held: 0, rows };
-      const rolling = /^r:(\d+)$/.exec(window)?.[1];
-      if (rolling === undefined) return { spent: row.spent, held: row.held, rows };
-      const spent = row.postings.reduce((sum, { at, amount }) => (at > now - Number(rolling) ? sum + amount : sum), 0);
-      return { spent, held: row.held, rows };
-    },
+    budget,
+    budgetAsStored: budget,
     rate: (_workspace, id, bucket, windowMs) =>
       (state.rates.get(JSON.stringify([id, bucket])) ?? []).filter((at) => at > now - windowMs).length,
   };

@@ -66,7 +66,7 @@ beforeEach(async () => {
     current,
     directory: createDirectory(inForce.configuration, store),
     pauses,
-    pins: createPinView(upstreams),
+    pins: createPinView(upstreams, () => inForce),
     entities: createEntityFacts(store),
     secrets,
     signer: await openSigner({

@@ -1,28 +1,51 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/effects/model/principal.ts';
+import { type LenientServer, lockOf, startLenientServer } from '../system/mcp/lenient-server.ts';
 import { makeApiKey, send } from '../system/gateway.ts';
 import { freshKey, refund, startWorld, type World, worldFiles } from '../system/world.ts';
 
 const GOLDEN = new URL('../golden/permission-matrix.txt', import.meta.url);
 const WS = '/v1/workspaces/demo';
 
+/** A name that no other tool has: `crm.echo`. */
+const PINNED = [{ name: 'echo', inputSchema: { type: 'object', additionalProperties: true } }];
+
+let folder: string;
+let crm: LenientServer;
 let world: World;
 let keys: Readonly<Record<string, string | null>>;
 beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-matrix-'));
+  crm = await startLenientServer();
+  crm.tools = [...PINNED];
+  const pins = join(folder, 'crm.json');
+  await writeFile(pins, lockOf('crm', PINNED));
+  const server = `{ id: crm, timeout: 10s, mcp: { url: "${crm.url}", pins: "${pins}" } }`;
   world = await startWorld({
     files(url) {
       const { config, policies } = worldFiles(url);
       // Room for everybody: a full pool and a spent budget say nothing about who may.
       return {
-        config: config.replace('id: deploy-slot, units: 1 }', 'id: deploy-slot, units: 50 }') + PROFILES,
-        policies: { 'world.yaml': (policies['world.yaml'] ?? '').replace('limit: 100000 }', 'limit: 100000000 }') },
+        config:
+          config
+            .replace('id: deploy-slot, units: 1 }', 'id: deploy-slot, units: 50 }')
+            .replace('timeout: 10s } ]', `timeout: 10s }, ${server} ]`) + PROFILES,
+        policies: {
+          'world.yaml': (policies['world.yaml'] ?? '').replace('limit: 100000 }', 'limit: 100000000 }') + CRM_RULE,
+        },
       };
     },
   });
   keys = await keysOfEveryKind();
 });
-afterAll(() => world.close());
+afterAll(async () => {
+  await world.close();
+  await crm.close();
+  await rm(folder, { recursive: true });
+});
 
 /** Keys in the order of the columns. `elsewhere`: of the other workspace. */
 async function keysOfEveryKind(): Promise<Readonly<Record<string, string | null>>> {
@@ -81,6 +104,8 @@ auth:
     - { name: everything, scopes: [${SCOPES.join(', ')}] }
     - { name: looker, scopes: [${SCOPES.join(', ')}], read_only: true }
 `;
+
+const CRM_RULE = '  - { id: mcp, effect: allow, match: { tools: [crm.echo, "crm.(resources/read)"] } }\n';
 
 interface Prepared {
   readonly path: string;
@@ -213,6 +238,8 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   activatePolicies: () => ({ path: '/v1/beta/policies/activations', body: {} }),
   rollBackPolicies: () => ({ path: '/v1/beta/policies/rollback', body: {} }),
   listTools: () => ({ path: `${WS}/tools` }),
+  listPins: () => ({ path: `${WS}/pins` }),
+  comparePins: () => ({ path: `${WS}/pins/payments` }),
   listAgents: () => ({ path: `${WS}/agents` }),
   registerAgent: () => ({ path: `${WS}/agents`, body: { id: freshKey() } }),
   createKey: () => ({ path: '/v1/beta/users/olga/keys', body: { name: 'made', profile: 'mcp_readonly' } }),
@@ -284,6 +311,29 @@ const BESIDE: readonly {
   },
 ];
 
+/** What agents send to MCP servers, by the door and the method. */
+const MCP_DOORS = ['/mcp', '/mcp/crm'].flatMap((path) => {
+  const name = path === '/mcp' ? 'crm__echo' : 'echo';
+  const messages: Readonly<Record<string, () => object>> = {
+    initialize: () => ({ protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } }),
+    'tools/list': () => ({}),
+    'tools/call': () => ({ name, arguments: { key: freshKey() } }),
+    ...(path === '/mcp' ? {} : { 'resources/read': () => ({ uri: 'file:///plain' }) }),
+  };
+  return [
+    ...Object.entries(messages).map(([method, params]) => ({
+      title: `POST ${path}, ${method}`,
+      method: 'POST',
+      prepare: (column: string) => ({
+        path,
+        body: { jsonrpc: '2.0', id: 1, method, params: params() },
+        headers: proxied(column),
+      }),
+    })),
+    { title: `DELETE ${path}`, method: 'DELETE', prepare: (column: string) => ({ path, headers: proxied(column) }) },
+  ];
+});
+
 /** Tools of the MCP control plane, each with arguments that hold. */
 const MCP_TOOLS: Readonly<Record<string, (column: string) => object | Promise<object>>> = {
   'svc.tools.search': () => ({}),
@@ -317,12 +367,16 @@ interface Row {
 
 async function rows(): Promise<readonly Row[]> {
   const { body } = await send(world.gateway.url, world.keys.account, 'GET', '/openapi.json');
-  const operations = Object.entries<Record<string, { operationId: string }>>(body.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, { operationId }]) => ({
-      operationId,
-      method: method.toUpperCase(),
-      title: `${method.toUpperCase()} ${path} (${operationId})`,
-    })),
+  const operations = Object.entries<Record<string, { operationId: string; tags: readonly string[] }>>(
+    body.paths,
+  ).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, { tags }]) => !tags.includes('mcp'))
+      .map(([method, { operationId }]) => ({
+        operationId,
+        method: method.toUpperCase(),
+        title: `${method.toUpperCase()} ${path} (${operationId})`,
+      })),
   );
   expect(operations.length).toBeGreaterThan(35);
   expect(operations.filter(({ operationId }) => OPERATIONS[operationId] === undefined)).toEqual([]);
@@ -345,6 +399,7 @@ async function rows(): Promise<readonly Row[]> {
         return { path: '/v1/mcp', body: { jsonrpc: '2.0', id: 1, method: 'tools/call', params } };
       },
     })),
+    ...MCP_DOORS,
   ];
 }
 
@@ -394,8 +449,10 @@ async function request(
   const isJson = response.headers.get('content-type')?.includes('json') ?? false;
   const answer = isJson ? JSON.parse(text) : {};
   const called =
-    answer.error?.data ?? (answer.result?.isError === true ? JSON.parse(answer.result.content[1].text) : {});
-  const decision = answer.decision ?? response.headers.get('svc-decision') ?? answer.would;
+    answer.error?.data ??
+    answer.result?._meta?.['dev.svc-gateway/decision'] ??
+    (answer.result?.isError === true ? JSON.parse(answer.result.content[1].text) : {});
+  const decision = answer.decision ?? called.decision ?? response.headers.get('svc-decision') ?? answer.would;
   const code = answer.reason?.code ?? answer.code ?? called.code;
   const words = [...new Set([decision, code])].filter((word) => typeof word === 'string');
   return {

@@ -53,6 +53,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'policies.history': ['no', 'no', 'any', 'no'],
   'policies.activate': ['no', 'no', 'any', 'no'],
   'tools.read': ['workspace', 'own', 'any', 'governance:read tools:read'],
+  'pins.read': ['workspace', 'no', 'any', 'governance:read'],
   'agents.read': ['workspace', 'own', 'any', 'governance:read tools:read'],
   'agents.register': ['workspace', 'no', 'any', 'no'],
   'agents.describe': ['no', 'no', 'any', 'no'],
@@ -123,7 +124,7 @@ describe('the permission table', () => {
   });
 
   it('marks everything that is not a read as a change', () => {
-    const looksOnly = ['effects.preview', 'state.verify', 'outcomes.reconcile', 'mcp.connect'];
+    const looksOnly = ['effects.preview', 'state.verify', 'outcomes.reconcile', 'mcp.connect', 'proxy.read'];
     for (const [id, row] of Object.entries(ENDPOINTS)) {
       const writes = row.routes.some((route) => /^(POST|PUT|PATCH|DELETE) /.test(route));
       expect(row.changes, id).toBe(writes && !looksOnly.includes(id));

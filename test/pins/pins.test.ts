@@ -4,6 +4,7 @@ import type { Json, JsonObject } from '../../src/json/value.ts';
 import {
   approvePins,
   comparePins,
+  comparisonInSteps,
   type LiveServer,
   type PinComparison,
   renderComparison,
@@ -152,6 +153,34 @@ describe('every kind of change is found, with its place', () => {
   test('a tool with the definition of another that is still there is new', () => {
     const twin = { ...list, name: 'list2' };
     expect(kinds(comparePins('pay', lock, { ...live, tools: [refund, list, twin] }))).toMatchObject({ list2: 'new' });
+  });
+
+  test('of a server that renames all of its tools, each pin is looked at once', () => {
+    let looked = 0;
+    const many = (prefix: string): JsonObject[] => Array.from({ length: 200 }, (_, at) => ({ name: `${prefix}${at}` }));
+    const lock = pinned({ ...live, tools: many('old') });
+    const tools = lock.tools.map((pin) => {
+      const tool: JsonObject = Object.defineProperty({ ...pin.tool }, 'title', {
+        enumerable: true,
+        get: () => `${(looked += 1)}`,
+      });
+      return { ...pin, tool };
+    });
+    const found = comparePins('pay', { ...lock, tools }, { ...live, tools: many('new') });
+    expect(found.tools).toHaveLength(400);
+    expect(looked).toBe(200);
+  });
+
+  test('a tool longer than somebody takes is unusable, and its pin not gone', () => {
+    const steps = comparisonInSteps(
+      'pay',
+      pinned(live),
+      { ...live, tools: [{ ...refund, title: 'x'.repeat(500) }, list] },
+      500,
+    );
+    let step = steps.next();
+    while (step.done !== true) step = steps.next();
+    expect(kinds(step.value)).toEqual({ list: 'unchanged', refund: 'unusable' });
   });
 
   test('instructions and the name of the server', () => {

@@ -263,7 +263,7 @@ export async function startProxiedWorld(
     current: () => inForce,
     directory,
     pauses,
-    pins: createPinView(upstreams),
+    pins: createPinView(upstreams, () => inForce),
     entities: createEntityFacts(store),
     secrets,
     signer,

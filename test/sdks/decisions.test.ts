@@ -177,6 +177,9 @@ describe.each(LIBRARIES)('$name', (library) => {
     const told = library.told(error);
     expect(told, String(error)).toMatchObject({ code: row.code ?? library.refused.code });
     expect(told?.message).toMatch(row.message);
+    // An answer of the API has the API's headers.
+    if (told !== null && 'requestId' in told && told.code !== library.refused.code)
+      expect(told.requestId).toEqual(expect.stringMatching(/./));
     release();
     await first;
   });

@@ -30,6 +30,8 @@ export interface TableCall {
 export interface Told {
   readonly code: unknown;
   readonly message: string;
+  /** Of libraries that tell one; only the gateway's own answers have one here. */
+  readonly requestId?: unknown;
 }
 
 /** A client library, and the API that it is made for. */
@@ -82,7 +84,8 @@ const openai: Library = {
     const messages = [{ role: 'user' as const, content: String(call.note) }];
     return openai.chat.completions.create({ model: call.word, messages }, { headers: keyHeader(call) });
   },
-  told: (error) => (error instanceof OpenAI.APIError ? { code: error.code, message: error.message } : null),
+  told: (error) =>
+    error instanceof OpenAI.APIError ? { code: error.code, message: error.message, requestId: error.requestID } : null,
   wordOf: ({ body }) => parsed(body).model,
   done: { id: 'c1', object: 'chat.completion', choices: [] },
   refused: {
@@ -106,7 +109,10 @@ const anthropic: Library = {
     const messages = [{ role: 'user' as const, content: String(call.note) }];
     return anthropic.messages.create({ model: call.word, max_tokens: 10, messages }, { headers: keyHeader(call) });
   },
-  told: (error) => (error instanceof Anthropic.APIError ? { code: error.errorCode, message: error.message } : null),
+  told: (error) =>
+    error instanceof Anthropic.APIError
+      ? { code: error.errorCode, message: error.message, requestId: error.requestID }
+      : null,
   wordOf: ({ body }) => parsed(body).model,
   done: { id: 'msg_1', type: 'message', role: 'assistant', content: [{ type: 'text', text: 'hello' }] },
   refused: {
@@ -139,7 +145,10 @@ const stripe: Library = {
       idempotencyKey === null ? {} : { idempotencyKey },
     );
   },
-  told: (error) => (error instanceof Stripe.errors.StripeError ? { code: error.code, message: error.message } : null),
+  told: (error) =>
+    error instanceof Stripe.errors.StripeError
+      ? { code: error.code, message: error.message, requestId: error.requestId }
+      : null,
   wordOf: ({ body }) => new URLSearchParams(String(body)).get('charge') ?? '',
   done: { id: 're_1', object: 'refund' },
   refused: {

@@ -74,3 +74,17 @@ export async function walk(
   const broken = await world.end();
   return broken === null ? null : { broken, history };
 }
+
+const WALKS = 150;
+const WALKS_OF_CLAIMS = 50;
+
+/** What breaks in the first of all walks in which something does, with the history that led there; `null` where nothing does. */
+export async function firstBroken(product: Product): Promise<readonly string[] | null> {
+  const all = (of: (seed: number) => Scope, walks: number): readonly (readonly [number, Scope])[] =>
+    Array.from({ length: walks }, (_, n) => [n + 1, of(n + 1)]);
+  for (const [seed, scope] of [...all(claimsOf, WALKS_OF_CLAIMS), ...all(scopeOf, WALKS)]) {
+    const found = await walk(seed, scope, product);
+    if (found !== null) return [`seed ${seed}: ${found.broken}`, ...found.history];
+  }
+  return null;
+}

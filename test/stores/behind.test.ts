@@ -11,7 +11,14 @@ import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '.
 type Done = (error: Error | null) => void;
 
 /** Syncs that were asked for and have not returned; the disk is as slow, or as broken, as a test says. */
-const disk = vi.hoisted(() => ({ held: null as (() => void)[] | null, fault: null as Error | null, syncs: 0 }));
+const disk = vi.hoisted(() => ({
+  held: null as (() => void)[] | null,
+  fault: null as Error | null,
+  syncs: 0,
+  /** Syncs that a thread waited for, and how long each takes, ms. */
+  waitedFor: 0,
+  waitMs: 0,
+}));
 
 vi.mock('node:fs', async (original) => {
   const real = await original<typeof import('node:fs')>();
@@ -25,6 +32,13 @@ vi.mock('node:fs', async (original) => {
       };
       if (disk.held === null) go();
       else disk.held.push(go);
+    },
+    fdatasyncSync(descriptor: number) {
+      disk.waitedFor += 1;
+      const until = performance.now() + disk.waitMs;
+      while (performance.now() < until);
+      if (disk.fault !== null) throw disk.fault;
+      real.fdatasyncSync(descriptor);
     },
   };
 });
@@ -42,6 +56,8 @@ let store: EffectStore;
 beforeEach(async () => {
   disk.held = null;
   disk.fault = null;
+  disk.waitedFor = 0;
+  disk.waitMs = 0;
   path = storeFolder();
   store = await openEmbeddedStore({ ...OPTIONS, path });
 });
@@ -175,11 +191,14 @@ it('closing waits for the disk', async () => {
 });
 
 it('what waits for a sync is not answered by it when another sync of the file has failed meanwhile', async () => {
-  const journal = syncBehind(join(path, 'store.db-wal'), 8192, () => {});
+  const journal = syncBehind(join(path, 'store.db-wal'), 8192, false, () => {});
   hold();
   const said: string[] = [];
   const wait = (name: string): void =>
-    journal.add({ answer: () => void said.push(`${name}: answered`), fail: () => void said.push(`${name}: failed`) });
+    journal.add(
+      { answer: () => void said.push(`${name}: answered`), fail: () => void said.push(`${name}: failed`) },
+      false,
+    );
   wait('under way');
   wait('behind it');
   journal.distrust(EIO);
@@ -189,4 +208,76 @@ it('what waits for a sync is not answered by it when another sync of the file ha
   wait('later');
   expect(said).toEqual(['under way: failed', 'behind it: failed', 'later: failed']);
   journal.close();
+});
+
+describe('a thread that may wait for the disk', () => {
+  const opened = (mayWait = true, faulted: (error: Error) => void = () => {}) => {
+    const journal = syncBehind(join(path, 'store.db-wal'), 8192, mayWait, faulted);
+    const said: string[] = [];
+    const add = (name: string, isLone: boolean): void =>
+      journal.add({ answer: () => void said.push(name), fail: () => void said.push(`${name}: failed`) }, isLone);
+    /** Nothing is known of the disk before its first sync; on a slow one that is tried until one is short. */
+    const afterShortSync = async (): Promise<void> => {
+      do {
+        said.length = 0;
+        disk.waitedFor = 0;
+        add('first', true);
+        await journal.finish();
+        add('second', true);
+        await journal.finish();
+      } while (disk.waitedFor === 0);
+      said.length = 0;
+      disk.waitedFor = 0;
+    };
+    return { journal, said, add, afterShortSync };
+  };
+
+  it('does so for a lone commit after a short sync, and the answer is there at once', async () => {
+    const { journal, said, add, afterShortSync } = opened();
+    await afterShortSync();
+    disk.waitMs = 3;
+    add('slow', true);
+    expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
+    disk.waitMs = 0;
+    add('after a slow one', true);
+    expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
+    await journal.finish();
+    expect(said).toEqual(['slow', 'after a slow one']);
+    journal.close();
+  });
+
+  it('does not where something else is to be done, or a sync is under way', async () => {
+    const { journal, said, add, afterShortSync } = opened();
+    await afterShortSync();
+    hold();
+    add('one of several', false);
+    add('alone, while it runs', true);
+    expect([said, disk.waitedFor]).toEqual([[], 0]);
+    release();
+    await journal.finish();
+    expect(said).toEqual(['one of several', 'alone, while it runs']);
+    journal.close();
+  });
+
+  it('is never the gateway’s own', async () => {
+    const { journal, said, add } = opened(false);
+    for (let n = 0; n < 5; n += 1) {
+      add('lone', true);
+      await journal.finish();
+    }
+    expect([said.length, disk.waitedFor]).toEqual([5, 0]);
+    journal.close();
+  });
+
+  it('takes nothing more after a sync that failed', async () => {
+    const faults: Error[] = [];
+    const { journal, said, add, afterShortSync } = opened(true, (error) => void faults.push(error));
+    await afterShortSync();
+    disk.fault = EIO;
+    add('lone', true);
+    disk.fault = null;
+    add('later', true);
+    expect([said, faults]).toEqual([['lone: failed', 'later: failed'], [EIO]]);
+    journal.close();
+  });
 });

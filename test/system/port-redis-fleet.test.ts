@@ -249,6 +249,19 @@ describe('a store that is not the one that was left', () => {
     expect((await ledger(store)).map(({ text }) => text)).toEqual(['a', 'store.loss_accepted gw-1']);
   });
 
+  it('its ledgers name the gateway in whose place the loss was accepted, whichever is the first in a workspace', async () => {
+    const of = await server();
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2' });
+    // The first gateway has never been in this workspace: it is the second one that brings it back.
+    await put(two, 'a', 'x');
+    await of.client.flushall();
+    for (const store of [one, two]) await until(() => store.health().problem?.message.includes('accept-loss') ?? false);
+    await one.acceptLoss();
+    await back(2, two);
+    expect((await ledger(two)).map(({ text }) => text)).toEqual(['store.loss_accepted gw-1']);
+  });
+
   it('was written by a gateway of another format: refused, on both sides', async () => {
     const of = await server();
     await of.client.hset('svc:{_}:w', { install: 'older', epoch: '1', open: '1', sn: '0', seq: '0' });

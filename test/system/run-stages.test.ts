@@ -19,6 +19,11 @@ async function stagesOf(effectId: string): Promise<readonly (readonly [string, s
   return body.stages.map(({ stage, status }: { stage: string; status: string }) => [stage, status]);
 }
 
+async function detailOf(effectId: string, of: string): Promise<string | undefined> {
+  const { body } = await world.get(`/effects/${effectId}/run`);
+  return body.stages.find(({ stage }: { stage: string }) => stage === of)?.detail;
+}
+
 describe('the stages of a run', () => {
   it('are there while it executes; that it began stands at the time when it did', async () => {
     await world.upstream.mode({ mode: 'held', times: 1, path: '/v1/notes' });
@@ -80,6 +85,22 @@ describe('the stages of a run', () => {
     const { body } = await world.run(call, world.keys.account);
     expect(body.decision).toBe(decision);
     expect(await stagesOf(body.effect_id)).toEqual([['authenticate', 'passed'], ...stages]);
+  });
+
+  it('of a refusal by the budget end with the admission, and name its rule', async () => {
+    const { body } = await world.run(refund({ amount: 10_000_000 }));
+    expect(body.decision).toBe('denied_budget');
+    expect(await stagesOf(body.effect_id)).toEqual([
+      ...BEFORE.map((stage) => [stage, 'passed']),
+      ['admission', 'refused'],
+    ]);
+    expect(await detailOf(body.effect_id, 'admission')).toBe(body.reason.rule);
+  });
+
+  it('say that no rule allows it, and not which rule matched', async () => {
+    const { body } = await world.run({ tool: 'notes.secret', params: { text: 'x' }, idempotency_key: freshKey() });
+    expect(body.reason.code).toBe('no_rule_allows');
+    expect(await detailOf(body.effect_id, 'policy')).toBe('no_rule_allows');
   });
 
   it('of a key that may not call the tool end with permission', async () => {

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { LedgerUpstream } from '../upstream/start.ts';
 import type { Seen } from './clients.ts';
 import type { Rig } from './rigs.ts';
-import { type Limits, type Op, pathOf } from './workload.ts';
+import { type Limits, MAX_PROCESSING_MS, type Op, pathOf } from './workload.ts';
 
 /** What the checker found, by the upstream's own ledger and all answers that clients saw. All but the last are to be 0. */
 export interface Verdict {
@@ -36,7 +36,17 @@ export interface Outcomes {
   readonly denied: number;
 }
 
-export type Found = Verdict & Outcomes;
+/** How the upstream kept what is declared of it. Where it did not, a gateway cannot keep its promise either. */
+export interface Lateness {
+  /** Effects that happened later than `max_processing` after their request may have arrived. */
+  readonly lateExecutions: number;
+  /** The longest that one of them took, ms; 0 where there is none. */
+  readonly upstreamLateMs: number;
+  /** What is broken of operations with such an effect; it is not counted in the verdict. */
+  readonly touchedByLateness: number;
+}
+
+export type Found = Verdict & Outcomes & Lateness;
 
 interface Finished {
   readonly ops: readonly Op[];
@@ -65,13 +75,34 @@ const NOTHING_FOUND: Found = {
   unknown: 0,
   unknownThatHappened: 0,
   denied: 0,
+  lateExecutions: 0,
+  upstreamLateMs: 0,
+  touchedByLateness: 0,
 };
 
-/** Effects by path, as the upstream's ledger has them. */
-async function truthOf(upstream: LedgerUpstream): Promise<(op: Op) => number> {
+/** What happened, as the upstream's ledger has it. */
+interface Truth {
+  /** How often an operation was done. */
+  times(op: Op): number;
+  /** Whether it was done, at least once, later than the upstream is declared to do anything. */
+  isLate(op: Op): boolean;
+  readonly lateness: Omit<Lateness, 'touchedByLateness'>;
+}
+
+async function truthOf(upstream: LedgerUpstream): Promise<Truth> {
+  const { effects } = await upstream.ledger();
   const times = new Map<string, number>();
-  for (const { path } of (await upstream.ledger()).effects) times.set(path, (times.get(path) ?? 0) + 1);
-  return (op) => times.get(pathOf(op)) ?? 0;
+  for (const { path } of effects) times.set(path, (times.get(path) ?? 0) + 1);
+  const late = effects.filter(({ waited_ms }) => waited_ms > MAX_PROCESSING_MS);
+  const latePaths = new Set(late.map(({ path }) => path));
+  return {
+    times: (op) => times.get(pathOf(op)) ?? 0,
+    isLate: (op) => latePaths.has(pathOf(op)),
+    lateness: {
+      lateExecutions: late.length,
+      upstreamLateMs: Math.max(0, ...late.map(({ waited_ms }) => waited_ms)),
+    },
+  };
 }
 
 /** A row of `GET …/budgets`. */
@@ -97,9 +128,9 @@ export async function budgetsAt(url: string, accountKey: string): Promise<readon
 /** Holds every invariant against the truth; settles what is unknown by it. */
 export async function check(finished: Finished): Promise<Found> {
   const { ops, limits, seen, resolved, upstream, rig, random, report } = finished;
-  const happened = await truthOf(upstream);
+  const { times: happened, isLate, lateness } = await truthOf(upstream);
   const { accountKey } = rig;
-  if (accountKey === null) return checkAnswers(ops, seen, happened);
+  if (accountKey === null) return { ...checkAnswers(ops, seen, happened), ...lateness };
 
   const api = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: Answer }> => {
     for (let tries = 0; ; tries += 1) {
@@ -118,10 +149,10 @@ export async function check(finished: Finished): Promise<Found> {
     }
   };
 
-  const counts = { ...NOTHING_FOUND };
-  const count = (what: keyof Found, op: Op): void => {
-    counts[what] += 1;
-    report(what, op);
+  const counts = { ...NOTHING_FOUND, ...lateness };
+  const count = (what: keyof Verdict, op: Op): void => {
+    counts[isLate(op) ? 'touchedByLateness' : what] += 1;
+    report(isLate(op) ? `${what}, and the upstream was late` : what, op);
   };
   const unknowns: { readonly op: Op; readonly effectId: string }[] = [];
   await manyAtOnce(ops, async (op) => {
@@ -183,7 +214,13 @@ export async function check(finished: Finished): Promise<Found> {
       0,
     );
     const spent = mine.reduce((sum, row) => sum + row.spent, 0);
-    counts.overspentUnits += Math.max(0, truth - limit, spent - limit) + Math.abs(spent - truth);
+    // What was done late may have been settled as not done, rightly.
+    const late = ops.reduce(
+      (sum, op) => sum + (isLate(op) && (name === 'all' || op.agent === name) ? op.amount : 0),
+      0,
+    );
+    const beyond = Math.max(0, truth - limit - late, spent - limit) + Math.max(0, Math.abs(spent - truth) - late);
+    counts.overspentUnits += beyond;
     counts.leakedHolds += mine.reduce((sum, row) => sum + row.held, 0);
   }
   counts.fsckDifferences = await rig.differences();

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TestFiles } from '../system/gateway.ts';
-import { startLedgerUpstream } from '../upstream/start.ts';
+import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { budgetsAt, check, type Found } from './checker.ts';
 import { createClients } from './clients.ts';
 import { failoverRig } from './failover-rig.ts';
@@ -11,7 +11,7 @@ import { createPace } from './pace.ts';
 import { peerRig } from './peer-rig.ts';
 import { seedFor, seededRandom } from './random.ts';
 import { embeddedRig, redisRig, type Rig, type Trouble, type TroubleName } from './rigs.ts';
-import { FAULTS, LATE_MS, limitsFor, makeOps, workloadFiles } from './workload.ts';
+import { FAULTS, LATE_MS, limitsFor, makeOps, MAX_PROCESSING_MS, workloadFiles } from './workload.ts';
 
 /** What stands before the upstream: our gateway on a store, or a gateway around somebody's idempotency library. */
 export type Stand = 'embedded' | 'redis' | 'redis-failover' | 'node-idempotency' | 'powertools';
@@ -25,6 +25,8 @@ export interface TortureOptions {
   readonly concurrency: number;
   /** Told of what broke, as it is found. */
   readonly tell?: (line: string) => void;
+  /** What somebody does to the upstream while the clients work. */
+  readonly beside?: (upstream: LedgerUpstream) => Promise<void>;
 }
 
 export interface TortureReport extends Found {
@@ -54,6 +56,30 @@ export const BROKEN = [
   'fsckDifferences',
   'badAnswers',
 ] as const satisfies readonly (keyof TortureReport)[];
+
+/** After a primary was killed writes may wait so long, ms. */
+const LONGEST_PAUSE_MS = 5000;
+
+/** What a run shows. */
+export type Conclusion =
+  | { readonly kind: 'held' }
+  /** Counts that are to be 0, or too long a pause. */
+  | { readonly kind: 'broken'; readonly what: readonly (keyof TortureReport)[] }
+  /** The upstream did not keep what is declared of it, and nothing is broken that this does not explain. */
+  | { readonly kind: 'no_verdict'; readonly why: string };
+
+/** Reads a report. What is broken beside a late upstream is broken all the same. */
+export function concluded(report: TortureReport): Conclusion {
+  const what: (keyof TortureReport)[] = BROKEN.filter((name) => report[name] > 0);
+  if ((report.longestPauseMs ?? 0) > LONGEST_PAUSE_MS) what.push('longestPauseMs');
+  if (what.length > 0) return { kind: 'broken', what };
+  if (report.lateExecutions === 0) return { kind: 'held' };
+  const { lateExecutions, upstreamLateMs, touchedByLateness } = report;
+  return {
+    kind: 'no_verdict',
+    why: `no verdict: upstream was ${upstreamLateMs} ms late, and is declared to take ${MAX_PROCESSING_MS} ms at most (${lateExecutions} late executions, ${touchedByLateness} of them with something broken)`,
+  };
+}
 
 function rigOf(stand: Stand, upstreamUrl: string, files: TestFiles): Promise<Rig> {
   switch (stand) {
@@ -134,6 +160,7 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
         }
       }),
     );
+    const beside = options.beside?.(upstream);
     let beyond = 0;
     const troubles: Partial<Record<TroubleName, number>> = {};
     let longestPauseMs: number | null = null;
@@ -150,7 +177,7 @@ export async function torture(options: TortureOptions): Promise<TortureReport> {
       for (const { limit, spent, held } of (await budgetsAt(stand.url(route), stand.accountKey)) ?? [])
         beyond = Math.max(beyond, spent + held - limit);
     }
-    await work;
+    await Promise.all([work, beside]);
     await clients.settled();
     const found = await check({
       ops,

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { BROKEN, type Stand, torture, type TortureReport } from './harness.ts';
+import { concluded, type Stand, torture, type TortureReport } from './harness.ts';
 
-/** After a primary was killed writes may wait so long, ms. */
-const LONGEST_PAUSE_MS = 5000;
+/** Exit code of a run that shows nothing, because the upstream did not keep what is declared of it. */
+const NO_VERDICT = 3;
 
 const words = process.argv.slice(2);
 // A bare `--json` prints to standard output.
@@ -36,12 +36,15 @@ for (const [name, value] of Object.entries(counts)) say(`${name.padEnd(24)} ${sh
 const json = `${JSON.stringify({ stand, ...counts }, null, 2)}\n`;
 if (values.json === '-') process.stdout.write(json);
 else if (values.json !== undefined) writeFileSync(values.json, json);
-const broken: string[] = BROKEN.filter((name) => report[name] > 0).map(wireName);
-if ((report.longestPauseMs ?? 0) > LONGEST_PAUSE_MS) broken.push('longest_pause_ms');
+const conclusion = concluded(report);
 // What the harness is to show of a library is no failure of ours.
-if (broken.length > 0 && values.library === undefined) {
-  console.error(`broken: ${broken.join(', ')}`);
+if (values.library === undefined && conclusion.kind === 'broken') {
+  console.error(`broken: ${conclusion.what.map(wireName).join(', ')}`);
   process.exit(1);
+}
+if (values.library === undefined && conclusion.kind === 'no_verdict') {
+  console.error(conclusion.why);
+  process.exit(NO_VERDICT);
 }
 
 /** One kill for a hundred calls; of a primary, which takes its time, one for a thousand. */

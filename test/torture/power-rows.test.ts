@@ -2,11 +2,13 @@ import { dirname } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type CompiledStore, compileStore } from '../stores/compiled.ts';
 import { cutPowerOfRows } from './power/check.ts';
+import { ANSWERS_EARLY } from './power/early-answers.ts';
 import { compileRecorder, record, type Run } from './power/record.ts';
 
 const LOAD = 'test/port/load.ts';
 const SEED = 20_261_122;
 const CUTS = 40;
+const ENGINE = 'src/stores/embedded/engine.ts';
 
 const TWICE: readonly Run[] = [
   { prefix: 'first', calls: 200, end: 'kill', failedSync: null },
@@ -23,7 +25,7 @@ let library = '';
 beforeAll(() => {
   store = compileStore([LOAD]);
   // So that the journal is brought into the file, and begun anew, often.
-  store.alter('src/stores/embedded/engine.ts', 'CHECKPOINT_PAGES = 4000', 'CHECKPOINT_PAGES = 60');
+  store.alter(ENGINE, 'CHECKPOINT_PAGES = 4000', 'CHECKPOINT_PAGES = 60');
   library = compileRecorder(dirname(store.file('settings.ts')));
 });
 afterAll(() => store.remove());
@@ -40,14 +42,15 @@ it.each([
 
 it('a store that answers before the sync is found out', async () => {
   const file = 'src/stores/embedded/behind.ts';
-  const from = 'waiting.push(transaction);';
-  const to =
-    'transaction.answer(); setTimeout(() => { waiting.push({ answer() {}, fail() {} }); if (!syncing) begin(); }, 20); return;';
-  store.alter(file, from, to);
+  const checkpoints = ['CHECKPOINT_PAGES = 60', 'CHECKPOINT_PAGES = 4000'] as const;
+  // A checkpoint would sync as well.
+  store.alter(ENGINE, ...checkpoints);
+  for (const [from, to] of ANSWERS_EARLY) store.alter(file, from, to);
   try {
     const { log, root } = record(library, store.file(LOAD), TWICE);
     expect((await cutPowerOfRows(log, root, 20, SEED)).faults.length).toBeGreaterThan(0);
   } finally {
-    store.alter(file, to, from);
+    for (const [from, to] of ANSWERS_EARLY) store.alter(file, to, from);
+    store.alter(ENGINE, checkpoints[1], checkpoints[0]);
   }
 });

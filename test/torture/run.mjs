@@ -27,6 +27,7 @@ function cutPower(rounds) {
       'node_modules/vitest/vitest.mjs',
       'run',
       'test/torture/power.test.ts',
+      'test/torture/power-mutants.test.ts',
       '--disable-console-intercept',
     ];
     const env = { ...process.env, SVC_POWER_ROUNDS: rounds, PATH: `${dirname(node)}:${process.env.PATH}` };

@@ -13,6 +13,9 @@ export const FAULTS: Readonly<Record<string, number>> = {
   drop_before: 0.02,
 };
 
+/** What is declared of the upstream: it does nothing later than this after a call has left, ms. */
+export const MAX_PROCESSING_MS = 1500;
+
 /** How late the upstream is when it is late, ms: later than a call waits, sooner than `max_processing`. */
 export const LATE_MS = 1000;
 
@@ -76,7 +79,7 @@ tools:
     request: { method: POST, path: "/v1/bookings/{op}", body: [amount] }
     params_schema: { type: object, required: [op, amount], properties: { op: { type: string }, amount: { type: integer } }, additionalProperties: false }
     timeout: 300ms
-    max_processing: 1500ms
+    max_processing: ${MAX_PROCESSING_MS}ms
     outcomes: { failed: [503] }
 telemetry: { log_level: error }
 `,

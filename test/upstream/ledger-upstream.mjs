@@ -50,6 +50,18 @@ function mulberry32(seed) {
   };
 }
 
+/**
+ * When the event loop was last seen to run, ms, and the time before. A request that is read now may have come at any time
+ * since the earlier one: the process may have been stopped, or have got no time on a busy machine.
+ */
+const BEAT_MS = 20;
+let beats = [performance.now(), performance.now()];
+setInterval(() => {
+  beats = [beats[1], performance.now()];
+}, BEAT_MS).unref();
+/** The earliest that each request may have arrived. */
+const arrivals = new WeakMap();
+
 /** Writes one line; an effect is on the disk before anybody hears of it. */
 function record(list, entry, durable) {
   list.push(entry);
@@ -100,6 +112,7 @@ function happen(request) {
     path: request.path,
     body: request.body,
     key: request.key,
+    waited_ms: Math.round(performance.now() - arrivals.get(request)),
   };
   record(effects, effect, true);
   return {
@@ -147,6 +160,10 @@ const MODES = {
   reset_after: ({ request, response }) => {
     happen(request);
     response.socket.resetAndDestroy();
+  },
+  twice: ({ request, response }) => {
+    happen(request);
+    json(response, 201, happen(request));
   },
   drop_before: ({ response }) => response.socket.destroy(),
   reset_reused: (context) => {
@@ -251,6 +268,7 @@ function answer(incoming, response, text) {
     key: incoming.headers[options.dedupe ?? 'idempotency-key'] ?? null,
     nth,
   };
+  arrivals.set(request, beats[0]);
   record(requests, request, false);
   const mode = modeFor(path, url.searchParams, body);
   const act = () => {

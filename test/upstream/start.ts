@@ -30,6 +30,8 @@ export interface LedgerEffect {
   readonly path: string;
   readonly body: Json;
   readonly key: string | null;
+  /** From when the request may have arrived, at the earliest, until it happened, ms. */
+  readonly waited_ms: number;
 }
 
 export interface LedgerUpstream {

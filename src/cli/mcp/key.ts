@@ -10,19 +10,26 @@ export interface KeyOptions {
   readonly keyFile?: string;
 }
 
-/** Adds the options of {@link KeyOptions}. */
-export function withKeyOptions(command: Command): Command {
+/**
+ * Adds the options of {@link KeyOptions}.
+ * @param whose key it is: the gateway's own is in `SVC_API_KEY` where nothing is named; nobody else ever gets that one
+ */
+export function withKeyOptions(command: Command, whose: 'the gateway' | 'a server'): Command {
+  const byDefault = whose === 'the gateway' ? ' (default: SVC_API_KEY)' : '';
   return command
-    .addOption(
-      new Option('--key-env <name>', 'variable that holds the key (default: SVC_API_KEY)').conflicts('keyFile'),
-    )
+    .addOption(new Option('--key-env <name>', `variable that holds the key${byDefault}`).conflicts('keyFile'))
     .option('--key-file <file>', 'file that holds the key');
 }
 
-/** @throws CommandFailure where the name of a variable is none */
-export function keySource({ keyEnv, keyFile }: KeyOptions): KeySource {
+/** Where the gateway's key is. @throws CommandFailure where the name of a variable is none */
+export function keySource(options: KeyOptions): KeySource {
+  return namedKey(options) ?? { kind: 'variable', name: 'SVC_API_KEY' };
+}
+
+/** Where a key is that the options name; `null` where they name none. @throws CommandFailure as {@link keySource} */
+export function namedKey({ keyEnv: name, keyFile }: KeyOptions): KeySource | null {
   if (keyFile !== undefined) return { kind: 'file', file: keyFile };
-  const name = keyEnv ?? 'SVC_API_KEY';
+  if (name === undefined) return null;
   // Somebody may have given the key itself. It is not repeated: the message may stand in a log.
   if (!/^[A-Za-z_]\w*$/.test(name) || /^svc_(?:acct|agent|admin|mcp)_/i.test(name))
     throw new CommandFailure('--key-env takes the name of a variable, not the key: arguments can be read by others.');

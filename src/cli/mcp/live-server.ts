@@ -1,6 +1,7 @@
 import { parseStrictJson } from '../../json/strict.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
-import { type Answered, MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
+import type { Answered } from '../../mcp-protocol/begin.ts';
+import { MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer } from '../../pins/compare.ts';
 import { VERSION } from '../../version.ts';
 import { CommandFailure } from '../ports.ts';
@@ -121,7 +122,10 @@ class Reader implements ServerLine<CliAnswered> {
   #refused({ status, message }: CliAnswered): CommandFailure {
     const error = isJsonObject(message?.['error']) ? message['error'] : {};
     const said = typeof error['message'] === 'string' ? `: ${error['message'].slice(0, 500)}` : '';
-    const hint = status === 401 || status === 403 ? ' Name a key with --key-env or --key-file.' : '';
+    const hint =
+      status === 401 || status === 403
+        ? ' It wants a key, or another one: name the variable that holds it with --key-env.'
+        : ' Is this the address of its MCP endpoint?';
     return new CommandFailure(
       `${this.#address.url.href} does not list its tools over MCP (status ${status})${said}.${hint}`,
     );

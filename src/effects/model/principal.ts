@@ -49,6 +49,12 @@ export type Principal =
       readonly scopes: readonly Scope[];
     });
 
+/** Who acts: whom the key belongs to, else whom the request names. */
+export function actingAgent(principal: Principal, named: string | null): string | null {
+  if (principal.kind === 'agent') return principal.agentId;
+  return (principal.kind === 'profile' ? principal.agentId : null) ?? named;
+}
+
 /** What policy sees of a key. */
 export interface KeyFacts {
   readonly id: string;

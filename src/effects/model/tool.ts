@@ -146,3 +146,8 @@ export function isHttpTool(tool: Tool): tool is HttpTool {
 export function readsState(tool: Tool): boolean {
   return isHttpTool(tool) && tool.call.state !== null;
 }
+
+/** The call of a tool that was pinned; `null` of tools without a pin, also of what stands for a server's other methods. */
+export function pinnedCall({ call, declared }: Tool): McpCall | null {
+  return call.kind === 'mcp' && declared !== false ? call : null;
+}

@@ -34,6 +34,8 @@ export type Obligation =
       readonly warnAt?: number;
       /** Units to hold; `null` when the amount is missing, negative, fractional or out of range (`amount_invalid`). */
       readonly amount: number | null;
+      /** Path of the fact that should have been the amount, such as `params.amount`; only where the amount is `null`. */
+      readonly amountFrom?: string;
     }
   | {
       readonly kind: 'rate_limit';

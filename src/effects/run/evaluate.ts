@@ -75,9 +75,16 @@ function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
     status: verdict.kind === 'permit' ? 'passed' : 'refused',
     startedAt: now,
     durationMs: Math.round((ports.elapsed() - begun) * 1000) / 1000,
-    detail: verdict.trace.matched[0]?.rule ?? null,
+    detail: stageDetail(verdict),
   };
   return admitRequest(ports, call, verdict, [...call.stages, policy]);
+}
+
+/** The rule that refuses, or the code where no rule does; of what passes, the first rule that matched. */
+function stageDetail(verdict: Verdict): string | null {
+  return verdict.kind === 'deny'
+    ? (verdict.reason.rule ?? verdict.reason.code)
+    : (verdict.trace.matched[0]?.rule ?? null);
 }
 
 /**

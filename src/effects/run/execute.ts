@@ -1,4 +1,4 @@
-import { baseOf, outcomeOfRecord, unknownReason } from './to-outcome.ts';
+import { baseOf, COMMITTED, outcomeOfRecord, unknownReason } from './to-outcome.ts';
 import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from '../model/effect.ts';
@@ -224,8 +224,6 @@ async function recordUnsent(
     settlement: settlementOf(recorded),
   };
 }
-
-const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
 
 async function recordCommitted(
   ports: EffectPorts,

@@ -129,6 +129,28 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
   }
 }
 
+/**
+ * The outcome of a settled effect for who made it and has waited since.
+ * @throws TypeError where it waits for approval still
+ */
+export function outcomeFor(effect: EffectRecord): RunOutcome {
+  const { life } = effect;
+  if (life.state !== 'committed') return outcomeOfRecord(effect, false, null);
+  const { receipt, result, accepted, responseTruncated } = life;
+  return {
+    ...baseOf(effect, COMMITTED, false),
+    decision: 'committed',
+    receipt,
+    result,
+    answer: null,
+    accepted,
+    responseTruncated,
+    settlement: 'done',
+  };
+}
+
+export const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
+
 /** The reason of an unknown outcome. */
 export function unknownReason(safeToRetry: boolean): Reason {
   return {

@@ -3,7 +3,7 @@ import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
-import type { BudgetChange, RateCount, RunningUse, StepView } from './plan.ts';
+import type { BudgetChange, BudgetFigures, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
 import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
 
@@ -320,40 +320,53 @@ function budgetObligation(
 ): { readonly kind: 'held'; readonly hold: Hold; readonly row: BudgetRow } | Refused {
   const { budget, unit, bucket, limit, amount, rule } = obligation;
   const window = windowId(obligation.window);
-  const figures = view.budget(request.workspace, budget, bucket, window);
   const given = already.reduce(
     (sum, hold) =>
       hold.budget === budget && hold.bucket === bucket && hold.window === window ? sum + hold.amount : sum,
     0,
   );
-  const row: BudgetRow = {
+  const resetsAt = obligation.window.kind === 'calendar' ? obligation.window.end : null;
+  const rowOf = ({ spent, held }: BudgetFigures): BudgetRow => ({
     budget,
     unit,
     bucket,
     window,
     limit,
-    spent: figures.spent,
-    held: figures.held - given,
-    resetsAt: obligation.window.kind === 'calendar' ? obligation.window.end : null,
+    spent,
+    held: held - given,
+    resetsAt,
+  });
+  /** A refusal shows figures, so they have to be the store's. */
+  const deny = (
+    code: 'amount_invalid' | 'budget_exceeded' | 'too_many_rows',
+    passes: 'in time' | 'never',
+    say: (free: number) => string,
+  ): Refused => {
+    const row = rowOf(view.budgetAsStored(request.workspace, budget, bucket, window));
+    const message = say(Math.max(0, limit - row.spent - row.held));
+    const wait = passes === 'never' || resetsAt === null ? null : resetsAt - view.now;
+    return refuse('denied_budget', { code, message, rule }, [row], wait);
   };
-  const deny = (code: 'amount_invalid' | 'budget_exceeded' | 'too_many_rows', message: string): Refused =>
-    refuse('denied_budget', { code, message, rule }, [row], row.resetsAt === null ? null : row.resetsAt - view.now);
   if (amount === null) {
+    const what = obligation.amountFrom ?? `The amount for budget ${budget}`;
     return deny(
       'amount_invalid',
-      `The amount for budget ${budget} is absent, negative, fractional or too large. Send a whole number of ${unit} from 0 to 2^53-1.`,
+      'never',
+      () => `${what} is absent or not a whole number from 0 to 2^53-1. Budget ${budget} counts it in ${unit}.`,
     );
   }
+  const figures = view.budget(request.workspace, budget, bucket, window);
   if (figures.rows >= MAX_BUDGET_ROWS && figures.spent + figures.held === 0) {
     return deny(
       'too_many_rows',
-      `Budget ${budget} has ${MAX_BUDGET_ROWS} rows, which is the limit. Ask the owner of the policy to count by fewer values.`,
+      'in time',
+      () =>
+        `Budget ${budget} has ${MAX_BUDGET_ROWS} rows, which is the limit. Ask the owner of the policy to count by fewer values.`,
     );
   }
+  const row = rowOf(figures);
   if (amount > limit - row.spent - row.held) {
-    const free = Math.max(0, limit - row.spent - row.held);
-    return deny(
-      'budget_exceeded',
+    return deny('budget_exceeded', amount > limit ? 'never' : 'in time', (free) =>
       obligation.sharing === 'own'
         ? `The call needs ${amount} ${unit}; ${free} of ${limit} are left in budget ${budget}.`
         : `Budget ${budget} does not have ${amount} ${unit} left.`,

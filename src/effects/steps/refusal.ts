@@ -1,6 +1,6 @@
 import { entitiesToWire } from '../model/entity.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
-import type { EffectRecord } from '../model/effect.ts';
+import type { EffectRecord, Stage } from '../model/effect.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import type { FreshEffect } from './lifecycle.ts';
@@ -60,6 +60,7 @@ export function conflict(view: StepView, request: AdmitRequest, binding: Binding
       {
         record: {
           ...freshEffect(view, request),
+          stages: refusedStages(request.stages, view.now, reason),
           life: { state: 'denied', at: view.now, decision: 'idempotency_conflict', reason, mismatches: [] },
         },
         binding: 'keep',
@@ -86,9 +87,16 @@ export function denial(
   if (earlier !== null) return { reply, events: [denied], throttle };
   const record: EffectRecord = {
     ...freshEffect(view, request),
+    stages: refusedStages(request.stages, view.now, reason),
     life: { state: 'denied', at: view.now, decision, reason, mismatches: [] },
   };
   return { reply, effects: [{ record, binding: 'keep' }], events: [denied], throttle };
+}
+
+/** The stages of a refused call. If none before the admission refused it, the admission did. */
+function refusedStages(before: readonly Stage[], at: number, { rule, code }: Reason): readonly Stage[] {
+  if (before.some(({ status }) => status === 'refused')) return before;
+  return [...before, { stage: 'admission', status: 'refused', startedAt: at, durationMs: null, detail: rule ?? code }];
 }
 
 export function refusedAs(

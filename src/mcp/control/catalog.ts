@@ -1,11 +1,12 @@
 import { Type } from 'typebox';
 import { nearest } from '../../diagnostics/nearest.ts';
-import type { Tool } from '../../effects/model/tool.ts';
+import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { toolToWire } from '../../effects/wire/tool.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { CompiledRule } from '../../policy/compiled-rule.ts';
 import { ruleFilter } from '../../policy/explain.ts';
+import { pinOf } from '../../upstreams/mcp/pin-watch.ts';
 import { mayUse } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
@@ -13,6 +14,15 @@ import { answered, type ControlTool, defineTool, faulty, type ToolCall } from '.
 
 /** The name under which the control plane's own tools stand among upstreams. */
 const OWN = 'svc';
+
+const PIN =
+  'SHA-256 of what was approved, for tools of MCP servers; of others the digest of the declaration that is in force.';
+const PinStanding = Type.Unsafe<string | null>({
+  type: ['string', 'null'],
+  enum: ['pinned', 'changed', 'gone', 'new', 'unseen', null],
+  description:
+    'Of tools of MCP servers. `pinned`: as approved. `changed`, `gone`, `new`: quarantined, calls are refused. `unseen`: nothing recent is known, and the next call looks. Null: it has no pin.',
+});
 
 const Found = Type.Object({
   tools: Type.Array(
@@ -24,8 +34,9 @@ const Found = Type.Object({
       risk: Type.Unsafe<string | null>({ type: ['string', 'null'] }),
       pin: Type.Unsafe<string | null>({
         type: ['string', 'null'],
-        description: 'Digest of the declaration that is in force; null for tools of the gateway itself.',
+        description: `${PIN} Null for tools of the gateway itself, and for those that nobody has approved.`,
       }),
+      pin_state: PinStanding,
       allowed: Type.Boolean({ description: 'Whether this key could have it run, with the right params.' }),
       reason: Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Why not.' }),
     }),
@@ -35,7 +46,8 @@ const Found = Type.Object({
 
 const Described = Type.Object({
   tool: AnyObject('The declaration: name, kind, risk, target, schema of the params.'),
-  pin: Type.String({ description: 'Digest of the declaration that is in force.' }),
+  pin: Type.String({ description: PIN }),
+  pin_state: PinStanding,
   allowed: Type.Boolean(),
   reason: Type.Unsafe<string | null>({ type: ['string', 'null'] }),
   policy_version: Type.String(),
@@ -82,6 +94,8 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
       for (const tool of visibleTools(ports, call))
         if (fits(tool.name, tool.upstream, [tool.name, tool.title, tool.upstream, ...tool.tags]))
           candidates.push({ name: tool.name, shown: () => foundTool(ports, tool, call) });
+      for (const { name, upstream: of } of unapprovedTools(ports, call))
+        if (fits(name, of, [name, of])) candidates.push({ name, shown: () => unapprovedTool(name, of) });
       candidates.sort((a, b) => (a.name < b.name ? -1 : 1));
       const shown = candidates.slice(0, limit);
       const found = shown.map((one) => one.shown());
@@ -114,6 +128,8 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
             .slice(0, MOST_COMPARED)
             .map((one) => one.name),
         );
+        if (unapprovedTools(ports, call).some((one) => one.name === name))
+          return faulty('/tool', 'names a tool that nobody has approved; svc tools diff shows it to people');
         return faulty('/tool', `names no tool that this key may see${near === null ? '' : `; did you mean ${near}?`}`);
       }
       const { set } = ports.policies();
@@ -128,7 +144,8 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
       return answered(
         {
           tool: toolToWire(tool),
-          pin: tool.digest,
+          pin: pinDigest(tool),
+          pin_state: ports.pins.stateOf(tool),
           allowed,
           reason,
           policy_version: set.version,
@@ -160,6 +177,9 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
 const MOST_COMPARED = 500;
 /** The most rules that are listed of one tool. */
 const MOST_RULES = 200;
+/** The most tools of one server that nobody has approved, and the form of their names. */
+const MOST_UNAPPROVED = 200;
+const PLAIN_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
 /** The declared tools that a key may see: those of its `allowed_tools`; an agent, those that some rule could permit. */
 function visibleTools(ports: ControlPorts, { principal, view }: ToolCall): readonly Tool[] {
@@ -175,12 +195,52 @@ function visibleTools(ports: ControlPorts, { principal, view }: ToolCall): reado
 }
 
 function ownTool(name: string, title: string): JsonObject {
-  return { name, upstream: OWN, title, kind: 'read', risk: 'low', pin: null, allowed: true, reason: null };
+  return {
+    name,
+    upstream: OWN,
+    title,
+    kind: 'read',
+    risk: 'low',
+    pin: null,
+    pin_state: null,
+    allowed: true,
+    reason: null,
+  };
 }
 
 function foundTool(ports: ControlPorts, tool: Tool, call: ToolCall): JsonObject {
-  const { name, upstream, title, kind, risk, digest } = tool;
-  return { name, upstream, title, kind, risk, pin: digest, ...standing(ports, tool, call) };
+  const { name, upstream, title, kind, risk } = tool;
+  const state = ports.pins.stateOf(tool);
+  return { name, upstream, title, kind, risk, pin: pinDigest(tool), pin_state: state, ...standing(ports, tool, call) };
+}
+
+/** What stands in the lock file of a tool that has one. */
+function pinDigest(tool: Tool): string {
+  const call = pinnedCall(tool);
+  return call === null ? tool.digest : pinOf(call);
+}
+
+/**
+ * Tools that servers list and nobody has approved. An agent does not see them: a name is what the server says. Others see
+ * names that say little, and no more of them than they would look at.
+ */
+function unapprovedTools(
+  ports: ControlPorts,
+  { principal: { allowedTools }, view }: ToolCall,
+): readonly { readonly name: string; readonly upstream: string }[] {
+  if (view.kind === 'own') return [];
+  return ports.pins.seen().flatMap(({ upstream, unapproved }) =>
+    unapproved
+      .slice(0, MOST_UNAPPROVED)
+      .filter((name) => PLAIN_NAME.test(name))
+      .map((name) => ({ name: `${upstream}.${name}`, upstream }))
+      .filter(({ name }) => allowedTools?.includes(name) ?? true),
+  );
+}
+
+function unapprovedTool(name: string, upstream: string): JsonObject {
+  const nothing = { kind: 'write', risk: null, pin: null } as const;
+  return { name, upstream, title: name, ...nothing, pin_state: 'new', allowed: false, reason: 'tool_quarantined' };
 }
 
 /** Whether a key could have a tool run, and if not, why. */
@@ -191,6 +251,8 @@ function standing(
 ): { readonly allowed: boolean; readonly reason: string | null } {
   const permission = permit(principal, tool.kind === 'read' ? 'proxy.read' : 'effects.run');
   if (!permission.ok) return { allowed: false, reason: permission.code };
+  const state = ports.pins.stateOf(tool);
+  if (state === 'changed' || state === 'gone') return { allowed: false, reason: 'tool_quarantined' };
   return ports.policies().set.couldPermit(tool.name)
     ? { allowed: true, reason: null }
     : { allowed: false, reason: 'no_rule_allows' };

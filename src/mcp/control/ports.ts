@@ -4,11 +4,13 @@ import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
 import type { PreviewResult } from '../../effects/run/preview-effect.ts';
 import type { Running } from '../../effects/run/running.ts';
+import type { Tool } from '../../effects/model/tool.ts';
 import type { EffectStore } from '../../effects/store.ts';
 import type { CallReaderPorts } from '../../effects/wire/calls.ts';
 import type { Directory } from '../../identity/directory.ts';
 import type { JsonLimits } from '../../json/strict.ts';
 import type { JsonObject } from '../../json/value.ts';
+import type { PinState } from '../../pins/observed.ts';
 import type { PolicyInput } from '../../policy/input.ts';
 import type { CompiledPolicies } from '../../policy/policies.ts';
 import type { Catalog } from '../../upstreams/catalog.ts';
@@ -39,6 +41,13 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   readonly directory: Pick<Directory, 'agent'>;
   readonly catalog: () => Catalog;
   readonly brain: BrainPort;
+  /** How tools of MCP servers stand to what was approved. */
+  readonly pins: {
+    /** `null` where a tool has no pin. */
+    readonly stateOf: (tool: Tool) => PinState | null;
+    /** The servers, with the names that they list and nobody has approved. */
+    readonly seen: () => readonly { readonly upstream: string; readonly unapproved: readonly string[] }[];
+  };
   readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
   readonly receipts: {
     /** The JSON view of a signed receipt. */

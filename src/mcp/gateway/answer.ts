@@ -1,5 +1,6 @@
 import type { RunOutcome } from '../../effects/model/outcome.ts';
 import { renderOutcome } from '../../effects/run/render.ts';
+import { waitingTask } from './waiting-task.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
 /** Begins the names of what the gateway adds to `_meta`. */
@@ -15,6 +16,8 @@ export interface AnswerContext {
   readonly isDerived: boolean;
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
+  /** How long an effect is kept, ms, where the client takes a task in place of a result that waits; else `null`. */
+  readonly taskKeptMs: number | null;
 }
 
 /** What the server said last to this call, if it said something. */
@@ -25,29 +28,41 @@ export interface LastMessage {
 /**
  * The result of a call as an MCP client gets it. What the server said is passed on as it is, with `_meta` beside it,
  * where it is the answer: committed, or failed with a reason of the server. Everything else is the gateway's decision.
+ *
+ * The content of an error ends with the decision as JSON on a line of its own, whatever the server said before it: some
+ * clients throw an error with the text, and keep nothing else (LangChain's adapter).
  */
 export function resultOf(outcome: RunOutcome, last: LastMessage | null, context: AnswerContext): JsonObject {
   const { publicUrl, receiptView } = context;
   const rendered = renderOutcome(outcome, { publicUrl, receiptView, forAgent: true });
   const meta = metaOf(outcome, rendered.status, rendered.body, context);
+  if (outcome.decision === 'pending_approval' && context.taskKeptMs !== null)
+    return waitingTask(outcome, context.taskKeptMs, meta);
   const said = last?.message['result'];
-  if (isJsonObject(said) && (outcome.decision === 'committed' || outcome.decision === 'failed'))
-    return withMeta(said, meta);
+  if (isJsonObject(said) && outcome.decision === 'committed') return withMeta(said, meta);
+  if (isJsonObject(said) && outcome.decision === 'failed') {
+    if (said['isError'] !== true || !isJsonArray(said['content'])) return withMeta(said, meta);
+    // What the server said stands there already.
+    const { result: _, ...decision } = rendered.body;
+    return withMeta({ ...said, content: [...said['content'], asText(decision)] }, meta);
+  }
   if (outcome.decision === 'committed' && outcome.answer?.kind === 'message' && isJsonObject(outcome.answer.message))
     return complete(withMeta(outcome.answer.message, meta), context);
-  if (outcome.decision === 'duplicate_blocked' && !context.isDerived) {
+  if (outcome.decision === 'committed' || (outcome.decision === 'duplicate_blocked' && !context.isDerived)) {
     const kept = outcome.result;
     if (kept?.body.kind === 'json' && !kept.truncated && isJsonObject(kept.body.value))
       return complete(withMeta(kept.body.value, meta), context);
   }
-  const content: Json[] = [
-    { type: 'text', text: sentenceOf(outcome, context) },
-    { type: 'text', text: JSON.stringify(rendered.body) },
-  ];
+  const content: Json[] = [{ type: 'text', text: sentenceOf(outcome, context) }];
   // An outcome that is not known: what the server said helps to find out.
   if (isJsonObject(said) && isJsonArray(said['content'])) content.push(...said['content']);
+  content.push(asText(rendered.body));
   const structured = context.hasOutputSchema ? {} : { structuredContent: rendered.body };
   return complete({ content, isError: true, ...structured, _meta: meta }, context);
+}
+
+function asText(decision: JsonObject): JsonObject {
+  return { type: 'text', text: JSON.stringify(decision) };
 }
 
 /** A result that does not come from the server in answer to this call, in the form of the call's era. */

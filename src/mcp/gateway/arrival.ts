@@ -6,13 +6,15 @@ import { callerOf, problem } from '../caller.ts';
 import { acceptMessages, answerFaults, messageIn, RpcRefused } from '../http.ts';
 import { refused, RPC, type RpcMessage } from '../jsonrpc.ts';
 import { type Era, eraOf } from '../protocol.ts';
+import { note, tellOfMessages } from './access.ts';
+import { knownMethod } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
 import { openSession, type SessionOwner } from './sessions.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Whom the key of a request to an MCP server belongs to, and when that was found out. */
-    mcpSender: { readonly principal: Principal; readonly at: number } | null;
+    /** Whom the key of a request to an MCP server belongs to, when that was found out, and how long it took. */
+    mcpSender: { readonly principal: Principal; readonly at: number; readonly tookMs: number } | null;
   }
 }
 
@@ -33,8 +35,11 @@ export function guardDoor(app: FastifyInstance, ports: GatewayPorts): void {
   acceptMessages(app, ports.jsonLimits);
   answerFaults(app, ports);
   app.decorateRequest('mcpSender', null);
+  tellOfMessages(app, ports.access);
   app.addHook('onRequest', async (request, reply) => {
-    request.mcpSender = { principal: await callerOf(ports, request, reply), at: ports.now() };
+    const began = performance.now();
+    const principal = await callerOf(ports, request, reply);
+    request.mcpSender = { principal, at: ports.now(), tookMs: performance.now() - began };
   });
 }
 
@@ -44,6 +49,7 @@ export function arrivedMessage(request: FastifyRequest<{ Body: RpcMessage | unde
   readonly era: Era;
 } {
   const message = messageIn(request);
+  if (message.kind !== 'response') note(request, { rpc: knownMethod(message.method) });
   const era = eraOf(message, request.headers);
   if (era.kind === 'refused') throw new RpcRefused(era);
   return { message, era };
@@ -72,6 +78,7 @@ export function senderOf(
   // A call of a tool is authorised as such, with a record of its refusal.
   if (authorized.kind === 'denied' && !(message?.kind === 'request' && message.method === 'tools/call')) {
     const { decision, reason } = authorized;
+    note(request, { decision });
     throw new RpcRefused(refused(403, id, RPC.refused, reason.message, { decision, code: reason.code }));
   }
   const owner = { upstream, workspace, agentId: authorized.kind === 'agent' ? authorized.agent.id : '' };

@@ -5,14 +5,17 @@ import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/model/idempotency-key.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey } from '../../effects/model/run-request.ts';
-import type { McpCall, Tool } from '../../effects/model/tool.ts';
+import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
-import { type ParamHeader, paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
+import { paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
+import { paramsWithoutTasks, takesTasks } from '../../mcp-protocol/tasks.ts';
 import { problem } from '../caller.ts';
 import { RpcRefused, sendMessage, sendProblem } from '../http.ts';
 import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest } from '../jsonrpc.ts';
-import { mismatch } from '../protocol.ts';
+import { type Era, mismatch } from '../protocol.ts';
+import { note } from './access.ts';
+import type { EventIdMarks } from './event-ids.ts';
 import { META_PREFIX, resultOf } from './answer.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
@@ -36,11 +39,12 @@ export interface ArrivedCall {
   readonly federated: FederatedCall | null;
   /** A server's id of a session as this agent gets it. */
   readonly seal: (id: string) => string | null;
+  /** Makes ids of events what this agent gets; `null` where the events are the gateway's own, and have none. */
+  readonly events: EventIdMarks | null;
   /** Hears what the server says beside the answer. */
   readonly heard: (event: Buffer) => void;
   readonly authenticatedAt: number;
-  /** The era without sessions: headers repeat arguments, and results say that they are complete. */
-  readonly isStateless: boolean;
+  readonly era: Era;
 }
 
 /** What is different for a call through the door to all servers. */
@@ -59,15 +63,21 @@ export async function runCall(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const { message, principal, workspace, agentId, upstream, federated } = arrived;
-  const { name, arguments: given = {}, ...beside } = message.params;
+  const { message, principal, workspace, agentId, upstream, federated, era } = arrived;
+  // Without sessions headers repeat arguments, and results say that they are complete.
+  const isStateless = era.kind === 'stateless';
+  const { name, arguments: given = {}, task, ...beside } = paramsWithoutTasks(message.params);
   const wrong = (text: string): RpcRefused => new RpcRefused(refused(200, message.id, RPC.invalidParams, text));
   if (typeof name !== 'string' || name === '') throw wrong('params.name must be the name of a tool.');
   if (!isJsonObject(given)) throw wrong('params.arguments must be an object.');
-  if (beside['task'] !== undefined) throw wrong('Calls as tasks are not taken: leave out params.task.');
+  // A client of that form would not understand the result. In the stateless era the member means nothing.
+  if (task !== undefined && !isStateless)
+    throw wrong('Calls as tasks are not taken in the revisions with sessions: leave out params.task.');
   const tool = ports.catalog().tool(`${upstream}.${name}`);
-  const call = tool?.call.kind === 'mcp' && tool.call.name === name ? tool.call : null;
-  const paramHeaders = arrived.isStateless && call !== null ? repeatedIn(call, given, message.id, request) : {};
+  const pinned = tool === null ? null : pinnedCall(tool);
+  const call = pinned?.name === name ? pinned : null;
+  if (call !== null) note(request, { tool: `${upstream}.${name}` });
+  const paramHeaders = isStateless && call !== null ? repeatedIn(call, given, message.id, request) : {};
   const key = keyOf(tool, call, given, beside, request);
   const answer = beginAnswer(request, reply, arrived);
   const breakOff = new AbortController();
@@ -115,7 +125,10 @@ export async function runCall(
       return answer.end(errorMessage(message.id, { code: RPC.internalError, message: result.problem.detail }));
     }
     const { outcome } = result;
-    const { status, last } = answer.said();
+    note(request, { decision: outcome.decision, effectId: outcome.effectId });
+    const { status, last: said } = answer.said();
+    // Nobody answers questions through that door: a client that tried would ask in vain.
+    const last = federated !== null && asksForMore(said?.message) ? null : said;
     // What the server refused as such goes on as it came: clients act on the status (404: begin a new session).
     if (outcome.decision === 'failed' && status !== null && federated === null) return answer.pass(status);
     if (outcome.decision === 'failed' && last !== null && isJsonObject(last.message['error']))
@@ -126,7 +139,8 @@ export async function runCall(
       policyVersion: ports.policyVersion(),
       hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
       isDerived: typeof key === 'object',
-      isStateless: arrived.isStateless,
+      isStateless,
+      taskKeptMs: era.kind === 'stateless' && takesTasks(era.clientCapabilities) ? ports.effectsKeptMs() : null,
     });
     return answer.end(resultMessage(message.id, federated?.shape(made) ?? made), {
       'svc-decision': outcome.decision,
@@ -137,21 +151,20 @@ export async function runCall(
   }
 }
 
-const declaredHeaders = new WeakMap<McpCall, readonly ParamHeader[]>();
-
 /**
  * The headers that repeat arguments, as the pinned tool declares them: written anew, like the body.
  * @throws RpcRefused where one that came says something else
  */
 function repeatedIn(call: McpCall, given: JsonObject, id: RpcId, { headers }: FastifyRequest): Record<string, string> {
-  let declared = declaredHeaders.get(call);
-  if (declared === undefined) {
-    declared = paramHeadersIn(call.pinned['inputSchema']);
-    declaredHeaders.set(call, declared);
-  }
+  const declared = paramHeadersIn(call.pinned['inputSchema']);
   const fault = paramMismatch(declared, given, headers);
   if (fault !== null) throw new RpcRefused(mismatch(id, fault.name, fault.said, 'the arguments say something else'));
   return paramHeadersOf(declared, given);
+}
+
+function asksForMore(message: JsonObject | undefined): boolean {
+  const result = message?.['result'];
+  return isJsonObject(result) && result['resultType'] === 'input_required';
 }
 
 function faultText({
@@ -216,7 +229,7 @@ interface BegunAnswer {
 function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
-  { seal, heard }: Pick<ArrivedCall, 'seal' | 'heard'>,
+  { seal, events, heard }: Pick<ArrivedCall, 'seal' | 'events' | 'heard'>,
 ): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
@@ -237,7 +250,7 @@ function beginAnswer(
       passed(event) {
         heard(event);
         // A caller that has gone takes everything at once: the call goes on.
-        if (raw.destroyed || raw.write(event)) return undefined;
+        if (raw.destroyed || raw.write(events?.write(event) ?? event)) return undefined;
         return new Promise((resolve) => {
           const done = (): void => {
             raw.off('drain', done).off('close', done);
@@ -247,7 +260,7 @@ function beginAnswer(
         });
       },
       ended: (message, beside) => {
-        last = { message, beside };
+        last = { message, beside: events?.write(Buffer.from(beside)).toString() ?? beside };
       },
       refused: (answer) => {
         refusedWith = answer;

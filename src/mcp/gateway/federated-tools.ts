@@ -42,10 +42,18 @@ export function federatedTool(catalog: Catalog, name: Json | undefined): Federat
 
 /**
  * The answer to `tools/list`: the tools as they were pinned, which the key may call, in pages.
+ * @param isHidden whether a tool is known to be something else than what was pinned
  * @throws RpcRefused where the cursor is none of this list
  */
-export function federatedList(catalog: Catalog, { allowedTools }: Principal, message: RpcRequest): JsonObject {
-  const visible = [...toolsOf(catalog).values()].filter(({ full }) => allowedTools?.includes(full) ?? true);
+export function federatedList(
+  catalog: Catalog,
+  { allowedTools }: Principal,
+  message: RpcRequest,
+  isHidden: (tool: FederatedTool) => boolean,
+): JsonObject {
+  const visible = [...toolsOf(catalog).values()].filter(
+    (tool) => (allowedTools?.includes(tool.full) ?? true) && !isHidden(tool),
+  );
   const { page, next } = pageOf(message, visible, PAGE, ({ name }) => name);
   return { tools: page.map(({ name, call }) => ({ ...call.pinned, name })), ...next };
 }

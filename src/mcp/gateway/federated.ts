@@ -6,6 +6,7 @@ import { RpcRefused, sendMessage } from '../http.ts';
 import { refused, resultMessage, RPC, type RpcMessage, type RpcRequest } from '../jsonrpc.ts';
 import { acquainted, cacheable, inForm, noMethod } from '../own-answers.ts';
 import type { Era } from '../protocol.ts';
+import { note } from './access.ts';
 import { announcements } from './announcements.ts';
 import {
   arrivedMessage,
@@ -17,11 +18,12 @@ import {
   sessionName,
 } from './arrival.ts';
 import { runCall } from './call.ts';
-import { federatedList, federatedTool } from './federated-tools.ts';
+import { federatedList, type FederatedTool, federatedTool } from './federated-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
 import { sealSession } from './sessions.ts';
+import { answerTask, OFFERS_TASKS } from './tasks.ts';
 
 type Incoming = FastifyRequest<{ Body: RpcMessage | undefined }>;
 
@@ -29,6 +31,7 @@ const SERVER_INFO = { name: 'svc-gateway', title: 'svc-gateway', version: VERSIO
 const OWN = {
   serverInfo: SERVER_INFO,
   instructions: 'Tools of several servers. A name begins with its server, then stands __, then the tool.',
+  offers: OFFERS_TASKS,
 };
 
 /** Headers that go on to the servers. What else clients say of the transport is about their session with the gateway. */
@@ -93,7 +96,12 @@ export async function mcpFederatedPlugin(
       case 'tools/call':
         return call(arrived, message, era, request, reply);
       case 'tools/list':
-        return say(cacheable(federatedList(ports.catalog(), arrived.principal, message), era));
+        return say(cacheable(federatedList(ports.catalog(), arrived.principal, message, isQuarantined), era));
+      case 'tasks/get':
+      case 'tasks/update':
+      case 'tasks/cancel':
+        if (era.kind === 'stateless') return say(await answerTask(ports, arrived, message, era, null));
+        break;
       case 'initialize':
         if (era.kind === 'handshake')
           reply.header(
@@ -110,6 +118,13 @@ export async function mcpFederatedPlugin(
     );
   }
 
+  /** Of what nobody has looked at lately the pin is shown: to list asks no server. */
+  function isQuarantined({ upstream, call }: FederatedTool): boolean {
+    const server = ports.server(upstream);
+    const state = server?.pins.stateOf(server.settings.mcp.words, call);
+    return state === 'changed' || state === 'gone';
+  }
+
   async function call(
     arrived: Sender,
     message: RpcRequest,
@@ -123,6 +138,7 @@ export async function mcpFederatedPlugin(
     const server = tool === null ? null : ports.server(tool.upstream);
     if (tool === null || server === null)
       throw new RpcRefused(refused(200, message.id, RPC.invalidParams, 'params.name must be one of tools/list.'));
+    note(request, { upstream: tool.upstream });
     const headers = headersNamed(request, [...TRACE, ...(server.settings.headers?.forward ?? [])]);
     const params = { ...message.params, name: tool.call.name, ...metaOf(message.params, era) };
     return runCall(
@@ -142,9 +158,10 @@ export async function mcpFederatedPlugin(
         },
         // The servers' ids of sessions stay here.
         seal: () => null,
+        events: null,
         heard: announcements(() => server.pins.doubt(server)),
         authenticatedAt: arrived.authenticatedAt,
-        isStateless: era.kind === 'stateless',
+        era,
       },
       request,
       reply,

@@ -1,4 +1,5 @@
 import { JUDGED_METHODS } from '../../config/passing-tool.ts';
+import { TASK_METHODS } from '../../mcp-protocol/tasks.ts';
 
 /** What the gateway does with what a client sends. */
 export type Treatment =
@@ -10,11 +11,14 @@ export type Treatment =
   | 'list_tools'
   /** Passes, and of the answer what was approved of what the server says of itself. */
   | 'introduce'
+  /** The gateway answers it: a task is an effect. */
+  | 'task'
   /** Passes for every agent of the workspace. */
   | 'pass'
   | 'deny';
 
 const REQUESTS: Readonly<Record<string, Treatment>> = {
+  ...Object.fromEntries(TASK_METHODS.map((method) => [method, 'task'] as const)),
   'tools/call': 'govern',
   'tools/list': 'list_tools',
   initialize: 'introduce',
@@ -39,6 +43,12 @@ export function treatmentOf(method: string, allowed: readonly string[]): Treatme
   const known = Object.hasOwn(REQUESTS, method) ? REQUESTS[method] : undefined;
   // What is known is not loosened by the configuration.
   return known ?? (allowed.includes(method) ? 'pass' : 'deny');
+}
+
+/** The method as a line of the log names it; `null` where it may be anything that a caller wrote. */
+export function knownMethod(method: string): string | null {
+  const known: readonly string[] = JUDGED_METHODS;
+  return Object.hasOwn(REQUESTS, method) || known.includes(method) || NOTIFICATIONS.includes(method) ? method : null;
 }
 
 export function mayNotify(method: string, allowed: readonly string[]): boolean {

@@ -1,12 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { McpCall } from '../../effects/model/tool.ts';
-import type { JsonObject } from '../../json/value.ts';
+import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
+import { pinnedAt } from '../../upstreams/catalog.ts';
+import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
 import { problem } from '../caller.ts';
-import { RpcProblem, RpcRefused, sendError } from '../http.ts';
-import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest } from '../jsonrpc.ts';
+import { RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
+import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest, resultMessage } from '../jsonrpc.ts';
+import type { Era } from '../protocol.ts';
+import { note } from './access.ts';
 import { announcements } from './announcements.ts';
 import {
   arrivedMessage,
@@ -19,11 +23,13 @@ import {
 } from './arrival.ts';
 import { type ArrivedCall, runCall, writeHead } from './call.ts';
 import { judgedTool } from './judged.ts';
+import { EventIdMarks, markedEvents, openEventId } from './event-ids.ts';
 import { resultIn, visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { sealHeaders, sealSession } from './sessions.ts';
+import { type AnswerHeaders, sealHeaders, sealSession } from './sessions.ts';
+import { answerTask, OFFERS_TASKS } from './tasks.ts';
 
 type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
 
@@ -39,6 +45,9 @@ const TRANSPORT = [
   'baggage',
 ];
 
+/** What has no message is of the era with sessions. */
+const NO_MESSAGE: Era = { kind: 'handshake', version: null };
+
 /** How something passes. */
 interface PassOptions {
   /** How its answer is changed. */
@@ -51,8 +60,7 @@ interface PassOptions {
 interface Arrived extends Sender {
   readonly server: McpUpstream;
   readonly headers: Readonly<Record<string, string>>;
-  /** The era of the message. What has no message is of the one with sessions. */
-  readonly isStateless: boolean;
+  readonly era: Era;
 }
 
 /**
@@ -79,7 +87,7 @@ export async function mcpGatewayPlugin(
     method: 'POST',
     handler: async (request: Incoming, reply) => {
       const { message, era } = arrivedMessage(request);
-      const arrived = arrive(ports, request, message, era.kind === 'stateless');
+      const arrived = arrive(ports, request, message, era);
       refuseOwnKey(arrived, paramsOf(message));
       switch (message.kind) {
         case 'request':
@@ -98,7 +106,7 @@ export async function mcpGatewayPlugin(
       handler: async (request: Incoming, reply) => {
         if (request.raw.headers['content-length'] !== undefined && request.raw.headers['content-length'] !== '0')
           throw problem('invalid_request', `A ${method} has no body here.`);
-        const arrived = arrive(ports, request, null, false);
+        const arrived = arrive(ports, request, null, NO_MESSAGE);
         return pass(
           arrived,
           { method, path: arrived.server.settings.mcp.path, headers: arrived.headers, body: null },
@@ -129,14 +137,16 @@ export async function mcpGatewayPlugin(
           session: sessionName(arrived),
           federated: null,
           seal: sealerOf(arrived),
+          events: new EventIdMarks(ports.workspaceKey(workspace), { ...arrived.owner, session: arrived.session }),
           heard: announcements(() => server.pins.doubt(server)),
           authenticatedAt: arrived.authenticatedAt,
-          isStateless: arrived.isStateless,
+          era: arrived.era,
         };
         return runCall(ports, live, call, request, reply);
       }
       case 'judge': {
         const tool = judgedTool(server.settings.id, message.method);
+        note(request, { tool: tool.name });
         const refusal = ports.judge({
           principal,
           workspace,
@@ -149,6 +159,7 @@ export async function mcpGatewayPlugin(
           return pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
         if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
         const { decision, reason } = refusal;
+        note(request, { decision });
         return sendError(reply.header('svc-decision', decision), 200, message.id, {
           code: RPC.refused,
           message: reason.message,
@@ -161,7 +172,8 @@ export async function mcpGatewayPlugin(
             id: message.id,
             change: (answer) => {
               const result = resultIn(answer);
-              if (result !== null) server.pins.passes(result, (name) => pinnedCall(arrived, name) !== null);
+              if (result !== null)
+                server.pins.passes(result, (name) => pinnedAt(ports.catalog(), server.settings.id, name) !== null);
               return visibleTools(answer, (name) => isVisible(arrived, name));
             },
           },
@@ -174,17 +186,21 @@ export async function mcpGatewayPlugin(
               const result = resultIn(answer);
               return result === null
                 ? answer
-                : { ...answer, result: server.pins.introduces(result, server.settings.mcp.words) };
+                : { ...answer, result: offered(arrived, server.pins.introduces(result, server.settings.mcp.words)) };
             },
           },
         });
+      case 'task': {
+        const result = await answerTask(ports, arrived, message, arrived.era, server.settings.id);
+        return sendMessage(reply, resultMessage(message.id, result));
+      }
       case 'pass':
         return pass(arrived, postOf(arrived, message), reply);
       case 'deny':
         throw new RpcRefused(
           refused(
             // Before that era, a 404 tells a client that its session has ended.
-            arrived.isStateless ? 404 : 200,
+            arrived.era.kind === 'stateless' ? 404 : 200,
             message.id,
             RPC.methodNotFound,
             `The gateway does not pass on ${message.method}. An operator can allow it (mcp.allow).`,
@@ -198,13 +214,8 @@ export async function mcpGatewayPlugin(
     const { principal, server } = arrived;
     const { pins, settings } = server;
     if (principal.allowedTools?.includes(`${settings.id}.${name}`) === false) return false;
-    const call = pinnedCall(arrived, name);
-    return call !== null && pins.stateOf(settings.mcp.words, call) === 'pinned';
-  }
-
-  function pinnedCall({ server }: Arrived, name: string): McpCall | null {
-    const call = ports.catalog().tool(`${server.settings.id}.${name}`)?.call;
-    return call?.kind === 'mcp' && call.name === name ? call : null;
+    const pinned = pinnedAt(ports.catalog(), settings.id, name);
+    return pinned !== null && pins.stateOf(settings.mcp.words, pinned.call) === 'pinned';
   }
 
   /** Makes ids of sessions what this agent gets. */
@@ -257,6 +268,9 @@ export async function mcpGatewayPlugin(
         retryAfterMs: null,
       });
     }
+    const begun = passed.headers['mcp-session-id'];
+    const owner = { ...arrived.owner, session: typeof begun === 'string' ? begun : arrived.session };
+    const marks = isEvents(passed.headers) ? new EventIdMarks(ports.workspaceKey(arrived.workspace), owner) : null;
     reply.hijack();
     const { raw } = reply;
     if (stands && isStopping) raw.destroy();
@@ -265,6 +279,7 @@ export async function mcpGatewayPlugin(
       return reply;
     }
     if (stands) {
+      if (status === 200) note(reply.request, { lasts: true });
       const end = (): void => void raw.destroy();
       standing.add(end);
       raw.once('close', () => standing.delete(end));
@@ -276,27 +291,54 @@ export async function mcpGatewayPlugin(
         'data',
         announcements(() => arrived.server.pins.doubt(arrived.server)),
       );
-    body.pipe(raw);
+    if (marks === null) body.pipe(raw);
+    else body.pipe(markedEvents(marks)).pipe(raw);
     return reply;
   }
 }
 
 /** @throws RpcProblem, RpcRefused where the request is for no server, of nobody, or in a session of somebody else */
-function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null, isStateless: boolean): Arrived {
+function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | null, era: Era): Arrived {
   const server = ports.server(request.params.upstream);
   if (server === null) throw problem('not_found', 'There is no MCP server of this name here.');
   const upstream = server.settings.id;
+  note(request, { upstream });
   const mayCall = request.mcpSender?.principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
   const sender = senderOf(ports, request, message, { upstream, tool: mayCall ?? `${upstream}.(session)` });
   const headers = headersNamed(request, [...TRANSPORT, ...(server.settings.headers?.forward ?? [])]);
   if (sender.session !== null) headers['mcp-session-id'] = sender.session;
-  return { ...sender, server, headers, isStateless };
+  const { 'last-event-id': last } = headers;
+  if (last !== undefined) {
+    const { workspace, owner, session } = sender;
+    const id = openEventId(ports.workspaceKey(workspace), { ...owner, session }, last);
+    if (id === null) {
+      const text = 'Last-Event-ID is no event of this session of this agent. Leave it out to begin a new stream.';
+      throw new RpcRefused(refused(400, null, RPC.refused, text, {}));
+    }
+    headers['last-event-id'] = id;
+  }
+  return { ...sender, server, headers, era };
+}
+
+/**
+ * What a server says of itself, with the gateway's tasks in place of its own: a task of a server would have an outcome
+ * that no effect knows.
+ */
+function offered({ era }: Arrived, result: JsonObject): JsonObject {
+  const { capabilities } = result;
+  if (!isJsonObject(capabilities)) return result;
+  const { tasks: _own, ...others } = withoutExtension(capabilities);
+  const extensions = isJsonObject(others['extensions']) ? others['extensions'] : {};
+  const ours = era.kind === 'stateless' ? { extensions: { ...extensions, ...OFFERS_TASKS.extensions } } : {};
+  return { ...result, capabilities: { ...others, ...ours } };
 }
 
 /** The canonical form of a message: what was decided on is what is sent. */
 function postOf({ server, headers }: Arrived, message: RpcMessage): McpRequest {
   const { kind: _kind, ...members } =
-    message.kind === 'response' ? { kind: message.kind, id: message.id, ...answerOf(message) } : message;
+    message.kind === 'response'
+      ? { kind: message.kind, id: message.id, ...answerOf(message) }
+      : { ...message, params: paramsWithoutTasks(message.params) };
   return {
     method: 'POST',
     path: server.settings.mcp.path,
@@ -307,6 +349,10 @@ function postOf({ server, headers }: Arrived, message: RpcMessage): McpRequest {
 
 function answerOf({ answer }: Extract<RpcMessage, { kind: 'response' }>): JsonObject {
   return answer.kind === 'result' ? { result: answer.result } : { error: answer.error };
+}
+
+function isEvents({ 'content-type': type }: AnswerHeaders): boolean {
+  return isEventStream(typeof type === 'object' ? type[0] : type);
 }
 
 function paramsOf(message: RpcMessage): JsonObject {

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Authorized, AuthorizeRequest } from '../../effects/ports.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { RunResult } from '../../effects/model/outcome.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
@@ -9,6 +10,7 @@ import type { JsonLimits } from '../../json/strict.ts';
 import type { Reason } from '../../effects/model/decision.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { Catalog } from '../../upstreams/catalog.ts';
+import type { AccessLine } from '../../telemetry/access-log.ts';
 import type { CallerPorts } from '../caller.ts';
 import type { FaultPorts } from '../http.ts';
 
@@ -24,8 +26,13 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   /** The key for what is bound to a workspace. */
   readonly workspaceKey: (workspace: string) => KeyObject;
   readonly receiptView: (jws: string) => JsonObject;
+  readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
+  /** How long an effect is kept at least, ms. */
+  readonly effectsKeptMs: () => number;
   readonly policyVersion: () => string;
   readonly jsonLimits: () => JsonLimits;
+  /** Told of each request when its answer is over; `null`: nobody wants to know. */
+  readonly access: ((line: AccessLine) => void) | null;
   /** The store's time, ms since the epoch. */
   readonly now: () => number;
 }

@@ -1,6 +1,6 @@
-import { timingSafeEqual } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import { hmacSha256 } from '../../effects/run/fingerprint.ts';
+import type { Json } from '../../json/value.ts';
+import { MAX_ID, withMark, withoutMark } from './marks.ts';
 
 /** Whose a session is: a workspace and an agent, not a key, so that sessions outlive the rotation of keys. */
 export interface SessionOwner {
@@ -9,17 +9,12 @@ export interface SessionOwner {
   readonly agentId: string;
 }
 
-/** Longest id of a session that a server may give, and that is taken back, characters. */
-const MAX_ID = 1_024;
-const MARK_LENGTH = 43;
-
 /**
- * The id of a session as an agent gets it: the server's own, a dot, and a mark that only the gateways of this
- * installation can make for this owner. Nothing has to be kept: any of them knows the session again, also after a restart.
+ * The id of a session as an agent gets it: the server's own, with a mark for this owner.
  * @param key the key of the owner's workspace
  */
 export function sealSession(key: KeyObject, owner: SessionOwner, id: string): string | null {
-  return isVisible(id) && id.length <= MAX_ID ? `${id}.${markOf(key, owner, id)}` : null;
+  return isVisible(id) && id.length <= MAX_ID ? withMark(key, ofSession(owner), id) : null;
 }
 
 /** Headers of an answer. */
@@ -44,15 +39,12 @@ export function sealHeaders(
 
 /** The server's id of a session; `null` if it is none that this owner began. */
 export function openSession(key: KeyObject, owner: SessionOwner, sealed: string): string | null {
-  const id = sealed.slice(0, -(MARK_LENGTH + 1));
-  if (!isVisible(id) || id.length > MAX_ID || sealed[id.length] !== '.') return null;
-  const mark = Buffer.from(sealed.slice(id.length + 1), 'latin1');
-  const expected = Buffer.from(markOf(key, owner, id), 'latin1');
-  return mark.length === expected.length && timingSafeEqual(mark, expected) ? id : null;
+  const id = withoutMark(key, ofSession(owner), sealed);
+  return id !== null && isVisible(id) ? id : null;
 }
 
-function markOf(key: KeyObject, { upstream, workspace, agentId }: SessionOwner, id: string): string {
-  return hmacSha256(key, JSON.stringify(['mcp session', 1, upstream, workspace, agentId, id]));
+function ofSession({ upstream, workspace, agentId }: SessionOwner): readonly Json[] {
+  return ['mcp session', 1, upstream, workspace, agentId];
 }
 
 function isVisible(id: string): boolean {

@@ -1,4 +1,4 @@
-import { closeSync, fdatasync, openSync, readSync } from 'node:fs';
+import { closeSync, fdatasync, fdatasyncSync, openSync, readSync } from 'node:fs';
 
 /** A committed transaction whose answers wait for the disk. */
 export interface Committed {
@@ -10,8 +10,11 @@ export interface Committed {
 
 /** Syncs the journal of a database (its `-wal` file) after the commits. */
 export interface SyncBehind {
-  /** Takes a transaction right after its commit. Its answers are sent when it is durable. */
-  add(transaction: Committed): void;
+  /**
+   * Takes a transaction right after its commit. Its answers are sent when it is durable.
+   * @param isLone nothing else is there to be done meanwhile
+   */
+  add(transaction: Committed, isLone: boolean): void;
   /**
    * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
    */
@@ -29,6 +32,9 @@ export interface SyncBehind {
   close(): void;
 }
 
+/** A sync that is short, ms, with the time to wake the threads. */
+const SHORT_MS = 1;
+
 /**
  * With `synchronous = FULL`, a commit blocks its thread until the disk is done. Here the thread continues with the next
  * transaction. A commit only writes the journal (`synchronous = NORMAL`). A sync of the file follows, and no answer is
@@ -36,21 +42,33 @@ export interface SyncBehind {
  * was committed before it began. Checkpoints, which overwrite, sync by themselves in both settings
  * (https://www.sqlite.org/pragma.html#pragma_synchronous).
  *
+ * A lone caller would wait for two threads to be woken, the one that syncs and this one, which takes longer than the sync
+ * of a fast disk. So where nothing else is to be done and the last sync was short, this thread waits itself.
+ *
  * After a failed sync there is no other. The kernel reports an error once for each descriptor, and then treats what it
  * could not write as written. A second sync would succeed and prove nothing.
  * @param file the journal; exists from the first write of the connection to its close
  * @param pageBytes size of the database's pages
+ * @param mayWait whether this thread may wait for the disk; the gateway's own may not
  * @param faulted called when a sync failed, and with it everything that waited for it; nothing more is taken
  */
-export function syncBehind(file: string, pageBytes: number, faulted: (error: Error) => void): SyncBehind {
+export function syncBehind(
+  file: string,
+  pageBytes: number,
+  mayWait: boolean,
+  faulted: (error: Error) => void,
+): SyncBehind {
   const descriptor = openSync(file, 'r+');
+  let begunAt = 0;
+  let lastMs = Infinity;
   let waiting: Committed[] = [];
   let covered: Committed[] = [];
   let syncing = false;
   let failure: Error | null = null;
   let whenIdle: (() => void)[] = [];
 
-  function begin(): void {
+  /** @param here whether this thread waits for it */
+  function begin(here = false): void {
     if (waiting.length === 0) {
       const finished = whenIdle;
       whenIdle = [];
@@ -60,11 +78,23 @@ export function syncBehind(file: string, pageBytes: number, faulted: (error: Err
     syncing = true;
     covered = waiting;
     waiting = [];
-    fdatasync(descriptor, ended);
+    begunAt = performance.now();
+    if (!here) {
+      fdatasync(descriptor, ended);
+      return;
+    }
+    let failed: Error | null = null;
+    try {
+      fdatasyncSync(descriptor);
+    } catch (error) {
+      failed = error instanceof Error ? error : new Error(String(error));
+    }
+    ended(failed);
   }
 
   function ended(error: Error | null): void {
     syncing = false;
+    lastMs = performance.now() - begunAt;
     const taken = covered;
     covered = [];
     if (error !== null) {
@@ -85,13 +115,13 @@ export function syncBehind(file: string, pageBytes: number, faulted: (error: Err
   }
 
   return {
-    add(transaction) {
+    add(transaction, isLone) {
       if (failure !== null) {
         transaction.fail(failure);
         return;
       }
       waiting.push(transaction);
-      if (!syncing) begin();
+      if (!syncing) begin(mayWait && isLone && lastMs < SHORT_MS);
     },
     join(transaction) {
       const others = waiting.length > 0 ? waiting : syncing ? covered : null;

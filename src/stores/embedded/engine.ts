@@ -67,6 +67,8 @@ export interface EngineOptions {
   readonly clock: (() => number) | null;
   /** How far the machine's clock may be ahead of the known time, ms. */
   readonly maxClockJumpMs: number;
+  /** It runs in a thread of its own, which may wait for the disk. */
+  readonly isOwnThread: boolean;
 }
 
 export interface Engine {
@@ -145,7 +147,7 @@ function runEngine(
   watched: Set<string>,
   first: Booted,
 ): Engine {
-  const { path, maxClockJumpMs } = options;
+  const { path, maxClockJumpMs, isOwnThread } = options;
   // Calls that this process has sent are still running when the file is reopened. So its clock continues, whatever the
   // machine's clock says.
   let clock: ClockSource | null = options.clock;
@@ -207,7 +209,7 @@ function runEngine(
   function followJournal(database: SqlDatabase): SyncBehind {
     try {
       const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
-      const journal = syncBehind(join(path, JOURNAL), pageBytes, (error) => giveUp(database, error));
+      const journal = syncBehind(join(path, JOURNAL), pageBytes, isOwnThread, (error) => giveUp(database, error));
       // The first write created the journal: its name must be durable too.
       syncFolder(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
@@ -274,7 +276,8 @@ function runEngine(
     }
     answerWhenDurable(store, commits, jobs, replies);
     try {
-      if (store.journal.hasFrames(CHECKPOINT_PAGES)) store.checkpoint.all();
+      // After a sync that failed nothing is brought into the file.
+      if (!isUnsynced && store.journal.hasFrames(CHECKPOINT_PAGES)) store.checkpoint.all();
     } catch (error) {
       breakDown(store, [], error);
     }
@@ -305,9 +308,10 @@ function runEngine(
       },
       fail: (error) => answer(new StoreUnavailable(describe(path, error))),
     };
-    if (commits === store.takenCommits) journal.join(transaction);
-    else journal.add(transaction);
+    const hasWritten = commits !== store.takenCommits;
     store.takenCommits = commits;
+    if (hasWritten) journal.add(transaction, jobs.length === 1 && queue.length === 0);
+    else journal.join(transaction);
   }
 
   /** @returns how many transactions the store has written */

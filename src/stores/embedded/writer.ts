@@ -41,9 +41,13 @@ export function isShut({ problem }: StoreHealth): boolean {
 }
 
 /** Writes in this thread. */
-export async function writeHere(options: EngineOptions, listener: WriterListener): Promise<Writer> {
+export async function writeHere(
+  options: Omit<EngineOptions, 'isOwnThread'>,
+  listener: WriterListener,
+): Promise<Writer> {
   let boot = NEVER_BEGUN;
-  const engine = await startEngine(options, {
+  const own = { ...options, isOwnThread: false };
+  const engine = await startEngine(own, {
     onTold: (told) => listener.onTold(told),
     onHealth(health) {
       if (isShut(health)) listener.onShut();

@@ -85,6 +85,14 @@ export interface Fleet {
   leave(): Promise<void>;
 }
 
+/** A loss that an operator accepted in the installation. */
+interface AcceptedLoss {
+  /** `new` before it has a number. */
+  readonly number: string;
+  /** The gateway in whose place the operator accepted it. */
+  readonly by: string;
+}
+
 interface HandedIn {
   readonly epoch: string;
   readonly isOpen: boolean;
@@ -270,18 +278,18 @@ export function createFleet(settings: FleetSettings): Fleet {
 
   /**
    * Hands in what the journal has beyond the base of the epoch, and begins an epoch if there is none for this history.
-   * @param accepted number of the accepted loss for which this is done. Then any number of steps is allowed
+   * @param accepted the accepted loss for which this is done. Then any number of steps is allowed
    * @returns whether the epoch is open, and whether this gateway had a part in that
    */
-  async function handIn(workspace: string, accepted: string | null): Promise<HandedIn> {
+  async function handIn(workspace: string, accepted: AcceptedLoss | null): Promise<HandedIn> {
     attached.delete(workspace);
     const estimate = settings.estimate();
     const head = journal.heads().get(workspace);
     const begun = await run('epoch', workspace, '', [
       estimate === null ? '' : String(Math.floor(estimate)),
-      accepted ?? '',
+      accepted?.number ?? '',
       accepted === null ? '' : String(Math.max(head?.epoch ?? 0, followed())),
-      accepted === null ? '' : decided('store.loss_accepted', gatewayId),
+      accepted === null ? '' : decided('store.loss_accepted', accepted.by),
     ]);
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
     const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
@@ -313,7 +321,7 @@ export function createFleet(settings: FleetSettings): Fleet {
    * @param mayLeaveOut whether to give up what came too late to be handed in; otherwise this gateway stays out
    * @returns gateways that are awaited
    */
-  async function bringIn(accepted: string, mayLeaveOut: boolean): Promise<readonly string[]> {
+  async function bringIn(accepted: AcceptedLoss, mayLeaveOut: boolean): Promise<readonly string[]> {
     const workspaces = [...journal.heads().keys()].filter((workspace) => workspace !== '');
     for (const workspace of [...workspaces, '']) {
       if (workspace !== '') await enter(workspace);
@@ -324,7 +332,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       else throw new StoreUnavailable(`the loss was accepted without what this gateway has of ${nameOf(workspace)}`);
     }
     const { memory } = journal;
-    if (memory !== null) await journal.remember({ ...memory, accepted: Number(accepted) });
+    if (memory !== null) await journal.remember({ ...memory, accepted: Number(accepted.number) });
     rolledBack = null;
     await Promise.allSettled(['', ...workspaces].map(recover));
     return [...new Set([...waiting.values()].flat())];
@@ -375,9 +383,12 @@ export function createFleet(settings: FleetSettings): Fleet {
     }
   }
 
-  /** Number of the last loss that was accepted in the installation; 0 if there was none. */
-  async function acceptedLoss(): Promise<number> {
-    return Number((await topology.primaryOf('').connection().command('HGET', metaKey(''), 'accepted')) ?? 0);
+  /** The last loss that was accepted in the installation; its number is 0 if there was none. */
+  async function acceptedLoss(): Promise<AcceptedLoss> {
+    const found = await topology.primaryOf('').connection().command('HMGET', metaKey(''), 'accepted', 'acceptor');
+    const [number, by] = Array.isArray(found) ? found : [];
+    // Versions before did not store who it was.
+    return { number: String(number ?? 0), by: typeof by === 'string' ? by : gatewayId };
   }
 
   /** The number of the last accepted loss for which this gateway has handed in. */
@@ -427,19 +438,19 @@ export function createFleet(settings: FleetSettings): Fleet {
       await following?.catch(() => undefined);
       return follow(async () => {
         const there = await acceptedLoss();
-        if (there > followed()) return bringIn(String(there), true);
+        if (Number(there.number) > followed()) return bringIn(there, true);
         if (journal.memory === null) throw new Error('no store is remembered beside this gateway');
         ({ installId } = journal.memory);
         await enter('');
-        await handIn('', 'new');
-        return bringIn(String(await acceptedLoss()), true);
+        await handIn('', { number: 'new', by: gatewayId });
+        return bringIn(await acceptedLoss(), true);
       });
     },
     async followAcceptance() {
       if (rolledBack === null) return;
       await follow(async () => {
         const there = await acceptedLoss();
-        return there > followed() ? bringIn(String(there), false) : [];
+        return Number(there.number) > followed() ? bringIn(there, false) : [];
       });
     },
     noteNeighbours: (workspace, now) =>

@@ -1,4 +1,5 @@
-import { OwnSession, type Reached } from './own-session.ts';
+import { OwnSession } from './own-session.ts';
+import type { Reached } from './server-requests.ts';
 
 /** Sessions with one server at once. */
 const MOST = 1_000;
@@ -25,7 +26,8 @@ export class AgentSessions {
     const session = this.#sessions.get(agent)?.session ?? new OwnSession();
     this.#sessions.delete(agent);
     this.#sessions.set(agent, { session, usedAt: now });
-    const idleMs = upstream.settings.mcp.child?.idleMs ?? IDLE_MS;
+    const { child, sse } = upstream.settings.mcp;
+    const idleMs = child?.idleMs ?? sse?.idleMs ?? IDLE_MS;
     for (const [other, { session: unused, usedAt }] of this.#sessions) {
       if (now - usedAt <= idleMs && this.#sessions.size <= MOST) break;
       this.#sessions.delete(other);

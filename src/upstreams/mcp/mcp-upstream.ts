@@ -8,13 +8,16 @@ import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';
+import { isTask } from '../../mcp-protocol/tasks.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
 import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
-import { type InSession, type OwnSession, sayInSession, withCredentials } from './own-session.ts';
+import { ownCall } from './own-call.ts';
+import { answerServer, type OwnSession } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
 import { serverEvents } from './server-events.ts';
+import { withCredentials } from './server-requests.ts';
 import { inSharedSession } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { readStrictly, TooLong, wholeOf } from './whole-answer.ts';
@@ -59,16 +62,13 @@ type Ended = Heard | { readonly kind: 'paused'; readonly lastEventId: string; re
 /** Sends a call of a tool, once. Never throws. What may have reached the server and has no answer is `unknown`. */
 export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: McpCall): Promise<UpstreamResult> {
   const { tool, params, proxied } = dispatch;
-  const message = proxied?.kind === 'message' ? proxied : null;
-  const session =
-    message?.sessionOf == null ? upstream.session : upstream.agentSessions.of(message.sessionOf, upstream);
-  const through = await throughOf(message, session, upstream, tool.timeoutMs);
+  const through = await throughOf(upstream, dispatch, call, proxied?.kind === 'message' ? proxied : null);
   if (typeof through === 'string') return notSent(upstream, 'connect_failed', through);
   const { id, beside, headers } = through;
   const said = { ...beside, name: call.name, arguments: params };
   const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: said }));
   const sent = createHash('sha256').update(body).digest('base64url');
-  const deadline = new Deadline(tool.timeoutMs, 'signal' in through ? through.signal : null);
+  const deadline = new Deadline(tool.timeoutMs, through.signal);
   const request = {
     method: 'POST',
     path: upstream.settings.mcp.path,
@@ -87,8 +87,8 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
         return notSent(upstream, 'connect_failed', opened.message);
       case 'lost':
       case 'answer': {
-        const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, listenerOf(through));
-        if (heard.kind === 'refused' && heard.status === 404) session.forget();
+        const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, through.hears);
+        if (heard.kind === 'refused' && NOT_TAKEN.includes(heard.status)) through.notTaken();
         const { startedAt } = opened;
         const asked = { kind: tool.kind, call, isStateless: statelessVersion(beside) !== null };
         return resultOf(upstream, asked, heard, { sent, startedAt, endedAt: upstream.now() });
@@ -99,21 +99,34 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   }
 }
 
-/** What a call is sent with: in the session of its caller, or in one of the gateway's own. */
-async function throughOf(
-  message: ProxiedMessage | null,
-  session: OwnSession,
-  upstream: McpUpstream,
-  timeoutMs: number,
-): Promise<ProxiedMessage | InSession | string> {
-  if (message !== null && message.sessionOf === null) return message;
-  const entered = await session.enter(upstream, timeoutMs);
-  if (message === null || typeof entered === 'string') return entered;
-  return inSharedSession(message, entered, (answer) => void sayInSession(upstream, entered.headers, answer));
+/** What a call is sent with, and who hears the answer. */
+interface Through extends Pick<ProxiedMessage, 'id' | 'beside' | 'headers' | 'hears'> {
+  readonly signal: AbortSignal | null;
+  /** The server refused the request as such. */
+  notTaken(): void;
 }
 
-function listenerOf(through: Pick<ProxiedMessage, 'id'> | ProxiedMessage): MessageListener {
-  return 'hears' in through ? through.hears : NOBODY;
+/** By these a server says that it knows the session no more, or is not spoken to in this way. */
+const NOT_TAKEN: readonly number[] = [400, 404];
+
+/** What a call is sent with: in the session of its caller, or in one of the gateway's own; or why it cannot be sent. */
+async function throughOf(
+  upstream: McpUpstream,
+  { tool, params }: Dispatch,
+  call: McpCall,
+  message: ProxiedMessage | null,
+): Promise<Through | string> {
+  // The caller begins another itself.
+  if (message !== null && message.sessionOf === null) return { ...message, notTaken: () => undefined };
+  const session =
+    message?.sessionOf == null ? upstream.session : upstream.agentSessions.of(message.sessionOf, upstream);
+  const entered = await session.enter(upstream, tool.timeoutMs);
+  if (typeof entered === 'string') return entered;
+  const { begun } = entered;
+  const own = ownCall(entered, call, params);
+  const notTaken = (): void => void session.forget(begun);
+  if (message === null) return { ...own, hears: NOBODY, signal: null, notTaken };
+  return { ...inSharedSession(message, own, (answer) => answerServer(upstream, begun, answer)), notTaken };
 }
 
 interface Hearing {
@@ -322,6 +335,8 @@ function resultOf(
       if (type === 'input_required') return bad('input_required', 'the tool asks for more input', result, true);
       if (type !== 'complete')
         return bad('result_type', `the server answered with a result of another kind: ${textOf(type)}`, result, false);
+      if (isTask(result))
+        return bad('task', 'the server answered with a task, which the gateway does not follow', result, false);
       if (result['isError'] === true)
         return bad('tool_error', 'the tool answered with an error', result, call.isError === 'failed');
       return {

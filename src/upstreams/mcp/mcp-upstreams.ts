@@ -1,17 +1,14 @@
-import { Pool } from 'undici';
 import type { Tool } from '../../effects/model/tool.ts';
-import { guardedConnector } from '../http/connect.ts';
-import { CONNECT_TIMEOUT_MS } from '../http/connections.ts';
 import { sameTls } from '../http/upstream-tls.ts';
 import type { UpstreamKind } from '../kind.ts';
 import { type McpUpstream, sendCall } from './mcp-upstream.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { OwnSession } from './own-session.ts';
-import { PinWatch } from './pin-watch.ts';
+import { type OnSeen, PinWatch } from './pin-watch.ts';
 import type { McpUpstreamSettings } from './settings.ts';
-import type { Through } from './stdio/exchange.ts';
+import type { Through } from './pipe/exchange.ts';
 import { Keeper } from './stdio/keeper.ts';
-import { StdioServer } from './stdio/stdio-server.ts';
+import { openThrough } from './through.ts';
 
 /** The upstreams that are MCP servers. */
 export interface McpUpstreams extends UpstreamKind {
@@ -28,13 +25,13 @@ interface Kept extends McpUpstream {
 /**
  * Makes the MCP servers of a configuration. Connections are opened as needed.
  * @param now ms since the epoch
- * @param onSeen called with the id of a server after something was seen of its tools
+ * @param onSeen called with the id of a server after something was seen of its tools (see {@link OnSeen})
  */
 export function createMcpUpstreams(
   configured: readonly McpUpstreamSettings[],
   limits: McpUpstream['limits'],
   now: () => number,
-  onSeen: (id: string) => void,
+  onSeen: (id: string, ...seen: Parameters<OnSeen>) => void,
 ): McpUpstreams {
   let current = new Map<string, Kept>();
   const closing = new Set<Promise<void>>();
@@ -55,7 +52,7 @@ export function createMcpUpstreams(
         ? before.pins
         : new PinWatch(
             () => performance.now(),
-            () => onSeen(settings.id),
+            (names) => onSeen(settings.id, names),
           );
       const server = { settings, through, session, agentSessions, pins, limits: nextLimits, now };
       made.set(settings.id, server);
@@ -64,7 +61,7 @@ export function createMcpUpstreams(
     }
     for (const [id, { through }] of current) if (made.get(id)?.through !== through) retire(through);
     current = made;
-    for (const id of made.keys()) onSeen(id);
+    for (const id of made.keys()) onSeen(id, null);
   };
   update(configured, limits);
   return {
@@ -90,46 +87,11 @@ export function createMcpUpstreams(
   };
 }
 
-/** Bytes of one message of a child, in either direction. */
-const LINE_BYTES = 16 * 1024 * 1024;
-/** How long a child may take to end by itself, ms. */
-const GRACE_MS = 2_000;
-
-function openThrough(settings: McpUpstreamSettings, keeper: Keeper): Through {
-  const { child = null } = settings.mcp;
-  if (child === null) return openPool(settings);
-  return new StdioServer(
-    {
-      command: child,
-      most: child.sessions,
-      idleMs: child.idleMs,
-      limits: { lineBytes: LINE_BYTES, graceMs: GRACE_MS },
-    },
-    keeper,
-    () => performance.now(),
-  );
-}
-
-/**
- * One connection carries one request at a time. There is no limit here: streams stay open as long as their clients do,
- * whose connections are limited, and calls have places.
- */
-function openPool({ url, network, tls = null }: McpUpstreamSettings): Pool {
-  return new Pool(url, {
-    connect: guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls }, () => undefined),
-    connections: null,
-    pipelining: 1,
-    allowH2: false,
-    // Calls measure their own time. Streams may say nothing for hours.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
-}
-
 function isSameServer(left: McpUpstreamSettings, right: McpUpstreamSettings): boolean {
   return (
     left.url === right.url &&
     left.mcp.path === right.mcp.path &&
+    JSON.stringify(left.mcp.sse ?? null) === JSON.stringify(right.mcp.sse ?? null) &&
     JSON.stringify(left.mcp.child ?? null) === JSON.stringify(right.mcp.child ?? null) &&
     left.network === right.network &&
     left.credentials?.value === right.credentials?.value &&

@@ -1,10 +1,10 @@
 import { isJsonArray, type JsonObject } from '../../json/value.ts';
 import { wordsIn } from '../../mcp-protocol/read-server.ts';
-import type { ServerWords } from '../../pins/compare.ts';
+import type { LiveServer, ServerWords } from '../../pins/compare.ts';
 import { ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import { lookAt } from './look.ts';
-import type { Reached } from './own-session.ts';
+import type { Reached } from './server-requests.ts';
 
 /** What was seen longer ago is looked at again beside the next call, ms. */
 const FRESH_MS = 60_000;
@@ -13,9 +13,16 @@ const TRUSTED_MS = 600_000;
 /** How soon a server that could not be looked at, or announces changes, is looked at again, ms. */
 const AGAIN_MS = 2_000;
 
+/**
+ * Called after something was seen.
+ * @param names of the tools, at their server, that it is about; `null`: all of them
+ */
+export type OnSeen = (names: readonly string[] | null) => void;
+
 const shas = new WeakMap<McpCall, string>();
 
-function pinOf(call: McpCall): string {
+/** SHA-256 of a tool as it was approved. */
+export function pinOf(call: McpCall): string {
   let pin = shas.get(call);
   if (pin === undefined) {
     pin = shaOf(call.pinned);
@@ -32,16 +39,15 @@ function pinOf(call: McpCall): string {
 export class PinWatch {
   readonly #seen = new ObservedServer();
   readonly #elapsed: () => number;
-  /** Called after something was seen. */
-  readonly #onSeen: () => void;
-  #looking: Promise<void> | null = null;
+  readonly #onSeen: OnSeen;
+  #looking: Promise<LiveServer | string> | null = null;
   #begunAt = -Infinity;
   #failure: string | null = null;
   /** What was seen before may have changed since. */
   #doubtedAt = -Infinity;
 
   /** @param elapsed monotonic ms */
-  constructor(elapsed: () => number, onSeen: () => void) {
+  constructor(elapsed: () => number, onSeen: OnSeen) {
     this.#elapsed = elapsed;
     this.#onSeen = onSeen;
   }
@@ -74,17 +80,26 @@ export class PinWatch {
   }
 
   /** Looks now, unless that was tried a moment ago. Never rejects. */
-  look(server: Reached): Promise<void> {
+  async look(server: Reached): Promise<void> {
+    await this.read(server);
+  }
+
+  /**
+   * What the server says now; if it could not be read, and that was tried a moment ago, why. Never rejects. What was read
+   * is not kept: it may be long.
+   */
+  read(server: Reached): Promise<LiveServer | string> {
     if (this.#looking !== null) return this.#looking;
     const now = this.#elapsed();
-    if (now - this.#begunAt < AGAIN_MS && this.#failure !== null) return Promise.resolve();
+    if (now - this.#begunAt < AGAIN_MS && this.#failure !== null) return Promise.resolve(this.#failure);
     this.#begunAt = now;
     this.#looking = lookAt(server).then((live) => {
       this.#looking = null;
       this.#failure = typeof live === 'string' ? live : null;
       // What changed while the list was read may not be in it: it was seen when the look began.
       if (typeof live !== 'string') this.#seen.looked(live, now, now - TRUSTED_MS);
-      this.#onSeen();
+      this.#onSeen(null);
+      return live;
     });
     return this.#looking;
   }
@@ -100,8 +115,7 @@ export class PinWatch {
   passes(answer: JsonObject, isPinned: (name: string) => boolean): void {
     const { tools } = answer;
     if (!isJsonArray(tools)) return;
-    this.#seen.passed(tools, isPinned, this.#elapsed());
-    this.#onSeen();
+    this.#onSeen(this.#seen.passed(tools, isPinned, this.#elapsed()));
   }
 
   /**
@@ -110,8 +124,8 @@ export class PinWatch {
    */
   introduces(result: JsonObject, pinned: ServerWords | undefined): JsonObject {
     const words = wordsIn(result);
-    this.#seen.passedWords(words);
-    this.#onSeen();
+    // It holds for all tools.
+    if (this.#seen.passedWords(words)) this.#onSeen(null);
     if (pinned === undefined || sameWords(pinned, words)) return result;
     const { instructions: _unapproved, ...others } = result;
     return pinned.instructions === words.instructions ? result : others;

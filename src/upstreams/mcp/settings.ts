@@ -26,5 +26,7 @@ export interface McpUpstreamSettings {
     readonly words?: ServerWords;
     /** The program that is the server; absent, or `null`, where it is at an address. */
     readonly child?: McpChild | null;
+    /** Where it speaks the transport of 2024-11-05, a stream for each session; absent, or `null`, where it does not. */
+    readonly sse?: { readonly sessions: number; readonly idleMs: number } | null;
   };
 }

@@ -1,6 +1,6 @@
 import type { ProxiedMessage } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
-import type { InSession } from './own-session.ts';
+import type { OwnCall } from './own-call.ts';
 
 const NOBODY = { code: -32_601, message: 'The client of this session answers no questions.' };
 
@@ -13,16 +13,22 @@ const NOBODY = { code: -32_601, message: 'The client of this session answers no 
  */
 export function inSharedSession(
   proxied: ProxiedMessage,
-  { id, headers }: InSession,
+  { id, beside: own, headers }: OwnCall,
   answer: (message: JsonObject) => void,
 ): ProxiedMessage {
   const { beside, hears } = proxied;
   const { _meta: meta } = beside;
   const token = isJsonObject(meta) ? meta['progressToken'] : undefined;
+  const said = {
+    ...(isJsonObject(meta) ? meta : {}),
+    ...(token === undefined ? {} : { progressToken: id }),
+    // What the gateway says of itself to the server is not for the client to say.
+    ...(isJsonObject(own['_meta']) ? own['_meta'] : {}),
+  };
   return {
     ...proxied,
     id,
-    beside: isJsonObject(meta) && token !== undefined ? { ...beside, _meta: { ...meta, progressToken: id } } : beside,
+    beside: { ...beside, ...(Object.keys(said).length === 0 ? {} : { _meta: said }) },
     headers: { ...proxied.headers, ...headers },
     hears: {
       began: (head) => hears.began(head),

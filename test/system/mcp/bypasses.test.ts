@@ -3,6 +3,8 @@ import { type IncomingMessage, request } from 'node:http';
 import { connect } from 'node:net';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/json/value.ts';
+import { META, STATELESS_VERSIONS } from '../../../src/mcp-protocol/revisions.ts';
 import { callOf, type McpWorld, post, resultOf, startMcpWorld } from './world.ts';
 
 /*
@@ -11,6 +13,7 @@ import { callOf, type McpWorld, post, resultOf, startMcpWorld } from './world.ts
  * Through the gateway nothing of it may run, and the honest call beside it goes on.
  */
 
+const [STATELESS] = STATELESS_VERSIONS;
 const NAME = 'forbidden';
 const call = (name: unknown = NAME): Record<string, unknown> => ({
   jsonrpc: '2.0',
@@ -370,6 +373,64 @@ test('a session is its agent’s, whatever is said in it', async () => {
       expect(response.status, `${method} ${id}`).toBe(404);
     }
   expect(world.server.seen).toEqual([]);
+  await honestCallGoes();
+});
+
+test('an event is its agent’s, and of its session: nobody goes on with the stream of another', async () => {
+  const begin = async (key: string): Promise<string> => {
+    const initialize = { jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25' } };
+    return (await post(world, initialize, { 'x-api-key': key })).headers.get('mcp-session-id') ?? '';
+  };
+  const { bot, cat } = world.keys;
+  const [session, another, ofCat] = [await begin(bot), await begin(bot), await begin(cat)];
+  /** The id of the first event of a call. */
+  const called = async (message: JsonObject, headers: Record<string, string>): Promise<string> => {
+    const sent = post(world, message, headers);
+    const release = setInterval(() => world.server.release(), 20);
+    const { text } = await sent.finally(() => clearInterval(release));
+    return /^id: (e1\S*)$/m.exec(text)?.[1] ?? '';
+  };
+  const goOn = async (key: string, inSession: string | null, id: string): Promise<readonly [number, string]> => {
+    const named = inSession === null ? {} : { 'mcp-session-id': inSession };
+    const headers = { 'x-api-key': key, accept: 'text/event-stream', 'last-event-id': id, ...named };
+    const response = await fetch(world.door(), { headers });
+    return [response.status, await response.text()];
+  };
+  const inSession = await called(callOf('events', { n: 'in a session' }), { 'mcp-session-id': session });
+  const envelope = { [META.protocolVersion]: STATELESS, [META.clientCapabilities]: {} };
+  const outside = await called(callOf('events', { n: 'in none' }, { _meta: envelope }), {
+    'mcp-protocol-version': STATELESS,
+    'mcp-method': 'tools/call',
+    'mcp-name': 'events',
+  });
+  world.server.seen.length = 0;
+  for (const [key, where, id] of [
+    [cat, ofCat, inSession],
+    [cat, null, inSession],
+    [cat, null, outside],
+    [cat, ofCat, outside],
+    [bot, another, inSession],
+    [bot, null, inSession],
+    [bot, session, outside],
+    [cat, ofCat, 'e1'],
+    [bot, session, 'e1'],
+    [bot, session, `${inSession}x`],
+    [bot, session, inSession.replace('e1', 'e2')],
+    [bot, session, session],
+  ] as const) {
+    const [status, text] = await goOn(key, where, id);
+    expect([status, text], `${String(where)} ${id}`).toEqual([400, expect.stringContaining('Last-Event-ID')]);
+  }
+  const posted = await post(world, ECHO, { 'x-api-key': cat, 'mcp-session-id': ofCat, 'last-event-id': inSession });
+  expect(posted.status).toBe(400);
+  expect(world.server.seen).toEqual([]);
+  // The honest one goes on, and again from there.
+  const [status, text] = await goOn(bot, session, inSession);
+  expect([status, text]).toEqual([200, expect.stringContaining('replayed after e1')]);
+  const next = /^id: (\S+)$/m.exec(text)?.[1] ?? '';
+  expect((await goOn(bot, session, next))[1]).toContain('replayed after e1-next');
+  expect((await goOn(cat, ofCat, next))[0]).toBe(400);
+  expect((await goOn(bot, null, outside))[1]).toContain('replayed after e1');
   await honestCallGoes();
 });
 

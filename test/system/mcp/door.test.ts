@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
-import { callOf, type McpWorld, post, resultOf, startMcpWorld } from './world.ts';
+import { callOf, type McpWorld, post, resultOf, type Said, startMcpWorld } from './world.ts';
 
 /*
  * What goes through the door to an MCP server, and what does not: by what the server has seen.
@@ -112,4 +112,78 @@ test('a GET with a body is refused', async () => {
   response.resume();
   expect(response.statusCode).toBe(400);
   expect(world.server.seen).toEqual([]);
+});
+
+test('each request has a line in the log: what it was, and what became of it, without arguments, unknown names and keys', async () => {
+  const lineOf = async ({ headers }: Pick<Said, 'headers'>): Promise<unknown> => {
+    const id = headers.get('x-request-id') ?? '';
+    const find = (): readonly string[] =>
+      world
+        .log()
+        .split('\n')
+        .filter((line) => line.includes('"msg":"call"') && line.includes(id));
+    await expect.poll(() => find().length, { timeout: 30_000 }).toBe(1);
+    return JSON.parse(find()[0] ?? '');
+  };
+  const at = { method: 'POST', workspace: 'demo', agent: 'bot', upstream: 'crm', status: 200 };
+  const passes = { tool: null, decision: null, effect_id: null };
+
+  const done = await post(world, callOf('echo', { n: 'hidden-argument' }));
+  expect(await lineOf(done)).toEqual({
+    ...at,
+    level: 'info',
+    time: expect.stringMatching(/^\d{4}-/),
+    msg: 'call',
+    request_id: done.headers.get('x-request-id'),
+    tool: 'crm.echo',
+    rpc: 'tools/call',
+    decision: 'committed',
+    effect_id: resultOf(done).decision['effect_id'],
+    bytes_in: expect.any(Number),
+    bytes_out: expect.any(Number),
+    duration_ms: expect.any(Number),
+    auth_ms: expect.any(Number),
+    trace_id: null,
+  });
+  // The head of the answer was written before anything was decided.
+  const streamed = await post(world, callOf('cut', { n: 'lines' }));
+  expect(await lineOf(streamed)).toMatchObject({ ...at, tool: 'crm.cut', decision: 'unknown_effect' });
+  const denied = await post(world, callOf('forbidden'));
+  expect(await lineOf(denied)).toMatchObject({ ...at, tool: 'crm.forbidden', decision: 'denied_policy' });
+  const undeclared = await post(world, callOf('hidden-name'));
+  expect(await lineOf(undeclared)).toMatchObject({ ...at, tool: null, decision: 'denied_policy', rpc: 'tools/call' });
+  const secret = await post(world, say('resources/read', { uri: 'file:///secret' }));
+  const judged = { ...at, tool: 'crm.(resources/read)', decision: 'denied_policy', rpc: 'resources/read' };
+  expect(await lineOf(secret)).toMatchObject(judged);
+  expect(await lineOf(await post(world, say('tools/list')))).toMatchObject({ ...at, ...passes, rpc: 'tools/list' });
+  const task = await lineOf(await post(world, say('tasks/get', { taskId: 'hidden' })));
+  expect(task).toMatchObject({ ...at, ...passes, rpc: 'tasks/get' });
+  const unknown = await lineOf(await post(world, say('hidden/method')));
+  expect(unknown).toMatchObject({ ...at, ...passes });
+  expect(unknown).not.toHaveProperty('rpc');
+
+  const federated = { keys: world.keys, door: () => `${world.url()}/mcp` };
+  const list = await post(federated, say('tools/list'));
+  expect(await lineOf(list)).toMatchObject({ ...at, ...passes, upstream: null, rpc: 'tools/list' });
+  const through = await post(federated, callOf('crm__echo', { n: 'lines' }));
+  expect(await lineOf(through)).toMatchObject({ ...at, tool: 'crm.echo', decision: 'committed', rpc: 'tools/call' });
+
+  const nowhere = await post({ keys: world.keys, door: () => `${world.url()}/mcp/hidden-server` }, say('ping'));
+  expect(await lineOf(nowhere)).toMatchObject({ ...at, ...passes, upstream: null, status: 404 });
+  const nobody = await post(world, say('ping'), { 'x-api-key': 'svc_agent_nobody' });
+  expect(await lineOf(nobody)).toMatchObject({ status: 401, workspace: '', agent: null, upstream: null });
+
+  const leave = new AbortController();
+  const stream = await fetch(world.door(), {
+    headers: { 'x-api-key': world.keys.bot, accept: 'text/event-stream' },
+    signal: leave.signal,
+  });
+  leave.abort();
+  const stood = await lineOf(stream);
+  expect(stood).toMatchObject({ ...at, ...passes, method: 'GET' });
+  expect(stood).not.toHaveProperty('cut');
+  const text = await (await fetch(`${world.url()}/metrics`)).text();
+  expect(text).toMatch(/svc_proxy_call_seconds_count\{upstream="crm",tool="crm\.cut",decision="unknown_effect"\} 1/);
+  expect(world.log()).not.toMatch(/hidden-|hidden\/|file:\/\/\/|nobody/);
+  for (const key of Object.values(world.keys)) expect(world.log()).not.toContain(key);
 });

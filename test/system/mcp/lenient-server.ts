@@ -25,12 +25,14 @@ export interface LenientServer {
   tools: JsonObject[];
   /** The next call of `says` is answered with this, whatever its arguments say; `null`: with what they say. */
   answerNext(answer: JsonObject | null): void;
-  /** What `initialize` says beside its name. */
+  /** What `initialize` and `server/discover` say beside what they always say. */
   words: JsonObject;
   /** Whether the gateway's own looks at the tools are answered. */
   isSeen: boolean;
   /** How often the gateway has looked at the tools. These requests are not among `seen`. */
   looks: number;
+  /** Is told of a call just before its connection is broken off. */
+  onCut: (given: Json) => void;
   /** Says on all open streams that the tools have changed. */
   announce(): void;
   close(): Promise<void>;
@@ -110,6 +112,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     words: {},
     isSeen: true,
     looks: 0,
+    onCut: () => {},
     announce: () => {
       for (const stream of streams)
         stream.write('data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n');
@@ -140,14 +143,18 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     const send = (one: JsonObject, beside = ''): void =>
       void response.write(`${beside}data: ${JSON.stringify(one)}\n\n`);
     const note = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'half way' } };
+    const cut = (): void => {
+      server.onCut(params['arguments'] ?? null);
+      response.socket?.destroy();
+    };
     switch (name) {
       case 'drop':
-        response.socket?.destroy();
+        cut();
         return;
       case 'cut':
         stream();
         send(note);
-        setTimeout(() => response.socket?.destroy(), 20);
+        setTimeout(cut, 20);
         return;
       case 'events':
         stream();
@@ -211,6 +218,14 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       const messages = looseMessages({ url, headers, body: bytes });
       if (method === 'GET' && messages.length === 0) {
         response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+        const { 'last-event-id': last } = headers;
+        if (last !== undefined) {
+          // To whoever asks, as the official SDK does.
+          const params = { level: 'info', data: `replayed after ${String(last)}` };
+          const note = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params });
+          response.end(`id: ${String(last)}-next\ndata: ${note}\n\n`);
+          return;
+        }
         streams.add(response);
         response.once('close', () => streams.delete(response));
         return;
@@ -249,7 +264,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
           default:
             if (isJsonObject(answered)) asking.get(`${session} ${textOf(id)}`)?.(answered);
             if (id === null || name === undefined) response.writeHead(202).end();
-            else result({ said: textOf(name) });
+            else result({ said: textOf(name), ...(name === 'server/discover' ? server.words : {}) });
         }
       }
     })().catch(() => response.destroy());

@@ -162,3 +162,23 @@ function modernServer(): McpServer {
   }));
   return server;
 }
+
+/** Answers each request with the result that is made of it, and takes notifications. */
+export function resultsOf(made: (method: string, params: Record<string, unknown>) => unknown): McpUpstream['raw'] {
+  return (_request, response, body) => {
+    const {
+      id,
+      method,
+      params = {},
+    } = JSON.parse(body) as {
+      id?: number;
+      method: string;
+      params?: Record<string, unknown>;
+    };
+    if (id === undefined) response.writeHead(202).end();
+    else
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ jsonrpc: '2.0', id, result: made(method, params) }));
+  };
+}

@@ -66,6 +66,7 @@ export async function startMcpWorld() {
     server,
     keys,
     url: (): string => gateway.url,
+    gateway: (): TestGateway => gateway,
     /** The lock file. */
     pins,
     /** What the gateway says in its log. */

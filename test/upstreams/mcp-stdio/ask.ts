@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici';
-import type { Through } from '../../../src/upstreams/mcp/stdio/exchange.ts';
+import type { Through } from '../../../src/upstreams/mcp/pipe/exchange.ts';
 
 /** An answer as it comes. */
 export interface Asked {

@@ -9,7 +9,7 @@ const data: WriterData = workerData;
 
 try {
   const engine = await startEngine(
-    { ...data, clock: null },
+    { ...data, clock: null, isOwnThread: true },
     {
       onHealth: (health) => post({ kind: 'health', health }),
       onTold: (told) => post({ kind: 'told', told }),

@@ -33,6 +33,8 @@ redis.call('DEL', P .. 'redo', P .. 'redox')
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'rid', rid, 'open', '0', 'base', int(meta.sn), 'from', from, 'skew', int(skew), 'clock', int(now))
 if accepted ~= '' then
   redis.call('HSET', KEYS[1], 'accepted', accepted == 'new' and epoch or accepted)
+  -- Other gateways follow, and may be the first in a workspace: its ledger names this one all the same.
+  if accepted == 'new' then redis.call('HSET', KEYS[1], 'acceptor', ARGV[2]) end
   redis.call('RPUSH', P .. 'pe', ARGV[7])
 end
 return { 'begun', epoch, '0', int(meta.sn), from, '0' }

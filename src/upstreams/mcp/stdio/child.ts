@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { printable } from '../../../diagnostics/render.ts';
 import { lineSplitter } from '../../../json/lines.ts';
+import type { Pipe, PipeEvents, PipeHeaders, Sending } from '../pipe/pipe.ts';
 import { type Keeper, OWNER_VARIABLE } from './keeper.ts';
 
 /** A program that the configuration names. It comes from nowhere else. */
@@ -19,13 +20,9 @@ export interface ChildLimits {
   readonly graceMs: number;
 }
 
-export interface ChildEvents {
-  /** A line of standard output. */
-  line(bytes: Buffer): void;
-  /** It has ended, or never began. Comes once, and nothing comes after it. */
-  over(why: string): void;
-}
-
+const NOT_READING = Buffer.from(
+  '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"The server does not read its input, or the message is too long for it. This message was not sent."}}',
+);
 /** Bytes that wait for a child that does not read. */
 const MOST_WAITING = 32 * 1024 * 1024;
 /** Bytes of standard error that are read in a second. A child that writes more waits. */
@@ -39,9 +36,9 @@ const PIPES_MS = 1_000;
  * A process that speaks one JSON-RPC message a line. It has a process group of its own, which ends with it, and with the
  * gateway.
  */
-export class StdioChild {
+export class StdioChild implements Pipe {
   readonly #process: ChildProcess;
-  readonly #events: ChildEvents;
+  readonly #events: PipeEvents;
   readonly #limits: ChildLimits;
   readonly #timers = new Set<NodeJS.Timeout>();
   #error = '';
@@ -51,11 +48,10 @@ export class StdioChild {
   #hasExited = false;
   /** Why the gateway ended it; `null` where it did not. */
   #ended: string | null = null;
-  /** Resolves when nothing of the child is left. */
   readonly gone: Promise<void>;
 
   /** @throws Error when the keeper cannot be started; a program that cannot be started is `over` */
-  constructor(command: StdioCommand, keeper: Keeper, limits: ChildLimits, events: ChildEvents) {
+  constructor(command: StdioCommand, keeper: Keeper, limits: ChildLimits, events: PipeEvents) {
     this.#events = events;
     this.#limits = limits;
     keeper.ready();
@@ -110,8 +106,14 @@ export class StdioChild {
     return this.#process.pid ?? null;
   }
 
-  /** Writes a line. @returns `false` where the child does not read, and the line was not taken */
-  write(line: Buffer): boolean {
+  send(line: Buffer, _headers: PipeHeaders, sending: Sending): void {
+    if (!sending.start()) return;
+    if (this.#write(line)) sending.taken();
+    else sending.refused(503, NOT_READING);
+  }
+
+  /** @returns `false` where the child does not read, and the line was not taken */
+  #write(line: Buffer): boolean {
     const { stdin } = this.#process;
     if (this.#isOver || this.#isEnding || stdin === null || !stdin.writable) return false;
     if (line.length > this.#limits.lineBytes || stdin.writableLength + line.length > MOST_WAITING) return false;

@@ -1,10 +1,9 @@
 import { parseObject } from '../../../json/parse.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
-import { type ChildLimits, StdioChild, type StdioCommand } from './child.ts';
 import type { Exchange } from './exchange.ts';
-import type { Keeper } from './keeper.ts';
+import type { Pipe, PipeEvents, PipeHeaders, Sending } from './pipe.ts';
 
-/** A request that the child has not answered. `exchange` is over where its caller has gone. */
+/** A request that the server has not answered. `exchange` is over where its caller has gone. */
 interface Open {
   readonly exchange: Exchange;
   readonly method: string;
@@ -13,32 +12,36 @@ interface Open {
 
 /** Requests that one session may have open. */
 const MOST_OPEN = 256;
-/** Messages of the child that wait for somebody who listens. */
+/** Messages of the server that wait for somebody who listens. */
 const MOST_UNHEARD = 64;
 const MOST_UNHEARD_BYTES = 1024 * 1024;
 
 const ANSWER_IDS_OPEN = Buffer.from(
   '{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"A request with this id is still open, or too many are."}}',
 );
-const NOT_READING = Buffer.from(
-  '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"The server does not read its input, or the message is too long for it. This message was not sent."}}',
-);
+/** Whoever sends it does not wait. */
+const UNHEARD: Sending = {
+  start: () => true,
+  taken: () => undefined,
+  refused: () => undefined,
+  lost: () => undefined,
+};
 
 export interface SessionEvents {
-  /** The child has answered `initialize`: it works. */
+  /** The server has answered `initialize`: it works. */
   begun(): void;
   /** Nothing can be sent any more. `begun`: whether it ever worked. */
   over(why: string, begun: boolean): void;
 }
 
 /**
- * One session, and the child that serves it alone. What the child writes goes to the request that it belongs to: answers
+ * One session, and the pipe that serves it alone. What the server says goes to the request that it belongs to: answers
  * by id, progress by its token, everything else to the only request that is open, else to the session's own stream.
  * Bytes pass as they are.
  */
-export class StdioSession {
+export class PipeSession {
   readonly id: string;
-  readonly #child: StdioChild;
+  readonly #pipe: Pipe;
   readonly #open = new Map<string, Open>();
   readonly #events: SessionEvents;
   readonly #now: () => number;
@@ -48,31 +51,21 @@ export class StdioSession {
   #begun = false;
   #usedAt: number;
 
-  /** @throws Error when the keeper cannot be started */
-  constructor(
-    id: string,
-    command: StdioCommand,
-    keeper: Keeper,
-    limits: ChildLimits,
-    events: SessionEvents,
-    now: () => number,
-  ) {
+  /** @throws what `open` throws */
+  constructor(id: string, open: (events: PipeEvents) => Pipe, events: SessionEvents, now: () => number) {
     this.id = id;
     this.#events = events;
     this.#now = now;
     this.#usedAt = now();
-    this.#child = new StdioChild(command, keeper, limits, {
-      line: (bytes) => this.#take(bytes),
-      over: (why) => this.#over(why),
-    });
+    this.#pipe = open({ line: (bytes) => this.#take(bytes), over: (why) => this.#over(why) });
   }
 
   get pid(): number | null {
-    return this.#child.pid;
+    return this.#pipe.pid;
   }
 
   get gone(): Promise<void> {
-    return this.#child.gone;
+    return this.#pipe.gone;
   }
 
   /** How long nobody has asked or listened, ms. */
@@ -81,31 +74,56 @@ export class StdioSession {
   }
 
   /** Sends a request, and answers the exchange with what comes for it. */
-  request(exchange: Exchange, id: Json, method: string, params: Json | undefined, body: Buffer): void {
+  request(
+    exchange: Exchange,
+    { id, method, params }: { readonly id: Json; readonly method: string; readonly params: Json | undefined },
+    body: Buffer,
+    headers: PipeHeaders,
+  ): void {
     this.#usedAt = this.#now();
     const name = JSON.stringify(id);
     if (this.#open.has(name) || this.#open.size >= MOST_OPEN) {
       if (exchange.start()) exchange.answer(400, ANSWER_IDS_OPEN);
       return;
     }
-    if (!exchange.start()) return;
     const meta = isJsonObject(params) ? params['_meta'] : undefined;
     const progressToken = isJsonObject(meta) ? meta['progressToken'] : undefined;
     this.#open.set(name, { exchange, method, progressToken });
-    if (this.#child.write(body)) return;
-    this.#open.delete(name);
-    exchange.answer(503, NOT_READING);
+    const leave = (): void => {
+      // Once it is answered, another may have its id.
+      if (this.#open.get(name)?.exchange === exchange) this.#open.delete(name);
+    };
+    this.#pipe.send(body, headers, {
+      start() {
+        const mayGo = exchange.start();
+        if (!mayGo) leave();
+        return mayGo;
+      },
+      // Its answer comes as a message.
+      taken: () => undefined,
+      refused(status, answer) {
+        leave();
+        exchange.answer(status, answer);
+      },
+      lost(error) {
+        leave();
+        exchange.fail(error);
+      },
+    });
   }
 
   /** Sends what gets no answer. */
-  notify(exchange: Exchange, body: Buffer): void {
+  notify(exchange: Exchange, body: Buffer, headers: PipeHeaders): void {
     this.#usedAt = this.#now();
-    if (!exchange.start()) return;
-    if (this.#child.write(body)) exchange.answer(202, null);
-    else exchange.answer(503, NOT_READING);
+    this.#pipe.send(body, headers, {
+      start: () => exchange.start(),
+      taken: () => exchange.answer(202, null),
+      refused: (status, answer) => exchange.answer(status, answer),
+      lost: (error) => exchange.fail(error),
+    });
   }
 
-  /** Takes the stream on which the child speaks first. @returns `false` where there is one */
+  /** Takes the stream on which the server speaks first. @returns `false` where there is one */
   listen(exchange: Exchange): boolean {
     if (this.#listener !== null) return false;
     if (!exchange.start()) return true;
@@ -124,16 +142,16 @@ export class StdioSession {
     }
     const isPaused =
       this.#listener?.paused === true || [...this.#open.values()].some(({ exchange }) => exchange.paused);
-    if (isPaused) this.#child.pause();
-    else this.#child.resume();
+    if (isPaused) this.#pipe.pause();
+    else this.#pipe.resume();
   }
 
   end(): void {
-    this.#child.end();
+    this.#pipe.end();
   }
 
   kill(why: string): void {
-    this.#child.kill(why);
+    this.#pipe.kill(why);
   }
 
   #take(bytes: Buffer): void {
@@ -165,7 +183,7 @@ export class StdioSession {
     const { id } = message;
     if (id === undefined || id === null) return;
     const error = { code: -32_000, message: 'Nobody listens.' };
-    this.#child.write(Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, error })));
+    this.#pipe.send(Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, error })), {}, UNHEARD);
   }
 
   #hearerOf(message: JsonObject): Exchange | null {
@@ -186,8 +204,10 @@ export class StdioSession {
     this.#open.clear();
     for (const { exchange, method } of open) {
       // Of a call nobody knows whether it ran: its connection breaks. That nothing began is certain.
-      if (method === 'initialize') exchange.answer(502, notStarted(why));
-      else exchange.fail(new Error(why));
+      if (method === 'initialize') {
+        exchange.start();
+        exchange.answer(502, notStarted(why));
+      } else exchange.fail(new Error(why));
     }
     this.#listener?.end();
     this.#listener = null;

@@ -12,7 +12,7 @@ export interface Through {
 const STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
 /**
- * One request to a child, in the form of HTTP, and its answer: whoever sends it need not know that there is no server
+ * One request into a pipe, in the form of HTTP, and its answer: whoever sends it need not know that there is no server
  * behind. The handler hears what it would hear of undici, in the same order.
  */
 export class Exchange implements Dispatcher.DispatchController {
@@ -68,6 +68,7 @@ export class Exchange implements Dispatcher.DispatchController {
    * @returns `false` where it may not: the handler has been told
    */
   start(): boolean {
+    if (this.#state !== 'waiting') return false;
     try {
       this.#handler.onRequestStart?.(this, {});
     } catch (error) {

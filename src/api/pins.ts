@@ -1,0 +1,120 @@
+import { Type } from 'typebox';
+import { pinnedCall, type Tool } from '../effects/model/tool.ts';
+import { comparisonToWire, toolStateToWire } from '../pins/wire.ts';
+import type { PinnedAt } from '../upstreams/catalog.ts';
+import { pinOf } from '../upstreams/mcp/pin-watch.ts';
+import type { ApiApp, Caller } from './app.ts';
+import { callerOf } from './caller.ts';
+import type { Lists } from './lists.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse } from './problem.ts';
+import { AnyObject, answers, InWorkspace, NoQuery } from './schema.ts';
+
+const PINS = '/v1/workspaces/:ws/pins';
+/** Names that nobody approved, of which a list shows no more: a server can make up any number. */
+const MOST_UNAPPROVED = 200;
+
+const OfUpstream = Type.Object({
+  ws: Type.String({ description: 'Id of the workspace.' }),
+  upstream: Type.String({ description: 'Id of the upstream that is an MCP server.' }),
+});
+
+/**
+ * `GET …/pins`: what was approved of the tools of MCP servers, and how it stands to what they say. Approving is a change
+ * of the lock file (docs/decisions/0034).
+ */
+export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
+  const { pins } = ports;
+
+  app.get(
+    PINS,
+    {
+      config: { endpoint: 'pins.read' },
+      schema: {
+        operationId: 'listPins',
+        summary: 'List the pinned tools of MCP servers, as this gateway judges them now',
+        description:
+          '`state`: `pinned`, the only one that is called; `changed`; `gone`, not listed any more; `unseen`, nothing recent is known, and the next call looks. `servers` says what each lists that nobody has approved, and why it could not be looked at.',
+        tags: ['catalog'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('`pins` and `servers`.') }),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      return lists.make(caller, async () => {
+        const pinned = ports
+          .catalog()
+          .tools()
+          .flatMap(withPin)
+          .filter(({ tool }) => maySee(caller, tool.name));
+        const servers = pins.seen().map(({ upstream, failure, unapproved }) => {
+          const shown = unapproved.filter((name) => maySee(caller, `${upstream}.${name}`));
+          return { upstream, failure, unapproved: shown.slice(0, MOST_UNAPPROVED), unapproved_count: shown.length };
+        });
+        return lists.send(
+          reply,
+          'pins',
+          pinned,
+          ({ tool, call }) => ({
+            tool: tool.name,
+            upstream: tool.upstream,
+            name: call.name,
+            sha256: pinOf(call),
+            state: pins.stateOf(tool),
+          }),
+          { servers },
+        );
+      });
+    },
+  );
+
+  app.get(
+    `${PINS}/:upstream`,
+    {
+      config: { endpoint: 'pins.read' },
+      schema: {
+        operationId: 'comparePins',
+        summary: 'What an MCP server says now, beside what was approved, with each difference',
+        description:
+          'The gateway asks the server for it. What it shows of new and changed tools was approved by nobody, and is hidden from agents: it is for people to review. To approve it, change the lock file (`svc tools approve`).',
+        tags: ['catalog'],
+        params: OfUpstream,
+        querystring: NoQuery,
+        response: answers({ 200: AnyObject('As `svc tools diff --json` prints it.') }),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const { upstream } = request.params;
+      return lists.make(caller, async () => {
+        const compared = await pins.compare(upstream);
+        if (compared === null) throw refuse('not_found', 'There is no MCP server of this name here.');
+        if (typeof compared === 'string')
+          throw refuse('not_ready', `The MCP server cannot be read: ${compared}.`, { retryAfterMs: 2_000 });
+        const tools = compared.tools.filter(({ name }) => maySee(caller, `${upstream}.${name ?? ''}`));
+        const { tools: _all, ...others } = comparisonToWire({ ...compared, tools: [] });
+        return lists.send(reply, 'tools', tools, toolStateToWire, others);
+      });
+    },
+  );
+}
+
+function withPin(tool: Tool): readonly PinnedAt[] {
+  const call = pinnedCall(tool);
+  return call === null ? [] : [{ tool, call }];
+}
+
+/** What nobody has approved speaks to models: whoever reads it to review it is no agent. */
+function refuseAgents({ view }: Caller): void {
+  if (view.kind === 'own')
+    throw refuse('wrong_key_kind', 'A key that was made for one agent does not see what nobody has approved.');
+}
+
+/** A key that is limited to some tools sees these. */
+function maySee({ principal }: Caller, name: string): boolean {
+  return principal.allowedTools?.includes(name) ?? true;
+}

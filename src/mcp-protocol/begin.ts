@@ -1,0 +1,79 @@
+import type { JsonObject } from '../json/value.ts';
+import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from './revisions.ts';
+
+/** What became of a request. */
+export interface Answered {
+  readonly session: string | null;
+  /** `null` where it was answered with anything but a result. */
+  readonly result: JsonObject | null;
+}
+
+/** How messages come to a server. `headers`: those that the protocol asks for. */
+export interface Line<Answer extends Answered> {
+  ask(request: JsonObject & { readonly id: number }, headers: Headers): Promise<Answer>;
+  tell(notification: JsonObject, headers: Headers): Promise<void>;
+  /** The session is over. */
+  end(headers: Headers): Promise<void>;
+}
+
+type Headers = Readonly<Record<string, string>>;
+
+/** How a server is spoken to that has answered. */
+export type Begun = Spoken | { readonly kind: 'stateless'; readonly headers: Headers; readonly meta: JsonObject };
+
+interface Spoken {
+  readonly kind: 'session';
+  /** Headers of each message. */
+  readonly headers: Headers;
+  /** It has given the session a name, which it can be told to end. */
+  readonly isNamed: boolean;
+}
+
+const [SESSIONS] = HANDSHAKE_VERSIONS;
+const [STATELESS] = STATELESS_VERSIONS;
+
+/**
+ * Begins to speak with a server: in the era of sessions, which most servers know, and else in the stateless one. The
+ * request has the id 0; those that follow have others.
+ * @returns `said`: what the server says of itself. `begun` is `null` where it speaks in no era; then `answered` is its
+ *   answer to `initialize`
+ * @throws what the line throws
+ */
+export async function beginWith<Answer extends Answered>(
+  line: Line<Answer>,
+  clientInfo: JsonObject,
+): Promise<{ readonly begun: Begun; readonly said: JsonObject } | { readonly begun: null; readonly answered: Answer }> {
+  const params = { protocolVersion: SESSIONS, capabilities: {}, clientInfo };
+  const answered = await line.ask({ id: 0, method: 'initialize', params }, {});
+  if (answered.result === null) {
+    const meta = { [META.protocolVersion]: STATELESS, [META.clientInfo]: clientInfo, [META.clientCapabilities]: {} };
+    const begun = { kind: 'stateless', headers: { 'mcp-protocol-version': STATELESS }, meta } as const;
+    const { result } = await line.ask(...addressed(begun, 0, 'server/discover', {}));
+    return result === null ? { begun: null, answered } : { begun, said: result };
+  }
+  const { protocolVersion: version } = answered.result;
+  const headers = {
+    ...(typeof version === 'string' && { 'mcp-protocol-version': version }),
+    ...(answered.session !== null && { 'mcp-session-id': answered.session }),
+  };
+  await line.tell({ method: 'notifications/initialized' }, headers);
+  return { begun: { kind: 'session', headers, isNamed: answered.session !== null }, said: answered.result };
+}
+
+/** A request as a server wants it, and its headers. What the header `Mcp-Name` repeats is added by who asks for it. */
+export function addressed(
+  begun: Begun,
+  id: number,
+  method: string,
+  given: JsonObject,
+): [JsonObject & { readonly id: number }, Headers] {
+  switch (begun.kind) {
+    case 'session':
+      return [{ id, method, params: given }, begun.headers];
+    case 'stateless':
+      return [
+        { id, method, params: { ...given, _meta: begun.meta } },
+        { ...begun.headers, 'mcp-method': method },
+      ];
+  }
+}

@@ -1,0 +1,137 @@
+import type { JsonObject } from '../json/value.ts';
+import { HANDSHAKE_VERSIONS, STATELESS_VERSIONS } from '../mcp-protocol/revisions.ts';
+
+/*
+ * The doors that speak MCP, for the OpenAPI document. It says what each of them is as an HTTP route; what goes through
+ * it is told by MCP's own methods (`tools/list`), and differs for each key.
+ */
+
+const MESSAGE = { $ref: '#/components/schemas/McpMessage' };
+const TEXT = { type: 'string' };
+const TAGS = ['mcp'];
+
+/** Under `components.schemas`. */
+export const MCP_SCHEMAS: JsonObject = {
+  McpMessage: {
+    title: 'McpMessage',
+    description:
+      'One JSON-RPC 2.0 message of the Model Context Protocol: a request has `method` and `id`, a notification `method` alone, an answer `id` and `result` or `error`. Batches and `id: null` are refused.',
+    type: 'object',
+    required: ['jsonrpc'],
+    properties: {
+      jsonrpc: { const: '2.0' },
+      id: { type: ['string', 'integer'] },
+      method: TEXT,
+      params: { type: 'object', additionalProperties: true },
+      result: { type: 'object', additionalProperties: true },
+      error: {
+        type: 'object',
+        required: ['code', 'message'],
+        properties: {
+          code: { type: 'integer' },
+          message: TEXT,
+          data: { description: 'The problem, where the gateway refused the message.' },
+        },
+      },
+    },
+    anyOf: [{ required: ['method'] }, { required: ['id', 'result'] }, { required: ['error'] }],
+  },
+};
+
+const header = (name: string, description: string): JsonObject => ({ name, in: 'header', schema: TEXT, description });
+
+const VERSION = header(
+  'MCP-Protocol-Version',
+  `${[...STATELESS_VERSIONS, ...HANDSHAKE_VERSIONS].join(', ')}. In ${STATELESS_VERSIONS.join(', ')} it is required, with \`Mcp-Method\` and, where the message names something, \`Mcp-Name\`.`,
+);
+const OF_SERVERS = [
+  VERSION,
+  header('Mcp-Session-Id', 'As the answer to `initialize` gave it. It is of no use to other agents.'),
+  header('Svc-Agent-Id', 'Names the agent, with a key that belongs to none.'),
+];
+const KEY = header('Idempotency-Key', 'For `tools/call`. Without it, and without one in `_meta`, a key is derived.');
+const UPSTREAM = { name: 'upstream', in: 'path', required: true, schema: TEXT, description: 'The id of the upstream.' };
+
+const refusals = { description: 'A JSON-RPC error; the problem is in `error.data`.', content: json() };
+
+function json(): JsonObject {
+  return { 'application/json': { schema: MESSAGE } };
+}
+
+/** The answers to a message. @param streams as the server gives it: events, or one message */
+function answers(streams: boolean): JsonObject {
+  return {
+    '200': {
+      description: 'The answer. A decision on a call is a result of the call, also where it was refused.',
+      content: { ...json(), ...(streams ? { 'text/event-stream': { schema: TEXT } } : {}) },
+    },
+    '202': { description: 'A notification, or an answer to a question of the server, was taken.' },
+    '4XX': refusals,
+    '5XX': refusals,
+  };
+}
+
+function operation(
+  operationId: string,
+  summary: string,
+  parameters: readonly JsonObject[],
+  responses: JsonObject,
+): JsonObject {
+  return { operationId, summary, tags: TAGS, parameters, responses };
+}
+
+function post(operationId: string, summary: string, parameters: readonly JsonObject[], streams: boolean): JsonObject {
+  return {
+    ...operation(operationId, summary, parameters, answers(streams)),
+    requestBody: { required: true, content: json() },
+  };
+}
+
+const NONE = { description: 'There is none here.', headers: { Allow: { schema: TEXT } } };
+
+/** Under `paths`. */
+export const MCP_PATHS: Readonly<Record<string, JsonObject>> = {
+  '/v1/mcp': {
+    get: operation('describeMcpControl', 'What the MCP control plane is, for whoever configures a client', [], {
+      '200': {
+        description: 'Name, versions, address and how to authenticate.',
+        content: { 'application/json': { schema: { type: 'object', additionalProperties: true } } },
+      },
+      '405': { ...NONE, description: 'With `Accept: text/event-stream`: there is no stream of messages.' },
+      '4XX': refusals,
+      '5XX': refusals,
+    }),
+    post: post('callMcpControl', 'One message to the MCP control plane: tools that only read', [VERSION], false),
+  },
+  '/mcp': {
+    post: post('callMcpServers', 'One message to the tools of all MCP servers', [...OF_SERVERS, KEY], true),
+    get: operation('streamMcpServers', 'No stream: the gateway sends nothing but answers', OF_SERVERS, {
+      '405': NONE,
+      '4XX': refusals,
+      '5XX': refusals,
+    }),
+    delete: operation('endMcpServersSession', 'End a session', OF_SERVERS, {
+      '204': { description: 'It has ended.' },
+      '4XX': refusals,
+      '5XX': refusals,
+    }),
+  },
+  '/mcp/{upstream}': {
+    post: post('callMcpServer', 'One message to an MCP server', [UPSTREAM, ...OF_SERVERS, KEY], true),
+    get: operation(
+      'streamMcpServer',
+      'The stream on which an MCP server speaks first',
+      [UPSTREAM, ...OF_SERVERS, header('Last-Event-ID', 'The event after which a stream of this session goes on.')],
+      {
+        '200': { description: 'Messages of the server.', content: { 'text/event-stream': { schema: TEXT } } },
+        '4XX': refusals,
+        '5XX': refusals,
+      },
+    ),
+    delete: operation('endMcpServerSession', 'End a session', [UPSTREAM, ...OF_SERVERS], {
+      '2XX': { description: 'As the server answers.' },
+      '4XX': refusals,
+      '5XX': refusals,
+    }),
+  },
+};

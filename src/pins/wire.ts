@@ -1,0 +1,20 @@
+import type { JsonObject } from '../json/value.ts';
+import type { PinComparison, ToolState } from './compare.ts';
+
+/** A tool beside its pin, as the API and `svc tools --json` show it. */
+export function toolStateToWire(state: ToolState): JsonObject {
+  return {
+    name: state.name,
+    state: state.kind,
+    ...(state.kind === 'unusable' && { why: state.why }),
+    ...(state.kind === 'renamed' && { from: state.from }),
+    ...(state.kind === 'changed' && { differences: state.differences }),
+    ...('pin' in state && { pinned: state.pin.sha256 }),
+    ...('live' in state && { sha256: state.live.sha256 }),
+  };
+}
+
+/** A server beside its pins. */
+export function comparisonToWire({ upstream, isUnchanged, about, tools }: PinComparison): JsonObject {
+  return { upstream, unchanged: isUnchanged, about, tools: tools.map(toolStateToWire) };
+}

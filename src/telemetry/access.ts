@@ -1,0 +1,57 @@
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { AccessLine } from './access-log.ts';
+
+/** What a door knows of a request, besides what its connection says. */
+export type KnownOfRequest = Pick<
+  AccessLine,
+  'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'decision' | 'effectId' | 'authenticatedInMs' | 'lasts'
+>;
+
+/** Tells of a request when its connection has taken the answer, or its caller has gone. */
+export function tellOf(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  knownOf: () => KnownOfRequest,
+  tell: (line: AccessLine) => void,
+): void {
+  reply.raw.once('close', () => {
+    const { raw } = request;
+    const known = knownOf();
+    tell({
+      ...known,
+      requestId: request.id,
+      method: request.method,
+      status: reply.raw.headersSent ? reply.statusCode : 499,
+      ...bytesSince(raw.socket),
+      durationMs: reply.elapsedTime,
+      traceId: traceOf(raw.headers['traceparent']),
+      // What lasts until one side leaves is over when one has left.
+      cut: !known.lasts && !reply.raw.writableFinished,
+    });
+  });
+}
+
+/** Bytes of a connection that lines have told of already: requests follow one another on it. */
+const told = new WeakMap<object, { read: number; written: number }>();
+
+/** What went over a connection since the line before, and is told of from now on. */
+export function bytesSince(socket: Socket): Pick<AccessLine, 'bytesIn' | 'bytesOut'> {
+  const before = told.get(socket) ?? { read: 0, written: 0 };
+  const now = { read: socket.bytesRead, written: socket.bytesWritten };
+  told.set(socket, now);
+  return { bytesIn: now.read - before.read, bytesOut: now.written - before.written };
+}
+
+/** A word of ours; an upstream may have sent anything under the name. */
+export function wordOf(header: number | string | readonly string[] | undefined): string | null {
+  return typeof header === 'string' && /^\w{1,64}$/.test(header) ? header : null;
+}
+
+const TRACE_PARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
+
+/** The trace that a request belongs to. */
+export function traceOf(parent: IncomingMessage['headers'][string]): string | null {
+  return typeof parent === 'string' ? (TRACE_PARENT.exec(parent)?.[1] ?? null) : null;
+}

@@ -1,0 +1,191 @@
+import type { Readable } from 'node:stream';
+import { createParser } from 'eventsource-parser';
+import type { Dispatcher } from 'undici';
+import { parseObject } from '../../../json/parse.ts';
+import { isEventStream } from '../../http/events.ts';
+import { open } from '../open.ts';
+import type { Pipe, PipeEvents, PipeHeaders, Sending } from '../pipe/pipe.ts';
+
+/** A server that is spoken to as the revision of 2024-11-05 says. */
+export interface SseAddress {
+  /** Its origin. */
+  readonly url: string;
+  /** Where its stream is. */
+  readonly path: string;
+  readonly through: Pick<Dispatcher, 'dispatch'>;
+  /** Bytes of one message, in either direction. */
+  readonly messageBytes: number;
+  readonly now: () => number;
+}
+
+/** How long a server may take to say where messages go, ms. */
+const ENDPOINT_MS = 10_000;
+/** Messages that wait until that is known. */
+const MOST_WAITING = 64;
+const NOT_TAKEN = 'The server did not take the message';
+
+interface Waiting {
+  readonly message: Buffer;
+  readonly headers: PipeHeaders;
+  readonly sending: Sending;
+}
+
+/**
+ * A session of the transport that came before streamable HTTP: the server says everything on one stream of events, the
+ * first of which names where messages are posted. When the stream ends, so does the session.
+ */
+export class SsePipe implements Pipe {
+  readonly pid = null;
+  readonly gone = Promise.resolve();
+  readonly #address: SseAddress;
+  readonly #headers: PipeHeaders;
+  readonly #events: PipeEvents;
+  readonly #left = new AbortController();
+  #waiting: Waiting[] = [];
+  #endpoint: string | null = null;
+  #stream: Readable | null = null;
+  #isPaused = false;
+  #isOver = false;
+
+  /** @param headers of the request that begins the session: credentials, and what goes on to the server */
+  constructor(address: SseAddress, headers: PipeHeaders, events: PipeEvents) {
+    this.#address = address;
+    this.#headers = ofTransport(headers);
+    this.#events = events;
+    const late = setTimeout(() => {
+      if (this.#endpoint === null) this.kill(`it did not say within ${ENDPOINT_MS} ms where messages go`);
+    }, ENDPOINT_MS).unref();
+    void this.#listen().then((why) => {
+      clearTimeout(late);
+      this.kill(why);
+    });
+  }
+
+  send(message: Buffer, headers: PipeHeaders, sending: Sending): void {
+    if (this.#isOver || message.length > this.#address.messageBytes || this.#waiting.length >= MOST_WAITING) {
+      if (sending.start()) sending.refused(503, refusal(`${NOT_TAKEN}: it is too long, or too many wait.`));
+    } else if (this.#endpoint === null) this.#waiting.push({ message, headers, sending });
+    else void this.#post(this.#endpoint, { message, headers, sending });
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    this.#stream?.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#stream?.resume();
+  }
+
+  end(): void {
+    this.kill('its session was ended');
+  }
+
+  kill(why: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#left.abort();
+    this.#stream?.destroy();
+    for (const { sending } of this.#waiting.splice(0)) sending.lost(new Error(why));
+    this.#events.over(why);
+  }
+
+  /** Listens until the stream is over. @returns why it is */
+  async #listen(): Promise<string> {
+    const { through, path, now, messageBytes } = this.#address;
+    const headers = { ...this.#headers, accept: 'text/event-stream' };
+    const request = { method: 'GET', path, headers, body: null } as const;
+    const opened = await open(through, request, { gate: () => 'go', signal: this.#left.signal, now });
+    if (opened.kind === 'held_back') return 'its session was ended';
+    if (opened.kind !== 'answer') return opened.message;
+    const { status, body } = opened;
+    const { 'content-type': type } = opened.headers;
+    if (status !== 200 || !isEventStream(type)) {
+      body.destroy();
+      return `it has no stream of events at this address (${status})`;
+    }
+    this.#stream = body;
+    if (this.#isPaused) body.pause();
+    let fault: string | null = null;
+    const parser = createParser({
+      maxBufferSize: messageBytes,
+      onEvent: ({ event = 'message', data }) => {
+        if (event === 'endpoint') fault ??= this.#begin(data);
+        else if (event === 'message' && data !== '') this.#take(data);
+      },
+      onError: ({ type }) => {
+        if (type === 'max-buffer-size-exceeded') fault ??= `it said something of more than ${messageBytes} bytes`;
+      },
+    });
+    const decoder = new TextDecoder('utf-8', { fatal: true });
+    return new Promise((resolve) => {
+      body.on('data', (piece: Buffer) => {
+        try {
+          parser.feed(decoder.decode(piece, { stream: true }));
+        } catch {
+          fault ??= 'what it says is not UTF-8';
+        }
+        if (fault !== null) resolve(fault);
+      });
+      body.once('close', () => resolve('its stream of events ended'));
+      body.once('end', () => resolve('its stream of events ended'));
+    });
+  }
+
+  /** The server says where messages go. @returns what is wrong with that */
+  #begin(data: string): string | null {
+    if (this.#endpoint !== null) return null;
+    const base = new URL(this.#address.path, this.#address.url);
+    const named = URL.canParse(data, base.href) ? new URL(data, base) : null;
+    // Credentials go with every message: to nobody else than to whom they were given.
+    if (named === null || named.origin !== base.origin) return 'it names an endpoint that is not at its own origin';
+    this.#endpoint = `${named.pathname}${named.search}`;
+    for (const waiting of this.#waiting.splice(0)) void this.#post(this.#endpoint, waiting);
+    return null;
+  }
+
+  #take(data: string): void {
+    if (!/[\r\n]/.test(data)) return this.#events.line(Buffer.from(data));
+    // Of several lines of data: in JSON they can only be parted where white space may stand.
+    if (parseObject(data) !== null) this.#events.line(Buffer.from(data.replaceAll(/[\r\n]+/g, ' ')));
+  }
+
+  async #post(path: string, { message, headers, sending }: Waiting): Promise<void> {
+    const { through, now } = this.#address;
+    const sent = { ...this.#headers, ...ofTransport(headers), 'content-type': 'application/json' };
+    const gate = (): 'go' | 'late' => (sending.start() ? 'go' : 'late');
+    const opened = await open(
+      through,
+      { method: 'POST', path, headers: sent, body: message },
+      { gate, signal: this.#left.signal, now },
+    );
+    switch (opened.kind) {
+      case 'held_back':
+        return;
+      case 'nothing_sent':
+      case 'lost':
+        return sending.lost(new Error(opened.message));
+      case 'answer':
+        opened.body.resume();
+        if (opened.status >= 200 && opened.status < 300) sending.taken();
+        else sending.refused(opened.status, refusal(`${NOT_TAKEN} (${opened.status}).`));
+    }
+  }
+}
+
+function refusal(message: string): Buffer {
+  return Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32_000, message } }));
+}
+
+/** Without what is about the gateway's own session with its client, and about single messages. */
+function ofTransport(headers: PipeHeaders): PipeHeaders {
+  const {
+    'mcp-session-id': _session,
+    'last-event-id': _event,
+    accept: _accept,
+    'content-type': _type,
+    ...others
+  } = headers;
+  return others;
+}

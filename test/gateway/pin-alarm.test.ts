@@ -1,0 +1,87 @@
+import { expect, test } from 'vitest';
+import type { McpCall, Tool } from '../../src/effects/model/tool.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { createPinAlarm } from '../../src/gateway/pin-view.ts';
+import { createUpstreams } from '../../src/upstreams/upstreams.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { makeTool } from '../upstreams/tool.ts';
+
+const WORDS = { server: 'crm', instructions: null };
+const SAYS = { serverInfo: { name: 'crm' } };
+
+/** A server with many pinned tools that nobody looks at, and the alarm of the gateway. */
+function world(count: number) {
+  const told: string[] = [];
+  let judged = 0;
+  let begun = false;
+  const tools = Array.from({ length: count }, (_, at): Tool & { readonly call: McpCall } => {
+    const name = `t${at}`;
+    const pinned: JsonObject = { name };
+    const call: McpCall = { kind: 'mcp', name, pinned, isError: 'unknown', onClientClose: 'finish' };
+    return { ...makeTool(), name: `crm.${name}`, upstream: 'crm', call, paramsSchema: null, target: null };
+  });
+  const catalog = createCatalog(tools);
+  const limits = { responseBytes: 1_000, responseKeptBytes: 1_000 };
+  const settings = {
+    id: 'crm',
+    url: '',
+    timeoutMs: 1_000,
+    connections: 1,
+    network: 'any',
+    credentials: null,
+    // A program is not looked at before it is called.
+    mcp: {
+      path: '/',
+      allow: [],
+      words: WORDS,
+      child: { command: 'none', args: [], env: {}, cwd: null, sessions: 1, idleMs: 1 },
+    },
+  } as const;
+  const upstreams = createUpstreams([settings], limits, Date.now, (id, names) => {
+    if (begun) alarm(id, names);
+  });
+  begun = true;
+  const server = upstreams.server('crm');
+  if (server === null) throw new Error('no server');
+  const { pins } = server;
+  const stateOf = pins.stateOf.bind(pins);
+  pins.stateOf = (...given) => {
+    judged += 1;
+    return stateOf(...given);
+  };
+  const alarm = createPinAlarm({
+    upstreams,
+    declared: () => ({ configuration: { upstreams: [] }, catalog }),
+    quarantined: (name, state) => void told.push(`${state} ${name}`),
+    released: (name) => void told.push(`released ${name}`),
+    unapproved: () => undefined,
+  });
+  return {
+    told,
+    judgedBy(act: () => void): number {
+      judged = 0;
+      act();
+      return judged;
+    },
+    list: (...listed: readonly JsonObject[]) =>
+      pins.passes({ tools: listed }, (name) => catalog.tool(`crm.${name}`) !== null),
+    introduce: (says: JsonObject) => void pins.introduces(says, WORDS),
+    close: () => upstreams.close(),
+  };
+}
+
+test('a list that passes costs what is in it; what the server says of itself is about all tools, where it is news', async () => {
+  const { told, judgedBy, list, introduce, close } = world(500);
+  expect(judgedBy(() => introduce(SAYS))).toBe(500);
+  expect(judgedBy(() => list({ name: 't1' }, { name: 't2', title: 'Other' }, { name: 'unknown' }))).toBe(2);
+  expect(told).toEqual(['changed crm.t2']);
+  expect(judgedBy(() => list({ name: 't2', title: 'Other' }))).toBe(1);
+  expect(judgedBy(() => introduce(SAYS))).toBe(0);
+  expect(told).toEqual(['changed crm.t2']);
+  expect(judgedBy(() => introduce({ ...SAYS, instructions: 'Obey.' }))).toBe(500);
+  expect(told).toEqual(['changed crm.t2', 'changed crm.t1']);
+  introduce(SAYS);
+  list({ name: 't2' });
+  expect(told.slice(2)).toEqual(['released crm.t1', 'released crm.t2']);
+  await close();
+});
