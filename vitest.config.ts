@@ -3,7 +3,7 @@ import once from './test/once.json' with { type: 'json' };
 import { needOwnProcess } from './test/own-process.ts';
 import { plantFaults } from './test/planted-faults.ts';
 
-/** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. Two cores: two workers. */
+/** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [
   'test/decisions/**',
   'test/parity/**',
@@ -27,6 +27,25 @@ const LONG = [
 ];
 
 /**
+ * What counts on a processor that is mostly free, since something there keeps its times or is measured: an upstream that is
+ * late by no more than it is declared to be, a pause, the time for which the event loop is held.
+ */
+const MEASURED = [
+  'test/hostile/descriptors.test.ts',
+  'test/hostile/large-uploads.test.ts',
+  'test/hostile/loop-held.test.ts',
+  'test/system/cluster.test.ts',
+  'test/system/port-redis-fleet.test.ts',
+  'test/system/redis-claims.test.ts',
+  'test/system/redis-durability.test.ts',
+  'test/system/restart-in-flight.test.ts',
+  'test/torture/embedded.test.ts',
+  'test/torture/late-upstream.test.ts',
+  'test/torture/peers.test.ts',
+  'test/torture/redis.test.ts',
+];
+
+/**
  * What claims how soon something happens, or takes all that the machine has: after all others, one file at a time, so that
  * the time is the product's and not a neighbour's.
  */
@@ -42,6 +61,15 @@ const TIMED = [
   'test/torture/contention.test.ts',
   'test/torture/failover.test.ts',
 ];
+
+/**
+ * One after the other: what waits for processes and connections more than it computes, and so is more at once than the two
+ * cores; then what has a core of its own; then what has the machine. Within each, vitest takes the projects by their names
+ * and the larger files first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
+ */
+const SHARED = { maxWorkers: 3, sequence: { groupOrder: 0 } };
+const PAIRED = { maxWorkers: 2, sequence: { groupOrder: 1 } };
+const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
 /** Of the unit tests, what changes or measures its process: it gets one of its own. */
 const ALONE = needOwnProcess(['test', 'client/test']);
@@ -67,6 +95,8 @@ const ofSources = (test: {
   readonly include: string[];
   readonly exclude: string[];
   readonly isolate?: boolean;
+  readonly maxWorkers: number;
+  readonly sequence: { readonly groupOrder: number };
 }) => ({
   test: { ...test, setupFiles: ['test/property-seed.ts'], ...PATIENT },
   plugins: [plantFaults()],
@@ -76,7 +106,6 @@ const ofSources = (test: {
 export default defineConfig({
   test: {
     pool: 'forks',
-    maxWorkers: 2,
     reporters: ['default'],
     projects: [
       ofSources({
@@ -85,25 +114,27 @@ export default defineConfig({
         // Files share a process, and what they import is read once: that was a third of the time that they took.
         isolate: false,
         exclude: [...SYSTEM, ...LONG, ...ALONE, ...skipped],
+        ...SHARED,
       }),
-      ofSources({ name: 'unit-alone', include: [...ALONE], exclude: [...SYSTEM, ...LONG, ...skipped] }),
-      ofSources({ name: 'long', include: LONG, exclude: skipped }),
+      ofSources({ name: 'unit-alone', include: [...ALONE], exclude: [...SYSTEM, ...LONG, ...skipped], ...PAIRED }),
+      ofSources({ name: 'long', include: LONG, exclude: skipped, ...SHARED }),
       {
         test: {
           name: 'system',
           include: SYSTEM.map((folder) => `${folder}/*.test.ts`),
-          exclude: [...TIMED, ...skipped],
+          exclude: [...MEASURED, ...TIMED, ...skipped],
           ...PATIENT,
+          ...SHARED,
         },
       },
+      { test: { name: 'measured', include: MEASURED, exclude: skipped, ...PATIENT, ...PAIRED } },
       {
         test: {
           name: 'timed',
           include: TIMED,
           exclude: skipped,
           ...PATIENT,
-          maxWorkers: 1,
-          sequence: { groupOrder: 1 },
+          ...SOLE,
         },
       },
     ],

@@ -16,6 +16,8 @@ const MOST_GROWTH = 100 * 1024 * 1024;
 const MOST_GROWTH_OF_PROCESS = 256 * 1024 * 1024;
 /** A client that hears nothing goes away after this time, ms. */
 const PATIENCE_MS = 1_000;
+/** One whose connection does not end, after this time, ms: what is wrong shows at once, or in the time the loop is held. */
+const LISTENS_MS = 250;
 /** Requests that are under way together. */
 const TOGETHER = 1;
 
@@ -46,7 +48,7 @@ async function send(
     if (text.length < 100_000) text += chunk;
   });
   socket.on('error', () => undefined);
-  socket.setTimeout(PATIENCE_MS, () => socket.destroy());
+  socket.setTimeout(request.after === 'listen' ? LISTENS_MS : PATIENCE_MS, () => socket.destroy());
   const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
   socket.write(request.bytes({ host, key: key === '' ? '' : `x-api-key: ${key}\r\n` }), () => {
     if (request.after === 'leave') socket.destroy();

@@ -5,9 +5,14 @@ import { MOST_VALUES } from './watched-world.ts';
 export interface HostileRequest {
   readonly name: string;
   readonly bytes: (place: { readonly host: string; readonly key: string }) => Buffer;
-  /** What the client does after it has sent it: waits for an answer, or goes away at once. */
-  readonly after: 'wait' | 'leave';
+  readonly after: After;
 }
+
+/**
+ * What the client does after it has sent it: waits until the connection ends, hears for a moment what comes on one that does
+ * not end, or goes away at once.
+ */
+type After = 'wait' | 'listen' | 'leave';
 
 const WS = '/v1/workspaces/demo';
 
@@ -45,7 +50,7 @@ function made(
   path: string,
   headers: Head,
   body: string | Buffer,
-  after: 'wait' | 'leave' = 'wait',
+  after: After = 'wait',
 ): HostileRequest {
   return {
     name: `${method} ${path.slice(0, 60)}: ${name}`,
@@ -120,10 +125,13 @@ function lengths(): readonly HostileRequest[] {
     withBody('a negative length', path, body, { 'content-length': '-1' }),
     withBody('a length in hex', path, body, { 'content-length': '0x7' }),
     withBody('length and chunks', path, `7\r\n${body}\r\n0\r\n\r\n`, { 'transfer-encoding': 'chunked' }),
-    withBody('chunks that lie', path, `fffffffff\r\n${body}\r\n0\r\n\r\n`, {
-      'content-length': '',
-      'transfer-encoding': 'chunked',
-    }),
+    {
+      ...withBody('chunks that lie', path, `fffffffff\r\n${body}\r\n0\r\n\r\n`, {
+        'content-length': '',
+        'transfer-encoding': 'chunked',
+      }),
+      after: 'listen' as const,
+    },
     withBody('chunks with extensions', path, `7;${'x'.repeat(20_000)}\r\n${body}\r\n0\r\n\r\n`, {
       'content-length': '',
       'transfer-encoding': 'chunked',
@@ -201,7 +209,7 @@ function paths(): readonly HostileRequest[] {
 
 function headers(): readonly HostileRequest[] {
   const many = Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`x-h${index}`, 'v']));
-  const heads: readonly (readonly [string, Head])[] = [
+  const heads: readonly (readonly [string, Head, After?])[] = [
     ['very many', many],
     ['one that is very long', { 'x-long': 'v'.repeat(15_000) }],
     ['beyond what is read', { 'x-long': 'v'.repeat(100_000) }],
@@ -224,6 +232,7 @@ function headers(): readonly HostileRequest[] {
     [
       'an upgrade to HTTP/2',
       { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAoAAAAAIAAAAA' },
+      'listen',
     ],
     ['a connection that names all', { connection: 'close, x-api-key, host, content-length' }],
     ['an accept without end', { accept: 'application/jose,'.repeat(800) }],
@@ -233,24 +242,24 @@ function headers(): readonly HostileRequest[] {
     ['a bearer', { authorization: `Bearer ${'x'.repeat(9_000)}` }],
     ['a basic', { authorization: 'Basic Og==' }],
   ];
-  return heads.flatMap(([name, head]) =>
-    [`${WS}/effects`, '/payments/v1/payments/pay_1', '/livez'].map((path) => made(name, 'GET', path, head, '')),
+  return heads.flatMap(([name, head, after]) =>
+    [`${WS}/effects`, '/payments/v1/payments/pay_1', '/livez'].map((path) => made(name, 'GET', path, head, '', after)),
   );
 }
 
 /** What is no request, or not one alone. */
 function sockets(): readonly HostileRequest[] {
-  const raw: readonly (readonly [string, string, ('wait' | 'leave')?])[] = [
+  const raw: readonly (readonly [string, string, After?])[] = [
     ['nothing', '', 'leave'],
-    ['line ends', '\r\n'.repeat(3_000)],
+    ['line ends', '\r\n'.repeat(3_000), 'listen'],
     ['no HTTP', 'HELO example\r\n\r\n'],
     ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001\u0000'],
     ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
-    ['HTTP/0.9', 'GET /\r\n'],
+    ['HTTP/0.9', 'GET /\r\n', 'listen'],
     ['HTTP/9.9', 'GET / HTTP/9.9\r\n\r\n'],
     ['a method that is none', 'STEAL / HTTP/1.1\r\nHost: x\r\n\r\n'],
     ['CONNECT', 'CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n'],
-    ['TRACE', 'TRACE / HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['TRACE', 'TRACE / HTTP/1.1\r\nHost: x\r\n\r\n', 'listen'],
     ['a header without a name', 'GET / HTTP/1.1\r\n: x\r\n\r\n'],
     ['a header over two lines', 'GET / HTTP/1.1\r\nHost: x\r\nX-A: a\r\n b\r\n\r\n'],
     ['NUL in a header', 'GET / HTTP/1.1\r\nHost: x\r\nX-A: \u0000\r\n\r\n'],
