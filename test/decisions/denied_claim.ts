@@ -1,11 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshKey, refund, startWorld, type World } from '../system/world.ts';
-
-let world: World;
-beforeAll(async () => {
-  world = await startWorld();
-});
-afterAll(() => world.close());
+import { describe, expect, it } from 'vitest';
+import { freshKey, refund } from '../system/world.ts';
+import { world } from './shared-world.ts';
 
 /** A refund that is sent only where the payment's status is what the agent takes it for. */
 function refundWhere(key: string, status: string, onMismatch: string, conditions = {}): Record<string, unknown> {

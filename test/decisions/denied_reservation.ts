@@ -1,11 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freshKey, startWorld, type World } from '../system/world.ts';
-
-let world: World;
-beforeAll(async () => {
-  world = await startWorld();
-});
-afterAll(() => world.close());
+import { describe, expect, it } from 'vitest';
+import { freshKey } from '../system/world.ts';
+import { world } from './shared-world.ts';
 
 describe('denied_reservation', () => {
   const deploy = (service: string) => ({ tool: 'deploy.start', params: { service }, idempotency_key: freshKey() });

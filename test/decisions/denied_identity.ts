@@ -1,11 +1,6 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { refund, startWorld, type World } from '../system/world.ts';
-
-let world: World;
-beforeAll(async () => {
-  world = await startWorld();
-});
-afterAll(() => world.close());
+import { describe, expect, it } from 'vitest';
+import { refund } from '../system/world.ts';
+import { world } from './shared-world.ts';
 
 describe('denied_identity', () => {
   it('403 for an agent key that names another agent, and an account key that names an unknown one', async () => {
