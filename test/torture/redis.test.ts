@@ -5,7 +5,7 @@ import { SHARE, tortureInShort } from './in-short.ts';
 const OPS = 400 * SHARE;
 const KILLS = 10 * SHARE;
 
-it('two gateways on Redis, 40 % faulty answers; both killed, frozen and without room, clocks that jump: nothing twice, nothing false, nothing stuck', {
+it(`${OPS} keyed calls to two gateways on Redis, 40 % faulty answers, ${KILLS} kills; both killed, frozen and without room, clocks that jump: nothing twice, nothing false, nothing stuck`, {
   timeout: 300_000,
 }, async () => {
   const report = await tortureInShort({ stand: 'redis', ops: OPS, kills: KILLS });
