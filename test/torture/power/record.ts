@@ -44,6 +44,8 @@ export function record(library: string, workload: string, runs: readonly Run[], 
         SVC_POWER_ROOT: root,
         SVC_POWER_LOG: log,
         SVC_POWER_END: end,
+        // What Node writes for itself is no part of the disk.
+        NODE_DISABLE_COMPILE_CACHE: '1',
       };
       if (failedSync !== null) env['SVC_POWER_FAIL'] = `${failedSync}:-wal`;
       if (lie !== null) env['SVC_POWER_LIE'] = lie;
