@@ -261,6 +261,25 @@ describe('connections', () => {
   });
 });
 
+describe('a host', () => {
+  test('that closes all but the input, and one that says stop in mid-call: nothing stays, and the session has ended', async () => {
+    const silent = bridgeTo('/old');
+    const deaf = bridgeTo('/old');
+    await Promise.all([initialized(silent), initialized(deaf)]);
+    expect(upstream.sessions.size).toBe(2);
+    deaf.child.stderr.destroy();
+    deaf.child.stdout.destroy();
+    // Words for people, and then an answer: nobody reads either.
+    deaf.write({ jsonrpc: '2.0', id: 1, result: { nobody: 'asked' } });
+    deaf.write({ jsonrpc: '2.0', id: 2, method: 'ping' });
+    silent.write({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'ask' } });
+    await expect.poll(() => upstream.seen.filter(({ rpc }) => rpc === 'tools/call').length).toBe(1);
+    silent.child.kill('SIGTERM');
+    await expect.poll(() => [silent.child.exitCode, deaf.child.exitCode]).toEqual([0, 0]);
+    expect(upstream.sessions.size).toBe(0);
+  });
+});
+
 describe('standard output is the protocol and nothing else', () => {
   test('bad lines get errors; answers that are none of MCP, too', async () => {
     upstream.raw = (_request, response, body) => {

@@ -6,9 +6,33 @@ import { type Line, lineSplitter } from '../../json/lines.ts';
 import { parseJson } from '../../json/parse.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';
-import { readEvents, type StreamEnd } from './events.ts';
-import { type Answer, NoAnswer, readText, Sender } from './http.ts';
-import { type FromClient, type Id, mirrorHeaders, readMessage, ToolHeaders } from './message.ts';
+import { Allowance, sparing } from './bounds.ts';
+import { firstAnswer, NOTHING_READ, readEvents } from './events.ts';
+import { type Answer, headerText, isStream, NoAnswer, readText, Sender } from './http.ts';
+import { LineQueue } from './line-queue.ts';
+import {
+  changesNothing,
+  type FromClient,
+  headerVersion,
+  type Id,
+  isAnswer,
+  mirrorHeaders,
+  readMessage,
+  ToolHeaders,
+} from './message.ts';
+import { CODE, refusalOf } from './refusal.ts';
+import {
+  backoff,
+  DELIVERY_MS,
+  GOODBYE_MS,
+  LAST_ANSWERS_MS,
+  LAST_WORDS_MS,
+  LINGER_MS,
+  MOST_WAIT_MS,
+  RECONNECT_MS,
+  TURN_MS,
+  wait,
+} from './patience.ts';
 
 /** Between whom the bridge stands. */
 export interface BridgeSides {
@@ -31,35 +55,14 @@ const MOST_MESSAGE = 16 * 1024 * 1024;
 const MOST_OPEN = 256;
 /** Bytes of requests that may be open at once. */
 const MOST_OPEN_BYTES = 64 * 1024 * 1024;
-/** How long a gateway that does not listen is asked again, ms. Nothing was sent meanwhile. */
-const RECONNECT_MS = 15_000;
-/** How long open requests may end after the end of the input, ms. Hosts kill after two seconds. */
-const LAST_ANSWERS_MS = 1_000;
-const GOODBYE_MS = 500;
-/** How often a stream that broke is continued before its request gets an error. */
+/** Bytes of lines that wait for those before them: only `initialize` and messages without an answer are waited for. */
+const MOST_WAITING_BYTES = 32 * 1024 * 1024;
+/** Bytes of messages of the server that are not whole yet. */
+const MOST_ARRIVING_BYTES = 128 * 1024 * 1024;
+/** How often a stream that broke is continued without any new event before its request gets an error. */
 const MOST_RESUMES = 10;
-const FIRST_WAIT_MS = 250;
-const MOST_WAIT_MS = 15_000;
 
-/** Requests that change nothing: they may be sent again when a connection broke. */
-const SAFE: ReadonlySet<string> = new Set([
-  'initialize',
-  'ping',
-  'server/discover',
-  'tools/list',
-  'prompts/list',
-  'prompts/get',
-  'resources/list',
-  'resources/templates/list',
-  'resources/read',
-  'completion/complete',
-  'subscriptions/listen',
-  'tasks/get',
-  'tasks/list',
-]);
-
-/** Codes of the bridge's own errors, from the range that JSON-RPC leaves to implementations. */
-const CODE = { refused: -32_001, unreachable: -32_002, broken: -32_003, busy: -32_004, http: -32_005 } as const;
+const TOO_MUCH = 'Too many requests are open at once. This one was not sent.';
 
 type Request = Extract<FromClient, { kind: 'request' }>;
 
@@ -68,8 +71,8 @@ interface Open {
   readonly body: Buffer;
   readonly abort: AbortController;
   readonly stateless: string | null;
-  /** The client does not expect an answer any more. */
-  isCancelled: boolean;
+  /** The client has its answer, or does not expect one any more. */
+  isSettled: boolean;
 }
 
 /** The session of the older era: it begins with `initialize`, and is begun anew where the server has forgotten it. */
@@ -77,8 +80,6 @@ interface Session {
   readonly id: string | null;
   readonly version: string | null;
 }
-
-const NOTHING_READ: StreamEnd = { lastId: null, retryMs: null };
 
 /**
  * Carries MCP between standard input and output and a server over streamable HTTP, in both protocol eras. Each request
@@ -95,6 +96,9 @@ class Bridge {
   readonly #tools = new ToolHeaders();
   readonly #open = new Map<string, Open>();
   readonly #ending = new AbortController();
+  readonly #waiting = new LineQueue(MOST_WAITING_BYTES);
+  readonly #arriving = { most: MOST_MESSAGE, allowance: new Allowance(MOST_ARRIVING_BYTES) };
+  readonly #say: (line: string) => void;
   #openBytes = 0;
   #key: string;
   #session: Session | null = null;
@@ -111,44 +115,81 @@ class Bridge {
     this.#sides = sides;
     this.#key = key;
     this.#sender = new Sender(sides.url);
+    this.#say = sparing(sides.say);
   }
 
   async run(): Promise<void> {
     const { input, output, stopped } = this.#sides;
-    output.on('error', () => {
-      // The client does not read any more: there is nobody to work for.
-      this.#isGone = true;
-      input.destroy();
+    const over = new Promise<void>((resolve) => {
+      output.on('error', () => {
+        // The client does not read any more: there is nobody to work for.
+        this.#isGone = true;
+        resolve();
+      });
+      void stopped.then(resolve);
     });
-    void stopped.then(() => input.destroy());
+    void over.then(() => input.destroy());
+    const work = this.#takeLines();
     const split = lineSplitter(MOST_MESSAGE);
     try {
       for await (const chunk of input as AsyncIterable<Buffer>)
-        for (const line of split(Buffer.from(chunk))) await this.#takeLine(line);
+        for (const line of split(Buffer.from(chunk))) {
+          // A client that does not read its answers is not read either.
+          let isHeld = this.#waiting.push(line);
+          while (!isHeld && this.#drained !== null && !input.destroyed) {
+            await Promise.race([this.#drained, over]);
+            isHeld = this.#waiting.push(line);
+          }
+          if (!isHeld) await Promise.race([this.#dropLine(line), over]);
+        }
     } catch {
       // Destroyed above, or the other end broke: the end of the input, in any case.
     }
-    await this.#end();
+    this.#waiting.close();
+    await this.#end(work);
   }
 
-  async #end(): Promise<void> {
-    const until = Date.now() + LAST_ANSWERS_MS;
-    while (!this.#isGone && Date.now() < until && this.#hasLastAnswers()) await sleep(20);
+  async #takeLines(): Promise<void> {
+    for await (const line of this.#waiting.lines()) await this.#takeLine(line);
+  }
+
+  /** @param work what is done with the lines that are left */
+  async #end(work: Promise<void>): Promise<void> {
+    let isWorking = true;
+    void work.finally(() => {
+      isWorking = false;
+    });
+    await this.#until(() => !isWorking && !this.#hasLastAnswers(), LAST_ANSWERS_MS);
     this.#ending.abort();
     this.#listening?.abort();
     for (const { abort } of this.#open.values()) abort.abort();
-    const id = this.#session?.id ?? null;
-    if (id !== null) {
-      const signal = AbortSignal.timeout(GOODBYE_MS);
-      const headers = this.#headers(this.#session);
-      const answer = await this.#sender.send({ method: 'DELETE', headers, body: null, signal }).catch(() => null);
-      answer?.body.destroy();
-    }
+    await this.#until(() => !isWorking && this.#open.size === 0, LAST_WORDS_MS);
+    await this.#endSession(this.#session);
     this.#sender.close();
+  }
+
+  async #until(isDone: () => boolean, most: number): Promise<void> {
+    const until = Date.now() + most;
+    while (!this.#isGone && Date.now() < until && !isDone()) await sleep(20);
+  }
+
+  async #endSession(session: Session | null): Promise<void> {
+    if (session === null || session.id === null) return;
+    const signal = AbortSignal.timeout(GOODBYE_MS);
+    const headers = this.#headers(session);
+    const answer = await this.#sender.send({ method: 'DELETE', headers, body: null, signal }).catch(() => null);
+    answer?.body.destroy();
   }
 
   #hasLastAnswers(): boolean {
     return [...this.#open.values()].some(({ message }) => message.method !== 'subscriptions/listen');
+  }
+
+  /** A line that comes while too many wait. */
+  async #dropLine(line: Line): Promise<void> {
+    const message = line.kind === 'line' ? readMessage(line.bytes) : null;
+    if (message?.kind === 'request') return this.#refuse(message.id, CODE.busy, TOO_MUCH, { did_it_happen: 'no' });
+    this.#say('too many lines wait for the server; one was dropped');
   }
 
   async #takeLine(line: Line): Promise<void> {
@@ -164,7 +205,7 @@ class Bridge {
       case 'notification':
         return this.#takeNotification(message, line.bytes);
       case 'response':
-        await this.#deliver(line.bytes, null, 'an answer');
+        await this.#deliver(line.bytes, null, 'an answer', TURN_MS);
         return;
       default:
         return message satisfies never;
@@ -174,21 +215,34 @@ class Bridge {
   async #takeRequest(message: Request, body: Buffer): Promise<void> {
     const name = JSON.stringify(message.id);
     if (this.#open.has(name)) return this.#refuse(message.id, -32_600, 'A request with this id is still open.');
-    if (this.#open.size >= MOST_OPEN || this.#openBytes + body.length > MOST_OPEN_BYTES)
-      return this.#refuse(message.id, CODE.busy, 'Too many requests are open at once. This one was not sent.', {
+    if (this.#ending.signal.aborted)
+      return this.#refuse(message.id, CODE.unreachable, 'The bridge ends. This one was not sent.', {
         did_it_happen: 'no',
       });
-    const stateless = statelessVersion(message.params);
+    if (this.#open.size >= MOST_OPEN || this.#openBytes + body.length > MOST_OPEN_BYTES)
+      return this.#refuse(message.id, CODE.busy, TOO_MUCH, { did_it_happen: 'no' });
+    const stateless = headerVersion(statelessVersion(message.params) ?? undefined);
     if (stateless !== null) this.#statelessVersion = stateless;
-    const open: Open = { message, body, abort: new AbortController(), stateless, isCancelled: false };
+    const open: Open = { message, body, abort: new AbortController(), stateless, isSettled: false };
     this.#open.set(name, open);
     this.#openBytes += body.length;
-    const answered = this.#answer(open).finally(() => {
-      this.#open.delete(name);
-      this.#openBytes -= body.length;
-    });
+    const answered = this.#answer(open).finally(() => this.#settle(open));
     // Whatever comes next belongs to the session that this begins.
     if (message.method === 'initialize') await answered;
+  }
+
+  /**
+   * Every answer passes here first, and every request only once.
+   * @returns whether the client still expects an answer
+   */
+  #settle(open: Open): boolean {
+    if (open.isSettled) return false;
+    open.isSettled = true;
+    this.#open.delete(JSON.stringify(open.message.id));
+    this.#openBytes -= open.body.length;
+    const { abort } = open;
+    setTimeout(() => abort.abort(), LINGER_MS).unref();
+    return true;
   }
 
   async #takeNotification(
@@ -197,24 +251,45 @@ class Bridge {
   ): Promise<void> {
     if (method === 'notifications/cancelled') {
       const open = this.#open.get(JSON.stringify(params['requestId'] ?? null));
-      if (open !== undefined) open.isCancelled = true;
+      if (open !== undefined) this.#settle(open);
       // In the stateless era a request is cancelled by hanging up.
       if (open !== undefined && open.stateless !== null) return open.abort.abort();
     }
-    // Awaited: what the client writes next may rely on it.
-    const isTaken = await this.#deliver(body, statelessVersion(params), method);
+    // What the client writes next may rely on it.
+    const stateless = headerVersion(statelessVersion(params) ?? undefined);
+    const isTaken = await this.#deliver(body, stateless, method, TURN_MS);
     if (isTaken && method === 'notifications/initialized') this.#listen();
   }
 
-  /** Sends what gets no answer. @returns whether the server took it */
-  async #deliver(body: Buffer, stateless: string | null, what: string): Promise<boolean> {
+  /**
+   * Sends what gets no answer.
+   * @param turnMs how long it is waited for. A server that is slower, or silent, holds up nothing else
+   * @returns whether the server took it; what is not known yet counts as taken
+   */
+  async #deliver(body: Buffer, stateless: string | null, what: string, turnMs: number): Promise<boolean> {
+    const given = new AbortController();
+    const abort = (): void => given.abort();
+    const timer = setTimeout(abort, DELIVERY_MS);
+    this.#ending.signal.addEventListener('abort', abort);
+    if (this.#ending.signal.aborted) abort();
+    const taken = this.#tell(body, stateless, what, given.signal).finally(() => {
+      clearTimeout(timer);
+      this.#ending.signal.removeEventListener('abort', abort);
+    });
+    const turn = new AbortController();
+    const isTaken = await Promise.race([taken, sleep(turnMs, true, { signal: turn.signal }).catch(() => true)]);
+    turn.abort();
+    return isTaken;
+  }
+
+  async #tell(body: Buffer, stateless: string | null, what: string, signal: AbortSignal): Promise<boolean> {
     try {
-      const answer = await this.#post(body, this.#versionHeaders(stateless), this.#ending.signal);
+      const answer = await this.#post(body, this.#versionHeaders(stateless), signal);
       answer.body.destroy();
       if (answer.status < 300) return true;
-      this.#sides.say(`the server refused ${printable(what)} with status ${answer.status}`);
+      this.#say(`the server refused ${printable(what)} with status ${answer.status}`);
     } catch (error) {
-      if (!this.#ending.signal.aborted) this.#sides.say(`${printable(what)} was not delivered: ${whyOf(error)}`);
+      if (!this.#ending.signal.aborted) this.#say(`${printable(what)} was not delivered: ${whyOf(error)}`);
     }
     return false;
   }
@@ -230,26 +305,29 @@ class Bridge {
           open.body,
           { ...this.#versionHeaders(stateless, session), ...mirrored },
           abort.signal,
-          SAFE.has(message.method),
+          changesNothing(message.method),
         );
         // The session is unknown there, so the request did not run.
         if (answer.status === 404 && session?.id && attempt === 0 && (await this.#renewSession(session))) {
           answer.body.destroy();
           continue;
         }
-        const isAnswered = await this.#take(open, answer);
-        if (isAnswered || open.isCancelled || abort.signal.aborted) return;
+        const began = Date.now();
+        await this.#take(open, answer);
+        if (open.isSettled) return;
+        if (abort.signal.aborted) break;
         // A subscription holds nothing that a second one could repeat.
         if (message.method !== 'subscriptions/listen' || attempt >= MOST_RESUMES) break;
+        if (Date.now() - began > MOST_WAIT_MS) attempt = 0;
         await wait(attempt, null, abort.signal);
       }
       await this.#fail(open, CODE.broken, `The connection to ${this.#where()} broke before the answer.`);
     } catch (error) {
-      if (open.isCancelled) return;
+      if (open.isSettled) return;
       const arrived = error instanceof NoAnswer ? error.mayHaveArrived : true;
       if (arrived) await this.#fail(open, CODE.broken, `No answer came from ${this.#where()}: ${whyOf(error)}.`);
       else
-        await this.#refuse(message.id, CODE.unreachable, `${this.#where()} cannot be reached: ${whyOf(error)}.`, {
+        await this.#refuseOpen(open, CODE.unreachable, `${this.#where()} cannot be reached: ${whyOf(error)}.`, {
           did_it_happen: 'no',
           hint: 'Nothing was sent. Check that the gateway runs and that --url is right, then ask again.',
         });
@@ -258,92 +336,97 @@ class Bridge {
 
   /** An error for a request that may have been carried out. */
   async #fail(open: Open, code: number, message: string): Promise<void> {
-    if (open.isCancelled) return;
-    const happened = SAFE.has(open.message.method) ? 'no' : 'unknown';
+    const happened = changesNothing(open.message.method) ? 'no' : 'unknown';
     const hint =
       happened === 'no'
         ? 'The request changes nothing. Ask again.'
         : 'Whether the call ran is not known. Through the gateway the same call with the same arguments joins the first one.';
-    await this.#refuse(open.message.id, code, message, { did_it_happen: happened, hint });
+    await this.#refuseOpen(open, code, message, { did_it_happen: happened, hint });
   }
 
-  /** Reads what the server says to a request. @returns whether the client has its answer */
-  async #take(open: Open, answer: Answer): Promise<boolean> {
+  /** Reads what the server says to a request, to its end. Without an answer in it, the request stays open. */
+  async #take(open: Open, answer: Answer): Promise<void> {
     const { message } = open;
-    if (answer.status < 200 || answer.status > 299) {
-      await this.#refuseAs(open, answer);
-      return true;
-    }
+    if (answer.status < 200 || answer.status > 299) return this.#refuseAs(open, answer);
+    if (message.method === 'initialize') this.#begin(open.body, headerText(answer.headers['mcp-session-id']));
+    if (isStream(answer)) return this.#takeStream(open, answer);
+    const read = await readText(answer.body, MOST_MESSAGE, this.#arriving.allowance);
+    if (read.kind === 'too_long') return this.#failAsTooLong(open);
+    if (read.kind === 'broken') return;
     const type = /^[^;\s]*/.exec(answer.headers['content-type'] ?? '')?.[0]?.toLowerCase();
-    if (message.method === 'initialize') this.#begin(open.body, textOf(answer.headers['mcp-session-id']));
-    if (type === 'text/event-stream') return this.#takeStream(open, answer);
-    const text = await readText(answer.body, MOST_MESSAGE);
-    if (text === null) return false;
-    if (type === 'application/json' && (await this.#pass(text, open)) === message.id) return true;
-    await this.#refuse(message.id, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`, {
+    if (type === 'application/json') await this.#pass(read.text, open);
+    await this.#refuseOpen(open, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`, {
       http_status: answer.status,
       hint: 'Check that --url names an MCP server, for example http://127.0.0.1:8080/v1/mcp.',
     });
-    return true;
   }
 
   /** Reads a stream to its end, and continues it where it broke and the server keeps it. */
-  async #takeStream(open: Open, first: Answer): Promise<boolean> {
-    let isAnswered = false;
+  async #takeStream(open: Open, first: Answer): Promise<void> {
+    const { signal } = open.abort;
     let answer: Answer | null = first;
     let end = NOTHING_READ;
     for (let resumed = 0; resumed <= MOST_RESUMES; resumed += 1) {
       if (answer !== null) {
-        end = await readEvents(answer.body, MOST_MESSAGE, end, async (data) => {
-          if ((await this.#pass(data, open)) === open.message.id) isAnswered = true;
-        });
+        const { lastId } = end;
+        end = await readEvents(answer.body, this.#arriving, end, (data) => this.#pass(data, open));
+        // Servers that let their clients poll end each stream, and have said something in it.
+        if (end.lastId !== lastId) resumed = 0;
       }
-      if (isAnswered || open.isCancelled || open.abort.signal.aborted || end.lastId === null) break;
-      await wait(resumed, end.retryMs, open.abort.signal);
-      answer = await this.#continue(end.lastId, open.abort.signal);
+      if (open.isSettled || signal.aborted || end.lastId === null) return;
+      if (end.isTooLong) break;
+      await wait(resumed, end.retryMs, signal);
+      answer = await this.#continue(end.lastId, signal);
       // A server that does not have the stream any more says so, and does not change its mind.
       if (answer !== null && !isStream(answer)) {
         answer.body.destroy();
-        break;
+        return;
       }
     }
-    return isAnswered;
+    if (end.isTooLong) await this.#failAsTooLong(open);
+  }
+
+  #failAsTooLong(open: Open): Promise<void> {
+    const most = `more than ${MOST_MESSAGE} bytes, or more than fits beside other answers`;
+    return this.#fail(open, CODE.broken, `${this.#where()} answered with ${most}.`);
   }
 
   async #continue(lastId: string, signal: AbortSignal): Promise<Answer | null> {
-    const headers = { ...this.#headers(this.#session), accept: 'text/event-stream', 'last-event-id': lastId };
+    const headers = { ...this.#headers(this.#session), accept: 'text/event-stream', ...idHeader(lastId) };
     return this.#sender.send({ method: 'GET', headers, body: null, signal }).catch(() => null);
   }
 
-  /**
-   * Passes a message of the server on, if the client may have it.
-   * @returns the id, if the message was the answer to a request that waits
-   */
-  async #pass(text: string, open: Open | null): Promise<Id | null> {
+  /** Passes a message of the server on, if the client may have it. @param open on whose stream it came */
+  async #pass(text: string, open: Open | null): Promise<void> {
     const value = parseJson(text);
     if (value === undefined || !isJsonObject(value)) {
-      this.#sides.say('the server sent something that is no JSON-RPC message; it was dropped');
-      return null;
+      this.#say('the server sent something that is no JSON-RPC message; it was dropped');
+      return;
     }
     const { id, method } = value;
-    const isAnswer = typeof method !== 'string';
-    const waits = isAnswer ? this.#open.get(JSON.stringify(id ?? null)) : undefined;
-    if (isAnswer && waits === undefined) return null;
-    if (waits?.message.method === 'tools/list') this.#tools.learn(value['result']);
-    if (waits?.message.method === 'initialize' && waits === open) this.#agree(value['result']);
+    if (typeof method !== 'string') {
+      const waits = this.#open.get(JSON.stringify(id ?? null));
+      if (waits === undefined) return;
+      if (!isAnswer(value))
+        return this.#refuseOpen(waits, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`);
+      if (!this.#settle(waits)) return;
+      if (waits.message.method === 'tools/list') this.#tools.learn(value['result']);
+      if (waits.message.method === 'initialize' && waits === open) this.#agree(value['result']);
+    }
     // In JSON, line breaks stand between the parts of a value only.
     await this.#write(text.replaceAll(/[\r\n]+/g, ' '));
-    return waits?.message.id ?? null;
   }
 
   #begin(initialize: Buffer, id: string | null): void {
+    const before = this.#session;
     this.#initialize = initialize;
     this.#session = { id, version: null };
+    if (before !== null && before.id !== id) void this.#endSession(before);
   }
 
   #agree(result: Json | undefined): void {
-    const version = isJsonObject(result) ? result['protocolVersion'] : undefined;
-    if (this.#session !== null && typeof version === 'string') this.#session = { ...this.#session, version };
+    const version = headerVersion(isJsonObject(result) ? result['protocolVersion'] : undefined);
+    if (this.#session !== null && version !== null) this.#session = { ...this.#session, version };
   }
 
   /** Begins a session anew where the server has forgotten `lost`, without the client. @returns whether there is one */
@@ -357,17 +440,19 @@ class Bridge {
 
   async #initializeAgain(lost: Session): Promise<boolean> {
     if (this.#initialize === null) return false;
-    this.#sides.say('the server has forgotten the session; beginning a new one');
+    this.#say('the server has forgotten the session; beginning a new one');
     try {
       const answer = await this.#post(this.#initialize, {}, this.#ending.signal, true);
-      const id = textOf(answer.headers['mcp-session-id']);
+      const id = headerText(answer.headers['mcp-session-id']);
       // The client has an answer to its own `initialize`; this one is for nobody.
-      const text = await (isStream(answer) ? firstMessage(answer) : readText(answer.body, MOST_MESSAGE));
-      const value = text === null ? undefined : parseJson(text);
+      const text = await (isStream(answer)
+        ? firstAnswer(answer.body, this.#arriving)
+        : readText(answer.body, MOST_MESSAGE, this.#arriving.allowance));
+      const value = text.kind === 'text' ? parseJson(text.text) : undefined;
       if (answer.status > 299 || id === null || !isJsonObject(value) || !('result' in value)) return false;
       this.#session = { id, version: lost.version };
       const initialized = Buffer.from('{"jsonrpc":"2.0","method":"notifications/initialized"}');
-      if (await this.#deliver(initialized, null, 'notifications/initialized')) this.#listen();
+      if (await this.#deliver(initialized, null, 'notifications/initialized', DELIVERY_MS)) this.#listen();
       return true;
     } catch {
       return false;
@@ -385,14 +470,13 @@ class Bridge {
     let end = NOTHING_READ;
     for (let attempt = 0; !signal.aborted; attempt += 1) {
       const session = this.#session;
-      const again = end.lastId === null ? {} : { 'last-event-id': end.lastId };
+      const again = end.lastId === null ? {} : idHeader(end.lastId);
+      const key = this.#key;
       const headers = { ...this.#headers(session), accept: 'text/event-stream', ...again };
       const answer = await this.#sender.send({ method: 'GET', headers, body: null, signal }).catch(() => null);
       if (answer !== null && isStream(answer)) {
         const began = Date.now();
-        end = await readEvents(answer.body, MOST_MESSAGE, end, async (data) => {
-          await this.#pass(data, null);
-        });
+        end = await readEvents(answer.body, this.#arriving, end, (data) => this.#pass(data, null));
         // A server that ends each stream at once is not asked in a loop.
         if (Date.now() - began > MOST_WAIT_MS) attempt = 0;
       } else if (answer !== null) {
@@ -402,9 +486,10 @@ class Bridge {
           await this.#renewSession(session);
           return;
         }
-        if (answer.status < 500 && answer.status !== 429) return;
+        const mayChange = answer.status >= 500 || answer.status === 429;
+        if (!mayChange && !(answer.status === 401 && (await this.#hasNewKey(key)))) return;
       }
-      await wait(attempt, end.retryMs, signal);
+      await wait(attempt, Math.max(backoff(attempt), end.retryMs ?? 0), signal);
     }
   }
 
@@ -423,6 +508,7 @@ class Bridge {
     const until = Date.now() + RECONNECT_MS;
     let isRepeated = false;
     for (let attempt = 0; ; attempt += 1) {
+      const key = this.#key;
       const all = {
         ...this.#headers(null),
         accept: 'application/json, text/event-stream',
@@ -431,7 +517,7 @@ class Bridge {
       };
       try {
         const answer = await this.#sender.send({ method: 'POST', headers: all, body, signal });
-        if (answer.status !== 401 || !(await this.#hasNewKey())) return answer;
+        if (answer.status !== 401 || !(await this.#hasNewKey(key))) return answer;
         answer.body.destroy();
       } catch (error) {
         const mayRepeat = error instanceof NoAnswer && (!error.mayHaveArrived || (isSafe && !isRepeated));
@@ -442,41 +528,23 @@ class Bridge {
     }
   }
 
-  async #hasNewKey(): Promise<boolean> {
-    const key = await this.#sides.readKey().catch(() => this.#key);
-    const isNew = key !== this.#key;
-    this.#key = key;
-    return isNew;
+  /** @param refused the key that was refused; another request may have found the new one already */
+  async #hasNewKey(refused: string): Promise<boolean> {
+    if (this.#key === refused) this.#key = await this.#sides.readKey().catch(() => refused);
+    return this.#key !== refused;
   }
 
   /** An error for an answer that is none of MCP; one that is, is passed on under the id of the request. */
-  async #refuseAs(open: Open, answer: Answer): Promise<void> {
-    const { id } = open.message;
-    const { status } = answer;
-    const text = (await readText(answer.body, MOST_MESSAGE)) ?? '';
-    const body = parseJson(text);
-    const said = isJsonObject(body) ? body : {};
-    const isAuth = status === 401 || status === 403;
-    const error = isJsonObject(said['error']) && typeof said['error']['code'] === 'number' ? said['error'] : null;
-    if (error !== null && !isAuth) return this.#write(JSON.stringify({ jsonrpc: '2.0', id, error }));
-    const detail = [error?.['message'], said['detail'], said['title']].find((one) => typeof one === 'string');
-    const reason = typeof detail === 'string' ? `: ${detail.slice(0, 1_000)}` : '.';
-    const retryAfter = textOf(answer.headers['retry-after']);
-    const data: JsonObject = {
-      http_status: status,
-      ...(typeof said['code'] === 'string' && { code: said['code'] }),
-      ...(retryAfter !== null && { retry_after: retryAfter }),
-    };
-    if (!isAuth) return this.#refuse(id, CODE.http, `${this.#where()} answered with status ${status}${reason}`, data);
-    const hint =
-      status === 401
-        ? this.#sides.keyHint
-        : 'The key is known, and may not do this. Ask an administrator for a key with the scopes that it takes.';
-    await this.#refuse(id, CODE.refused, `${this.#where()} refused the key (status ${status})${reason}`, {
-      ...data,
-      did_it_happen: 'no',
-      hint,
-    });
+  async #refuseAs(open: Open, { status, headers, body }: Answer): Promise<void> {
+    const read = await readText(body, MOST_MESSAGE, this.#arriving.allowance);
+    const text = read.kind === 'text' ? read.text : '';
+    const error = refusalOf({ where: this.#where(), status, headers, text }, this.#key, this.#sides.keyHint);
+    const line = JSON.stringify({ jsonrpc: '2.0', id: open.message.id, error });
+    if (this.#settle(open)) await this.#write(line);
+  }
+
+  async #refuseOpen(open: Open, code: number, message: string, data?: JsonObject): Promise<void> {
+    if (this.#settle(open)) await this.#refuse(open.message.id, code, message, data);
   }
 
   async #refuse(id: Id | null, code: number, message: string, data?: JsonObject): Promise<void> {
@@ -516,35 +584,14 @@ class Bridge {
   }
 
   #where(): string {
-    return `${this.#sides.url.origin}${this.#sides.url.pathname}`;
+    const { origin, pathname } = this.#sides.url;
+    return origin + pathname;
   }
 }
 
-/** Waits longer each time, or as long as the server says. Ends early when the signal does. */
-async function wait(attempt: number, retryMs: number | null, signal: AbortSignal): Promise<void> {
-  const ms = retryMs ?? Math.min(MOST_WAIT_MS, FIRST_WAIT_MS * 2 ** attempt);
-  await sleep(ms, undefined, { signal }).catch(() => {});
-}
-
-function isStream(answer: Answer): boolean {
-  return answer.status === 200 && /^text\/event-stream\b/i.test(answer.headers['content-type'] ?? '');
-}
-
-/** The first message of a stream that is an answer. */
-async function firstMessage(answer: Answer): Promise<string | null> {
-  let found: string | null = null;
-  await readEvents(answer.body, MOST_MESSAGE, NOTHING_READ, async (data) => {
-    const value = parseJson(data);
-    if (isJsonObject(value) && !('method' in value)) {
-      found ??= data;
-      answer.body.destroy();
-    }
-  });
-  return found;
-}
-
-function textOf(value: string | readonly string[] | undefined): string | null {
-  return typeof value === 'string' && value !== '' ? value : null;
+/** Ids are text in UTF-8, and headers are bytes. */
+function idHeader(lastId: string): { readonly 'last-event-id': string } {
+  return { 'last-event-id': Buffer.from(lastId, 'utf8').toString('latin1') };
 }
 
 function whyOf(error: unknown): string {

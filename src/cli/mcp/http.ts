@@ -1,5 +1,6 @@
 import { Agent as HttpAgent, type IncomingHttpHeaders, type IncomingMessage, request as overHttp } from 'node:http';
 import { Agent as HttpsAgent, request as overHttps } from 'node:https';
+import type { Allowance } from './bounds.ts';
 
 /** An answer whose body is still to be read. Nothing is read before somebody asks: that is the back-pressure. */
 export interface Answer {
@@ -69,23 +70,41 @@ export class Sender {
   }
 }
 
+/** The body of an answer, or why there is none: it is longer than allowed, or the connection broke. */
+export type Text =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'too_long' }
+  | { readonly kind: 'broken' };
+
 /**
  * The body as text.
- * @returns `null` when it is longer than `most` bytes, or when the connection broke
+ * @param most bytes of it
+ * @param allowance what all that is read at once may hold
  */
-export async function readText(body: IncomingMessage, most: number): Promise<string | null> {
+export async function readText(body: IncomingMessage, most: number, allowance: Allowance): Promise<Text> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {
+      if (length + chunk.length > most || !allowance.take(chunk.length)) return { kind: 'too_long' };
       length += chunk.length;
-      if (length > most) return null;
       chunks.push(chunk);
     }
+    return { kind: 'text', text: Buffer.concat(chunks).toString('utf8') };
   } catch {
-    return null;
+    return { kind: 'broken' };
   } finally {
+    allowance.giveBack(length);
     body.destroy();
   }
-  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Whether events follow. */
+export function isStream({ status, headers }: Answer): boolean {
+  return status === 200 && /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+}
+
+/** One header of an answer. */
+export function headerText(value: string | readonly string[] | undefined): string | null {
+  return typeof value === 'string' && value !== '' ? value : null;
 }

@@ -5,7 +5,8 @@ import { MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-
 import type { LiveServer } from '../../pins/compare.ts';
 import { VERSION } from '../../version.ts';
 import { CommandFailure } from '../ports.ts';
-import { readEvents } from './events.ts';
+import { Allowance } from './bounds.ts';
+import { NOTHING_READ, readEvents } from './events.ts';
 import { NoAnswer, readText, Sender } from './http.ts';
 
 /** Bytes of one answer. */
@@ -85,11 +86,15 @@ class Reader implements ServerLine<CliAnswered> {
       found = value;
       return true;
     };
+    const allowance = new Allowance(MOST);
     if (/^text\/event-stream\b/i.test(headers['content-type'] ?? ''))
-      await readEvents(body, MOST, { lastId: null, retryMs: null }, async (data) => {
+      await readEvents(body, { most: MOST, allowance }, NOTHING_READ, async (data) => {
         if (take(data)) body.destroy();
       });
-    else take((await readText(body, MOST)) ?? '');
+    else {
+      const read = await readText(body, MOST, allowance);
+      take(read.kind === 'text' ? read.text : '');
+    }
     return { ...answered, message: found, result: resultOf(status, found) };
   }
 

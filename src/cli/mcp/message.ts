@@ -30,8 +30,29 @@ export function readMessage(bytes: Buffer): FromClient {
     return { kind: 'refused', code: -32_600, message: 'The message has no method, and is no answer.' };
   }
   if (id === undefined) return { kind: 'notification', method, params };
-  if (typeof id === 'string' || typeof id === 'number') return { kind: 'request', id, method, params };
-  return { kind: 'refused', code: -32_600, message: 'The id of a request is a text or a number.' };
+  if (typeof id === 'string' || (typeof id === 'number' && isExact(id))) return { kind: 'request', id, method, params };
+  return { kind: 'refused', code: -32_600, message: 'The id of a request is a text, or a number that all read alike.' };
+}
+
+/** Larger integers are rounded, each by its reader: the answer would be that to another request. */
+function isExact(id: number): boolean {
+  return Number.isSafeInteger(id) || (Number.isFinite(id) && !Number.isInteger(id));
+}
+
+/** Whether clients can read it as an answer. One that they cannot read they would wait for. */
+export function isAnswer({ jsonrpc, result, error }: JsonObject): boolean {
+  if (jsonrpc !== '2.0') return false;
+  return error === undefined ? isJsonObject(result) : result === undefined && isError(error);
+}
+
+/** Whether it is an error of JSON-RPC. */
+export function isError(error: Json | undefined): error is JsonObject {
+  return isJsonObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';
+}
+
+/** The revision that a message names, if a header can carry it. */
+export function headerVersion(version: Json | undefined): string | null {
+  return typeof version === 'string' && /^[\x21-\x7e]{1,64}$/.test(version) ? version : null;
 }
 
 /** The headers that repeat a request of the stateless era, which its servers require. */
@@ -67,4 +88,25 @@ export class ToolHeaders {
   headersFor(tool: string, given: Json | undefined): Record<string, string> {
     return paramHeadersOf(this.#declared.get(tool) ?? [], given);
   }
+}
+
+const SAFE: ReadonlySet<string> = new Set([
+  'initialize',
+  'ping',
+  'server/discover',
+  'tools/list',
+  'prompts/list',
+  'prompts/get',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+  'completion/complete',
+  'subscriptions/listen',
+  'tasks/get',
+  'tasks/list',
+]);
+
+/** Whether a request may be sent again when a connection broke. */
+export function changesNothing(method: string): boolean {
+  return SAFE.has(method);
 }

@@ -1,0 +1,282 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, test } from 'vitest';
+import { type Bridged, bridged, json, stream } from './bridged.ts';
+
+const running: Bridged[] = [];
+afterAll(async () => {
+  await Promise.all(running.map((one) => one.close()));
+});
+
+async function begin(handle: Parameters<typeof bridged>[0]): Promise<Bridged> {
+  const one = await bridged(handle);
+  running.push(one);
+  return one;
+}
+
+const idOf = (body: string): unknown => (body === '' ? undefined : (JSON.parse(body) as { id?: unknown }).id);
+const call = (id: number) => ({ id, method: 'tools/call', params: { name: 'pay' } });
+const answers = ({ lines }: Bridged, id: unknown) =>
+  lines.filter((line) => line.id === id && line.method === undefined);
+
+describe('each request gets exactly one answer', () => {
+  test('from a server that answers twice, and one that keeps the stream open', async () => {
+    const open = new Set<unknown>();
+    const bridge = await begin(({ body }, response) => {
+      const id = idOf(body);
+      open.add(id);
+      response.on('close', () => open.delete(id));
+      stream(response, { id, result: { n: 1 } }, { id, result: { n: 2 } }, { id, error: { code: 1, message: 'no' } });
+    });
+    bridge.write(...Array.from({ length: 300 }, (_, at) => call(at)));
+    await expect.poll(() => bridge.lines.length).toBeGreaterThanOrEqual(300);
+    // Of the first, all were answered; those beyond 256 at once were refused.
+    bridge.write(call(1_000));
+    await expect.poll(() => answers(bridge, 1_000).length).toBe(1);
+    expect(answers(bridge, 1_000)[0]?.result).toEqual({ n: 1 });
+    for (let id = 0; id < 300; id += 1) expect(answers(bridge, id).length).toBe(1);
+    // A stream whose answer is there holds no connection for long.
+    await expect.poll(() => open.size).toBe(0);
+  });
+
+  test('where the answer comes on the stream of another request, or on the one of the server', async () => {
+    const streams: Parameters<typeof stream>[0][] = [];
+    const bridge = await begin(({ body, method }, response) => {
+      if (method === 'GET') return void streams.push(response);
+      const { id, method: rpc } = JSON.parse(body) as { id: number; method: string };
+      if (rpc === 'initialize')
+        return json(response, { jsonrpc: '2.0', id, result: { protocolVersion: '2025-11-25' } });
+      if (id === undefined) return void response.writeHead(202).end();
+      if (id === 2) return (stream(response, { id: 1, result: { on: 2 } }, { id: 2, result: {} }), void response.end());
+      if (id === 3) {
+        stream(streams[0]!, { id: 3, result: { on: 'GET' } });
+        return void sleep(50).then(() => response.writeHead(202).end());
+      }
+      // The stream of the first one ends without an answer, later.
+      return void bridge.ended.then(() => response.end());
+    });
+    bridge.write({ id: 0, method: 'initialize' }, { method: 'notifications/initialized' });
+    await expect.poll(() => streams.length).toBe(1);
+    bridge.write(call(1), call(2), call(3));
+    await expect.poll(() => bridge.lines.length).toBe(4);
+    bridge.input.end();
+    await bridge.ended;
+    expect(answers(bridge, 1)).toMatchObject([{ result: { on: 2 } }]);
+    expect(answers(bridge, 3)).toMatchObject([{ result: { on: 'GET' } }]);
+    expect(bridge.lines.length).toBe(4);
+  });
+
+  test.each([
+    ['neither result nor error', { jsonrpc: '2.0', id: 1 }],
+    ['a result that is no object', { jsonrpc: '2.0', id: 1, result: 'done' }],
+    ['an error that is none', { jsonrpc: '2.0', id: 1, error: 'no' }],
+    ['both', { jsonrpc: '2.0', id: 1, result: {}, error: { code: 1, message: 'no' } }],
+    ['no version', { id: 1, result: {} }],
+    ['a method that is no text', { jsonrpc: '2.0', id: 1, method: 7, result: null }],
+  ])('from a server whose answer clients cannot read: %s', async (_what, answer) => {
+    const bridge = await begin(({ body }, response) =>
+      body.includes('"stream"') ? stream(response, `data: ${JSON.stringify(answer)}\n\n`) : json(response, answer),
+    );
+    bridge.write({ ...call(1), params: { as: 'json' } });
+    await expect.poll(() => bridge.lines).toMatchObject([{ id: 1, error: { code: -32_005 } }]);
+    bridge.write({ ...call(1), params: { as: 'stream' } });
+    await expect.poll(() => bridge.lines.length).toBe(2);
+    expect(bridge.lines[1]).toMatchObject({ id: 1, error: { code: -32_005 } });
+  });
+
+  test('where an id could be read in two ways, or stands for no number', async () => {
+    const bridge = await begin(({ body }, response) => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }));
+    bridge.write(
+      '{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}',
+      '{"jsonrpc":"2.0","id":1e999,"method":"ping"}',
+    );
+    bridge.write({ id: 1.5, method: 'ping' });
+    await expect.poll(() => bridge.lines.length).toBe(3);
+    expect(bridge.lines.map(({ id }) => id)).toEqual([null, null, 1.5]);
+    expect(bridge.came.length).toBe(1);
+  });
+
+  test('a cancelled one gets none, and makes room for others, whatever the server does', async () => {
+    const bridge = await begin(({ body }, response) => {
+      if (idOf(body) === undefined) response.writeHead(202).end();
+      if (idOf(body) === 300) json(response, { jsonrpc: '2.0', id: 300, result: {} });
+    });
+    bridge.write(...Array.from({ length: 256 }, (_, at) => call(at)));
+    await expect.poll(() => bridge.came.length).toBe(256);
+    for (let id = 0; id < 256; id += 1) bridge.write({ method: 'notifications/cancelled', params: { requestId: id } });
+    await expect.poll(() => bridge.came.length).toBe(512);
+    bridge.write(call(300));
+    await expect.poll(() => bridge.lines).toMatchObject([{ id: 300, result: {} }]);
+    bridge.input.end();
+    await bridge.ended;
+    expect(bridge.lines.length).toBe(1);
+  });
+});
+
+describe('a server that is silent', () => {
+  test('is no reason to stay: the bridge ends with its input, or by a signal, and what was not sent has its answer, too', async () => {
+    const silentAfter = async (silent: string, end: (bridge: Bridged) => void): Promise<Bridged> => {
+      const bridge = await begin(({ rpc, body }, response) => {
+        if (rpc !== silent) json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+      });
+      bridge.write({ id: 0, method: 'initialize' }, { method: 'notifications/initialized' }, call(1));
+      await expect.poll(() => bridge.came.some(({ rpc }) => rpc === silent)).toBe(true);
+      end(bridge);
+      await bridge.ended;
+      expect(bridge.lines.map(({ id }) => id)).toEqual([0, 1]);
+      return bridge;
+    };
+    const [first] = await Promise.all([
+      silentAfter('initialize', ({ input }) => input.end()),
+      silentAfter('notifications/initialized', ({ input }) => input.end()),
+      silentAfter('tools/call', ({ input }) => input.end()),
+      silentAfter('initialize', ({ stop }) => stop()),
+    ]);
+    expect(first?.lines[1]?.error?.data).toMatchObject({ did_it_happen: 'no' });
+  });
+
+  test('on what needs no answer: what comes after it is not held up', async () => {
+    const bridge = await begin(({ body }, response) => {
+      if (idOf(body) !== undefined) json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+    });
+    bridge.write({ id: 'q', result: {} }, { method: 'notifications/progress' }, { id: 1, method: 'ping' });
+    await expect.poll(() => answers(bridge, 1).length).toBe(1);
+  });
+});
+
+describe('a client that does not read', () => {
+  test('is waited for, and the bridge ends all the same', async () => {
+    const bridge = await begin(() => {});
+    bridge.output.removeAllListeners('data').pause();
+    for (let at = 0; at < 20_000; at += 1) bridge.write('{');
+    const { writableLength } = bridge.input;
+    expect(writableLength).toBeGreaterThan(0);
+    await sleep(50);
+    expect(bridge.output.readableLength + bridge.output.writableLength).toBeLessThan(1_000_000);
+    bridge.stop();
+    await bridge.ended;
+  });
+
+  test('a line for people is no flood either', async () => {
+    const bridge = await begin(({ body }, response) => {
+      for (let at = 0; at < 5_000; at += 1) stream(response, 'data: no message\n\n');
+      stream(response, { id: idOf(body), result: {} });
+      response.end();
+    });
+    bridge.write(call(1));
+    await expect.poll(() => answers(bridge, 1).length).toBe(1);
+    expect(bridge.said.length).toBeGreaterThan(0);
+    expect(bridge.said.length).toBeLessThan(100);
+  });
+});
+
+describe('the streams of a server', () => {
+  test('that ends them at once with "retry: 0" is not asked in a loop', async () => {
+    const bridge = await begin(({ method, body }, response) => {
+      if (method === 'GET') return (stream(response, 'retry: 0\n\n'), void response.end());
+      if (idOf(body) === undefined) return void response.writeHead(202).end();
+      return json(response, { jsonrpc: '2.0', id: 0, result: { protocolVersion: '2025-11-25' } });
+    });
+    bridge.write({ id: 0, method: 'initialize' }, { method: 'notifications/initialized' });
+    await expect.poll(() => bridge.came.some(({ method }) => method === 'GET')).toBe(true);
+    await sleep(400);
+    expect(bridge.came.filter(({ method }) => method === 'GET').length).toBeLessThan(4);
+  });
+
+  test('that lets its client poll is polled until it answers, as long as events come', async () => {
+    let polls = 0;
+    const bridge = await begin(({ body }, response) => {
+      if (polls === 12) stream(response, { id: 1, result: {} });
+      stream(response, `id: ${polls}-ü\nretry: 1\ndata:\n\n`);
+      response.end();
+      polls += 1;
+      return body;
+    });
+    bridge.write(call(1));
+    await expect.poll(() => bridge.lines).toMatchObject([{ id: 1, result: {} }]);
+    expect(bridge.came.filter(({ method }) => method === 'POST').length).toBe(1);
+    expect(Buffer.from(String(bridge.came[1]?.headers['last-event-id']), 'latin1').toString('utf8')).toBe('0-ü');
+  });
+
+  test('an event beyond all measure is not asked for again', async () => {
+    const bridge = await begin((_came, response) => {
+      stream(response, 'id: 1\ndata:\n\n', `id: 2\ndata: ${'x'.repeat(17 * 1024 * 1024)}`);
+    });
+    bridge.write(call(1));
+    await expect
+      .poll(() => bridge.lines)
+      .toMatchObject([{ error: { code: -32_003, data: { did_it_happen: 'unknown' } } }]);
+    expect(bridge.lines[0]?.error?.message).toContain('16777216 bytes');
+    expect(bridge.came.length).toBe(1);
+  });
+
+  test('all together have a bound', async () => {
+    const most = 15 * 1024 * 1024;
+    const bridge = await begin(({ body }, response) => {
+      const id = idOf(body);
+      stream(response, `data: {"jsonrpc":"2.0","id":${String(id)},"result":{"x":"${'x'.repeat(most)}`);
+    });
+    bridge.write(...Array.from({ length: 10 }, (_, at) => call(at)));
+    // Those that fit are held; the others are told.
+    await expect.poll(() => bridge.lines.length).toBeGreaterThanOrEqual(2);
+    for (const { error } of bridge.lines)
+      expect(error).toMatchObject({ code: -32_003, data: { did_it_happen: 'unknown' } });
+  });
+});
+
+describe('sessions and keys', () => {
+  test('a client that begins again ends the session before', async () => {
+    let sessions = 0;
+    const bridge = await begin(({ method, body }, response) => {
+      if (method === 'DELETE') return void response.writeHead(204).end();
+      sessions += 1;
+      return json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }, { 'mcp-session-id': `s${sessions}` });
+    });
+    bridge.write({ id: 1, method: 'initialize' }, { id: 2, method: 'initialize' });
+    await expect.poll(() => bridge.lines.length).toBe(2);
+    bridge.input.end();
+    await bridge.ended;
+    const deleted = bridge.came
+      .filter(({ method }) => method === 'DELETE')
+      .map(({ headers }) => headers['mcp-session-id']);
+    expect(new Set(deleted)).toEqual(new Set(['s1', 's2']));
+  });
+
+  test('a version that no header can carry goes into none', async () => {
+    const bridge = await begin(({ body }, response) =>
+      json(response, { jsonrpc: '2.0', id: idOf(body), result: { protocolVersion: '2025\r\nX-Other: 1 …' } }),
+    );
+    bridge.write({ id: 0, method: 'initialize' }, { id: 1, method: 'ping' });
+    bridge.write({ id: 2, method: 'ping', params: { _meta: { 'io.modelcontextprotocol/protocolVersion': 'a\nb' } } });
+    await expect
+      .poll(() => bridge.lines.map(({ id, error }) => [id, error?.code]))
+      .toEqual([
+        [0, undefined],
+        [1, undefined],
+        [2, undefined],
+      ]);
+    expect(bridge.came.every(({ headers }) => headers['mcp-protocol-version'] === undefined)).toBe(true);
+  });
+
+  test('a key that was replaced serves all requests that the old one was refused for, and stands in no words of the bridge', async () => {
+    const waiting: (() => void)[] = [];
+    const bridge = await begin(({ headers, body }, response) => {
+      if (headers.authorization === 'Bearer svc_agent_second')
+        return json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+      const refuse = (): void => {
+        response.writeHead(401, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ detail: `${String(headers.authorization)} is not valid` }));
+      };
+      waiting.push(refuse);
+      if (idOf(body) === 9) refuse();
+    });
+    bridge.write(call(9));
+    await expect.poll(() => bridge.lines).toMatchObject([{ id: 9, error: { code: -32_001 } }]);
+    bridge.write(call(1), call(2), call(3));
+    await expect.poll(() => waiting.length).toBe(4);
+    bridge.key = 'svc_agent_second';
+    for (const refuse of waiting.slice(1)) refuse();
+    await expect.poll(() => bridge.lines.length).toBe(4);
+    for (const id of [1, 2, 3]) expect(answers(bridge, id)).toMatchObject([{ result: {} }]);
+    expect(JSON.stringify([bridge.lines, bridge.said])).not.toContain('svc_agent_');
+  });
+});
