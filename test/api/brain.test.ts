@@ -100,6 +100,15 @@ describe('entities', () => {
     expect((await rig.send('GET', `${ENTITIES}/team/sound`)).status).toBe(404);
   });
 
+  it('say no more of what is wrong than anybody would mend', async () => {
+    const answer = await put(
+      Array.from({ length: 100 }, () => ({ type: 1, id: 2, name: 3, attributes: [], links: {} })),
+    );
+    expect(answer.status).toBe(400);
+    expect(faults(answer).length).toBeGreaterThanOrEqual(100);
+    expect(faults(answer).length).toBeLessThan(110);
+  });
+
   it.each([
     ['no entities', '{"entities":[]}'],
     [

@@ -251,7 +251,8 @@ it('cuts answers that would be too large, and says so', async () => {
     })),
   );
   const { brain } = brainOn(store);
-  const { entities, joined, truncated } = await brain.query(WS, {
+  const read = vi.spyOn(store, 'entities');
+  const { entities, joined, sources, truncated } = await brain.query(WS, {
     query: 'same',
     entityType: 'customer',
     joinTo: 'customer',
@@ -259,6 +260,11 @@ it('cuts answers that would be too large, and says so', async () => {
   });
   expect(truncated).toBe(true);
   expect(entities.length).toBe(32);
+  // Where something comes from that is not shown is not told, and what has no room is not read.
+  expect(new Set(sources.map(({ id }) => id))).toEqual(
+    new Set([...entities, ...joined.flatMap((join) => join.entities)].map(({ id }) => id)),
+  );
+  expect(read.mock.calls.flatMap(([, refs]) => refs).length).toBe(50);
   expect(JSON.stringify({ entities, joined }).length).toBeLessThan(ANSWER_CHARACTERS * 1.05);
   brain.close();
 });

@@ -99,6 +99,15 @@ describe('what cannot be used is told with its place and what to do', () => {
     expect(told.join('\n')).not.toContain('secret');
   });
 
+  it('where a file is no text, or is none of entities although it was named', async () => {
+    writeFileSync(join(folder, 'a.yaml'), Buffer.from([0x2d, 0x20, 0xff, 0xfe]));
+    expect(await faults({})).toEqual([expect.stringMatching(/^- unreadable_file Cannot read a\.yaml \| .*UTF-8/)]);
+    write({ 'people.csv': 'type,id,name' });
+    await expect(readEntityFiles([{ path: join(folder, 'people.csv'), workspace: 'demo' }], LIMITS)).rejects.toThrow(
+      /people\.csv is not a file of entities/,
+    );
+  });
+
   it('where there are too many, or nothing is at the path', async () => {
     const two = '{"type":"order","id":"1","name":"One"}\n{"type":"order","id":"2","name":"Two"}\n';
     expect(await faults({ 'a.jsonl': two }, { entities: 1, characters: 1000 })).toEqual([

@@ -114,6 +114,44 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       expect(await read('a')).toMatchObject({ version: 3 });
     });
 
+    it('are removed by the hundred, and what is remembered of it has a bound', async () => {
+      const ids = Array.from({ length: 250 }, (_, at) => `e${at}`);
+      for (let from = 0; from < ids.length; from += 50) {
+        await at.store.putEntities({
+          workspace: WORKSPACE,
+          entities: ids.slice(from, from + 50).map((id) => entity(id)),
+          actor: PERSON,
+          limits: { entities: 1_000, characters: 100_000 },
+        });
+        await at.store.removeEntities({
+          workspace: WORKSPACE,
+          entities: ids.slice(from, from + 50).map((id) => ({ type: 'customer', id })),
+          origin: 'api',
+          actor: PERSON,
+        });
+      }
+      const { removed, forgotten, version } = await at.store.brainState(WORKSPACE);
+      expect(removed.length).toBe(200);
+      // All removals of a version are remembered, or none: who follows from there on has to read everything.
+      expect([forgotten, version]).toEqual([2, 10]);
+      expect(removed.every((one) => one.version > forgotten)).toBe(true);
+    });
+
+    it('of files: of the digests that were read in, the newest are remembered, each once', async () => {
+      for (let at20 = 0; at20 < 25; at20 += 1) await at.store.noteEntityFiles(WORKSPACE, `d${at20}`);
+      await at.store.noteEntityFiles(WORKSPACE, 'd10');
+      const { files } = await at.store.brainState(WORKSPACE);
+      expect(files).toEqual([
+        'd10',
+        ...Array.from({ length: 14 }, (_, at20) => `d${24 - at20}`),
+        'd9',
+        'd8',
+        'd7',
+        'd6',
+        'd5',
+      ]);
+    });
+
     it('are put all or none: one of a file stops the others, and so does a limit', async () => {
       await put(entity('a', { origin: FILE }));
       expect(await put(entity('b'), entity('a', { digest: 'other' }))).toEqual({

@@ -47,7 +47,7 @@ export function federatedTool(catalog: Catalog, name: Json | undefined): Federat
  */
 export function federatedList(
   catalog: Catalog,
-  { allowedTools }: Principal,
+  { allowedTools }: Pick<Principal, 'allowedTools'>,
   message: RpcRequest,
   isHidden: (tool: FederatedTool) => boolean,
 ): JsonObject {

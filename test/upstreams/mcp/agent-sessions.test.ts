@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { AgentSessions } from '../../../src/upstreams/mcp/agent-sessions.ts';
+import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
 
 const settings = {
   id: 'crm',
@@ -34,4 +35,28 @@ test('there are at most a thousand, and the one that was used last is kept', () 
   sessions.of('one more', upstream);
   expect(sessions.of('0', upstream)).toBe(first);
   expect(sessions.of('1', upstream)).not.toBe(second);
+});
+
+test('one that nobody has used for as long as its server says is ended there, and no other', () => {
+  const end = vi.spyOn(OwnSession.prototype, 'end').mockReturnValue();
+  const child = { command: 'server', args: [], env: {}, cwd: null, sessions: 1, idleMs: 60_000 };
+  for (const [kind, mcp] of [
+    ['a program', { ...settings.mcp, child }],
+    ['a server with a stream', { ...settings.mcp, sse: { sessions: 1, idleMs: 60_000 } }],
+  ] as const) {
+    end.mockClear();
+    let now = 0;
+    const at = { ...upstream, settings: { ...settings, mcp } };
+    const sessions = new AgentSessions(() => now);
+    const unused = sessions.of('bot', at);
+    sessions.of('cat', at);
+    now = 60_000;
+    sessions.of('cat', at);
+    expect(end, kind).not.toHaveBeenCalled();
+    now += 1;
+    sessions.of('cat', at);
+    expect(end.mock.contexts, kind).toEqual([unused]);
+    expect(end.mock.calls, kind).toEqual([[at]]);
+  }
+  end.mockRestore();
 });

@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest';
+import type { ProxiedMessage } from '../../../src/effects/upstream.ts';
+import type { JsonObject } from '../../../src/json/value.ts';
+import { inSharedSession } from '../../../src/upstreams/mcp/shared-session.ts';
+
+/** A call of a client in a session that others use, too, and what becomes of what the server says. */
+function shared(beside: JsonObject, own: JsonObject = {}) {
+  const passed: string[] = [];
+  const ended: JsonObject[] = [];
+  const answers: JsonObject[] = [];
+  const proxied: ProxiedMessage = {
+    kind: 'message',
+    id: 'client-1',
+    beside,
+    headers: { traceparent: 't', 'mcp-session-id': 'of the client' },
+    sessionOf: 'bot',
+    signal: new AbortController().signal,
+    hears: {
+      began: () => undefined,
+      passed: (event) => void passed.push(event.toString()),
+      ended: (message) => void ended.push(message),
+      refused: () => undefined,
+    },
+  };
+  const headers = { 'mcp-session-id': 'of the gateway' };
+  const sent = inSharedSession(proxied, { id: 7, beside: own, headers }, (message) => answers.push(message));
+  const says = (message: JsonObject | null): void => void sent.hears.passed(Buffer.from('as it came'), message);
+  return { sent, says, passed, ended, answers };
+}
+
+const progress = (token: number | string, more: JsonObject = {}): JsonObject => ({
+  jsonrpc: '2.0',
+  method: 'notifications/progress',
+  params: { progressToken: token, progress: 1 },
+  ...more,
+});
+
+test('a call has an id, a token and a session of the gateway’s own; the client’s other words go on', () => {
+  const { sent } = shared(
+    { _meta: { progressToken: 't1', note: 'n', who: 'the client' } },
+    { _meta: { who: 'the gateway' } },
+  );
+  expect(sent.id).toBe(7);
+  expect(sent.beside).toEqual({ _meta: { progressToken: 7, note: 'n', who: 'the gateway' } });
+  expect(sent.headers).toEqual({ traceparent: 't', 'mcp-session-id': 'of the gateway' });
+  expect(shared({}).sent.beside).toEqual({});
+  expect(shared({ _meta: {} }).sent.beside).toEqual({ _meta: {} });
+});
+
+test('the answer comes back under the client’s id', () => {
+  const { sent, ended } = shared({});
+  sent.hears.ended({ jsonrpc: '2.0', id: 7, result: { a: 1 } }, 'id: of the session\n');
+  expect(ended).toEqual([{ jsonrpc: '2.0', id: 'client-1', result: { a: 1 } }]);
+});
+
+test('of events only progress of this call goes on, under the client’s token; comments keep the connection', () => {
+  const { says, passed } = shared({ _meta: { progressToken: 't1' } });
+  says(progress(7));
+  says(progress(8));
+  says(progress('t1'));
+  says(progress(7, { id: null }));
+  says({ jsonrpc: '2.0', method: 'notifications/message', params: { progressToken: 7 } });
+  says({ jsonrpc: '2.0', id: 99, result: { of: 'another' } });
+  says(null);
+  expect(passed).toEqual([`data: ${JSON.stringify(progress('t1'))}\n\n`, ':\n\n']);
+  const silent = shared({});
+  silent.says(progress(7));
+  expect(silent.passed).toEqual([]);
+});
+
+test('a server that asks hears at once that nobody answers, and that somebody is there', () => {
+  const { says, passed, answers } = shared({ _meta: { progressToken: 't1' } });
+  says({ jsonrpc: '2.0', id: 'q1', method: 'elicitation/create', params: {} });
+  says({ jsonrpc: '2.0', id: 0, method: 'ping' });
+  says({ jsonrpc: '2.0', id: 5, method: 'notifications/progress', params: { progressToken: 7 } });
+  expect(answers).toMatchObject([
+    { id: 'q1', error: { code: -32_601 } },
+    { id: 0, result: {} },
+    { id: 5, error: {} },
+  ]);
+  expect(passed).toEqual([]);
+});
