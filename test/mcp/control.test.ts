@@ -13,7 +13,11 @@ let waiting: Body;
 let denied: Body;
 
 beforeAll(async () => {
-  world = await startMcpWorld({ policy: POLICY });
+  const disabled = '- { id: idle-bot, team: support, owner: olga, disabled: true }';
+  world = await startMcpWorld({
+    policy: POLICY,
+    config: (text) => text.replace(/( +)- \{ id: other-bot, .*\n/, (line, space) => `${line}${space}${disabled}\n`),
+  });
   committed = await world.refund({ payment_id: 'pay_1', amount: 100, currency: 'EUR' }, 'committed');
   waiting = await world.refund(
     { payment_id: 'pay_2', amount: 60_000, currency: 'EUR', reason: 'card 4111' },
@@ -370,6 +374,11 @@ describe('tools', () => {
       ['svc.policy.simulate', { agent_id: 'bot' }, '/action is required'],
       ['svc.policy.simulate', { agent_id: 'bot', action: 'a.b', target: 'x' }, '/target is no argument'],
       ['svc.policy.simulate', { agent_id: 'nobody', action: 'payments.refund' }, '/agent_id names no agent'],
+      [
+        'svc.policy.simulate',
+        { agent_id: 'idle-bot', action: 'payments.refund' },
+        '/agent_id names an agent that is dis',
+      ],
       ['svc.executions.list', { limit: 51 }, '/limit must be <= 50'],
       ['svc.executions.list', { state: 'lost' }, '/state must be one of'],
       ['svc.executions.list', { cursor: '!' }, '/cursor is no cursor'],

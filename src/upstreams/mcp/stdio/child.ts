@@ -95,7 +95,8 @@ export class StdioChild implements Pipe {
       this.#process.on('close', (code, signal) => {
         for (const timer of this.#timers) clearTimeout(timer);
         const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
-        const said = printable(this.#error.trim().slice(-500));
+        // One line of it, whatever it was.
+        const said = printable(this.#error.trim().slice(-500).replaceAll(/\s+/g, ' '));
         this.#over(this.#ended ?? `it ended ${how}${said === '' ? '' : `; it said: ${said}`}`);
         resolve();
       });
