@@ -126,7 +126,14 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
         const { principal } = callerOf(request);
         const { ws, id } = request.params;
         const { comment = null } = request.body;
-        const result = await ports.decideApproval({ principal, workspace: ws, approvalId: id, verdict, comment });
+        const result = await ports.decideApproval({
+          principal,
+          workspace: ws,
+          approvalId: id,
+          verdict,
+          comment,
+          digest: null,
+        });
         if (result.kind === 'problem') throw new Refused(result.problem, {});
         return voteToWire(result, ports.settings().publicUrl);
       },

@@ -32,22 +32,37 @@ export function identifyCaller(
       reply.header('deprecation', QUERY_KEY_DEPRECATED);
       reply.header('link', `<${ports.settings().publicUrl}/docs/errors/missing_key>; rel="deprecation"`);
     }
-    const handle = credentials.kind === 'key' ? (parseKey(credentials.key)?.handle ?? null) : null;
-    const wait = limiter.check(request.ip, handle);
-    if (wait !== null)
-      throw refuse('too_many_requests', 'This address has sent too many invalid keys.', { retryAfterMs: wait });
-    if (credentials.kind === 'invalid') {
-      limiter.failed(request.ip);
-      throw refuse('invalid_key', credentials.detail);
-    }
-    const found = await ports.authenticate(credentials.key);
-    if ('failure' in found) {
-      limiter.failed(request.ip);
-      throw refuse('invalid_key', 'The key is malformed, unknown, expired or revoked.');
-    }
-    limiter.passed(handle);
-    request.caller = callerFor(found, request, endpoint, started, ports);
+    const principal = await ownerOf(ports, limiter, credentials, request.ip);
+    request.caller = callerFor(principal, request, endpoint, started, ports);
   };
+}
+
+/**
+ * Whom the key of a request belongs to.
+ * @param address that sent it; too many invalid keys of one are not looked at any more
+ * @throws Refused
+ */
+export async function ownerOf(
+  { authenticate }: Pick<ApiPorts, 'authenticate'>,
+  limiter: InvalidKeyLimiter,
+  credentials: { readonly kind: 'key'; readonly key: string } | { readonly kind: 'invalid'; readonly detail: string },
+  address: string,
+): Promise<Principal> {
+  const handle = credentials.kind === 'key' ? (parseKey(credentials.key)?.handle ?? null) : null;
+  const wait = limiter.check(address, handle);
+  if (wait !== null)
+    throw refuse('too_many_requests', 'This address has sent too many invalid keys.', { retryAfterMs: wait });
+  if (credentials.kind === 'invalid') {
+    limiter.failed(address);
+    throw refuse('invalid_key', credentials.detail);
+  }
+  const found = await authenticate(credentials.key);
+  if ('failure' in found) {
+    limiter.failed(address);
+    throw refuse('invalid_key', 'The key is malformed, unknown, expired or revoked.');
+  }
+  limiter.passed(handle);
+  return found;
 }
 
 function callerFor(

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { addApprovalRoutes } from './approvals.ts';
+import { addApproverPage } from './approver/routes.ts';
 import type { ApiApp } from './app.ts';
 import { addBrainRoutes } from './brain.ts';
 import { addBudgetRoutes } from './budgets.ts';
@@ -69,6 +70,10 @@ export async function addControlPlane(
     if (!healthElsewhere) addHealthRoutes(app, ports);
     addDocsPages(app);
   });
+  await server.register(async (scope) => {
+    scope.addHook('onResponse', logRequest);
+    addApproverPage(scope, ports);
+  });
 }
 
 /** Adds only health and metrics, to a server for `server.admin_port`. */
@@ -91,8 +96,8 @@ async function logRequest(
   request: FastifyRequest,
   reply: { readonly statusCode: number; readonly elapsedTime: number; getHeader(name: string): unknown },
 ): Promise<void> {
-  const level =
-    reply.statusCode >= 500 ? 'error' : request.routeOptions.config.endpoint === undefined ? 'debug' : 'info';
+  const isOpen = request.routeOptions.config.endpoint === undefined && request.caller === null;
+  const level = reply.statusCode >= 500 ? 'error' : isOpen ? 'debug' : 'info';
   request.log[level](
     {
       method: request.method,

@@ -22,6 +22,7 @@ import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { SealedParams } from '../effects/ports.ts';
+import type { Secrets } from '../secrets/vault.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 
@@ -33,6 +34,10 @@ export interface ApiPorts {
   readonly store: EffectStore;
   /** The principal of a key in the clear; a promise only if the key is not in the cache. */
   readonly authenticate: (key: string) => Authenticated | Promise<Authenticated>;
+  /** Whom the key of this id belongs to now; for sessions that began with that key. Rejects without the store. */
+  readonly stillValid: (keyId: string) => Promise<Authenticated>;
+  /** Seals what browsers carry for people. */
+  readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
   /** What each address has used up with invalid keys; all doors share it. */
   readonly invalidKeys: InvalidKeyLimiter;
   readonly run: (request: RunRequest) => Promise<RunResult>;

@@ -346,6 +346,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     {
       store,
       authenticate,
+      stillValid: (keyId) => authenticator.stillValid(keyId),
+      seals: secrets,
       invalidKeys: limiter,
       run,
       preview: (request) => previewEffect(ports, request),

@@ -17,6 +17,11 @@ export interface Authenticator {
    * promise rejects with `StoreUnavailable` when the store cannot be reached.
    */
   authenticate(key: string): Principal | InvalidKey | Promise<Principal | InvalidKey>;
+  /**
+   * Whom a key that has proved itself before belongs to now, by its id: for sessions that began with the key and end
+   * with it. Rejects like {@link Authenticator.authenticate}.
+   */
+  stillValid(keyId: string): Promise<Principal | InvalidKey>;
   close(): Promise<void>;
 }
 
@@ -109,7 +114,10 @@ export function createAuthenticator(options: {
     // All peppers are tried, also after a match, so that the time taken reveals nothing about the secret.
     let matches = false;
     for (const pepper of peppers) if (timingSafeEqual(hashKey(pepper, key), entry.hash)) matches = true;
-    if (!matches) return invalid('wrong_secret');
+    return matches ? ownerOf(entry) : invalid('wrong_secret');
+  }
+
+  function ownerOf(entry: Entry): Principal | InvalidKey {
     const now = store.now();
     const state = keyState(entry.record, now);
     if (state !== 'active') return invalid(state);
@@ -118,21 +126,29 @@ export function createAuthenticator(options: {
     return entry.principal;
   }
 
+  /** The record of a key that was read lately; `null` if the store has to be asked. */
+  function fresh(handle: string): Entry | null {
+    const entry = entries.get(handle);
+    if (entry === undefined) return null;
+    const age = elapsed() - entry.readAt;
+    if (age >= FRESH_MS) return null;
+    // A failure here is ignored: the entry grows old, and the next request asks the store itself.
+    if (age >= REFRESH_MS && !reading.has(handle)) read(handle).catch(() => undefined);
+    return entry;
+  }
+
   return {
     authenticate(key) {
       const parsed = parseKey(key);
       if (parsed === null) return invalid('malformed');
       const { handle } = parsed;
-      const entry = entries.get(handle);
-      if (entry !== undefined) {
-        const age = elapsed() - entry.readAt;
-        if (age < FRESH_MS) {
-          // A failure here is ignored: the entry grows old, and the next request asks the store itself.
-          if (age >= REFRESH_MS && !reading.has(handle)) read(handle).catch(() => undefined);
-          return judge(entry, key);
-        }
-      }
-      return read(handle).then((found) => judge(found, key));
+      const entry = fresh(handle);
+      return entry === null ? read(handle).then((found) => judge(found, key)) : judge(entry, key);
+    },
+    async stillValid(keyId) {
+      const handle = keyId.slice('key_'.length);
+      const entry = fresh(handle) ?? (await read(handle));
+      return entry === null ? invalid('unknown') : ownerOf(entry);
     },
     close: () => touches.close(),
   };

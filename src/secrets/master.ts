@@ -12,7 +12,6 @@ type Purpose =
   | 'fingerprint'
   | 'seal'
   | 'seal-id'
-  | 'links'
   | 'store-mark'
   | 'store-mark-sealed';
 

@@ -19,7 +19,7 @@ interface SealBinding {
 
 /** What a sealed text is bound to; it does not open for anything else. */
 interface TextBinding {
-  readonly what: 'summary' | 'result' | 'entity';
+  readonly what: 'summary' | 'result' | 'entity' | 'approver';
   readonly workspace: string;
   /** Id of the record that has the text, and which of its texts it is. */
   readonly of: string;
@@ -38,8 +38,6 @@ export interface Secrets {
   readonly policySeals: PolicySeals;
   /** Marks that a store keeps, to remember which master secret it is used with. */
   readonly marks: SecretMarks;
-  /** Key for signed, expiring links. */
-  readonly linkKey: KeyObject;
   /**
    * The key for the fingerprints of a workspace. During a rotation it is still derived from the oldest master secret: a
    * repeated call must get the same fingerprint as the first one, or it would be a conflict.
@@ -108,7 +106,6 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
     keySeals: createKeySeals([sealingKeyOf(master), ...previous.map(sealingKeyOf)]),
     policySeals: createPolicySeals([master, ...previous].map((one) => deriveKey(one, 'policy-bundle', ''))),
     marks: { current: [markOf(master), ...previous.map(markOf)], unsealed: [master, ...previous].map(oldMarkOf) },
-    linkKey: deriveKey(master, 'links', ''),
     fingerprintKey(workspace) {
       const known = fingerprintKeys.get(workspace);
       if (known !== undefined) return known;

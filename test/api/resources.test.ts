@@ -234,6 +234,7 @@ describe('approvals and keys of agents', () => {
         approvalId: id,
         verdict: 'approve',
         comment: null,
+        digest: null,
       });
     expect(await decide('other-bot')).toMatchObject({ kind: 'problem', problem: { code: 'wrong_key_kind' } });
     expect(await decide(null)).toMatchObject({ kind: 'decided' });

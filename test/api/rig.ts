@@ -273,6 +273,8 @@ export async function startRig(
     lists: createLists(store.turns),
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
+    stillValid: (keyId) => authenticator.stillValid(keyId),
+    seals: secrets,
     run: (request) => runEffect(core, request),
     running: core.running,
     preview: (request) => previewEffect(core, request),

@@ -139,7 +139,7 @@ describe('key files', () => {
 describe('derived keys', () => {
   it('differ by purpose and by workspace, and are the same at each start', async () => {
     const one = await open();
-    const keys = [one.keyPepper, one.linkKey, one.fingerprintKey('a'), one.fingerprintKey('b'), one.fingerprintKey('')];
+    const keys = [one.keyPepper, one.fingerprintKey('a'), one.fingerprintKey('b'), one.fingerprintKey('')];
     expect(new Set(keys.map((key) => key.export().toString('hex'))).size).toBe(keys.length);
     for (const key of keys) expect(key.symmetricKeySize).toBe(32);
     expect((await open()).fingerprintKey('a').equals(one.fingerprintKey('a'))).toBe(true);
@@ -273,7 +273,7 @@ describe('the secrets object', () => {
       inspect(secrets, { depth: 9, showHidden: true }),
       inspect({ nested: [secrets] }, { depth: 9 }),
     ].join('\n');
-    for (const key of [secrets.keyPepper, secrets.linkKey, secrets.fingerprintKey('demo')].map((one) => one.export()))
+    for (const key of [secrets.keyPepper, secrets.fingerprintKey('demo')].map((one) => one.export()))
       for (const form of [
         key.toString('hex'),
         key.toString('base64'),

@@ -20,6 +20,8 @@ export interface ApprovalCall {
   readonly approvalId: string;
   readonly verdict: 'approve' | 'reject';
   readonly comment: string | null;
+  /** The digest of what the person was shown; `null` where the door does not know. A vote counts for nothing else. */
+  readonly digest: string | null;
 }
 
 /** What happened to the call after a vote. */
@@ -61,14 +63,14 @@ export interface People {
 /** Counts a vote and, when it completes the quorum, dispatches the effect. */
 export async function decideApproval(ports: EffectPorts, people: People, call: ApprovalCall): Promise<ApprovalResult> {
   const { principal, workspace } = call;
-  const { user } = principal;
-  if (principal.kind === 'agent' || (principal.kind === 'profile' && principal.agentId !== null))
-    return problem('wrong_key_kind', 'This key acts as an agent, and only people decide. Use a key of your own.');
-  if (user === null)
-    return problem('not_an_approver', 'This key belongs to no user, and only people decide. Use a key of your own.');
+  const person = personOf(principal);
+  if (person.kind === 'problem') return person;
+  const { user } = person;
   try {
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
+    if (call.digest !== null && call.digest !== approval.digest)
+      return problem('conflict', 'What is asked has changed since it was shown. The vote does not count.');
     // The person who registered an agent counts as a requester too, whoever owns the agent.
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
@@ -117,6 +119,18 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       1000,
     );
   }
+}
+
+/** The person whom a key belongs to. Only people decide. */
+export function personOf(
+  principal: Principal,
+): { readonly kind: 'person'; readonly user: string } | Extract<ApprovalResult, { kind: 'problem' }> {
+  const { user } = principal;
+  if (principal.kind === 'agent' || (principal.kind === 'profile' && principal.agentId !== null))
+    return problem('wrong_key_kind', 'This key acts as an agent, and only people decide. Use a key of your own.');
+  return user === null
+    ? problem('not_an_approver', 'This key belongs to no user, and only people decide. Use a key of your own.')
+    : { kind: 'person', user };
 }
 
 /** The answer to the last vote that was needed. The vote counts, whatever happens to the call. */
@@ -309,6 +323,10 @@ function wanted(approval: ApprovalRecord): string {
   return names.join(' or ');
 }
 
-function problem(code: Code, detail: string, retryAfterMs: number | null = null): ApprovalResult {
+function problem(
+  code: Code,
+  detail: string,
+  retryAfterMs: number | null = null,
+): Extract<ApprovalResult, { kind: 'problem' }> {
   return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
 }

@@ -157,7 +157,8 @@ export function approvalToWire(approval: ApprovalRecord, publicUrl: string): Jso
     expires_at: new Date(approval.expiresAt).toISOString(),
     quorum: approval.requirements.reduce((sum, requirement) => sum + requirement.quorum, 0),
     approvals: new Set(approval.votes.filter((vote) => vote.verdict === 'approve').map((vote) => vote.user)).size,
-    url: `${publicUrl}/v1/workspaces/${approval.workspace}/approvals/${approval.id}`,
+    // The page for people. By itself the address lets nobody see or decide anything.
+    url: `${publicUrl}/approve/${approval.workspace}/${approval.id}`,
   };
 }
 

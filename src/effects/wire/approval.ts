@@ -3,7 +3,7 @@ import type { BudgetRow } from '../model/budget.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
 import { decisionOf } from '../model/effect-decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import type { Json, JsonObject } from '../../json/value.ts';
+import type { JsonObject } from '../../json/value.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
@@ -72,10 +72,16 @@ export function askedToWire(
 function costToWire(cost: ApprovalCost, forAgent: boolean, budgets: readonly BudgetRow[] | null): JsonObject {
   const { budget, unit, amount, limit } = cost;
   if (forAgent) return { budget, unit, amount };
-  const row = budgets?.find((one) => one.budget === budget && one.bucket === cost.bucket && one.window === cost.window);
-  if (row === undefined) return { budget, unit, amount, limit };
+  const row = rowOf(cost, budgets ?? []);
+  if (row === null) return { budget, unit, amount, limit };
   const { spent, held, resetsAt } = row;
   return { budget, unit, amount, limit, spent, held, resets_at: optionalTimeToWire(resetsAt) };
+}
+
+/** The budget that a call takes from, as it is now; `null` if nothing was ever taken from it. */
+export function rowOf(cost: ApprovalCost, budgets: readonly BudgetRow[]): BudgetRow | null {
+  const { budget, bucket, window } = cost;
+  return budgets.find((one) => one.budget === budget && one.bucket === bucket && one.window === window) ?? null;
 }
 
 /** Each rule that asks: its purpose, and what it could not judge. */
@@ -83,7 +89,7 @@ export function whyAsked(
   approval: ApprovalRecord,
   effect: EffectRecord | null,
   rules: readonly { readonly id: string; readonly description: string | null }[],
-): Json {
+) {
   return approval.requirements.map(({ rule, summary }) => ({
     rule,
     summary,
@@ -153,8 +159,8 @@ function countToText(approval: ApprovalRecord): string {
   return counts.map(({ rule, text }) => `${text} for ${rule}`).join(', ');
 }
 
-/** People who have approved for a requirement. */
-function approvalsOf({ votes }: ApprovalRecord, requirement: number): number {
+/** How many people have approved for a requirement. */
+export function approvalsOf({ votes }: ApprovalRecord, requirement: number): number {
   const counted = votes.filter((vote) => vote.verdict === 'approve' && vote.requirements.includes(requirement));
   return new Set(counted.map(({ user }) => user)).size;
 }

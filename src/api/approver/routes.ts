@@ -1,0 +1,225 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { personOf } from '../../effects/run/decide-approval.ts';
+import type { Problem } from '../../effects/model/run-request.ts';
+import { CODES } from '../../effects/model/codes.ts';
+import { holdsKey } from '../../identity/key-format.ts';
+import { permit } from '../../identity/permissions.ts';
+import type { ApiApp } from '../app.ts';
+import { ownerOf } from '../caller.ts';
+import type { ApiPorts } from '../ports.ts';
+import { plainProblem, Refused, refuse } from '../problem.ts';
+import { problemOf } from '../server.ts';
+import { approvalPage, keyPage, MOST_COMMENT, type Notice, PAGE_HEADERS, plainPage } from './page.ts';
+import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
+import { shownTo } from './shown.ts';
+
+/** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
+const MOST_FORM = 32 * 1024;
+
+type Visit = FastifyRequest<{ Params: { readonly ws: string; readonly id: string }; Body: URLSearchParams }>;
+
+/** Where a visit is, as its address says. Whether there is such a request is nobody's business without a key. */
+interface Place {
+  readonly workspace: string;
+  readonly approvalId: string;
+  readonly path: string;
+}
+
+const NOT_HERE = 'There is no such request for approval here.';
+
+/**
+ * The approver's page, `/approve/{workspace}/{approval}`: one page without scripts. Its address alone shows nothing.
+ * Whoever shows the key of a person may look for some minutes, and votes by the same rules as over the API. Looking
+ * never decides: programs that follow links look at everything.
+ */
+export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
+  const sessions: SessionPorts = {
+    seals: ports.seals,
+    stillValid: ports.stillValid,
+    now: () => ports.store.now(),
+  };
+  const isSecure = (): boolean => ports.settings().publicUrl.startsWith('https:');
+
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser<string>(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string', bodyLimit: MOST_FORM },
+    (_request, body, done) => done(null, new URLSearchParams(body)),
+  );
+  app.setErrorHandler((error: Error, request, reply) => {
+    const problem = problemOf(error);
+    if (problem.code === 'internal') request.log.error({ err: error }, 'a page failed inside the gateway');
+    if (problem.retryAfterMs !== null) reply.header('retry-after', Math.ceil(problem.retryAfterMs / 1000));
+    return send(reply, statusOf(problem), plainPage(CODES[problem.code].title, problem.detail));
+  });
+  app.addHook('preHandler', async (request) => {
+    const { 'sec-fetch-site': from } = request.headers;
+    // Where browsers say it, a form has to come from this page. What has no session yet is else not protected.
+    if (request.method === 'POST' && from !== undefined && from !== 'same-origin')
+      throw refuse('origin_not_allowed', 'This form does not come from this page. Nothing was decided.');
+  });
+
+  const at = '/approve/:ws/:id';
+  app.get(at, async (request: Visit, reply) => {
+    const place = placeOf(request);
+    // Only a page that a person looks at is shown: not what a script, or a frame of another page, would read.
+    const { 'sec-fetch-dest': dest = 'document' } = request.headers;
+    const approver = dest === 'document' ? await signedIn(request, place) : null;
+    return approver === null ? send(reply, 200, keyPage(place.path, null)) : show(reply, place, approver, 200, null);
+  });
+
+  app.post(`${at}/key`, async (request: Visit, reply) => {
+    const place = placeOf(request);
+    try {
+      const { key = '' } = fieldsOf(request, ['key']);
+      const given = { kind: 'key', key: key.trim() } as const;
+      const principal = await ownerOf(ports, ports.invalidKeys, given, request.ip);
+      const { user } = enter(request, principal, place);
+      reply.header('set-cookie', begin(sessions, place.workspace, { keyId: principal.keyId, user }, isSecure()));
+      return await reply.redirect(place.path, 303);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      const { problem } = error;
+      if (problem.retryAfterMs !== null) reply.header('retry-after', Math.ceil(problem.retryAfterMs / 1000));
+      return send(reply, statusOf(problem), keyPage(place.path, problem.detail));
+    }
+  });
+
+  app.post(`${at}/leave`, async (request: Visit, reply) => {
+    const { path, workspace } = placeOf(request);
+    return reply.header('set-cookie', end(workspace, isSecure())).redirect(path, 303);
+  });
+
+  app.post(at, async (request: Visit, reply) => {
+    const place = placeOf(request);
+    const { workspace, approvalId } = place;
+    const approver = await signedIn(request, place);
+    if (approver === null) return send(reply, 401, keyPage(place.path, 'Nothing was decided. Show your key again.'));
+    const { form = '', verdict, comment: written = '' } = fieldsOf(request, ['form', 'verdict', 'comment']);
+    const again = (problem: Problem): Promise<FastifyReply> =>
+      show(reply, place, approver, statusOf(problem), problem.detail);
+    const digest = digestShown(sessions, workspace, approvalId, form, approver);
+    if (digest === null)
+      return again(
+        plainProblem('origin_not_allowed', 'The form was not of this page. Nothing was decided: look again.'),
+      );
+    if (verdict !== 'approve' && verdict !== 'reject')
+      return again(plainProblem('invalid_request', 'The form has no decision. Nothing was decided.'));
+    // Browsers send the ends of lines as two characters, and count one.
+    const comment = written.replaceAll('\r\n', '\n').trim();
+    if (comment.length > MOST_COMMENT)
+      return again(
+        plainProblem('invalid_request', `The comment is longer than ${MOST_COMMENT} characters. Nothing was decided.`),
+      );
+    if (holdsKey(comment))
+      return again(
+        plainProblem(
+          'invalid_request',
+          'The comment holds an API key, which would be kept and shown. Nothing was decided.',
+        ),
+      );
+    const result = await ports.decideApproval({
+      principal: approver.principal,
+      workspace,
+      approvalId,
+      verdict,
+      comment: comment === '' ? null : comment,
+      digest,
+    });
+    if (result.kind === 'problem') return again(result.problem);
+    const { became } = result;
+    return reply.redirect(became.kind === 'asked_anew' ? pathOf(workspace, became.approvalId) : place.path, 303);
+  });
+
+  /** The person behind a request; `null` where a key has to be shown first. */
+  async function signedIn(request: Visit, place: Place): Promise<Approver | null> {
+    const approver = await approverOf(sessions, place.workspace, request.headers.cookie);
+    if (approver !== null) enter(request, approver.principal, place);
+    return approver;
+  }
+
+  /**
+   * Lets a person in who may look, and may vote at all: by the table that the API asks, and by its rule of who is one.
+   * @throws Refused
+   */
+  function enter(request: Visit, principal: Approver['principal'], { workspace }: Place): { readonly user: string } {
+    const read = permit(principal, 'approvals.read', workspace);
+    if (!read.ok) throw refuse(read.code, read.detail);
+    const decide = permit(principal, 'approvals.decide', workspace);
+    if (!decide.ok) throw refuse(decide.code, decide.detail);
+    const person = personOf(principal);
+    if (person.kind === 'problem') throw new Refused(person.problem, {});
+    request.caller = {
+      principal,
+      view: read.view,
+      refusal: null,
+      authenticatedAt: ports.store.now(),
+      authenticatedInMs: 0,
+    };
+    return person;
+  }
+
+  /** Shows a request for approval; the one that took its place, where what was voted on has changed. */
+  async function show(
+    reply: FastifyReply,
+    place: Place,
+    approver: Approver,
+    status: number,
+    notice: Notice,
+  ): Promise<FastifyReply> {
+    const { workspace, approvalId } = place;
+    const asked = await shownTo(ports, approver, workspace, approvalId);
+    const renewed =
+      notice === null || asked?.replacedBy == null ? null : await shownTo(ports, approver, workspace, asked.replacedBy);
+    const shown = renewed ?? asked;
+    if (shown === null) return send(reply, 404, plainPage('Not found', NOT_HERE));
+    const { approval } = shown;
+    return send(
+      reply,
+      status,
+      approvalPage(shown, {
+        user: approver.user,
+        form: formOf(sessions, workspace, approval, approver),
+        path: pathOf(workspace, approval.id),
+        notice: renewed === null ? notice : `${notice} What is asked now stands below.`,
+      }),
+    );
+  }
+}
+
+function send(reply: FastifyReply, status: number, text: string): FastifyReply {
+  return reply.code(status).headers(PAGE_HEADERS).send(text);
+}
+
+function statusOf({ code }: Problem): number {
+  return CODES[code].status ?? 500;
+}
+
+function pathOf(workspace: string, approvalId: string): string {
+  return `/approve/${workspace}/${approvalId}`;
+}
+
+/** @throws Refused where the address cannot be that of a request for approval */
+function placeOf(request: Visit): Place {
+  const { ws: workspace, id: approvalId } = request.params;
+  if (!/^[a-z0-9][a-z0-9_-]{0,62}$/.test(workspace) || !/^apr_[0-9a-z]{1,64}$/.test(approvalId))
+    throw refuse('not_found', NOT_HERE);
+  return { workspace, approvalId, path: pathOf(workspace, approvalId) };
+}
+
+/** The fields of a form, each at most once, and no others. @throws Refused */
+function fieldsOf<Name extends string>(
+  { body }: Visit,
+  names: readonly Name[],
+): Readonly<Partial<Record<Name, string>>> {
+  // A form without a body is one without fields.
+  const form: URLSearchParams | undefined = body;
+  const found: Partial<Record<Name, string>> = {};
+  for (const [name, value] of form ?? []) {
+    const known = names.find((one) => one === name);
+    if (known === undefined || found[known] !== undefined)
+      throw refuse('invalid_request', 'The form has another shape than this page gives it. Nothing was decided.');
+    found[known] = value;
+  }
+  return found;
+}

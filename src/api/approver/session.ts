@@ -1,0 +1,114 @@
+import { randomBytes } from 'node:crypto';
+import { parseObject } from '../../json/parse.ts';
+import type { JsonObject } from '../../json/value.ts';
+import type { Principal } from '../../effects/model/principal.ts';
+import type { Authenticated } from '../ports.ts';
+import type { Secrets } from '../../secrets/vault.ts';
+
+/** How long a person need not show the key again, ms. */
+export const SESSION_MS = 10 * 60_000;
+/** The cookie goes to this page only. */
+const COOKIE = 'svc_approver';
+
+/** Who looks at a page, after showing a key. */
+export interface Approver {
+  readonly principal: Principal;
+  readonly user: string;
+  /** Unlike that of any other session: forms of one session are good in no other. */
+  readonly session: string;
+}
+
+/** What sessions need of the rest of the gateway. */
+export interface SessionPorts {
+  readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
+  readonly stillValid: (keyId: string) => Promise<Authenticated>;
+  readonly now: () => number;
+}
+
+/**
+ * A new session, as the value of `Set-Cookie`. Nothing is kept: the cookie is sealed under the master secret, for this
+ * workspace. So it is good at every gateway of a store, and after a restart.
+ */
+export function begin(
+  ports: SessionPorts,
+  workspace: string,
+  { keyId, user }: { readonly keyId: string; readonly user: string },
+  isSecure: boolean,
+): string {
+  const session = randomBytes(16).toString('base64url');
+  const text = JSON.stringify({ keyId, user, session, until: ports.now() + SESSION_MS });
+  const sealed = ports.seals.sealText(text, { what: 'approver', workspace, of: 'session', part: 0 });
+  return setCookie(workspace, sealed, SESSION_MS / 1000, isSecure);
+}
+
+/** Ends the session in the browser, as the value of `Set-Cookie`. */
+export function end(workspace: string, isSecure: boolean): string {
+  return setCookie(workspace, '', 0, isSecure);
+}
+
+/**
+ * Who sends a request; `null` without a session that is good now. It ends with its key, and when the key is another
+ * user's.
+ * @throws StoreUnavailable
+ */
+export async function approverOf(
+  ports: SessionPorts,
+  workspace: string,
+  cookies: string | undefined,
+): Promise<Approver | null> {
+  const sealed = cookieIn(cookies);
+  const opened = sealed === null ? null : open(ports, sealed, workspace, 'session');
+  const { keyId, user, session, until } = opened ?? {};
+  if (typeof keyId !== 'string' || typeof user !== 'string' || typeof session !== 'string') return null;
+  if (typeof until !== 'number' || until <= ports.now()) return null;
+  const principal = await ports.stillValid(keyId);
+  return 'failure' in principal || principal.user !== user ? null : { principal, user, session };
+}
+
+/** Goes with a form, and comes back with the vote: what was shown, and to whom. No other page can have one. */
+export function formOf(
+  { seals }: SessionPorts,
+  workspace: string,
+  approval: { readonly id: string; readonly digest: string },
+  { session }: Approver,
+): string {
+  const text = JSON.stringify({ session, digest: approval.digest });
+  return seals.sealText(text, { what: 'approver', workspace, of: approval.id, part: 0 });
+}
+
+/** The digest of what a form has shown; `null` where it was not made for this session and this request. */
+export function digestShown(
+  ports: Pick<SessionPorts, 'seals'>,
+  workspace: string,
+  approvalId: string,
+  form: string,
+  { session }: Approver,
+): string | null {
+  const { session: of, digest } = open(ports, form, workspace, approvalId) ?? {};
+  return of === session && typeof digest === 'string' ? digest : null;
+}
+
+/** @param of `session`, or the id of a request for approval: one never opens as the other */
+function open(
+  { seals }: Pick<SessionPorts, 'seals'>,
+  sealed: string,
+  workspace: string,
+  of: string,
+): JsonObject | null {
+  const text = seals.openText(sealed, { what: 'approver', workspace, of, part: 0 });
+  return text === null ? null : parseObject(text);
+}
+
+function setCookie(workspace: string, value: string, maxAgeS: number, isSecure: boolean): string {
+  const attributes = `Path=/approve/${workspace}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict`;
+  return `${COOKIE}=${value}; ${attributes}${isSecure ? '; Secure' : ''}`;
+}
+
+function cookieIn(header: string | undefined): string | null {
+  const own = (header ?? '')
+    .split(';')
+    .map((one) => one.trim())
+    .filter((one) => one.startsWith(`${COOKIE}=`));
+  // Two of one name: somebody else has put one there.
+  return own.length === 1 ? (own[0] ?? '').slice(COOKIE.length + 1) : null;
+}

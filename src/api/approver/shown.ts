@@ -1,0 +1,56 @@
+import type { ApprovalCost, ApprovalRecord } from '../../effects/model/approval.ts';
+import type { BudgetRow } from '../../effects/model/budget.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
+import type { Tool } from '../../effects/model/tool.ts';
+import { rowOf, whyAsked } from '../../effects/wire/approval.ts';
+import { readCalls } from '../../effects/wire/calls.ts';
+import type { JsonObject } from '../../json/value.ts';
+import type { ApiPorts } from '../ports.ts';
+import type { Approver } from './session.ts';
+
+/** A request for approval with everything that its page shows. */
+export interface ShownApproval {
+  readonly approval: ApprovalRecord;
+  /** `null`: its record is gone. */
+  readonly effect: EffectRecord | null;
+  /** As it is declared now; `null` if it is not. */
+  readonly tool: Tool | null;
+  /** What is sent where, and its params as far as this person may see them: as the API shows them. */
+  readonly action: JsonObject;
+  readonly params: JsonObject;
+  readonly costs: readonly { readonly cost: ApprovalCost; readonly row: BudgetRow | null }[];
+  readonly why: ReturnType<typeof whyAsked>;
+  /** The request that took the place of this one, because what is asked has changed. */
+  readonly replacedBy: string | null;
+  /** ms since the epoch, by the store's clock. */
+  readonly now: number;
+}
+
+/** Reads a request for approval for its page; `null` if there is none. @throws StoreUnavailable */
+export async function shownTo(
+  ports: ApiPorts,
+  { principal }: Approver,
+  workspace: string,
+  approvalId: string,
+): Promise<ShownApproval | null> {
+  const { store } = ports;
+  const approval = await store.approval(workspace, approvalId);
+  if (approval === null) return null;
+  const [effect, budgets] = await Promise.all([
+    store.effect(workspace, approval.effectId),
+    approval.costs.length === 0 ? [] : store.budgets(workspace),
+  ]);
+  const calls = readCalls(ports, principal, 'one');
+  const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
+  return {
+    approval,
+    effect,
+    tool: ports.catalog().tool(approval.tool),
+    action: effect === null ? {} : calls.action(effect),
+    params: effect === null ? { params_omitted: 'the record of the call is gone' } : calls.params(effect),
+    costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, budgets) })),
+    why: whyAsked(approval, effect, ports.policies().set.rules),
+    replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
+    now: store.now(),
+  };
+}

@@ -1,0 +1,372 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
+import { refund, type Rig, type Seen, startRig } from './rig.ts';
+
+/* The page for approvers: what it shows to whom, and by what it decides. */
+
+const WS = '/v1/workspaces/demo';
+const ORIGIN = 'http://127.0.0.1:8080';
+
+let rig: Rig;
+/** A request that is looked at, and not decided on: an agent may have only so many at a time. */
+let asked: Awaited<ReturnType<typeof waiting>>;
+beforeAll(async () => {
+  rig = await startRig();
+  asked = await waiting();
+});
+afterAll(() => rig.close());
+
+let unique = 0;
+/** A refund that waits, and the path of its page. */
+async function waiting(params: Record<string, unknown> = {}) {
+  unique += 1;
+  const body = refund({ params: { payment_id: 'pay_1', amount: 60_000 + unique, currency: 'EUR', ...params } });
+  const run = await rig.send('POST', `${WS}/effects`, { body, key: rig.keys.account });
+  if (run.json['decision'] !== 'pending_approval') throw new Error(run.text);
+  const { id, url } = run.json['approval'] as unknown as { id: string; url: string };
+  return { id, path: new URL(url).pathname, effect: String(run.json['effect_id']), body };
+}
+
+const look = (path: string, headers: Record<string, string> = {}): Promise<Seen> =>
+  rig.send('GET', path, { key: null, headers });
+const post = (path: string, fields: Record<string, string> | string, headers: Record<string, string> = {}) =>
+  rig.send('POST', path, {
+    key: null,
+    raw: typeof fields === 'string' ? fields : new URLSearchParams(fields).toString(),
+    headers: { 'content-type': 'application/x-www-form-urlencoded', origin: ORIGIN, ...headers },
+  });
+
+/** Shows a key; the cookie as a browser would send it. */
+async function enter(path: string, key: string): Promise<{ readonly cookie: string }> {
+  const { status, headers, text } = await post(`${path}/key`, { key });
+  expect([status, headers['location']], text).toEqual([303, path]);
+  const [cookie = ''] = String(headers['set-cookie']).split(';');
+  return { cookie };
+}
+/** A key of a person, through the API. */
+async function made(user: string): Promise<{ readonly key: string; readonly id: string }> {
+  const body = { name: 'page', kind: 'account', workspace: 'demo' };
+  const { json, text } = await rig.send('POST', `/v1/beta/users/${user}/keys`, { key: rig.keys.admin, body });
+  const { key, id } = json as unknown as { key?: string; id?: string };
+  if (key === undefined || id === undefined) throw new Error(text);
+  return { key, id };
+}
+const formIn = ({ text }: Seen): string => /name="form" value="([^"]+)"/.exec(text)?.[1] ?? '';
+const state = async (effect: string): Promise<unknown> =>
+  (await rig.send('GET', `${WS}/effects/${effect}`)).json['effect'];
+
+describe('the address alone', () => {
+  it('shows nothing of a request, and not whether there is one', async () => {
+    const { path, id } = asked;
+    const [there, absent] = [await look(path), await look('/approve/demo/apr_01m7xyhnyt4aekr6z1aapwyy7a')];
+    expect([there.status, absent.status]).toEqual([200, 200]);
+    const shape = ({ text }: Seen): string => text.replaceAll(/apr_[0-9a-z]+/g, 'apr_');
+    expect(shape(there)).toBe(shape(absent));
+    for (const part of ['payments', 'refund', 'pay_1', '6000', 'olga', 'finance-lead', 'pending'])
+      expect(there.text.replaceAll(id, '')).not.toContain(part);
+  });
+
+  it('is what agents get as approval.url, and never decides, whoever looks', async () => {
+    const { path, effect } = asked;
+    const browser = await enter(path, rig.keys.approver);
+    for (const method of ['GET', 'HEAD'] as const)
+      for (const query of ['', '?verdict=approve', `?api_key=${rig.keys.approver}&verdict=approve`])
+        expect((await rig.send(method, path + query, { key: rig.keys.approver, headers: browser })).status).toBe(200);
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
+  });
+
+  it('with a key in a header or the query, shows as little: only a session shows something', async () => {
+    const { path } = asked;
+    for (const seen of [
+      await rig.send('GET', path, { key: rig.keys.approver }),
+      await rig.send('GET', `${path}?api_key=${rig.keys.approver}`, { key: null }),
+    ])
+      expect(seen.text).toContain('Your API key');
+  });
+
+  it.each(['/approve/demo/x', '/approve/Demo/apr_1', '/approve/demo/apr_%2e%2e', '/approve/demo%3b/apr_1'])(
+    'is a page that is not found: %s',
+    async (path) => {
+      const { status, headers } = await look(path);
+      expect([status, headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
+    },
+  );
+
+  it('has headers that keep it out of frames, caches and referrers, and lets nothing run', async () => {
+    const { path } = asked;
+    const browser = await enter(path, rig.keys.approver);
+    for (const seen of [
+      await look(path),
+      await look(path, browser),
+      await look('/approve/demo/x'),
+      await post(`${path}/key`, { key: 'no' }),
+      await post(path, {}, { ...browser, 'content-type': 'text/plain' }),
+      await post(path, {}, { origin: 'https://evil.example' }),
+    ]) {
+      expect(seen.headers).toMatchObject({
+        'cache-control': 'no-store',
+        'referrer-policy': 'same-origin',
+        'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
+        'content-type': 'text/html; charset=utf-8',
+      });
+      const policy = String(seen.headers['content-security-policy']);
+      expect(policy).toMatch(
+        /^default-src 'none'; style-src 'sha256-[\w+/]+='; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
+      );
+      expect(seen.text).not.toMatch(/<script|\son\w+=|style="|src=|https?:/i);
+    }
+  });
+});
+
+describe('who may look', () => {
+  it.each([
+    ['agent', 403, /may not do this/],
+    ['runner', 403, /scope/],
+    ['governingAgent', 403, /scope/],
+    ['admin', 403, /may not do this/],
+    ['readonly', 403, /scope/],
+    ['stranger', 403, /another|belong to the workspace/],
+    ['revoked', 401, /malformed, unknown, expired or revoked/],
+    ['expired', 401, /malformed, unknown, expired or revoked/],
+  ] as const)('not the key %s', async (name, status, why) => {
+    const { path } = asked;
+    const seen = await post(`${path}/key`, { key: rig.keys[name] });
+    expect([seen.status, seen.headers['set-cookie']]).toEqual([status, undefined]);
+    expect(seen.text).toMatch(why);
+    expect(seen.text).not.toContain(rig.keys[name]);
+  });
+
+  it('not who sends too many invalid keys; whose key was valid here still may', async () => {
+    const { path } = asked;
+    const { check, failed } = rig.ports.invalidKeys;
+    while (check('127.0.0.1', null) === null) failed('127.0.0.1');
+    const seen = await post(`${path}/key`, { key: 'svc_acct_guess' });
+    expect([seen.status, Number(seen.headers['retry-after'])]).toEqual([429, 1]);
+    await enter(path, rig.keys.approver);
+  });
+
+  it('keys are in no answer and no line of the log', async () => {
+    const { path } = asked;
+    const browser = await enter(path, rig.keys.approver);
+    const { text } = await look(path, browser);
+    for (const key of Object.values(rig.keys)) {
+      expect(text).not.toContain(key);
+      expect(rig.logs()).not.toContain(key);
+    }
+    const [, sealed = ''] = browser.cookie.split('=');
+    expect(Buffer.from(sealed, 'base64url').toString('latin1')).not.toContain('svc_');
+  });
+});
+
+describe('what is shown', () => {
+  it('is what the API shows: summary, where it goes, every param, cost, who asks, who may decide, until when', async () => {
+    const { path } = await waiting({ reason: 'canary-of-the-reason' });
+    const { text } = await look(path, await enter(path, rig.keys.approver));
+    for (const part of [
+      `Refund ${60_000 + unique}`,
+      'Refund (payments.refund)',
+      'payment:pay_1',
+      'payments POST /v1/payments/pay_1/refunds',
+      'rig/team-day',
+      `${60_000 + unique} EUR-cent`,
+      'of 1000000',
+      'agent bot',
+      'olga',
+      '0 of 1 for rig/refund-large: role finance-lead',
+      'Large refunds are looked at',
+      '(redacted)',
+      'ends by itself in 60 min',
+      'You are maria',
+    ])
+      expect(text).toContain(part);
+    expect(text).not.toContain('canary');
+  });
+
+  it('escapes what agents write: tags, attributes, and what nobody can see', async () => {
+    const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>' onfocus='x\u202Egnp.exe\u0007\u200B</pre></textarea>`;
+    const { path } = await waiting({ payment_id: `pay_"><img src=x onerror=alert(1)>`, currency: hostile });
+    const { text } = await look(path, await enter(path, rig.keys.approver));
+    expect(text).not.toMatch(/<script|<img|onerror=alert\(1\)>|' onfocus='/);
+    expect(text).not.toMatch(/[\u202E\u0007\u200B]/);
+    expect(text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;');
+    expect(text).toContain(String.raw`\u{202e}gnp.exe`);
+    // No value has closed what it stands in.
+    for (const tag of ['main', 'dl', 'ul', 'form', 'textarea', 'pre', 'td', 'table', 'p'])
+      expect(text.split(`<${tag}`).length, tag).toBe(text.split(`</${tag}>`).length);
+  });
+
+  it('to whom a script, a frame or another site asks for, is nothing', async () => {
+    const { path } = asked;
+    const browser = await enter(path, rig.keys.approver);
+    for (const dest of ['empty', 'iframe', 'embed', 'script'])
+      expect((await look(path, { ...browser, 'sec-fetch-dest': dest })).text).toContain('Your API key');
+    expect((await look(path, { ...browser, 'sec-fetch-dest': 'document' })).text).toContain('payment:pay_1');
+  });
+});
+
+describe('a session', () => {
+  it('has a cookie for this page alone, that no script and no other site gets', async () => {
+    const { path } = asked;
+    const seen = await post(`${path}/key`, { key: rig.keys.approver });
+    expect(String(seen.headers['set-cookie'])).toMatch(
+      /^svc_approver=[\w-]+; Path=\/approve\/demo; Max-Age=600; HttpOnly; SameSite=Strict$/,
+    );
+    const left = await post(`${path}/leave`, {});
+    expect(String(left.headers['set-cookie'])).toMatch(/^svc_approver=; Path=\/approve\/demo; Max-Age=0;/);
+  });
+
+  it('is no session where the cookie was changed, stands twice, or is of another workspace', async () => {
+    const { path } = asked;
+    const { cookie } = await enter(path, rig.keys.approver);
+    const elsewhere = '/approve/elsewhere/apr_1';
+    const { cookie: strangers } = await enter(elsewhere, rig.keys.stranger);
+    const flipped = cookie.slice(0, -8) + (cookie.at(-8) === 'A' ? 'B' : 'A') + cookie.slice(-7);
+    for (const bad of [flipped, `${cookie}; ${cookie}`, `${cookie};${strangers}`, strangers, 'svc_approver=', 'x=y'])
+      expect((await look(path, { cookie: bad })).text).toContain('Your API key');
+    expect((await look(elsewhere, { cookie })).text).toContain('Your API key');
+    expect((await look(path, { cookie: `a=b; ${cookie}; c=d` })).text).toContain('payment:pay_1');
+  });
+
+  it('ends with its key at once, and after its time', async () => {
+    const { path, effect } = asked;
+    const { key, id } = await made('maria');
+    const browser = await enter(path, key);
+    const form = formIn(await look(path, browser));
+    expect(form).not.toBe('');
+    const revoked = await rig.send('DELETE', `/v1/beta/users/maria/keys/${id}`, { key: rig.keys.admin });
+    expect(revoked.status, revoked.text).toBeLessThan(300);
+    expect((await look(path, browser)).text).toContain('Your API key');
+    const vote = await post(path, { form, verdict: 'approve' }, browser);
+    expect([vote.status, vote.text.includes('Your API key')]).toEqual([401, true]);
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval' });
+  });
+
+  it('ends after ten minutes, and with the user that its key was of', async () => {
+    const { keys, ports } = rig;
+    let now = 1_000;
+    let user: string | null = 'maria';
+    const sessions: SessionPorts = {
+      seals: ports.seals,
+      now: () => now,
+      stillValid: async () => {
+        const principal = await ports.authenticate(keys.approver);
+        return 'failure' in principal ? principal : { ...principal, user };
+      },
+    };
+    const [cookie = ''] = begin(sessions, 'demo', { keyId: 'key_1', user: 'maria' }, true).split(';');
+    expect(begin(sessions, 'demo', { keyId: 'key_1', user: 'maria' }, true)).toMatch(/; Secure$/);
+    now += 600_000 - 1;
+    expect(await approverOf(sessions, 'demo', cookie)).toMatchObject({ user: 'maria' });
+    user = 'tom';
+    expect(await approverOf(sessions, 'demo', cookie)).toBeNull();
+    user = 'maria';
+    now += 1;
+    expect(await approverOf(sessions, 'demo', cookie)).toBeNull();
+  });
+});
+
+describe('a vote', () => {
+  it('approves and runs; a second look shows who decided, and the form again decides nothing', async () => {
+    const { path, effect } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    const vote = { form, verdict: 'approve', comment: 'Looked at it\r\n<b>twice</b>' };
+    const voted = await post(path, vote, browser);
+    expect([voted.status, voted.headers['location']]).toEqual([303, path]);
+    expect(await state(effect)).toMatchObject({ state: 'committed' });
+    const { text } = await look(path, browser);
+    for (const part of ['Approved, and sent', 'It happened.', 'maria approved at', 'Looked at it\n&lt;b&gt;twice'])
+      expect(text).toContain(part);
+    expect(formIn({ text } as Seen)).toBe('');
+    const again = await post(path, vote, browser);
+    expect([again.status, again.text.includes('approved and run already')]).toEqual([409, true]);
+  });
+
+  it('rejects', async () => {
+    const { path, effect } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    await post(path, { form: formIn(await look(path, browser)), verdict: 'reject', comment: '' }, browser);
+    expect(await state(effect)).toMatchObject({ state: 'rejected' });
+    expect((await look(path, browser)).text).toMatch(/<h1>Rejected<\/h1>[\s\S]*maria rejected at/);
+  });
+
+  it('is by the rules of the API: not of who asked, and of those alone whom policy names', async () => {
+    const { path, effect } = asked;
+    const owner = await made('olga');
+    for (const [key, why] of [
+      [owner.key, /cannot decide the request|made after the request/],
+      [rig.keys.account, /policy asks role finance-lead|cannot decide the request/],
+    ] as const) {
+      const browser = await enter(path, key);
+      const vote = await post(path, { form: formIn(await look(path, browser)), verdict: 'approve' }, browser);
+      expect(vote.status).toBe(403);
+      expect(vote.text).toMatch(why);
+    }
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
+  });
+
+  it('comes from the page that this person was shown: no other page, session, request or site has its form', async () => {
+    const { path, effect } = asked;
+    const other = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    const later = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    const forms: readonly [string, Record<string, string>, Record<string, string>][] = [
+      ['no form', { verdict: 'approve' }, browser],
+      ['a form of nobody', { form: 'x', verdict: 'approve' }, browser],
+      ['the form of another request', { form: formIn(await look(other.path, browser)), verdict: 'approve' }, browser],
+      ['the form of another session', { form, verdict: 'approve' }, later],
+      ['the cookie as a form', { form: browser.cookie.split('=')[1] ?? '', verdict: 'approve' }, browser],
+      ['another site', { form, verdict: 'approve' }, { ...browser, origin: 'https://evil.example' }],
+      ['nowhere', { form, verdict: 'approve' }, { ...browser, origin: 'null' }],
+      ['a site beside this', { form, verdict: 'approve' }, { ...browser, 'sec-fetch-site': 'same-site' }],
+    ];
+    for (const [what, fields, headers] of forms) expect((await post(path, fields, headers)).status, what).toBe(403);
+    expect((await post(path, { form, verdict: 'approve' })).status).toBe(401);
+    expect((await post(`${path}/key`, { key: rig.keys.approver }, { 'sec-fetch-site': 'cross-site' })).status).toBe(
+      403,
+    );
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
+  });
+
+  it('is refused with a comment that is too long, or holds a key, and in another form', async () => {
+    const { path, effect } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    const cases: readonly [number, Record<string, string> | string, Record<string, string>][] = [
+      [400, { form, verdict: 'approve', comment: 'x'.repeat(1001) }, {}],
+      [413, { form, verdict: 'approve', comment: 'x'.repeat(40_000) }, {}],
+      [400, { form, verdict: 'approve', comment: `see ${rig.keys.stranger}` }, {}],
+      [400, { form, verdict: 'maybe' }, {}],
+      [400, { form, verdict: 'approve', more: '1' }, {}],
+      [400, `form=${form}&verdict=reject&verdict=approve`, {}],
+      [415, JSON.stringify({ form, verdict: 'approve' }), { 'content-type': 'application/json' }],
+      [415, `form=${form}&verdict=approve`, { 'content-type': 'text/plain' }],
+    ];
+    for (const [status, fields, headers] of cases) {
+      const seen = await post(path, fields, { ...browser, ...headers });
+      expect([seen.status, seen.headers['content-type']]).toEqual([status, 'text/html; charset=utf-8']);
+      expect(seen.text).not.toContain(rig.keys.stranger);
+    }
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
+    // As many characters as it may have, each of three bytes, and ends of lines as browsers send them.
+    const most = `${'語'.repeat(499)}\r\n${'語'.repeat(500)}`;
+    expect((await post(path, { form, verdict: 'reject', comment: most }, browser)).status).toBe(303);
+  });
+
+  it('counts for what was shown, and for nothing else', async () => {
+    const { id } = await waiting();
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const vote = { principal, workspace: 'demo', approvalId: id, verdict: 'approve', comment: null } as const;
+    expect(await rig.ports.decideApproval({ ...vote, digest: 'another' })).toMatchObject({
+      problem: { code: 'conflict', detail: expect.stringContaining('has changed since it was shown') },
+    });
+    const before = await rig.ports.store.approval('demo', id);
+    expect(before).toMatchObject({ status: 'pending', votes: [] });
+    expect(await rig.ports.decideApproval({ ...vote, digest: before?.digest ?? '' })).toMatchObject({
+      kind: 'decided',
+    });
+  });
+});
