@@ -63,6 +63,7 @@ export interface PendingApproval {
   readonly expiresAt: string;
   readonly quorum: number;
   readonly approvals: number;
+  /** The page on which people decide. By itself the address shows nothing. */
   readonly url?: string;
 }
 

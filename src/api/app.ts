@@ -36,8 +36,15 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Row of the permission table for this route. A route without one needs no key. */
     readonly endpoint?: EndpointId;
+    /** The gateway's own pages, which browsers may open as such. */
+    readonly page?: true;
   }
   interface FastifyReply {
+    /**
+     * Where a browser opens the answer as a page, keeps it from running anything, and from being of the gateway's
+     * origin: what upstreams say comes from the origin of the approver's page. Part of {@link lastHeaders}.
+     */
+    contained(): void;
     /** Sets the headers that every answer has, whatever it is. Called for all that is sent through `send`. */
     lastHeaders(): void;
   }

@@ -18,7 +18,9 @@ const VoteBody = Type.Object(
   { additionalProperties: false },
 );
 
-const Record = AnyObject('A request for approval: what is asked, who may decide, who has.');
+const Record = AnyObject(
+  'A request for approval: what is asked, who may decide, who has. `url` is its page for people.',
+);
 
 /** `…/approvals`: list, get, approve, reject. */
 export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {

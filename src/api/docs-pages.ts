@@ -50,9 +50,11 @@ const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
  * cached.
  */
 export function addDocsPages(app: ApiApp): void {
+  const own = { config: { page: true } } as const;
   // Whoever opens the printed address in a browser gets the documentation instead of a request for a key.
-  app.get('/', async (_request, reply) => secured(reply).redirect('/docs', 302));
-  for (const path of ['/docs', '/docs/']) app.get(path, async (_request, reply) => sendPage(reply, REFERENCE_PAGE));
+  app.get('/', own, async (_request, reply) => secured(reply).redirect('/docs', 302));
+  for (const path of ['/docs', '/docs/'])
+    app.get(path, own, async (_request, reply) => sendPage(reply, REFERENCE_PAGE));
   app.get('/docs/start.js', async (_request, reply) =>
     secured(reply).type('text/javascript; charset=utf-8').send(START_SCRIPT),
   );
@@ -67,8 +69,8 @@ export function addDocsPages(app: ApiApp): void {
   });
 
   for (const path of ['/docs/errors', '/docs/errors/'])
-    app.get(path, async (_request, reply) => sendPage(reply, page('Codes', markdownToHtml(await indexOfCodes()))));
-  app.get<{ Params: { code: string } }>('/docs/errors/:code', async (request, reply) => {
+    app.get(path, own, async (_request, reply) => sendPage(reply, page('Codes', markdownToHtml(await indexOfCodes()))));
+  app.get<{ Params: { code: string } }>('/docs/errors/:code', own, async (request, reply) => {
     const { code } = request.params;
     if (!Object.hasOwn(CODES, code)) throw refuse('not_found', 'There is no such code.');
     const text = await pageOf(code);

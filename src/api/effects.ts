@@ -77,7 +77,9 @@ const RunAnswer = Type.Object({
   next: Type.Enum(['proceed', 'replan', 'block', 'wait', 'resolve', 'retry']),
   receipt: Type.Optional(AnyObject('The signed receipt: its payload and the compact JWS (`jws`).')),
   result: Type.Optional(AnyValue('What the upstream answered.')),
-  approval: Type.Optional(AnyObject('The request for approval that the action waits for.')),
+  approval: Type.Optional(
+    AnyObject('The request for approval that the action waits for. `url` is the page on which people decide.'),
+  ),
   budgets: Type.Optional(Type.Array(AnyObject('A budget.'))),
   mismatches: Type.Optional(Type.Array(AnyObject('A field that has drifted.'))),
   retry_after_ms: Type.Optional(Type.Integer()),

@@ -163,7 +163,15 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     endWith(socket, 501);
   });
 
+  app.decorateReply('contained', function () {
+    const { headers, routeOptions } = this.request;
+    if (!NAVIGATIONS.has(String(headers['sec-fetch-dest'])) || routeOptions.config?.page === true) return;
+    const said = this.getHeader('content-security-policy');
+    // Of several policies each counts, so nothing that an upstream says takes this back.
+    this.header('content-security-policy', said === undefined ? 'sandbox' : `${String(said)}, sandbox`);
+  });
   app.decorateReply('lastHeaders', function () {
+    this.contained();
     if (options.isStopping?.() === true) this.header('connection', 'close');
     const { statusCode } = this;
     if ((statusCode < 200 || statusCode >= 300) && !this.hasHeader('x-should-retry'))
@@ -213,6 +221,8 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
 }
 
 const NO_ROUTES: readonly never[] = [];
+/** What browsers say where they open an answer as a page, by itself or in another one. */
+const NAVIGATIONS: ReadonlySet<string> = new Set(['document', 'iframe', 'frame', 'embed', 'object', 'fencedframe']);
 /** The methods that the data plane takes; see the proxy's plugin. */
 const PROXIED: readonly string[] = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT'];
 

@@ -204,6 +204,24 @@ export const LIMITS = {
     beyond: 'the arguments are refused',
     source: 'src/mcp/control/receipts.ts#MAX_RECEIPT',
   },
+  approver_session: {
+    what: 'Time for which a key that was shown on the approver’s page counts there',
+    value: '10m',
+    beyond: 'the page asks for the key again',
+    source: 'src/api/approver/session.ts#SESSION_MS',
+  },
+  approver_comment: {
+    what: 'Length of a comment with a vote, characters',
+    value: 1000,
+    beyond: '400 `invalid_request`',
+    source: 'src/api/approver/page.ts#MOST_COMMENT',
+  },
+  approver_form: {
+    what: 'Body of a form of the approver’s page',
+    value: '32KiB',
+    beyond: '413 `too_large`; nothing was decided',
+    source: 'src/api/approver/routes.ts#MOST_FORM',
+  },
   mcp_summary: {
     what: 'Effects that `svc.observability.summary` counts, the newest of its window',
     value: 1_000,

@@ -98,7 +98,11 @@ export const ENDPOINTS = {
   },
   'approvals.decide': {
     does: "Approve or reject another user's request",
-    routes: [`POST ${WS}/approvals/{id}/approve`, `POST ${WS}/approvals/{id}/reject`],
+    routes: [
+      `POST ${WS}/approvals/{id}/approve`,
+      `POST ${WS}/approvals/{id}/reject`,
+      'the page /approve/{ws}/{id}, with approvals.read',
+    ],
     changes: true,
     account: 'workspace',
     agent: 'no',

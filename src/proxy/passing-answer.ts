@@ -60,6 +60,7 @@ export function createPassingAnswer(reply: FastifyReply, { begun, headers, stall
         begun();
         try {
           void reply.code(head.status).headers(headers(head, effect));
+          reply.contained();
           // Node refuses to announce trailers that it could not send.
           if (raw.req.httpVersion === '1.1' && head.status !== 204) void reply.header('trailer', TRAILERS.join(', '));
           for (const [name, value] of Object.entries(reply.getHeaders()))

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
+import { approverAt } from '../system/approver.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { askAgain } from '../ask-again.ts';
 import { shortest } from '../shortest.ts';
@@ -194,6 +195,8 @@ describe('as many values as there may be hold the event loop for at most 50 ms u
     const ask = () => post(`${WS}/effects`, call('look.asked', value), world.keys.bot);
     const { approval, effect_id: effect } = JSON.parse(await look('asked', ask));
     await look('shown', () => read(`/approvals/${approval.id}`, world.keys.approver));
+    const maria = await approverAt(world.gateway.url, approval.url, world.keys.approver);
+    await look('on its page', () => maria.look(new URL(approval.url).pathname));
     await look('listed', () => read(`/approvals`, world.keys.approver));
     await look('granted', async (time) => {
       // An approval is granted once: another is measured the next time.

@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { approverAt } from './approver.ts';
 import { makeApiKey, send } from './gateway.ts';
 import { refund, startWorld, type World, worldFiles } from './world.ts';
 
@@ -17,6 +18,11 @@ rules:
     effect: require_approval
     match: { tools: [notes.secret] }
     approval: { approvers: { roles: [finance] }, quorum: 2, summary: "Note \${params.text}" }
+  - id: soon-over
+    effect: require_approval
+    match: { tools: [notes.add] }
+    when: { params.text: { eq: soon } }
+    approval: { approvers: { roles: [finance] }, quorum: 1, expires: 1s, summary: "Note" }
 `;
 
 let world: World;
@@ -35,7 +41,7 @@ afterAll(() => world.close());
 async function waiting(key = world.keys.bot) {
   const { body } = await world.run(refund({ amount: 60_000 }), key);
   expect(body).toMatchObject({ decision: 'pending_approval' });
-  return { id: String(body.approval.id), effect: String(body.effect_id) };
+  return { id: String(body.approval.id), effect: String(body.effect_id), url: String(body.approval.url) };
 }
 /** A refund that waits, of a key that expires soon after: on a busy machine a key that lived longer has to be made. */
 async function waitingWithExpiring(like: Readonly<Record<string, string>>) {
@@ -163,4 +169,67 @@ it('people are asked anew, and told so, where what they were shown has changed i
   expect(anew).not.toBe(id);
   expect((await world.get(`/approvals/${anew}`)).body).toMatchObject({ status: 'pending', votes: [] });
   expect((await approve(anew)).body).toMatchObject({ became: { what: 'dispatched', decision: 'committed' } });
+});
+
+it('on the page a vote counts for what was shown: where it has changed, what is asked now is shown', async () => {
+  const { url, effect, id } = await waiting();
+  const { pathname } = new URL(url);
+  const maria = await approverAt(world.gateway.url, url, world.keys.approver);
+  const { form } = await maria.look(pathname);
+  const file = join(world.gateway.policyFolder, 'world.yaml');
+  const policy = await readFile(file, 'utf8');
+  await writeFile(
+    file,
+    policy.replace('quorum: 1, expires: 1h, summary: "', 'quorum: 1, expires: 1h, summary: "Truly: '),
+  );
+  const { idempotency_key: key, params } = (await world.get(`/effects/${effect}`)).body.effect;
+  // Whoever asks again is told of the new request: the old one is void from then on.
+  await vi.waitFor(async () => {
+    const { body } = await world.run({ tool: 'payments.refund', params, idempotency_key: key });
+    expect(body.approval.id).not.toBe(id);
+  }, PATIENT);
+  const refused = await maria.send(pathname, { form, verdict: 'approve' });
+  expect(refused.status).toBe(409);
+  expect(refused.text).toContain('What is asked now stands below');
+  expect(refused.text).toContain('Truly: ');
+  const anew = /action="(\/approve\/demo\/apr_[0-9a-z]+)"/.exec(refused.text)?.[1] ?? '';
+  expect(anew).not.toBe(pathname);
+  expect((await world.get(`/effects/${effect}`)).body.effect).toMatchObject({ state: 'pending_approval' });
+  expect((await maria.look(pathname)).text).toMatch(/<h1>No longer asked<[\s\S]*People are asked anew/);
+  expect((await maria.send(anew, { form, verdict: 'approve' })).status).toBe(403);
+  expect(await maria.send(anew, { form: refused.form, verdict: 'approve' })).toMatchObject({ status: 303 });
+  expect((await maria.look(anew)).text).toMatch(/<h1>Approved, and sent<[\s\S]*maria approved at/);
+});
+
+it('on the page a request that nobody decided in time looks neither approved nor rejected', async () => {
+  const { body } = await world.run({ tool: 'notes.add', params: { text: 'soon' }, idempotency_key: 'soon' });
+  const maria = await approverAt(world.gateway.url, body.approval.url, world.keys.approver);
+  const { pathname } = new URL(body.approval.url);
+  await vi.waitFor(async () => expect((await maria.look(pathname)).text).toContain('<h1>Its time is over<'), PATIENT);
+  const { text, form } = await maria.look(pathname);
+  expect([form, text.includes('neither approved nor rejected')]).toEqual(['', true]);
+});
+
+it('a session on the page outlives a restart; no key is in the log', async () => {
+  const { url, id } = await waiting();
+  const { pathname } = new URL(url);
+  const maria = await approverAt(world.gateway.url, url, world.keys.approver);
+  const { form } = await maria.look(pathname);
+  await world.gateway.stop();
+  await world.gateway.restart();
+  expect((await maria.look(pathname)).text).toContain('You are maria');
+  expect(await maria.send(pathname, { form, verdict: 'reject' })).toMatchObject({ status: 303, location: pathname });
+  expect((await world.get(`/approvals/${id}`)).body).toMatchObject({ status: 'rejected', votes: [{ user: 'maria' }] });
+  expect(world.gateway.log()).not.toContain(world.keys.approver);
+});
+
+it('what an upstream says has no origin, and runs nothing, where a browser opens it as a page', async () => {
+  const look = (headers: Record<string, string>, path = '/payments/v1/payments/pay_1') =>
+    fetch(`${world.gateway.url}${path}`, { headers: { 'x-api-key': world.keys.bot, ...headers } });
+  for (const dest of ['document', 'iframe', 'object'])
+    expect((await look({ 'sec-fetch-dest': dest })).headers.get('content-security-policy')).toBe('sandbox');
+  for (const headers of [{}, { 'sec-fetch-dest': 'empty' }] as Record<string, string>[])
+    expect((await look(headers)).headers.get('content-security-policy')).toBeNull();
+  const own = await look({ 'sec-fetch-dest': 'document' }, '/docs');
+  expect(own.headers.get('content-security-policy')).not.toContain('sandbox');
 });

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
 import { type Fleet, startFleet } from './fleet.ts';
+import { approverAt } from './approver.ts';
 import { makeApiKey, send } from './gateway.ts';
 import { shortest } from '../shortest.ts';
 import { freshKey, refund } from './world.ts';
@@ -31,6 +32,21 @@ describe('two gateways on one Redis', () => {
     expect(again.body.receipt).toEqual(first.body.receipt);
     const ready = await fleet.ask(1, 'GET', '/readyz');
     expect(ready.body).toMatchObject({ ready: true, store: { durability: 'fsync' } });
+  });
+
+  it('know one session of an approver, until its key is revoked at either', async () => {
+    const [one = '', other = ''] = fleet.gateways.map(({ url }) => url);
+    const key = await makeApiKey(fleet.gateways[0]!, 'maria', { kind: 'account', workspace: 'demo' });
+    const { body } = await fleet.run(1, refund({ amount: 60_000 }));
+    const { pathname } = new URL(body.approval.url);
+    const maria = await approverAt(one, body.approval.url, key);
+    const { form } = await maria.look(pathname, one);
+    expect((await maria.look(pathname, other)).text).toContain('You are maria');
+    expect(await maria.send(pathname, { form, verdict: 'reject' }, other)).toMatchObject({ status: 303 });
+    const revoked = `/v1/beta/users/maria/keys/key_${key.slice('svc_acct_'.length, 'svc_acct_'.length + 12)}`;
+    await fleet.ask(1, 'DELETE', revoked, undefined, fleet.administrativeKey);
+    expect((await maria.look(pathname, other)).text).toContain('Your API key');
+    await until(async () => (await maria.look(pathname, one)).text.includes('Your API key'));
   });
 
   it('spend one budget', async () => {

@@ -218,9 +218,10 @@ ${cut ? noticeOf('Some are cut: they are longer than is shown here.') : ''}`;
 function valuesOf(of: JsonObject): Html {
   const rows = Object.entries(of);
   if (rows.length === 0) return html`<p>None.</p>`;
-  return html`<table><tr><th>Name</th><th>Value</th></tr>${rows.map(
-    ([name, value]) => html`<tr><td>${name}</td><td><pre>${lines(JSON.stringify(value, null, 2))}</pre></td></tr>`,
-  )}</table>`;
+  return html`<dl>${rows.map(
+    ([name, value]) => html`<dt>${name}</dt>
+<dd><pre>${lines(JSON.stringify(value, null, 2))}</pre></dd>`,
+  )}</dl>`;
 }
 
 function costsOf({ costs }: ShownApproval): Html {

@@ -60,7 +60,8 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   });
 
   const at = '/approve/:ws/:id';
-  app.get(at, async (request: Visit, reply) => {
+  const own = { config: { page: true } } as const;
+  app.get(at, own, async (request: Visit, reply) => {
     const place = placeOf(request);
     // Only a page that a person looks at is shown: not what a script, or a frame of another page, would read.
     const { 'sec-fetch-dest': dest = 'document' } = request.headers;
@@ -68,7 +69,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     return approver === null ? send(reply, 200, keyPage(place.path, null)) : show(reply, place, approver, 200, null);
   });
 
-  app.post(`${at}/key`, async (request: Visit, reply) => {
+  app.post(`${at}/key`, own, async (request: Visit, reply) => {
     const place = placeOf(request);
     try {
       const { key = '' } = fieldsOf(request, ['key']);
@@ -85,12 +86,12 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     }
   });
 
-  app.post(`${at}/leave`, async (request: Visit, reply) => {
+  app.post(`${at}/leave`, own, async (request: Visit, reply) => {
     const { path, workspace } = placeOf(request);
     return reply.header('set-cookie', end(workspace, isSecure())).redirect(path, 303);
   });
 
-  app.post(at, async (request: Visit, reply) => {
+  app.post(at, own, async (request: Visit, reply) => {
     const place = placeOf(request);
     const { workspace, approvalId } = place;
     const approver = await signedIn(request, place);

@@ -290,8 +290,8 @@ function beginAnswer(
 /** Writes the head of an answer that flows, at once: its caller may wait for it before anything else comes. */
 export function writeHead(reply: FastifyReply, status: number, headers: AnswerHeaders): void {
   const { raw } = reply;
+  reply.headers(mutable(headers)).contained();
   for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value);
-  for (const [name, value] of Object.entries(mutable(headers))) raw.setHeader(name, value);
   raw.writeHead(status);
   raw.flushHeaders();
 }
