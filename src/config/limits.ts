@@ -91,9 +91,10 @@ export const LIMITS = {
     source: 'configuration',
   },
   response: {
-    what: "Part of an upstream's answer to a governed call that is read",
+    what: "Part of an upstream's answer to a governed call that is read; of an MCP server, an answer in JSON to anything, and one event of a stream",
     value: '8MiB',
-    beyond: 'a success stays `committed`, with `response_truncated`',
+    beyond:
+      'a success stays `committed`, with `response_truncated`; what is no call is 503 `not_ready`, and a stream is cut',
     source: 'configuration',
   },
   stream: {

@@ -10,6 +10,7 @@ import { createEntityFacts } from '../brain/facts.ts';
 import { createFileLoader } from '../brain/load-files.ts';
 import { createBrainWriter } from '../brain/writer.ts';
 import { addControlPlane, addHealth } from '../api/control-plane.ts';
+import { namesGateway } from '../api/own-names.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createLists } from '../api/lists.ts';
 import type { ApiPorts } from '../api/ports.ts';
@@ -185,6 +186,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     configuration.limits,
     () => store.now(),
     (upstream, names) => toolsSeen(upstream, names),
+    (address) => namesGateway(address, settings()),
   );
   const pins = createPinView(upstreams, () => inForce);
   opened.push(() => upstreams.close());

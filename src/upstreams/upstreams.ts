@@ -4,6 +4,7 @@ import type { UpstreamLimits, UpstreamSettings } from './http/http-upstream.ts';
 import { createHttpUpstreams } from './http/http-upstreams.ts';
 import type { UpstreamKind } from './kind.ts';
 import type { McpUpstream } from './mcp/mcp-upstream.ts';
+import type { NamesGateway } from './mcp/own-addresses.ts';
 import type { OnSeen } from './mcp/pin-watch.ts';
 import type { McpUpstreamSettings } from './mcp/settings.ts';
 import { createMcpUpstreams } from './mcp/mcp-upstreams.ts';
@@ -56,15 +57,17 @@ const NOWHERE: Place = () => undefined;
  * Makes the upstreams of a configuration. Connections are opened as needed.
  * @param now ms since the epoch, for evidence
  * @param onSeen called with the id of an MCP server after something was seen of its tools (see {@link OnSeen})
+ * @param namesGateway addresses that MCP servers may not have the users of clients visit
  */
 export function createUpstreams(
   configured: readonly Configured[],
   limits: UpstreamLimits,
   now: () => number = Date.now,
   onSeen: (id: string, ...seen: Parameters<OnSeen>) => void = () => undefined,
+  namesGateway: NamesGateway = () => false,
 ): Upstreams {
   const http = createHttpUpstreams(configured.filter(isHttp), limits, now);
-  const mcp = createMcpUpstreams(configured.filter(isMcp), limits, now, onSeen);
+  const mcp = createMcpUpstreams(configured.filter(isMcp), limits, now, onSeen, namesGateway);
   const kinds: readonly UpstreamKind[] = [http, mcp];
   let lanes = lanesOf(configured, new Map());
 

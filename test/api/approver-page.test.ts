@@ -188,7 +188,7 @@ describe('what is shown', () => {
     const { path } = await waiting({ payment_id: `pay_"><img src=x onerror=alert(1)>`, currency: hostile });
     const { text } = await look(path, await enter(path, rig.keys.approver));
     expect(text).not.toMatch(/<script|<img|onerror=alert\(1\)>|' onfocus='/);
-    expect(text).not.toMatch(/[\u202E\u0007\u200B]/);
+    for (const hidden of ['\u202E', '\u0007', '\u200B']) expect(text).not.toContain(hidden);
     expect(text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;');
     expect(text).toContain(String.raw`\u{202e}gnp.exe`);
     // No value has closed what it stands in.

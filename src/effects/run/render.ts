@@ -157,9 +157,13 @@ export function approvalToWire(approval: ApprovalRecord, publicUrl: string): Jso
     expires_at: new Date(approval.expiresAt).toISOString(),
     quorum: approval.requirements.reduce((sum, requirement) => sum + requirement.quorum, 0),
     approvals: new Set(approval.votes.filter((vote) => vote.verdict === 'approve').map((vote) => vote.user)).size,
-    // The page for people. By itself the address lets nobody see or decide anything.
-    url: `${publicUrl}/approve/${approval.workspace}/${approval.id}`,
+    url: approvalUrl(approval, publicUrl),
   };
+}
+
+/** The page for people. By itself the address lets nobody see or decide anything. */
+export function approvalUrl({ workspace, id }: ApprovalRecord, publicUrl: string): string {
+  return `${publicUrl}/approve/${workspace}/${id}`;
 }
 
 /** A budget in an answer: figures and a level. For the shared budgets of an agent, only the level. */

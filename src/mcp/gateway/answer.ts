@@ -1,5 +1,6 @@
 import type { RunOutcome } from '../../effects/model/outcome.ts';
 import { renderOutcome } from '../../effects/run/render.ts';
+import { urlAsked } from './approval-url.ts';
 import { waitingTask } from './waiting-task.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
@@ -16,9 +17,15 @@ export interface AnswerContext {
   readonly isDerived: boolean;
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
-  /** How long an effect is kept, ms, where the client takes a task in place of a result that waits; else `null`. */
-  readonly taskKeptMs: number | null;
+  /** What the client takes in place of a result that waits. */
+  readonly waits: WaitingForm;
 }
+
+/** `keptMs`: how long an effect is kept. `url`: the client has its user visit the approver's page, and calls again. */
+export type WaitingForm =
+  | { readonly kind: 'task'; readonly keptMs: number }
+  | { readonly kind: 'url' }
+  | { readonly kind: 'text' };
 
 /** What the server said last to this call, if it said something. */
 export interface LastMessage {
@@ -36,8 +43,17 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
   const { publicUrl, receiptView } = context;
   const rendered = renderOutcome(outcome, { publicUrl, receiptView, forAgent: true });
   const meta = metaOf(outcome, rendered.status, rendered.body, context);
-  if (outcome.decision === 'pending_approval' && context.taskKeptMs !== null)
-    return waitingTask(outcome, context.taskKeptMs, meta);
+  if (outcome.decision === 'pending_approval')
+    switch (context.waits.kind) {
+      case 'task':
+        return waitingTask(outcome, context.waits.keptMs, meta);
+      case 'url':
+        // A person is asked once. Whoever calls again wants to know how it stands.
+        if (!outcome.repeat) return urlAsked(outcome, publicUrl, meta);
+        break;
+      case 'text':
+        break;
+    }
   const said = last?.message['result'];
   if (isJsonObject(said) && outcome.decision === 'committed') return withMeta(said, meta);
   if (isJsonObject(said) && outcome.decision === 'failed') {

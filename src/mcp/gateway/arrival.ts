@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Principal } from '../../effects/model/principal.ts';
 import { holdsOwnKey } from '../../effects/run/own-key.ts';
-import type { JsonObject } from '../../json/value.ts';
+import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import { takesUrls, URLS_SINCE } from '../../mcp-protocol/elicitation.ts';
 import { callerOf, problem } from '../caller.ts';
 import { acceptMessages, answerFaults, messageIn, RpcRefused } from '../http.ts';
 import { refused, RPC, type RpcMessage } from '../jsonrpc.ts';
@@ -27,6 +28,8 @@ export interface Sender {
   readonly owner: SessionOwner;
   /** The id that was sealed for the session; `null` outside of one. */
   readonly session: string | null;
+  /** The client of the session has its user visit addresses; of a client that begins one, as it says. */
+  readonly takesUrls: boolean;
   readonly authenticatedAt: number;
 }
 
@@ -83,12 +86,30 @@ export function senderOf(
   }
   const owner = { upstream, workspace, agentId: authorized.kind === 'agent' ? authorized.agent.id : '' };
   const sealed = request.headers['mcp-session-id'];
-  const session = sealed === undefined ? null : openSession(ports.workspaceKey(workspace), owner, String(sealed));
-  if (sealed !== undefined && session === null)
+  const opened = sealed === undefined ? null : openSession(ports.workspaceKey(workspace), owner, String(sealed));
+  if (sealed !== undefined && opened === null)
     throw new RpcRefused(
       refused(404, id, RPC.refused, 'There is no such session of this agent. Begin a new one with initialize.', {}),
     );
-  return { principal, workspace, agentId, owner, session, authenticatedAt: caller.at };
+  const session = opened?.id ?? null;
+  const says = opened?.takesUrls ?? beginsWithUrls(message);
+  return { principal, workspace, agentId, owner, session, takesUrls: says, authenticatedAt: caller.at };
+}
+
+function beginsWithUrls(message: RpcMessage | null): boolean {
+  if (message?.kind !== 'request' || message.method !== 'initialize') return false;
+  const { capabilities } = message.params;
+  return isJsonObject(capabilities) && takesUrls(capabilities);
+}
+
+/** Whether the client of a call has its user visit addresses, as it says itself, and as its revision knows it. */
+export function mayAskUrl(era: Era, sender: Pick<Sender, 'takesUrls'>): boolean {
+  switch (era.kind) {
+    case 'stateless':
+      return takesUrls(era.clientCapabilities);
+    case 'handshake':
+      return era.version === URLS_SINCE && sender.takesUrls;
+  }
 }
 
 /** What calls are told apart by that run at once: a client chooses ids for its own session only. */

@@ -16,7 +16,8 @@ import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest 
 import { type Era, mismatch } from '../protocol.ts';
 import { note } from './access.ts';
 import type { EventIdMarks } from './event-ids.ts';
-import { META_PREFIX, resultOf } from './answer.ts';
+import { META_PREFIX, resultOf, type WaitingForm } from './answer.ts';
+import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
 import { type AnswerHeaders, sealHeaders } from './sessions.ts';
@@ -45,6 +46,8 @@ export interface ArrivedCall {
   readonly heard: (event: Buffer) => void;
   readonly authenticatedAt: number;
   readonly era: Era;
+  /** The client has its user visit addresses. */
+  readonly takesUrls: boolean;
 }
 
 /** What is different for a call through the door to all servers. */
@@ -66,7 +69,8 @@ export async function runCall(
   const { message, principal, workspace, agentId, upstream, federated, era } = arrived;
   // Without sessions headers repeat arguments, and results say that they are complete.
   const isStateless = era.kind === 'stateless';
-  const { name, arguments: given = {}, task, ...beside } = paramsWithoutTasks(message.params);
+  const params = withoutAnswerToUs(paramsWithoutTasks(message.params));
+  const { name, arguments: given = {}, task, ...beside } = params;
   const wrong = (text: string): RpcRefused => new RpcRefused(refused(200, message.id, RPC.invalidParams, text));
   if (typeof name !== 'string' || name === '') throw wrong('params.name must be the name of a tool.');
   if (!isJsonObject(given)) throw wrong('params.arguments must be an object.');
@@ -140,15 +144,26 @@ export async function runCall(
       hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
       isDerived: typeof key === 'object',
       isStateless,
-      taskKeptMs: era.kind === 'stateless' && takesTasks(era.clientCapabilities) ? ports.effectsKeptMs() : null,
+      waits: waitingForm(ports, arrived),
     });
-    return answer.end(resultMessage(message.id, federated?.shape(made) ?? made), {
-      'svc-decision': outcome.decision,
-      'svc-effect-id': outcome.effectId,
-    });
+    const headers = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
+    if (outcome.decision === 'pending_approval' && !outcome.repeat && asksOnTheWay(arrived, request))
+      answer.ask(urlRequest(outcome, ports.settings().publicUrl), headers);
+    return answer.end(resultMessage(message.id, federated?.shape(made) ?? made), headers);
   } finally {
     leave();
   }
+}
+
+function waitingForm(ports: GatewayPorts, { era, takesUrls }: ArrivedCall): WaitingForm {
+  if (era.kind === 'handshake') return { kind: 'text' };
+  if (takesTasks(era.clientCapabilities)) return { kind: 'task', keptMs: ports.effectsKeptMs() };
+  return { kind: takesUrls ? 'url' : 'text' };
+}
+
+/** Whether a client of the era of sessions can be asked before its call is answered. */
+function asksOnTheWay({ era, takesUrls }: ArrivedCall, { headers }: FastifyRequest): boolean {
+  return era.kind === 'handshake' && takesUrls && /\btext\/event-stream\b/i.test(headers.accept ?? '');
 }
 
 /**
@@ -218,6 +233,8 @@ interface BegunAnswer {
   readonly listener: MessageListener;
   hasBegun(): boolean;
   said(): { readonly status: HttpAnswer | null; readonly last: { readonly message: JsonObject } | null };
+  /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
+  ask(message: JsonObject, headers: Readonly<Record<string, string>>): void;
   /** Sends the last message. */
   end(message: JsonObject, headers?: Readonly<Record<string, string>>): FastifyReply;
   /** Sends an answer of the server that is no message to the call. */
@@ -265,6 +282,13 @@ function beginAnswer(
       refused: (answer) => {
         refusedWith = answer;
       },
+    },
+    ask(message, headers) {
+      if (hasBegun || raw.destroyed) return;
+      hasBegun = true;
+      reply.hijack();
+      writeHead(reply, 200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...headers });
+      raw.write(`data: ${JSON.stringify(message)}\n\n`);
     },
     end(message, headers = {}) {
       if (!hasBegun) return sendMessage(reply.headers(headers), message);

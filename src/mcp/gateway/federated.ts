@@ -12,11 +12,13 @@ import {
   arrivedMessage,
   guardDoor,
   headersNamed,
+  mayAskUrl,
   refuseOwnKey,
   type Sender,
   senderOf,
   sessionName,
 } from './arrival.ts';
+import { isAskedHere } from './approval-url.ts';
 import { runCall } from './call.ts';
 import { federatedList, type FederatedTool, federatedTool } from './federated-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
@@ -61,6 +63,7 @@ export async function mcpFederatedPlugin(
         case 'notification':
           return takeNotification(arrived, message, reply);
         case 'response':
+          if (isAskedHere(message.id)) return reply.code(202).send();
           throw new RpcRefused(refused(400, message.id, RPC.invalidRequest, 'Nothing was asked here.'));
       }
     },
@@ -106,7 +109,10 @@ export async function mcpFederatedPlugin(
         if (era.kind === 'handshake')
           reply.header(
             'mcp-session-id',
-            sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, randomUUID()),
+            sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, {
+              id: randomUUID(),
+              takesUrls: arrived.takesUrls,
+            }),
           );
     }
     const answer = acquainted(message, era, OWN);
@@ -162,6 +168,7 @@ export async function mcpFederatedPlugin(
         heard: announcements(() => server.pins.doubt(server)),
         authenticatedAt: arrived.authenticatedAt,
         era,
+        takesUrls: mayAskUrl(era, arrived),
       },
       request,
       reply,

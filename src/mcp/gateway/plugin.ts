@@ -16,11 +16,13 @@ import {
   arrivedMessage,
   guardDoor,
   headersNamed,
+  mayAskUrl,
   refuseOwnKey,
   type Sender,
   senderOf,
   sessionName,
 } from './arrival.ts';
+import { isAskedHere } from './approval-url.ts';
 import { type ArrivedCall, runCall, writeHead } from './call.ts';
 import { judgedTool } from './judged.ts';
 import { EventIdMarks, markedEvents, openEventId } from './event-ids.ts';
@@ -95,7 +97,8 @@ export async function mcpGatewayPlugin(
         case 'notification':
           return takeNotification(arrived, message, reply);
         case 'response':
-          return pass(arrived, postOf(arrived, message), reply);
+          // What the gateway asked is nothing that the server would know.
+          return isAskedHere(message.id) ? reply.code(202).send() : pass(arrived, postOf(arrived, message), reply);
       }
     },
   });
@@ -141,6 +144,7 @@ export async function mcpGatewayPlugin(
           heard: announcements(() => server.pins.doubt(server)),
           authenticatedAt: arrived.authenticatedAt,
           era: arrived.era,
+          takesUrls: mayAskUrl(arrived.era, arrived),
         };
         return runCall(ports, live, call, request, reply);
       }
@@ -219,8 +223,8 @@ export async function mcpGatewayPlugin(
   }
 
   /** Makes ids of sessions what this agent gets. */
-  function sealerOf({ workspace, owner }: Arrived): (id: string) => string | null {
-    return (id) => sealSession(ports.workspaceKey(workspace), owner, id);
+  function sealerOf({ workspace, owner, takesUrls }: Arrived): (id: string) => string | null {
+    return (id) => sealSession(ports.workspaceKey(workspace), owner, { id, takesUrls });
   }
 
   async function takeNotification(

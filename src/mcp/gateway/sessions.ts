@@ -9,12 +9,19 @@ export interface SessionOwner {
   readonly agentId: string;
 }
 
+/** A session, by the server's own id of it. */
+export interface Session {
+  readonly id: string;
+  /** Its client has said that it has its user visit addresses. Nothing else remembers that: it stands in the mark. */
+  readonly takesUrls: boolean;
+}
+
 /**
  * The id of a session as an agent gets it: the server's own, with a mark for this owner.
  * @param key the key of the owner's workspace
  */
-export function sealSession(key: KeyObject, owner: SessionOwner, id: string): string | null {
-  return isVisible(id) && id.length <= MAX_ID ? withMark(key, ofSession(owner), id) : null;
+export function sealSession(key: KeyObject, owner: SessionOwner, { id, takesUrls }: Session): string | null {
+  return isVisible(id) && id.length <= MAX_ID ? withMark(key, ofSession(owner, takesUrls), id) : null;
 }
 
 /** Headers of an answer. */
@@ -37,14 +44,17 @@ export function sealHeaders(
     : { headers: { ...others, 'mcp-session-id': sealed }, unsealed: false };
 }
 
-/** The server's id of a session; `null` if it is none that this owner began. */
-export function openSession(key: KeyObject, owner: SessionOwner, sealed: string): string | null {
-  const id = withoutMark(key, ofSession(owner), sealed);
-  return id !== null && isVisible(id) ? id : null;
+/** A session as it was sealed; `null` if it is none that this owner began. */
+export function openSession(key: KeyObject, owner: SessionOwner, sealed: string): Session | null {
+  for (const takesUrls of [false, true]) {
+    const id = withoutMark(key, ofSession(owner, takesUrls), sealed);
+    if (id !== null && isVisible(id)) return { id, takesUrls };
+  }
+  return null;
 }
 
-function ofSession({ upstream, workspace, agentId }: SessionOwner): readonly Json[] {
-  return ['mcp session', 1, upstream, workspace, agentId];
+function ofSession({ upstream, workspace, agentId }: SessionOwner, takesUrls: boolean): readonly Json[] {
+  return ['mcp session', 1, upstream, workspace, agentId, ...(takesUrls ? ['urls'] : [])];
 }
 
 function isVisible(id: string): boolean {

@@ -101,6 +101,6 @@ function finalResult(ports: GatewayPorts, effect: EffectRecord): JsonObject {
     hasOutputSchema: call?.kind === 'mcp' && call.pinned['outputSchema'] !== undefined,
     isDerived: false,
     isStateless: true,
-    taskKeptMs: null,
+    waits: { kind: 'text' },
   });
 }

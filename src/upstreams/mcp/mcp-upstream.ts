@@ -13,14 +13,15 @@ import { connectionNames, passesBack } from '../http/answer.ts';
 import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
+import { type Guarded, guarded, isPacked, type NamesGateway } from './own-addresses.ts';
 import { ownCall } from './own-call.ts';
 import { answerServer, type OwnSession } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
-import { serverEvents } from './server-events.ts';
+import { eventOf, serverEvents } from './server-events.ts';
 import { withCredentials } from './server-requests.ts';
 import { inSharedSession } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
-import { readStrictly, TooLong, wholeOf } from './whole-answer.ts';
+import { TooLong, wholeOf } from './whole-answer.ts';
 
 export interface McpUpstream {
   readonly settings: McpUpstreamSettings;
@@ -32,11 +33,11 @@ export interface McpUpstream {
   /** Whether its tools are as they were pinned. */
   readonly pins: PinWatch;
   readonly limits: { readonly responseBytes: number; readonly responseKeptBytes: number };
+  /** What no server may have the users of clients visit. */
+  readonly namesGateway: NamesGateway;
   readonly now: () => number;
 }
 
-/** What a server may say in one message. */
-const LIMITS = { depth: 128, values: 100_000, name: 10_000 };
 /** How soon a stream that the server ended is taken up again where it does not say, and at the soonest, ms. */
 const RESUME_MS = 1_000;
 const RESUME_SOONEST_MS = 100;
@@ -192,8 +193,8 @@ async function hearOne(
     const type = String(headers['content-type'] ?? '');
     if (!isFirst && status !== 200) return lost('reset', `the stream cannot be taken up again (${status})`);
     if (status !== 200 || !/^text\/event-stream\b/i.test(type)) {
-      const whole = await wholeOf(body, upstream.limits.responseBytes);
-      const message = await messageIn(whole);
+      const said = await guardedWhole(headers, await wholeOf(body, upstream.limits.responseBytes), upstream);
+      const { bytes: whole, message } = said;
       if (message !== null && isAnswer(message, id)) {
         if (status === 200) {
           listener.ended(message, '');
@@ -210,13 +211,17 @@ async function hearOne(
     for await (const event of serverEvents(body.iterator({ destroyOnReturn: false }), upstream.limits.responseBytes)) {
       lastEventId = event.id ?? lastEventId;
       retryMs = event.retryMs ?? retryMs;
-      const message = event.data === null || event.data === '' ? null : await messageIn(Buffer.from(event.data));
+      const data = event.data === null || event.data === '' ? null : Buffer.from(event.data);
+      const said = data === null ? null : await guarded(data, upstream.namesGateway);
+      // What a client might read as something else than the gateway is left out.
+      if (data !== null && said === null) continue;
+      const message = said?.message ?? null;
       if (message !== null && isAnswer(message, id)) {
         isAnswered = true;
         listener.ended(message, event.beside);
         return { kind: 'message', message, beside: event.beside };
       }
-      await listener.passed(event.bytes, message);
+      await listener.passed(said === null || said.bytes === data ? event.bytes : eventOf(event, said.bytes), message);
     }
     if (lastEventId !== null && lastEventId !== '') return { kind: 'paused', lastEventId, retryMs };
     return lost('reset', 'the server ended the stream without an answer');
@@ -235,10 +240,14 @@ function endSoon(body: Readable): void {
   body.once('close', () => clearTimeout(timer)).resume();
 }
 
-/** The JSON object in bytes; `null` where there is none that reads in one way only. */
-async function messageIn(bytes: Buffer): Promise<JsonObject | null> {
-  const parsed = await readStrictly(bytes, LIMITS);
-  return parsed.ok && isJsonObject(parsed.value) ? parsed.value : null;
+/** An answer that is no stream; what must not go on is left out of it. */
+async function guardedWhole(
+  headers: Parameters<typeof isPacked>[0],
+  bytes: Buffer,
+  { namesGateway }: McpUpstream,
+): Promise<Pick<Guarded, 'bytes' | 'message'>> {
+  const nothing = { bytes: Buffer.alloc(0), message: null };
+  return isPacked(headers) ? nothing : ((await guarded(bytes, namesGateway)) ?? nothing);
 }
 
 function isAnswer(message: JsonObject, id: string | number): boolean {

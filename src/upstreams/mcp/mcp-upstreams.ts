@@ -3,6 +3,7 @@ import { sameTls } from '../http/upstream-tls.ts';
 import type { UpstreamKind } from '../kind.ts';
 import { type McpUpstream, sendCall } from './mcp-upstream.ts';
 import { AgentSessions } from './agent-sessions.ts';
+import type { NamesGateway } from './own-addresses.ts';
 import { OwnSession } from './own-session.ts';
 import { type OnSeen, PinWatch } from './pin-watch.ts';
 import type { McpUpstreamSettings } from './settings.ts';
@@ -26,12 +27,14 @@ interface Kept extends McpUpstream {
  * Makes the MCP servers of a configuration. Connections are opened as needed.
  * @param now ms since the epoch
  * @param onSeen called with the id of a server after something was seen of its tools (see {@link OnSeen})
+ * @param namesGateway what no server may have the users of clients visit
  */
 export function createMcpUpstreams(
   configured: readonly McpUpstreamSettings[],
   limits: McpUpstream['limits'],
   now: () => number,
   onSeen: (id: string, ...seen: Parameters<OnSeen>) => void,
+  namesGateway: NamesGateway,
 ): McpUpstreams {
   let current = new Map<string, Kept>();
   const closing = new Set<Promise<void>>();
@@ -54,7 +57,7 @@ export function createMcpUpstreams(
             () => performance.now(),
             (names) => onSeen(settings.id, names),
           );
-      const server = { settings, through, session, agentSessions, pins, limits: nextLimits, now };
+      const server = { settings, through, session, agentSessions, pins, limits: nextLimits, namesGateway, now };
       made.set(settings.id, server);
       // A program is not started before somebody calls it.
       if (!isKept && (settings.mcp.child ?? null) === null) void pins.look(server);

@@ -1,9 +1,10 @@
 import { Readable } from 'node:stream';
-import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import type { JsonObject } from '../../json/value.ts';
 import { headersOf, type McpUpstream, withOwn } from './mcp-upstream.ts';
 import { type McpRequest, open } from './open.ts';
-import { serverEvents } from './server-events.ts';
-import { readStrictly, wholeOf } from './whole-answer.ts';
+import { type Guarded, guarded, isPacked } from './own-addresses.ts';
+import { eventOf, serverEvents } from './server-events.ts';
+import { wholeOf } from './whole-answer.ts';
 
 /** An answer that goes on as it comes. */
 export type Passed =
@@ -21,53 +22,92 @@ export interface Change {
   readonly change: (answer: JsonObject) => JsonObject;
 }
 
-const LIMITS = { depth: 128, values: 200_000, name: 10_000 };
-
-/** Passes a request on to a server, and its answer back. Streams flow; nothing of them is held. */
+/**
+ * Passes a request on to a server, and its answer back. Streams flow, event by event; of an answer that is JSON the
+ * whole is read first. What names the gateway in an elicitation does not pass (see {@link guarded}).
+ */
 export async function passThrough(
   upstream: McpUpstream,
   request: McpRequest,
   signal: AbortSignal,
   changed: Change | null,
 ): Promise<Passed> {
-  const headers = withOwn(upstream.settings, request.headers);
-  const opened = await open(upstream.through, { ...request, headers }, { gate: () => 'go', signal, now: upstream.now });
+  const opened = await open(
+    upstream.through,
+    { ...request, headers: withOwn(upstream.settings, request.headers) },
+    { gate: () => 'go', signal, now: upstream.now },
+  );
   if (opened.kind !== 'answer')
     return { kind: 'failed', message: opened.kind === 'held_back' ? 'the caller has gone' : opened.message };
   const { status, body } = opened;
   const type = String(opened.headers['content-type'] ?? '');
-  if (changed === null || status !== 200) return { kind: 'answer', status, headers: headersOf(opened.headers), body };
-  const { 'content-length': _length, ...passed } = headersOf(opened.headers);
-  const most = upstream.limits.responseBytes;
-  const pieces = /^text\/event-stream\b/i.test(type)
-    ? changedEvents(body, changed, most)
-    : changedWhole(body, changed, most);
-  const made = Readable.from(pieces, { objectMode: false });
-  made.once('close', () => body.destroy());
-  return { kind: 'answer', status, headers: passed, body: made };
-}
-
-async function* changedEvents(body: Readable, changed: Change, most: number): AsyncGenerator<Buffer> {
-  for await (const event of serverEvents(body, most)) {
-    const message = event.data === null ? null : await answerIn(Buffer.from(event.data), changed);
-    yield message === null
-      ? event.bytes
-      : Buffer.from(`${event.beside}data: ${JSON.stringify(changed.change(message))}\n\n`);
+  const isStream = /^text\/event-stream\b/i.test(type);
+  const headers = headersOf(opened.headers);
+  // What is of neither kind no client reads as a message.
+  if (!isStream && !/\bjson\b/i.test(type)) return { kind: 'answer', status, headers, body };
+  if (isPacked(opened.headers)) {
+    body.destroy();
+    return { kind: 'failed', message: 'its answer is packed (Content-Encoding), which it was not asked for' };
+  }
+  const change = status === 200 ? changed : null;
+  const { 'content-length': _length, ...passed } = headers;
+  if (isStream) {
+    const made = Readable.from(guardedEvents(body, change, upstream), { objectMode: false });
+    made.once('close', () => body.destroy());
+    return { kind: 'answer', status, headers: passed, body: made };
+  }
+  try {
+    const whole = await guardedWhole(body, change, upstream);
+    return { kind: 'answer', status, headers: withLength(headers, whole), body: Readable.from([whole]) };
+  } catch (error) {
+    body.destroy();
+    return { kind: 'failed', message: error instanceof Error ? error.message : 'its answer broke off' };
   }
 }
 
-async function* changedWhole(body: Readable, changed: Change, most: number): AsyncGenerator<Buffer> {
-  const message = await answerIn(await wholeOf(body, most), changed);
-  // What is not read in one way only would pass unseen.
-  if (message === null) throw new Error('the answer is not the answer to the request');
-  yield Buffer.from(JSON.stringify(changed.change(message)));
+async function* guardedEvents(body: Readable, changed: Change | null, upstream: McpUpstream): AsyncGenerator<Buffer> {
+  for await (const event of serverEvents(body, upstream.limits.responseBytes)) {
+    if (event.data === null || event.data === '') {
+      yield event.bytes;
+      continue;
+    }
+    const data = Buffer.from(event.data);
+    const said = await guarded(data, upstream.namesGateway);
+    const now = said === null ? null : changedIn(said, changed);
+    // What a client might read as something else than the gateway is left out.
+    if (now !== null) yield now === data ? event.bytes : eventOf(event, now);
+  }
 }
 
-/** The answer to the request; `null` if it is another message. @throws Error where it reads in more than one way */
-async function answerIn(text: Buffer, { id }: Change): Promise<JsonObject | null> {
-  if (text.byteLength === 0) return null;
-  const parsed = await readStrictly(text, LIMITS);
-  if (!parsed.ok) throw new Error(`the answer is not strict JSON: ${parsed.message}`);
-  const { value } = parsed;
-  return isJsonObject(value) && value['method'] === undefined && value['id'] === id ? value : null;
+async function guardedWhole(body: Readable, changed: Change | null, upstream: McpUpstream): Promise<Buffer> {
+  const bytes = await wholeOf(body, upstream.limits.responseBytes);
+  const said = await guarded(bytes, upstream.namesGateway);
+  if (said === null) throw new Error('its answer reads in more than one way');
+  // What is not the answer would pass unseen.
+  if (changed !== null && !isAnswer(said.message, changed))
+    throw new Error(said.fault === null ? 'its answer is not the answer to the request' : notStrict(said.fault));
+  return changedIn(said, changed);
+}
+
+/** What was said, changed where it is the answer to the request. @throws Error where it may be, and nobody can say */
+function changedIn({ bytes, message, fault }: Guarded, changed: Change | null): Buffer {
+  if (changed === null) return bytes;
+  if (fault !== null) throw new Error(notStrict(fault));
+  return isAnswer(message, changed) ? Buffer.from(JSON.stringify(changed.change(message))) : bytes;
+}
+
+function isAnswer(message: JsonObject | null, { id }: Change): message is JsonObject {
+  return message !== null && message['method'] === undefined && message['id'] === id;
+}
+
+function notStrict(fault: string): string {
+  return `the answer is not strict JSON: ${fault}`;
+}
+
+/** The length of what goes on, where the server said one. */
+function withLength(
+  headers: Readonly<Record<string, string | readonly string[]>>,
+  { byteLength }: Buffer,
+): Readonly<Record<string, string | readonly string[]>> {
+  return headers['content-length'] === undefined ? headers : { ...headers, 'content-length': String(byteLength) };
 }

@@ -38,6 +38,11 @@ export async function* serverEvents(body: AsyncIterable<Buffer>, mostBytes: numb
   }
 }
 
+/** The bytes of an event with other data. */
+export function eventOf({ beside }: Pick<ServerEvent, 'beside'>, data: Buffer): Buffer {
+  return Buffer.from(`${beside}data: ${data.toString()}\n\n`);
+}
+
 function readEvent(bytes: Buffer): ServerEvent {
   const data: string[] = [];
   let id: string | null = null;

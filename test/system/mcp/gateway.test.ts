@@ -275,6 +275,7 @@ describe('what is no call of a tool', () => {
       'look',
       'routed',
       'says',
+      'sends',
       'slow',
       'strict',
       'typed',

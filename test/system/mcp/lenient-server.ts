@@ -2,10 +2,11 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createHash, randomUUID } from 'node:crypto';
+import { gzipSync } from 'node:zlib';
 import { canonicalJson } from '../../../src/json/canonical.ts';
 import { LOOKER } from '../../../src/upstreams/mcp/look.ts';
 import { looseMessages } from './loose-reading.ts';
-import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
 /** One request as it came in. */
 export interface Seen {
@@ -35,6 +36,10 @@ export interface LenientServer {
   onCut: (given: Json) => void;
   /** Says on all open streams that the tools have changed. */
   announce(): void;
+  /** Sends an event on all open streams. */
+  tell(data: string): void;
+  /** How `resources/read` is answered, in place of what it says; `null`: as ever. */
+  readAs: { readonly status: number; readonly type: string; readonly text: string; readonly packed?: true } | null;
   close(): Promise<void>;
 }
 
@@ -56,6 +61,7 @@ export const TOOLS: readonly JsonObject[] = [
   { name: 'events', description: 'Says two things before the answer', inputSchema: ANY },
   { name: 'asks', description: 'Samples, elicits, and says what the client answered', inputSchema: ANY },
   { name: 'cut', description: 'Breaks off in the middle', inputSchema: ANY },
+  { name: 'sends', description: 'Sends events as its arguments have them, and then an answer', inputSchema: ANY },
   { name: 'drop', description: 'Breaks off before the head', inputSchema: ANY },
   { name: 'slow', description: 'Waits to be released', inputSchema: ANY },
   { name: 'says', description: 'Answers with what it is told to answer', inputSchema: ANY },
@@ -113,10 +119,11 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     isSeen: true,
     looks: 0,
     onCut: () => {},
-    announce: () => {
-      for (const stream of streams)
-        stream.write('data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n');
+    announce: () => server.tell('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'),
+    tell: (data) => {
+      for (const stream of streams) stream.write(`data: ${data}\n\n`);
     },
+    readAs: null,
     release: () => {
       for (const go of waiting.splice(0)) go();
     },
@@ -192,6 +199,15 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         json(response, message(isJsonObject(answer) ? answer : {}));
         return;
       }
+      case 'sends': {
+        stream();
+        const { arguments: given } = params;
+        const events = isJsonObject(given) && isJsonArray(given['events']) ? given['events'] : [];
+        for (const event of events) response.write(`data: ${textOf(event)}\n\n`);
+        send(text('done'));
+        response.end();
+        return;
+      }
       case 'slow':
         await new Promise<void>((resolve) => waiting.push(resolve));
         break;
@@ -246,6 +262,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
             await call(id, given, session, response);
             break;
           case 'resources/read':
+            if (server.readAs !== null) {
+              const { status, type, text, packed } = server.readAs;
+              if (packed) response.setHeader('content-encoding', 'gzip');
+              response.writeHead(status, { 'content-type': type });
+              response.end(packed ? gzipSync(text) : text);
+              break;
+            }
             if (given['uri'] === 'file:///secret') ran.push({ name: 'secret', arguments: null });
             result({ said: 'resources/read' });
             break;

@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest';
+import { namesGateway } from '../../src/api/own-names.ts';
+
+const PUBLIC = { publicUrl: 'https://Gateway.example:8443', allowedHosts: ['gw', 'inner.example'] };
+const LOCAL = { publicUrl: 'http://127.0.0.1:8080', allowedHosts: [] };
+
+it.each([
+  'https://gateway.example/approve/demo/apr_1',
+  'https://gateway.example:9999/x',
+  'http://GATEWAY.EXAMPLE./x',
+  'https://gateway.example@evil.example/',
+  'https://evil.example@gateway.example/',
+  'https://gateway.example.evil.example/',
+  'https://login.gateway.example/',
+  'https://evil.example/go?to=https%3A%2F%2Fgateway.example%2Fapprove',
+  'https://evil.example/go?to=https%253A%252F%252Fgateway%252Eexample',
+  'https://evil.example/#gateway.example',
+  'https://ｇateway.example/',
+  'https://gateway%2Eexample/',
+  'https:gateway.example/',
+  'https:\\\\gateway.example\\approve',
+  ' https://gateway.example',
+  'custom://gateway.example/x',
+  'gateway.example/approve',
+  'https://gw/',
+  'https://gw:1234/approve',
+  'https://gw@evil.example/',
+  'https://inner.example/',
+])('an address of the gateway: %s', (address) => {
+  expect(namesGateway(address, PUBLIC)).toBe(true);
+});
+
+it.each([
+  'https://crm.example/ok',
+  'https://gateway.example-crm.com/',
+  'https://mygateway.example/',
+  'https://crm.example/gw/ok?gw=1',
+  'http://127.0.0.1:8080/',
+  'about:blank',
+  '',
+])('an address of another: %s', (address) => {
+  expect(namesGateway(address, PUBLIC)).toBe(false);
+});
+
+it('on loopback the port counts, under each of its names', () => {
+  for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.1', '2130706433'])
+    expect([namesGateway(`http://${host}:8080/approve`, LOCAL), namesGateway(`http://${host}:9090/ok`, LOCAL)]).toEqual(
+      [true, false],
+    );
+});
