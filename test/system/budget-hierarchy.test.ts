@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { type Answer, makeApiKey, send } from './gateway.ts';
+import { type Answer, makeApiKey, send, untilSent } from './gateway.ts';
 import { freshKey, startWorld, type World, worldFiles } from './world.ts';
 
 /** How long the rolling budget looks back, ms. */
@@ -278,7 +278,8 @@ describe('amounts', () => {
 it('at once, from every side: never more than the lowest level allows', async () => {
   // The other agents' team is spent; the workspace has 300 left, in pieces of 7.
   const before = (await world.upstream.counts()).effects;
-  const answers = await Promise.all(Array.from({ length: 80 }, () => spend({ amount: 7 }, elsewhere)));
+  const calls = Array.from({ length: 80 }, () => ({ tool: 'spend', params: { amount: 7 }, idempotency_key: freshKey() }));
+  const answers = await Promise.all(calls.map((call) => untilSent(() => world.run(call, elsewhere))));
   const ran = answers.filter(({ body }) => body.decision === 'committed').length;
   expect(ran).toBe(Math.floor(300 / 7));
   expect(answers.filter(({ body }) => body.decision === 'denied_budget').length).toBe(80 - ran);

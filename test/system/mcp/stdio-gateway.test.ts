@@ -10,7 +10,7 @@ import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { lookAt } from '../../../src/upstreams/mcp/look.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
-import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
+import { makeApiKey, send, startGateway, type TestGateway, untilSent } from '../gateway.ts';
 
 const EVERYTHING = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/dist/index.js');
 
@@ -111,11 +111,9 @@ test('a server that runs as a child is governed as any other: listed, called, de
 });
 
 test('through the effects API it runs in a session of the gateway’s own', async () => {
-  const ran = await send(gateway.url, key, 'POST', '/v1/workspaces/demo/effects', {
-    tool: 'every.echo',
-    params: { message: 'again' },
-    idempotency_key: 'one',
-  });
+  const call = { tool: 'every.echo', params: { message: 'again' }, idempotency_key: 'one' };
+  // On a busy machine the server may not have started in the time that a call has to be sent.
+  const ran = await untilSent(() => send(gateway.url, key, 'POST', '/v1/workspaces/demo/effects', call));
   expect(JSON.stringify(ran.body)).toContain('Echo: again');
 });
 
