@@ -268,7 +268,7 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       const heard: string[] = [];
       at.store.onEntitiesChanged((workspace) => void heard.push(workspace));
       await put(entity('a'));
-      await vi.waitFor(() => expect(heard).toContain(WORKSPACE), { timeout: 5000 });
+      await vi.waitFor(() => expect(heard).toContain(WORKSPACE), { timeout: 30_000 });
     });
 
     it('remembers the files that were read in', async () => {

@@ -228,9 +228,9 @@ describe('multipart', () => {
     });
     outgoing.on('error', () => undefined);
     outgoing.write(`--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n${'x'.repeat(500_000)}`);
-    await expect.poll(async () => (await openSpoolFiles()) > 0, { timeout: 5000 }).toBe(true);
+    await expect.poll(async () => (await openSpoolFiles()) > 0).toBe(true);
     outgoing.destroy();
-    await expect.poll(openSpoolFiles, { timeout: 5000 }).toBe(0);
+    await expect.poll(openSpoolFiles).toBe(0);
     expect(api.seen).toEqual([]);
   });
 });

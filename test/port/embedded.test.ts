@@ -84,7 +84,7 @@ test('when the thread that reads ends, who waits for it is told, calls go on, an
   expect(store.health().ready).toBe(true);
   done(await place.commit({ puts: [putOf('thing', 'b', 'x', { enter: [{ list: 'l', at: 2 }] })] }));
   const ids = (): Promise<readonly string[]> => place.ids('l').catch(() => []);
-  await expect.poll(ids, { timeout: 10_000 }).toEqual(['a', 'b']);
+  await expect.poll(ids).toEqual(['a', 'b']);
   const last = place.ids('l');
   await store.close();
   expect(await last).toEqual(['a', 'b']);

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DECISIONS, type Decision } from '../../src/effects/model/decision.ts';
-import { startGateway, type TestGateway } from '../system/gateway.ts';
+import { listenerOf, startGateway, type TestGateway } from '../system/gateway.ts';
 import { type CountingDoor, openCountingDoor } from './counting-door.ts';
 import { arrangeCases, CASES, casesPolicy } from './decision-cases.ts';
 import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
@@ -68,10 +68,8 @@ beforeAll(async () => {
   for (const [index, library] of LIBRARIES.entries()) {
     for (const [half, side] of library.listens ? SIDES.entries() : []) {
       const at = `127.0.0.${index * SIDES.length + half + 1}:0`;
-      const listener = (): string => new RegExp(`"${at}":"(http:[^"]+)"`).exec(gateway.log())?.[1] ?? '';
-      // The log may come after the line that says that the gateway is ready.
-      await vi.waitFor(() => expect(listener()).not.toBe(''));
-      doors.set(`${library.name}-${side}`, await openCountingDoor(listener()));
+      const { origin } = await listenerOf(gateway, at);
+      doors.set(`${library.name}-${side}`, await openCountingDoor(origin));
     }
   }
   keyOf = await arrangeCases(gateway, 'nothing.*');

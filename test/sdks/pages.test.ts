@@ -15,7 +15,7 @@ import OpenAI from 'openai';
 import Stripe from 'stripe';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { blocksOf, filesOf } from '../docs/upstream-pages.ts';
-import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
+import { listenerOf, makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
 import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
@@ -139,7 +139,8 @@ test('openai: a stream that answers a write arrives whole', async () => {
 
 test('stripe', async () => {
   const page = await startPage('stripe');
-  const listener = new URL(/"127\.0\.0\.1:0":"(http:[^"]+)"/.exec(gateway?.log() ?? '')?.[1] ?? '');
+  if (gateway === null) throw new Error('the page has started one');
+  const listener = await listenerOf(gateway, '127.0.0.1:0');
   const stripe = new Stripe(page.key, { host: listener.hostname, port: Number(listener.port), protocol: 'http' });
   say = ({ method }) =>
     method === 'POST'

@@ -4,13 +4,14 @@ import axios, { type AxiosInstance, type AxiosResponse } from 'axios';
 import OpenAI from 'openai';
 import Stripe from 'stripe';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
+import { listenerOf, makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
 import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
 /** Another origin, which keys must never come to. */
 let elsewhere: FakeApi;
 let gateway: TestGateway;
+let listener: URL;
 let key: string;
 /** What the fake answers next instead. */
 let next: { status?: number; headers?: Record<string, string>; json: unknown } | null = null;
@@ -129,6 +130,7 @@ beforeAll(async () => {
     { config: config(api.url), policies: { 'sdks.yaml': POLICY } },
     { env: { UPSTREAM_KEY: 'sk_upstream' } },
   );
+  listener = await listenerOf(gateway, '127.0.0.1:0');
   key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
 });
 afterAll(async () => {
@@ -154,10 +156,9 @@ async function thrown(call: Promise<unknown>): Promise<Record<string, unknown> &
 let keys = 0;
 const fresh = (): string => `sdk-${(keys += 1)}`;
 
-/** Host and port of the listener that is Stripe's, from the log: the SDK takes no base URL. */
+/** Host and port of the listener that is Stripe's: the SDK takes no base URL. */
 function atStripe(): { readonly host: string; readonly port: number; readonly protocol: 'http' } {
-  const url = /"127\.0\.0\.1:0":"(http:[^"]+)"/.exec(gateway.log())?.[1] ?? '';
-  const { hostname, port } = new URL(url);
+  const { hostname, port } = listener;
   return { host: hostname, port: Number(port), protocol: 'http' };
 }
 

@@ -79,7 +79,7 @@ it('a change is read in while it runs; a broken file changes nothing, says where
     const ready = await fetch(`${gateway.url}/readyz`);
     expect(await ready.json()).toMatchObject({ ready: true, notes: [{ part: 'configuration' }] });
   });
-  expect(gateway.log()).toContain('policies/brain/orders.jsonl:2:1');
+  await soon(async () => expect(gateway.log()).toContain('policies/brain/orders.jsonl:2:1'));
   expect(gateway.log()).not.toContain('canary-4711');
   // What is broken keeps the other files from being read in too: they are one state.
   await put('crm.yaml', customer('c1', 'lead'));

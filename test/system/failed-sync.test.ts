@@ -44,7 +44,8 @@ it('after a failed sync the process ends with true answers, the next start is re
   expect(effects).toBe(2);
   rmSync(failing);
   await gateway.restart();
-  expect(gateway.log()).toContain('store_sync_failed');
+  // What it wrote may be read after its end.
+  await until(() => gateway.log().includes('store_sync_failed'));
   for (const key of [before, underWay]) {
     const again = await run(refund({}, key));
     expect(again.body).toMatchObject({ decision: 'duplicate_blocked' });

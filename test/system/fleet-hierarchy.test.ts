@@ -105,7 +105,7 @@ it('64 agents, 4 levels, 3 gateways at the limit, with kills and clocks an hour 
     }),
   );
   for (const gateway of [0, 1, 2]) {
-    await until(() => final.size >= (gateway + 1) * 40, 60_000);
+    await until(() => final.size >= (gateway + 1) * 40, 120_000);
     fleet.gateways[gateway]!.kill('SIGKILL');
     await fleet.restart(gateway);
   }

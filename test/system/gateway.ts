@@ -133,10 +133,26 @@ async function readyUrl(child: ChildProcess, log: () => string): Promise<string>
       if (typeof event === 'object' && event !== null && 'url' in event && typeof event.url === 'string')
         resolve(event.url);
     });
-    child.on('exit', (code, signal) =>
+    // Not before all has been read that it wrote.
+    child.on('close', (code, signal) =>
       reject(new Error(`the gateway ended (${code ?? signal}) before it was ready:\n${log()}`)),
     );
   });
+}
+
+/**
+ * Where a gateway listens that was told port 0 for a listener, from its log.
+ * @param at as the configuration has it
+ */
+export async function listenerOf(gateway: TestGateway, at: string): Promise<URL> {
+  const said = new RegExp(`"${at.replaceAll('.', String.raw`\.`)}":"(https?:[^"]+)"`);
+  // The log may come after the line on standard output that says that it is ready.
+  for (let looks = 0; looks < 3_000; looks += 1) {
+    const url = said.exec(gateway.log())?.[1];
+    if (url !== undefined) return new URL(url);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error(`no listener at ${at}:\n${gateway.log()}`);
 }
 
 export interface Answer {

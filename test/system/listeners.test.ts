@@ -8,7 +8,7 @@ import { connect as connectTls, type TLSSocket } from 'node:tls';
 import Stripe from 'stripe';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type FakeApi, startFakeApi } from '../sdks/fake-api.ts';
-import { makeApiKey, startGateway, type TestGateway } from './gateway.ts';
+import { listenerOf, makeApiKey, startGateway, type TestGateway } from './gateway.ts';
 
 const TLS = join(process.cwd(), 'test', 'system', 'tls');
 const CA = readFileSync(join(TLS, 'ca.pem'));
@@ -66,14 +66,8 @@ beforeAll(async () => {
     { env: { TLS: folder, UPSTREAM_KEY: 'sk_upstream' } },
   );
   key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
-  const line =
-    gateway
-      .log()
-      .split('\n')
-      .find((each) => each.includes('"listeners"')) ?? '{}';
-  const { listeners } = JSON.parse(line) as { listeners: Record<string, string> };
-  plainPort = Number(new URL(listeners['127.0.0.1:0'] ?? '').port);
-  tlsPort = Number(new URL(listeners['localhost:0'] ?? '').port);
+  plainPort = Number((await listenerOf(gateway, '127.0.0.1:0')).port);
+  tlsPort = Number((await listenerOf(gateway, 'localhost:0')).port);
 });
 afterAll(async () => {
   await gateway.dispose();

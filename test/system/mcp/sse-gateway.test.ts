@@ -188,10 +188,10 @@ test('it is governed as any other, with its credentials, and each session has a 
   ]);
   expect(asked).toMatchObject([{ content: [{ text: 'of bot' }] }, { content: [{ text: 'of cat' }] }]);
   expect(progress).toEqual([1]);
-  await expect.poll(() => old.sessions.size, { timeout: 10_000 }).toBe(2);
+  await expect.poll(() => old.sessions.size).toBe(2);
   for (const client of [one, two])
     if (client.transport instanceof StreamableHTTPClientTransport) await client.transport.terminateSession();
-  await expect.poll(() => old.sessions.size, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => old.sessions.size).toBe(0);
   await Promise.all([one.close(), two.close()]);
 });
 
@@ -199,7 +199,7 @@ test('a stream that breaks in the middle of a call: its outcome is unknown, at o
   const client = await connect();
   old.ran.length = 0;
   const call = client.callTool({ name: 'hangs', arguments: {} });
-  await expect.poll(() => old.ran, { timeout: 10_000 }).toEqual(['hangs']);
+  await expect.poll(() => old.ran).toEqual(['hangs']);
   const began = performance.now();
   for (const { response } of old.sessions.values()) response.destroy();
   expect(await call).toMatchObject({ isError: true, _meta: decided('unknown_effect') });

@@ -97,7 +97,7 @@ test('a server that runs as a child is governed as any other: listed, called, de
     _meta: { 'dev.svc-gateway/decision': { decision: 'denied_policy' } },
   });
   // The gateway’s own look at the tools is a session of a moment.
-  await expect.poll(() => servers().length, { timeout: 10_000 }).toBe(2);
+  await expect.poll(() => servers().length).toBe(2);
   // Of the gateway's variables only those that are named, beside the mark of who owns it.
   for (const pid of servers()) {
     const variables = readFileSync(`/proc/${pid}/environ`, 'utf8')
