@@ -1,7 +1,7 @@
 import { appendFileSync, readlinkSync, renameSync, writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { basename } from 'node:path';
-import { isMainThread } from 'node:worker_threads';
+import { isMainThread, workerData } from 'node:worker_threads';
 
 /**
  * Preloaded into each measured process, and so into each of its threads. Linux knows a thread by a number only: a thread
@@ -46,8 +46,11 @@ function profileOnSignal(into: string): void {
   process.on('SIGUSR2', () => void turn());
 }
 
-/** The thread of the embedded store is `worker.js`; any other goes by its file. */
+/** The threads of the embedded store are both `worker.js`; any other goes by its file. */
 function nameOf(path: string): string {
   const name = basename(path).replace(/\.[jt]s$/, '');
-  return name === 'worker' ? 'store' : name;
+  if (name !== 'worker') return name;
+  const data: unknown = workerData;
+  const reads = typeof data === 'object' && data !== null && 'kind' in data && data.kind === 'read';
+  return reads ? 'store-reader' : 'store';
 }

@@ -63,7 +63,7 @@ export async function openKeyStore(
 ): Promise<KeyStore> {
   const rows = await openRowsBeside(path, ({ record, counted }) => {
     // Keys can be revoked even if the machine's clock is not trusted; then the time stands still.
-    const beginning = beginningOf(record, counted, Date.now(), maxClockJumpMs);
+    const beginning = beginningOf(record, counted, maxClockJumpMs);
     return beginning.kind === 'believed' ? beginning.time : record;
   });
   return { ...installationOf(rows, keySeals), installId: rows.installId, close: rows.close };

@@ -1,4 +1,4 @@
-import { accessSync, closeSync, constants, fsyncSync, mkdirSync, openSync } from 'node:fs';
+import { accessSync, chmodSync, closeSync, constants, existsSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
 import { open, rename, unlink } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
@@ -24,6 +24,15 @@ function mayRead(folder: string): boolean {
   } catch {
     return false;
   }
+}
+
+/**
+ * Creates a file for this user only, and restricts an existing one. An existing file is not opened, because closing it
+ * would release the locks that this process has on it.
+ */
+export function makePrivateFile(file: string): void {
+  if (existsSync(file)) chmodSync(file, 0o600);
+  else closeSync(openSync(file, 'a', 0o600));
 }
 
 /** Makes changes to the names in a folder survive a power cut. */

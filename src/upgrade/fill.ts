@@ -73,9 +73,7 @@ export function openLoad(database: SqlDatabase, meta: FileMeta | null): OpenLoad
   return {
     epoch: meta?.epoch ?? 1,
     slice(work) {
-      session.beginAt(0);
-      work();
-      session.flush();
+      session.within(() => 0, work);
     },
     row: (workspace, kind, id) => session.read(workspace, [{ kind, id }], []).rows[0]?.row ?? null,
     commit(change) {

@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { StoreUnavailable } from '../effects/store.ts';
-import { syncFolder } from '../stores/private-folder.ts';
+import { makePrivateFile, syncFolder } from '../stores/private-folder.ts';
 import { STORE_FILE } from '../stores/embedded/boot.ts';
 import {
   loadDriver,
@@ -23,7 +23,6 @@ import {
   storageFailure,
 } from '../stores/embedded/driver.ts';
 import { describe, isFull, lockFolder } from '../stores/embedded/engine.ts';
-import { makePrivateFile } from '../stores/embedded/files.ts';
 import { FORMAT_1, type Format1, readFormat1 } from './format-1.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import { JOURNAL, rewriteJournal, seeJournal } from '../stores/embedded/rewrite.ts';

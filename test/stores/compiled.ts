@@ -28,7 +28,6 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
     join(ROOT, 'src/gateway/embedded-store.ts'),
     join(ROOT, 'src/stores/embedded/open.ts'),
     join(ROOT, 'src/stores/embedded/threads/worker.ts'),
-    join(ROOT, 'src/stores/embedded/threads/look-worker.ts'),
     ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(

@@ -84,18 +84,6 @@ describe('the SQLite driver', () => {
     expect(storageFailure(error)).toBeNull();
   });
 
-  it('tells texts apart that differ after a NUL', () => {
-    const database = connect();
-    database.exec('CREATE TABLE t (n INTEGER PRIMARY KEY, a TEXT UNIQUE, b INTEGER)');
-    const insert = database.prepare('INSERT INTO t (b, a) VALUES (?, ?)');
-    expect([insert.run(1, 'a\0b'), insert.run(2, 'a\0c'), insert.run(3, 'a')]).toEqual([1, 2, 3]);
-    const find = database.prepare('SELECT b, typeof(a) AS type, hex(a) AS hex FROM t WHERE a = ? AND b > ?');
-    expect(find.get('a\0c', 0)).toEqual({ b: 2, type: 'text', hex: '610063' });
-    expect(find.all('a\0b', 0)).toEqual([{ b: 1, type: 'text', hex: '610062' }]);
-    expect(find.get('a', 0)).toEqual({ b: 3, type: 'text', hex: '61' });
-    expect(find.get('a\0', 0)).toBeUndefined();
-  });
-
   it('runs a statement with the values of this time, whichever way it ran before', () => {
     const ways = ['run', 'get', 'all'] as const;
     for (const first of ways) {

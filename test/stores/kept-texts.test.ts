@@ -7,7 +7,7 @@ import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
 import { type Form, readingTape, writingTape } from '../../src/stores/embedded/threads/tape.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
-import { ABSENT, type SumName } from '../../src/stores/port.ts';
+import { ABSENT, type Answer, type SumName } from '../../src/stores/port.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 
 /** Messages that cross, and how long each is. */
@@ -55,11 +55,8 @@ it('a change leaves its rows and figures in the memory of the store’s thread, 
       puts: [putOf('effect', id, 'x'.repeat(LONG))],
       sums: [{ ...sumName(index), text: id, hold: 1, spend: 0, limit: null, most: null }],
     });
-    database.exec('BEGIN IMMEDIATE');
-    session.beginAt(1000);
-    expect(session.commit(arrived(FORMS.commit.asked, change)).kind).toBe('done');
-    session.flush();
-    database.exec('COMMIT');
+    const commit = (): Answer => session.commit(arrived(FORMS.commit.asked, change));
+    expect(session.transact(() => 1000, commit).kind).toBe('done');
   }
   expect(used() - before).toBeLessThan(MOST_KEPT);
 });

@@ -1,13 +1,13 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { RowStore } from '../port.ts';
 import { makePrivateFolder } from '../private-folder.ts';
-import { inTransaction, openStoreFile } from './boot.ts';
-import { rollback } from './connection.ts';
+import { openStoreFile } from './boot.ts';
+import { countFrom } from './clock.ts';
+import { onOneState } from './connection.ts';
 import { loadDriver } from './driver.ts';
 import { describe } from './engine.ts';
 import { writeInstallMark } from './install.ts';
 import { isLocked } from './lock.ts';
-import { countFrom } from './machine.ts';
 import { openReader } from './tables/reader.ts';
 
 /** What is known of the time when a transaction begins, ms. */
@@ -43,31 +43,23 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
       throw new StoreUnavailable(describe(path, error));
     }
   })();
-  if (opened.kind === 'rolled_back') throw new StoreUnavailable(opened.message);
+  if (opened.kind === 'store_rolled_back') throw new StoreUnavailable(opened.message);
   const { database, session, mark } = opened;
   if (opened.fresh) writeInstallMark(path, mark);
   const reader = openReader(database);
   const known = (): KnownTime => ({ record: session.meta.get().clock, counted: countFrom(mark.seen) });
 
+  const begin = (): number => time(known());
+
   /** The gateway may have written since, so what is in memory is out of date. */
-  function write<T>(work: () => T): Promise<T> {
-    return new Promise((resolve) => {
-      session.forget();
-      resolve(inTransaction(database, session, time(known()), work));
-    });
+  async function write<T>(work: () => T): Promise<T> {
+    session.forget();
+    return session.transact(begin, work);
   }
 
-  function look<T>(work: () => T): Promise<T> {
-    return new Promise((resolve) => {
-      session.forget();
-      session.beginAt(time(known()));
-      database.exec('BEGIN');
-      try {
-        resolve(work());
-      } finally {
-        rollback(database);
-      }
-    });
+  async function look<T>(work: () => T): Promise<T> {
+    session.forget();
+    return onOneState(database, () => session.within(begin, work));
   }
 
   return {
@@ -76,7 +68,7 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
       session.forget();
       return known();
     },
-    now: () => time(known()),
+    now: begin,
     commit: (change) => write(() => session.commit(change)),
     read: (workspace, wants, sums) => look(() => session.read(workspace, wants, sums)),
     sums: (workspace, limit) => look(() => session.sums(workspace, null, limit)),

@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { beginningOf, type ClockSource, createStoreClock, type StoreClock, timeOf, wrapClock } from './clock.ts';
+import { beginningOf, countFrom, createStoreClock, type StoreClock } from './clock.ts';
 import type { OpenDatabase, SqlDatabase } from './driver.ts';
-import { makePrivateFolder, syncFolder } from '../private-folder.ts';
-import { makePrivateFile } from './files.ts';
+import { makePrivateFile, makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
-import { countFrom, noteTime } from './machine.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
-import { configureConnection, rollback } from './connection.ts';
+import { configureConnection, inTransaction } from './connection.ts';
 import type { Boot } from './ended.ts';
+import type { FileMeta } from './tables/meta-table.ts';
 import { ensureRowTables } from './tables/schema.ts';
 import { openRowSession, type RowSession } from './tables/session.ts';
 
@@ -25,40 +24,24 @@ export interface OpenStore {
   readonly fresh: boolean;
 }
 
-/**
- * The store is older than the mark beside it says, or empty, or belongs to another installation. Nothing may be built
- * on it.
- */
-export interface RolledBack {
-  readonly kind: 'rolled_back';
+/** Why a store is not used. Its file is closed. */
+interface NotUsed<Code extends string> {
+  readonly kind: Code;
   readonly installId: string;
   readonly message: string;
 }
 
-/** The machine's clock is not trusted. The file stays open, and the clock is checked again later. */
-interface ClockAhead {
-  readonly kind: 'clock_ahead';
-  readonly opened: OpenStore;
-  readonly message: string;
-}
+/**
+ * The store is older than the mark beside it says, or empty, or belongs to another installation. Nothing may be built
+ * on it.
+ */
+export type RolledBack = NotUsed<'store_rolled_back'>;
 
-export type Booted = (OpenStore & { readonly clock: StoreClock; readonly boot: Boot }) | RolledBack | ClockAhead;
-
-/** Runs `work` in a transaction. */
-export function inTransaction<T>(database: SqlDatabase, session: RowSession, now: number, work: () => T): T {
-  database.exec('BEGIN IMMEDIATE');
-  try {
-    session.beginAt(now);
-    const result = work();
-    session.flush();
-    database.exec('COMMIT');
-    return result;
-  } catch (error) {
-    session.forget();
-    rollback(database);
-    throw error;
-  }
-}
+/** Or the machine's clock is not trusted. Somebody may correct it, or an operator accept it. */
+export type Booted =
+  | (OpenStore & { readonly clock: StoreClock; readonly boot: Boot })
+  | RolledBack
+  | NotUsed<'clock_ahead'>;
 
 /**
  * Opens the store's file, creates it in a new installation, and compares it with the mark beside it. Throws the
@@ -87,28 +70,23 @@ export function openStoreFile(
     syncFolder(path);
     const session = openRowSession(database, watched);
     const found = session.meta.find();
-    if (found === null && beside !== null) {
+    const wrong = beside === null ? null : whatIsWrong(found, beside);
+    if (beside !== null && wrong !== null) {
       database.close();
-      return rolledBack(path, beside, 'is empty');
+      return {
+        kind: 'store_rolled_back',
+        installId: beside.installId,
+        message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one in a new epoch and accept the loss, delete ${join(path, 'install.json')}.`,
+      };
     }
     if (found === null) {
-      const installId = randomBytes(16).toString('hex');
-      inTransaction(database, session, now, () => {
+      const created = randomBytes(16).toString('hex');
+      inTransaction(database, () => {
         // Another process may have created the store in between.
-        if (session.meta.find() === null) session.meta.create(installId, now);
+        if (session.meta.find() === null) session.meta.create(created, now);
       });
     }
     const { installId, epoch, commits } = session.meta.get();
-    if (beside !== null) {
-      if (installId !== beside.installId) {
-        database.close();
-        return rolledBack(path, beside, 'belongs to another installation');
-      }
-      if (epoch < beside.epoch || commits < beside.commits) {
-        database.close();
-        return rolledBack(path, beside, 'is older than this gateway has seen it');
-      }
-    }
     // If the mark is gone, nobody can tell whether this is the newest state of the store: a new epoch.
     const continued = beside === null && found !== null ? epoch + 1 : epoch;
     return {
@@ -124,50 +102,51 @@ export function openStoreFile(
   }
 }
 
-function rolledBack(path: string, { installId }: InstallMark, what: string): RolledBack {
-  return {
-    kind: 'rolled_back',
-    installId,
-    message: `The store in ${path} ${what}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one in a new epoch and accept the loss, delete ${join(path, 'install.json')}.`,
-  };
+/** Why a store is not the one that its mark remembers, or `null`. */
+function whatIsWrong(found: FileMeta | null, beside: InstallMark): string | null {
+  if (found === null) return 'is empty';
+  if (found.installId !== beside.installId) return 'belongs to another installation';
+  return found.epoch < beside.epoch || found.commits < beside.commits ? 'is older than this gateway has seen it' : null;
 }
 
 /**
  * Opens the store for a gateway. Effects that an earlier boot left executing are answered as unknown from now on,
  * however many there are. The sweep records that.
- * @param clock the caller's clock; `null` uses the machine's
+ * @param running the clock, if it runs already: the caller's, or the one of a process that opens its file again. What
+ *   that process has sent is still running, so its clock continues, whatever the machine's says
  * @param maxJumpMs how much time may have passed while nobody counted it
  */
 export function bootStore(
   path: string,
   open: OpenDatabase,
   watched: ReadonlySet<string>,
-  clock: ClockSource | null,
+  running: StoreClock | null,
   maxJumpMs: number,
 ): Booted {
-  const opened = openStoreFile(path, open, watched, timeOf(clock), false);
-  return opened.kind === 'rolled_back' ? opened : beginBoot(path, opened, clock, maxJumpMs);
-}
-
-/** The rest of {@link bootStore} for a file that is already open. */
-export function beginBoot(path: string, opened: OpenStore, clock: ClockSource | null, maxJumpMs: number): Booted {
+  const opened = openStoreFile(path, open, watched, running?.now() ?? Date.now(), false);
+  if (opened.kind !== 'open') return opened;
   const { database, session, mark } = opened;
   try {
-    session.forget();
     const told = session.meta.get();
     // After a boot, no time is used a second time, because the time of an admission tells that it was before the boot.
     const start = told.boots === 0 ? told.clock : told.clock + 1;
-    const counted = clock === null ? countFrom(mark.seen) : null;
-    const beginning = beginningOf(start, counted, timeOf(clock), maxJumpMs);
-    if (beginning.kind === 'ahead') return { kind: 'clock_ahead', opened, message: beginning.message };
-    const storeClock = clock === null ? createStoreClock(beginning.time, maxJumpMs) : wrapClock(beginning.time, clock);
-    const now = storeClock.now();
-    inTransaction(database, session, now, () => session.meta.boot(mark.epoch));
-    const seen = typeof clock === 'function' ? null : noteTime(now);
-    writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen });
-    return { ...opened, clock: storeClock, boot: { at: start, unwatchedMs: now - start } };
+    const clock = running ?? clockFrom(start, mark, maxJumpMs);
+    if ('message' in clock) {
+      database.close();
+      return { kind: 'clock_ahead', installId: mark.installId, message: clock.message };
+    }
+    clock.accept(start);
+    const now = clock.now();
+    inTransaction(database, () => session.meta.boot(mark.epoch, now));
+    writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen: clock.seen() });
+    return { ...opened, clock, boot: { at: start, unwatchedMs: now - start } };
   } catch (error) {
     database.close();
     throw error;
   }
+}
+
+function clockFrom(start: number, { seen }: InstallMark, maxJumpMs: number): StoreClock | { readonly message: string } {
+  const beginning = beginningOf(start, countFrom(seen), maxJumpMs);
+  return beginning.kind === 'ahead' ? beginning : createStoreClock(beginning.time, maxJumpMs);
 }

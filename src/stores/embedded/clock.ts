@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { uptime } from 'node:os';
 import { aheadMessage } from '../clock-jump.ts';
 
@@ -6,8 +7,10 @@ export interface StoreClock {
   now(): number;
   /** How far the machine's clock is ahead of what is trusted, ms; 0 if it is not. As of the last `now`. */
   ahead(): number;
-  /** An operator says that it is at least this late. */
+  /** It is at least this late: an operator says so, or the store. */
   accept(time: number): void;
+  /** What to record for the next process; `null` if it cannot be found again. */
+  seen(): TimeSeen | null;
 }
 
 /** A step of the wall clock by more than this is checked: the machine slept, or somebody set the clock. */
@@ -28,59 +31,55 @@ export function createStoreClock(start: number, maxJumpMs: number): StoreClock {
   let monotonic = performance.now();
   let awake = uptime() * 1000 - monotonic;
   let ahead = 0;
-  return {
-    now() {
-      const monotonicNow = performance.now();
-      const wallNow = Date.now();
-      const elapsed = monotonicNow - monotonic;
-      const stepped = wallNow - wall - elapsed;
-      monotonic = monotonicNow;
-      wall = wallNow;
-      store += elapsed;
-      if (Math.abs(stepped) > STEP_MS) {
-        const awakeNow = uptime() * 1000 - monotonicNow;
-        const slept = awakeNow - awake;
-        if (slept > STEP_MS) {
-          store += slept;
-          awake = awakeNow;
-        }
+
+  function now(): number {
+    const monotonicNow = performance.now();
+    const wallNow = Date.now();
+    const elapsed = monotonicNow - monotonic;
+    const stepped = wallNow - wall - elapsed;
+    monotonic = monotonicNow;
+    wall = wallNow;
+    store += elapsed;
+    if (Math.abs(stepped) > STEP_MS) {
+      const awakeNow = uptime() * 1000 - monotonicNow;
+      const slept = awakeNow - awake;
+      if (slept > STEP_MS) {
+        store += slept;
+        awake = awakeNow;
       }
-      const behind = wallNow - store;
-      ahead = behind > maxJumpMs ? behind : 0;
-      const most = elapsed * SLEW;
-      if (ahead === 0) store += Math.max(-most, Math.min(most, behind));
-      return Math.floor(store);
-    },
+    }
+    const behind = wallNow - store;
+    ahead = behind > maxJumpMs ? behind : 0;
+    const most = elapsed * SLEW;
+    if (ahead === 0) store += Math.max(-most, Math.min(most, behind));
+    return Math.floor(store);
+  }
+
+  return {
+    now,
     ahead: () => ahead,
     accept(time) {
       store = Math.max(store, time);
     },
+    seen: () => noteTime(now()),
   };
 }
 
-/** A clock of the caller, which is trusted, or a clock that this process had before and continues. */
-export type ClockSource = (() => number) | StoreClock;
-
-/** Makes a given clock keep the same promise. */
-export function wrapClock(start: number, source: ClockSource): StoreClock {
-  let last = start;
+/** A clock of the caller, which is trusted. */
+export function trustedClock(source: () => number): StoreClock {
+  let last = 0;
+  const accept = (time: number): void => {
+    last = Math.max(last, Math.floor(time));
+  };
   return {
     now() {
-      last = Math.max(last, Math.floor(timeOf(source)));
+      accept(source());
       return last;
     },
-    ahead: () => (typeof source === 'function' ? 0 : source.ahead()),
-    accept(time) {
-      last = Math.max(last, time);
-      if (typeof source !== 'function') source.accept(time);
-    },
+    ahead: () => 0,
+    accept,
+    seen: () => null,
   };
-}
-
-/** The time of a given clock, or of the machine if none is given. */
-export function timeOf(source: ClockSource | null): number {
-  if (source === null) return Date.now();
-  return typeof source === 'function' ? source() : source.now();
 }
 
 /** The first time of a process that opens the store. */
@@ -94,7 +93,8 @@ export type Beginning =
  * @param record the highest recorded time
  * @param counted what the time must be at least, from the machine's uptime; `null` if the machine was off meanwhile
  */
-export function beginningOf(record: number, counted: number | null, wall: number, maxJumpMs: number): Beginning {
+export function beginningOf(record: number, counted: number | null, maxJumpMs: number): Beginning {
+  const wall = Date.now();
   const known = Math.max(record, Math.floor(counted ?? record));
   if (wall - known > maxJumpMs) return { kind: 'ahead', message: machineAhead(known, wall, maxJumpMs) };
   return { kind: 'believed', time: counted === null ? Math.max(known, wall) : known };
@@ -103,4 +103,35 @@ export function beginningOf(record: number, counted: number | null, wall: number
 /** Says what is wrong with the machine's clock, for people. */
 export function machineAhead(known: number, wall: number, maxJumpMs: number): string {
   return aheadMessage({ whose: 'this machine', known, clock: wall, maxJumpMs });
+}
+
+/** The store's time at a moment that can be found again from the machine's uptime, as long as the machine stays up. */
+export interface TimeSeen {
+  /** Identifies the start of the machine. */
+  readonly boot: string;
+  /** How long it had been up, ms, including the time that it slept. */
+  readonly upMs: number;
+  readonly time: number;
+}
+
+/** Records the store's time with the machine's uptime; `null` if the system does not identify its start. */
+function noteTime(time: number): TimeSeen | null {
+  const boot = bootOfMachine();
+  return boot === null ? null : { boot, upMs: Math.round(uptime() * 1000), time };
+}
+
+/** What the time is now, from the uptime since it was recorded; `null` if the machine was off since. */
+export function countFrom(seen: TimeSeen | null): number | null {
+  if (seen === null || seen.boot !== bootOfMachine()) return null;
+  const elapsed = uptime() * 1000 - seen.upMs;
+  // Less than before: the machine was restored from an earlier snapshot.
+  return elapsed < 0 ? null : seen.time + elapsed;
+}
+
+function bootOfMachine(): string | null {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return null;
+  }
 }

@@ -27,3 +27,26 @@ export function configureReader(database: SqlDatabase): void {
   database.prepare('PRAGMA query_only = 1').all();
   database.prepare('PRAGMA cache_size = -8192').all();
 }
+
+/** Runs `read` on one state of the database. */
+export function onOneState<T>(database: SqlDatabase, read: () => T): T {
+  database.exec('BEGIN');
+  try {
+    return read();
+  } finally {
+    rollback(database);
+  }
+}
+
+/** Runs `work` in a transaction, which writes all or nothing. */
+export function inTransaction<T>(database: SqlDatabase, work: () => T): T {
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    const result = work();
+    database.exec('COMMIT');
+    return result;
+  } catch (error) {
+    rollback(database);
+    throw error;
+  }
+}

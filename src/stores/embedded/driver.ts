@@ -7,7 +7,10 @@ export type SqlValue = string | number | null;
 
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
-/** The SQL text marks values by question marks without names. */
+/**
+ * The SQL text marks values by question marks without names. Bound texts have no NUL, at which the package would cut them
+ * (`columnText` escapes it).
+ */
 export interface SqlStatement {
   /** Runs a statement that changes rows; returns the rowid of the last inserted row. */
   run(...values: SqlValue[]): number;
@@ -94,22 +97,20 @@ interface SqliteModule {
 }
 interface Connection {
   prepare(sql: string): {
-    run(...values: Bound[]): { readonly lastInsertRowid: number | bigint };
-    get(...values: Bound[]): SqlRow | undefined;
-    all(...values: Bound[]): readonly SqlRow[];
+    run(...values: SqlValue[]): { readonly lastInsertRowid: number | bigint };
+    get(...values: SqlValue[]): SqlRow | undefined;
+    all(...values: SqlValue[]): readonly SqlRow[];
   };
   exec(sql: string): void;
   close(): void;
 }
-type Bound = SqlValue | Uint8Array;
-
 /** The driver for this Node. */
 export async function loadDriver(): Promise<OpenDatabase> {
   const builtin = loadBuiltin();
-  if (builtin !== null) return openWith(builtin, prepared);
+  if (builtin !== null) return openWith(builtin);
   const standIn: unknown = await import('@photostructure/sqlite');
   if (!isSqliteModule(standIn)) throw new Error('@photostructure/sqlite is not the package that this store knows.');
-  return openWith(standIn, preparedWhole);
+  return openWith(standIn);
 }
 
 function isSqliteModule(module: unknown): module is SqliteModule {
@@ -128,57 +129,20 @@ function loadBuiltin(): SqliteModule | null {
   }
 }
 
-function openWith(
-  { DatabaseSync }: SqliteModule,
-  prepare: (connection: Connection, sql: string) => SqlStatement,
-): OpenDatabase {
+function openWith({ DatabaseSync }: SqliteModule): OpenDatabase {
   return (file) => {
     const connection = new DatabaseSync(file);
     return {
-      prepare: (sql) => prepare(connection, sql),
+      prepare(sql) {
+        const statement = connection.prepare(sql);
+        return {
+          run: (...values) => Number(statement.run(...values).lastInsertRowid),
+          get: (...values) => statement.get(...values),
+          all: (...values) => statement.all(...values),
+        };
+      },
       exec: (sql) => connection.exec(sql),
       close: () => connection.close(),
     };
   };
-}
-
-function prepared(connection: Connection, sql: string) {
-  const statement = connection.prepare(sql);
-  return {
-    run: (...values: Bound[]) => Number(statement.run(...values).lastInsertRowid),
-    get: (...values: Bound[]) => statement.get(...values),
-    all: (...values: Bound[]) => statement.all(...values),
-  };
-}
-
-/**
- * The package silently cuts a bound text at the first NUL, so two keys could become one. Such texts are rare. They are
- * bound as bytes, and SQLite turns them into text.
- */
-function preparedWhole(connection: Connection, sql: string): SqlStatement {
-  const usual = prepared(connection, sql);
-  function ready(values: SqlValue[]): [typeof usual, Bound[]] {
-    if (!values.some(hasNul)) return [usual, values];
-    const next = values.values();
-    const cast = sql.replaceAll('?', () => (hasNul(next.next().value ?? null) ? 'CAST(? AS TEXT)' : '?'));
-    return [prepared(connection, cast), values.map((value) => (hasNul(value) ? Buffer.from(value) : value))];
-  }
-  return {
-    run(...values) {
-      const [statement, bound] = ready(values);
-      return statement.run(...bound);
-    },
-    get(...values) {
-      const [statement, bound] = ready(values);
-      return statement.get(...bound);
-    },
-    all(...values) {
-      const [statement, bound] = ready(values);
-      return statement.all(...bound);
-    },
-  };
-}
-
-function hasNul(value: SqlValue): value is string {
-  return typeof value === 'string' && value.includes('\0');
 }

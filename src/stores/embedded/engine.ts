@@ -1,11 +1,8 @@
 import { join } from 'node:path';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import type { Watched } from '../port.ts';
 import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
-import { beginBoot, type Booted, bootStore, type OpenStore } from './boot.ts';
-import { rollback } from './connection.ts';
-import { type ClockSource, machineAhead, type StoreClock } from './clock.ts';
-import { noteTime } from './machine.ts';
+import { type Booted, bootStore } from './boot.ts';
+import { machineAhead, type StoreClock, trustedClock } from './clock.ts';
 import {
   loadDriver,
   type OpenDatabase,
@@ -22,7 +19,7 @@ import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
-import type { Boot } from './ended.ts';
+import type { News } from './threads/channel.ts';
 import type { Handlers, Writing } from './threads/operations.ts';
 import type { RowSession } from './tables/session.ts';
 
@@ -52,14 +49,6 @@ interface Job {
   failed(error: Error): void;
 }
 
-export interface EngineListener {
-  onHealth(health: StoreHealth): void;
-  /** What transactions have changed that listeners are told; `null`: anything may have changed. */
-  onTold(told: readonly Watched[] | null): void;
-  /** A gateway has begun to use the file. */
-  onBoot(boot: Boot): void;
-}
-
 export interface EngineOptions {
   readonly path: string;
   readonly lockWaitMs: number;
@@ -74,10 +63,10 @@ export interface EngineOptions {
 export interface Engine {
   readonly installId: string;
   now(): number;
-  health(): StoreHealth;
   /** An answer is handed over once everything that it tells of is durable. */
   readonly handlers: Handlers<Writing>;
-  close(): Promise<void>;
+  /** Resolves with whether its file is closed. One that could not be synced stays open until the process ends. */
+  close(): Promise<boolean>;
 }
 
 interface OpenState {
@@ -111,15 +100,16 @@ class TornStep extends Error {}
  * while a commit runs, share one transaction. All transactions that are committed while the disk works share its next
  * sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
-export async function startEngine(options: EngineOptions, listener: EngineListener): Promise<Engine> {
+export async function startEngine(options: EngineOptions, tell: (news: News) => void): Promise<Engine> {
   const { path } = options;
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
   try {
     // A file that is opened anew has to know the watched kinds as well.
     const watched = new Set<string>();
-    const first = bootStore(path, open, watched, options.clock, options.maxClockJumpMs);
-    return runEngine(options, listener, open, lock, watched, first);
+    const clock = options.clock === null ? null : trustedClock(options.clock);
+    const first = bootStore(path, open, watched, clock, options.maxClockJumpMs);
+    return runEngine(options, tell, open, lock, watched, first);
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
@@ -141,25 +131,21 @@ export async function lockFolder(path: string, open: OpenDatabase, waitMs: numbe
 
 function runEngine(
   options: EngineOptions,
-  listener: EngineListener,
+  tell: (news: News) => void,
   open: OpenDatabase,
   lock: StoreLock,
   watched: Set<string>,
   first: Booted,
 ): Engine {
   const { path, maxClockJumpMs, isOwnThread } = options;
-  // Calls that this process has sent are still running when the file is reopened. So its clock continues, whatever the
-  // machine's clock says.
-  let clock: ClockSource | null = options.clock;
-  const installId = installOf(first);
+  let clock: StoreClock | null = null;
+  const installId = first.kind === 'open' ? first.mark.installId : first.installId;
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
   let queue: Job[] = [];
   let scheduled = false;
   let watches = 0;
   let openTimer: NodeJS.Timeout | null = null;
   let isUnsynced = false;
-  /** The file is open but not used yet, because the machine's clock is not trusted. */
-  let awaited: OpenStore | null = null;
   /** A file that is being closed. */
   let ending = Promise.resolve();
   let state: OpenState | Shut = enter(first);
@@ -167,25 +153,16 @@ function runEngine(
   const watcher = setInterval(watch, WATCH_MS).unref();
 
   function enter(booted: Booted): OpenState | Shut {
-    if (booted.kind === 'rolled_back') {
-      health = { ...health, ready: false, problem: { code: 'store_rolled_back', message: booted.message } };
+    if (booted.kind !== 'open') {
+      tellHealth({ code: booted.kind, message: booted.message });
+      if (booted.kind === 'clock_ahead') openAfter(CLOCK_LOOK_MS);
       return { kind: 'failed', why: booted.message };
     }
-    if (booted.kind === 'clock_ahead') {
-      health = { ...health, ready: false, problem: { code: 'clock_ahead', message: booted.message } };
-      const { opened, message } = booted;
-      awaited = opened;
-      // Somebody may correct the machine's clock, or an operator accept it.
-      openAfter(CLOCK_LOOK_MS, () => {
-        awaited = null;
-        return beginBoot(path, opened, clock, maxClockJumpMs);
-      });
-      return { kind: 'failed', why: message };
-    }
     const { database, session } = booted;
-    clock ??= booted.clock;
-    listener.onBoot(booted.boot);
-    health = { ready: true, problem: null, durability: 'fsync', epoch: session.meta.get().epoch };
+    ({ clock } = booted);
+    tell({ kind: 'boot', boot: booted.boot });
+    health = { ...health, epoch: session.meta.get().epoch };
+    tellHealth(null);
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
     const { commits } = session.meta.get();
@@ -257,10 +234,19 @@ function runEngine(
   function commit(store: OpenState, jobs: readonly Job[]): void {
     let replies: readonly ((() => void) | Error)[] = [];
     let commits = store.takenCommits;
+    const { session } = store;
     try {
-      commits = transact(store, () => {
-        replies = jobs.map((job) => attempt(store.session, job));
-      });
+      session.transact(
+        () => {
+          notice(store);
+          lastNow = store.clock.now();
+          return lastNow;
+        },
+        () => {
+          replies = jobs.map((job) => attempt(session, job));
+        },
+      );
+      ({ commits } = session.meta.get());
     } catch (error) {
       const isFault = error instanceof TornStep || isConstraintFailure(error);
       if (isFault && jobs.length > 1) {
@@ -303,7 +289,7 @@ function runEngine(
     const transaction: Committed = {
       answer() {
         store.durableCommits = commits;
-        if (told.length > 0) listener.onTold(told);
+        if (told.length > 0) tell({ kind: 'told', told });
         answer(null);
       },
       fail: (error) => answer(new StoreUnavailable(describe(path, error))),
@@ -312,27 +298,6 @@ function runEngine(
     store.takenCommits = commits;
     if (hasWritten) journal.add(transaction, jobs.length === 1 && queue.length === 0);
     else journal.join(transaction);
-  }
-
-  /** @returns how many transactions the store has written */
-  function transact(store: OpenState, work: () => void): number {
-    const { database, session } = store;
-    database.exec('BEGIN IMMEDIATE');
-    try {
-      notice(store);
-      const before = session.writes();
-      lastNow = store.clock.now();
-      session.beginAt(lastNow);
-      work();
-      if (session.writes() !== before) session.flush();
-      const { commits } = session.meta.get();
-      database.exec('COMMIT');
-      return commits;
-    } catch (error) {
-      session.forget();
-      rollback(database);
-      throw error;
-    }
   }
 
   /** A request that fails before it writes fails alone. */
@@ -355,7 +320,7 @@ function runEngine(
     store.session.forget();
     // An operator may have accepted a later time.
     store.clock.accept(store.session.meta.get().clock);
-    listener.onTold(null);
+    tell({ kind: 'told', told: null });
   }
 
   /** Nothing may be assumed about running transactions: the file is closed and reopened as after a crash. */
@@ -367,7 +332,7 @@ function runEngine(
     } else fail(why, error);
     for (const job of jobs) job.failed(new StoreUnavailable(why));
     ending = letGo(store, () => {}).then(() => {
-      if (!isUnsynced && state.kind === 'failed') openAfter(REOPEN_FIRST_MS, boot);
+      if (!isUnsynced && state.kind === 'failed') openAfter(REOPEN_FIRST_MS);
     });
   }
 
@@ -407,7 +372,7 @@ function runEngine(
 
   function tellHealth(problem: StoreHealth['problem']): void {
     health = { ...health, ready: problem === null, problem };
-    listener.onHealth(health);
+    tell({ kind: 'health', health });
   }
 
   function fail(why: string, error: unknown): void {
@@ -415,17 +380,14 @@ function runEngine(
     tellHealth({ code: isFull(error) ? 'store_full' : 'store_unavailable', message: why });
   }
 
-  const boot = (): Booted => bootStore(path, open, watched, clock, maxClockJumpMs);
-
-  function openAfter(waitMs: number, opened: () => Booted): void {
+  function openAfter(waitMs: number): void {
     openTimer = setTimeout(() => {
       try {
-        state = enter(opened());
-        listener.onHealth(health);
-        if (state.kind === 'open') listener.onTold(null);
+        state = enter(bootStore(path, open, watched, clock, maxClockJumpMs));
+        if (state.kind === 'open') tell({ kind: 'told', told: null });
       } catch (error) {
         fail(describe(path, error), error);
-        openAfter(Math.min(waitMs * 2, REOPEN_MOST_MS), boot);
+        openAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
       }
     }, waitMs).unref();
   }
@@ -455,8 +417,7 @@ function runEngine(
   function mark(store: OpenState): void {
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
-    const seen = options.clock === null ? noteTime(store.clock.now()) : null;
-    writeInstallMark(path, { installId, epoch: health.epoch, commits, seen });
+    writeInstallMark(path, { installId, epoch: health.epoch, commits, seen: store.clock.seen() });
     store.markedCommits = commits;
   }
 
@@ -466,7 +427,6 @@ function runEngine(
       if (state.kind === 'open') lastNow = state.clock.now();
       return lastNow;
     },
-    health: () => health,
     handlers: {
       commit: (change, ...to) => perform((session) => session.commit(change), ...to),
       read: ({ workspace, wants, sums }, ...to) => perform((session) => session.read(workspace, wants, sums), ...to),
@@ -488,14 +448,13 @@ function runEngine(
       },
     },
     async close() {
-      if (state.kind === 'closed') return;
+      if (state.kind === 'closed') return !isUnsynced;
       while (queue.length > 0) commitQueue();
       clearInterval(watcher);
       if (openTimer !== null) clearTimeout(openTimer);
       const last = state;
       state = { kind: 'closed' };
       await ending;
-      awaited?.database.close();
       if (last.kind === 'open') {
         await letGo(last, () => {
           mark(last);
@@ -506,23 +465,13 @@ function runEngine(
       // A new process would continue with what this process has of the file in memory. So the lock is released only
       // when this process ends.
       if (!isUnsynced) lock.release();
+      return !isUnsynced;
     },
   };
 }
 
 function whyShut(at: Shut): string {
   return at.kind === 'failed' ? at.why : 'The store is closed.';
-}
-
-function installOf(booted: Booted): string {
-  switch (booted.kind) {
-    case 'open':
-      return booted.mark.installId;
-    case 'clock_ahead':
-      return booted.opened.mark.installId;
-    case 'rolled_back':
-      return booted.installId;
-  }
 }
 
 function asError(error: unknown): Error {

@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TimeSeen } from './machine.ts';
+import type { TimeSeen } from './clock.ts';
 import { syncFolder } from '../private-folder.ts';
 
 /** What is remembered beside the store, so that it is noticed when the store was emptied or set back. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
-import { makePrivateFile } from './files.ts';
+import { makePrivateFile } from '../private-folder.ts';
 
 /** How often a taken lock is tried again, ms. */
 const RETRY_MS = 50;

@@ -1,10 +1,76 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { STORE_FILE } from './boot.ts';
-import { configureReader, rollback } from './connection.ts';
-import type { OpenDatabase, SqlDatabase } from './driver.ts';
+import { configureReader, onOneState } from './connection.ts';
+import { loadDriver, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
-import type { Handlers, Looking } from './threads/operations.ts';
+import { type Ask, asking, type Handlers, type Looking } from './threads/operations.ts';
+import { startThread, type StoreThread } from './threads/thread.ts';
+
+/** After its thread died, nobody is served for so long, ms. */
+const RESTART_MS = 500;
+
+/** The side of the store that reads for people: in this thread or in another one. */
+export interface Looker {
+  /** What is answered may not be durable yet. */
+  readonly ask: Ask<Looking>;
+  /** Closes the file. The next request opens it again. */
+  letGo(): void;
+  close(): Promise<void>;
+}
+
+/** Looks in this thread, one look a turn of the event loop. */
+export async function lookHere(path: string): Promise<Looker> {
+  const looks = openLooks(path, await loadDriver());
+  const look = asking(looks.handlers);
+  let isClosed = false;
+  return {
+    async ask(op, query) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (isClosed) throw new StoreUnavailable('The store is closed.');
+      return look(op, query);
+    },
+    letGo: looks.close,
+    async close() {
+      isClosed = true;
+      looks.close();
+    },
+  };
+}
+
+/** Looks in a thread of its own. If it dies, calls go on, and a later look starts it again. */
+export function lookInThread(entry: URL, path: string): Looker {
+  let restartAt = 0;
+  let closed: (() => void) | null = null;
+
+  function start(): StoreThread {
+    const ended = (): void => {
+      thread = null;
+      restartAt = performance.now() + RESTART_MS;
+      closed?.();
+    };
+    return startThread(entry, { kind: 'read', path }, () => {}, ended);
+  }
+
+  // Its start takes longer than a look, so nobody should wait for it.
+  let thread: StoreThread | null = start();
+  return {
+    async ask(op, query) {
+      if (closed !== null) throw new StoreUnavailable('The store is closed.');
+      if (thread === null && performance.now() < restartAt)
+        throw new StoreUnavailable('The thread that reads the store has ended. It is started again.');
+      thread ??= start();
+      return thread.ask(op, query);
+    },
+    letGo: () => thread?.tell({ kind: 'let_go' }),
+    close: () =>
+      new Promise((resolve) => {
+        closed = resolve;
+        if (thread === null) resolve();
+        else thread.tell({ kind: 'close' });
+      }),
+  };
+}
 
 /** Reads what is committed, beside the connection that writes. What is seen may not be durable yet. */
 export interface Looks {
@@ -30,21 +96,12 @@ export function openLooks(path: string, open: OpenDatabase): Looks {
   }
 
   /** All that one look reads is one state of the store. */
-  function look<T>(work: (reader: Reader) => T): T {
-    opened ??= connect();
-    const { database, reader } = opened;
-    database.exec('BEGIN');
-    try {
-      return work(reader);
-    } finally {
-      rollback(database);
-    }
-  }
-
-  function answer<T>(work: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
+  function answer<T>(look: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
     let seen: T;
     try {
-      seen = look(work);
+      opened ??= connect();
+      const { database, reader } = opened;
+      seen = onOneState(database, () => look(reader));
     } catch (error) {
       close();
       failed(new StoreUnavailable(error instanceof Error ? error.message : String(error)));

@@ -4,10 +4,10 @@ import type { OpenRows } from '../open-rows.ts';
 import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore } from './ended.ts';
-import { type Looker, lookHere, lookInThread } from './looker.ts';
+import { type Looker, lookHere, lookInThread } from './looks.ts';
 import type { Ask, Looking } from './threads/operations.ts';
 import { threadEntry } from './threads/thread.ts';
-import { isShut, type Writer, writeHere, type WriterListener, writeInThread } from './writer.ts';
+import { isShut, writeHere, type WriterListener, writeInThread } from './writer.ts';
 
 /** Figures of one look: transactions wait for it. */
 const FIGURES_AT_ONCE = 100;
@@ -32,45 +32,29 @@ export interface EmbeddedRowsOptions {
  */
 export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
   const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS } = options;
+  const entry = options.worker === 'auto' && clock === null && availableParallelism() >= 2 ? threadEntry() : null;
   const watchers: Watcher[] = [];
   let looker: Looker | null = null;
+  const tellWatched = (kinds: readonly string[]): void => void ask('watch', kinds).catch(() => {});
   const listener: WriterListener = {
-    onTold: (told) => tell(watchers, told),
+    onTold(told) {
+      if (told === null) tellWatched(watchers.flatMap(({ kinds }) => kinds));
+      tell(watchers, told);
+    },
     onShut: () => looker?.letGo(),
   };
-  const wantsThreads = options.worker === 'auto' && clock === null && availableParallelism() >= 2;
-  const writing = wantsThreads ? threadEntry('worker') : null;
-  const looking = wantsThreads ? threadEntry('look-worker') : null;
-  const writer =
-    writing === null
+  const { installId, now, health, boot, ask, close } =
+    entry === null
       ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock }, listener)
-      : await writeInThread(writing, { path, lockWaitMs, maxClockJumpMs }, listener);
-  looker = looking === null ? await lookHere(path) : lookInThread(looking, path);
-  return rowsOver(writer, looker, watchers);
-}
+      : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs }, listener);
+  const looking = entry === null ? await lookHere(path) : lookInThread(entry, path);
+  looker = looking;
 
-interface Watcher {
-  readonly kinds: readonly string[];
-  readonly listener: (changed: Watched) => void;
-}
-
-function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): void {
-  for (const { kinds, listener } of watchers) {
-    if (told === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
-    for (const changed of told ?? []) if (kinds.includes(changed.kind)) listener(changed);
-  }
-}
-
-function rowsOver(
-  { installId, now, health, boot, ask, watch, close }: Writer,
-  looker: Looker,
-  watchers: Watcher[],
-): OpenRows {
   /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
   const look: Ask<Looking> = async (op, query) => {
     const of = health();
     if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
-    const seen = await looker.ask(op, query);
+    const seen = await looking.ask(op, query);
     await ask('settled', null);
     return seen;
   };
@@ -86,7 +70,7 @@ function rowsOver(
     },
     async close() {
       // Whoever closes the file last moves its journal into it. The writer does that in order.
-      await looker.close();
+      await looking.close();
       await close();
     },
     commit: (change) => ask('commit', change),
@@ -107,7 +91,19 @@ function rowsOver(
     watch(kinds, listener) {
       watchers.push({ kinds, listener });
       // If the store is away, listeners are told that anything may have changed when it is back.
-      watch(kinds);
+      tellWatched(kinds);
     },
   };
+}
+
+interface Watcher {
+  readonly kinds: readonly string[];
+  readonly listener: (changed: Watched) => void;
+}
+
+function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): void {
+  for (const { kinds, listener } of watchers) {
+    if (told === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
+    for (const changed of told ?? []) if (kinds.includes(changed.kind)) listener(changed);
+  }
 }

@@ -2,17 +2,14 @@ import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
 import type { Watched } from '../port.ts';
 import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
-import type { ToGateway, WriterData } from './threads/channel.ts';
+import type { News, ToGateway } from './threads/channel.ts';
 import type { Boot } from './ended.ts';
-import type { Ask, Writing } from './threads/operations.ts';
+import { type Ask, asking, type Writing } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** The first and the longest wait before a thread that died is started again, ms. */
 const RESTART_FIRST_MS = 100;
 const RESTART_MOST_MS = 5000;
-
-/** A store that is open but not used yet (the clock is not trusted) has no boot. */
-const NEVER_BEGUN: Boot = { at: 0, unwatchedMs: 0 };
 
 /** The side of the store that writes: in this thread or in another one. */
 export interface Writer {
@@ -23,13 +20,11 @@ export interface Writer {
   boot(): Boot;
   /** Answers once everything in the answer is durable. */
   readonly ask: Ask<Writing>;
-  /** Changes of rows of these kinds are told from now on. */
-  watch(kinds: readonly string[]): void;
   close(): Promise<void>;
 }
 
 export interface WriterListener {
-  /** Changes of watched rows; `null`: anything may have changed. */
+  /** Changes of watched rows; `null`: anything may have changed, and nobody may remember what is watched. */
   onTold(told: readonly Watched[] | null): void;
   /** The file is being closed: nobody else should have it open. */
   onShut(): void;
@@ -40,48 +35,65 @@ export function isShut({ problem }: StoreHealth): boolean {
   return problem !== null && problem.code !== 'clock_ahead';
 }
 
+/** What the side that writes has told of itself, as of now. */
+interface Told {
+  health: StoreHealth;
+  /** A store that is open but not used yet (the clock is not trusted) has none. */
+  boot: Boot;
+  hear(news: News): void;
+}
+
+function listening(listener: WriterListener): Told {
+  const told: Told = {
+    health: { ready: false, problem: null, durability: 'fsync', epoch: 0 },
+    boot: { at: 0, unwatchedMs: 0 },
+    hear(news) {
+      switch (news.kind) {
+        case 'boot':
+          told.boot = news.boot;
+          return;
+        case 'health':
+          told.health = news.health;
+          if (isShut(news.health)) listener.onShut();
+          return;
+        case 'told':
+          listener.onTold(news.told);
+      }
+    },
+  };
+  return told;
+}
+
 /** Writes in this thread. */
 export async function writeHere(
   options: Omit<EngineOptions, 'isOwnThread'>,
   listener: WriterListener,
 ): Promise<Writer> {
-  let boot = NEVER_BEGUN;
-  const own = { ...options, isOwnThread: false };
-  const engine = await startEngine(own, {
-    onTold: (told) => listener.onTold(told),
-    onHealth(health) {
-      if (isShut(health)) listener.onShut();
-    },
-    onBoot(begun) {
-      boot = begun;
-    },
-  });
+  const told = listening(listener);
+  const engine = await startEngine({ ...options, isOwnThread: false }, told.hear);
   return {
     installId: engine.installId,
     now: engine.now,
-    health: engine.health,
-    boot: () => boot,
-    ask: (op, asked) => new Promise((resolve, reject) => engine.handlers[op](asked, resolve, reject)),
-    watch: (kinds) =>
-      engine.handlers.watch(
-        kinds,
-        () => {},
-        () => {},
-      ),
-    close: engine.close,
+    health: () => told.health,
+    boot: () => told.boot,
+    ask: asking(engine.handlers),
+    async close() {
+      await engine.close();
+    },
   };
 }
 
 type Opened = Extract<ToGateway, { kind: 'open' }>;
 
 /** Writes in a thread of its own, so that commits do not block the event loop. A thread that dies is started again. */
-export async function writeInThread(entry: URL, data: WriterData, listener: WriterListener): Promise<Writer> {
-  /** Watched kinds, for when the thread is started again. */
-  const watched = new Set<string>();
+export async function writeInThread(
+  entry: URL,
+  options: Omit<EngineOptions, 'isOwnThread' | 'clock'>,
+  listener: WriterListener,
+): Promise<Writer> {
+  const told = listening(listener);
   let thread: StoreThread | null = null;
   let seen = 0;
-  let boot = NEVER_BEGUN;
-  let health: StoreHealth;
   let closing: (() => void) | null = null;
   let restartTimer: NodeJS.Timeout | null = null;
 
@@ -90,11 +102,12 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
     return new Promise((resolve, reject) => {
       const started = startThread(
         entry,
-        data,
+        { kind: 'write', ...options },
         (message) => {
           switch (message.kind) {
             case 'open':
               thread = started;
+              seen = Math.max(seen, message.now);
               resolve(message);
               return;
             case 'refused':
@@ -103,22 +116,15 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
             case 'replies':
               seen = Math.max(seen, message.now);
               return;
-            case 'health':
-              health = message.health;
-              if (isShut(health)) listener.onShut();
+            case 'closed':
+              if (message.mayEnd) return;
+              started.unref();
+              closing?.();
               return;
             case 'boot':
-              boot = message.boot;
-              return;
+            case 'health':
             case 'told':
-              listener.onTold(message.told);
-              return;
-            case 'closed':
-              // Then the thread keeps running, see worker.ts.
-              if (health.problem?.code === 'store_sync_failed') {
-                started.unref();
-                closing?.();
-              }
+              told.hear(message);
           }
         },
         (why) => {
@@ -135,49 +141,31 @@ export async function writeInThread(entry: URL, data: WriterData, listener: Writ
       closing();
       return;
     }
-    health = { ...health, ready: false, problem: { code: 'store_unavailable', message: why } };
+    told.health = { ...told.health, ready: false, problem: { code: 'store_unavailable', message: why } };
     restartAfter(RESTART_FIRST_MS);
   }
 
   function restartAfter(waitMs: number): void {
     restartTimer = setTimeout(() => {
       start().then(
-        (opened) => {
-          health = opened.health;
-          seen = Math.max(seen, opened.now);
-          tellWatched();
-          listener.onTold(null);
-        },
+        () => listener.onTold(null),
         () => restartAfter(Math.min(waitMs * 2, RESTART_MOST_MS)),
       );
     }, waitMs).unref();
   }
 
-  const ask: Ask<Writing> = (op, asked) =>
-    thread !== null && closing === null
-      ? thread.ask(op, asked)
-      : Promise.reject(new StoreUnavailable(health.problem?.message ?? 'The store is closed.'));
-
-  /** If the thread is away, it is told when it is back. */
-  function tellWatched(): void {
-    ask('watch', [...watched]).catch(() => {});
-  }
-
   const first = await start();
-  health = first.health;
-  seen = first.now;
-  const clock = createStoreClock(first.now, data.maxClockJumpMs);
+  const clock = createStoreClock(first.now, options.maxClockJumpMs);
 
   return {
     installId: first.installId,
     now: () => Math.max(seen, clock.now()),
-    health: () => health,
-    boot: () => boot,
-    ask,
-    watch(kinds) {
-      for (const kind of kinds) watched.add(kind);
-      tellWatched();
-    },
+    health: () => told.health,
+    boot: () => told.boot,
+    ask: (op, asked) =>
+      thread !== null && closing === null
+        ? thread.ask(op, asked)
+        : Promise.reject(new StoreUnavailable(told.health.problem?.message ?? 'The store is closed.')),
     close() {
       return new Promise<void>((resolve) => {
         if (restartTimer !== null) clearTimeout(restartTimer);

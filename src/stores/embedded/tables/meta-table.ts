@@ -19,7 +19,7 @@ export interface MetaTable {
   find(): FileMeta | null;
   create(installId: string, clock: number): void;
   /** A gateway starts to use the store. */
-  boot(epoch: number): void;
+  boot(epoch: number, clock: number): void;
   /** Called in each transaction that writes. */
   tick(clock: number): void;
   forget(): void;
@@ -59,8 +59,9 @@ export function openMetaTable(database: SqlDatabase): MetaTable {
     create(installId, clock) {
       create.run(installId, clock);
     },
-    boot(epoch) {
+    boot(epoch, clock) {
       boot.run(epoch);
+      tick.run(clock);
       known = null;
     },
     tick(clock) {

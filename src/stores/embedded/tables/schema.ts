@@ -1,5 +1,5 @@
 import type { SqlDatabase } from '../driver.ts';
-import { rollback } from '../connection.ts';
+import { inTransaction } from '../connection.ts';
 import { integer } from './columns.ts';
 
 /** Version of the tables below; `PRAGMA user_version` of the file. */
@@ -78,20 +78,14 @@ export function ensureRowTables(database: SqlDatabase): void {
   const found = formatOf(database);
   if (found === FORMAT_NUMBER) return;
   if (found !== 0) throw new Error(otherFormat(found));
-  database.exec('BEGIN IMMEDIATE');
-  try {
+  inTransaction(database, () => {
     // Another process may have been faster.
-    if (formatOf(database) === 0) {
-      if (database.prepare('SELECT 1 AS one FROM sqlite_schema LIMIT 1').get() !== undefined)
-        throw new Error('store.db is a database of another program');
-      database.exec(TABLES);
-      database.exec(`PRAGMA user_version = ${FORMAT_NUMBER}`);
-    }
-    database.exec('COMMIT');
-  } catch (error) {
-    rollback(database);
-    throw error;
-  }
+    if (formatOf(database) !== 0) return;
+    if (database.prepare('SELECT 1 AS one FROM sqlite_schema LIMIT 1').get() !== undefined)
+      throw new Error('store.db is a database of another program');
+    database.exec(TABLES);
+    database.exec(`PRAGMA user_version = ${FORMAT_NUMBER}`);
+  });
 }
 
 /** Number of the format that a file says it has; 0: it has no tables yet. */

@@ -1,4 +1,5 @@
 import type { Answer, Change, Figure, Found, Row, Seen, SumListed, SumName, Want, Watched } from '../../port.ts';
+import { inTransaction } from '../connection.ts';
 import type { SqlDatabase } from '../driver.ts';
 import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
@@ -7,22 +8,22 @@ import { openNames } from './names.ts';
 import { openPlacesTable } from './places-table.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 
-/** One open database, and the operations on it. The caller begins and ends the transaction. */
+/** One open database, and the operations on it, within a transaction or a look. */
 export interface RowSession {
   readonly meta: MetaTable;
-  /** Sets the time of the transaction that begins. */
-  beginAt(now: number): void;
+  /** Runs `work` at a time, within a transaction of the caller. What it collected in memory is then written. */
+  within<T>(begin: () => number, work: () => T): T;
+  /** The same as a transaction of its own. */
+  transact<T>(begin: () => number, work: () => T): T;
   commit(change: Change): Answer;
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
   sums(workspace: string, after: string | null, limit: number): readonly SumListed[];
   prune(workspace: string, limit: number): number;
   /** How many writes were made so far. It shows whether a failed request had already written something. */
   writes(): number;
-  /** Writes what was collected in memory; called right before the commit. */
-  flush(): void;
   /** What listeners are told once the transaction is durable; a second call returns nothing. */
   takeTold(): readonly Watched[];
-  /** The transaction was rolled back, or another process wrote: nothing in memory is valid any more. */
+  /** Another process wrote: nothing in memory is valid any more. */
   forget(): void;
 }
 
@@ -134,6 +135,28 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
   }
 
+  function flush(): void {
+    rows.flush();
+    places.flush();
+    figures.flush();
+    ledger.flush(meta.get().epoch, now);
+    meta.tick(now);
+  }
+
+  function forget(): void {
+    for (const part of [names, rows, places, figures, ledger, meta]) part.forget();
+    told = [];
+  }
+
+  function within<T>(begin: () => number, work: () => T): T {
+    // The time of a change may be later than the clock.
+    now = Math.max(begin(), meta.find()?.clock ?? 0);
+    const before = writes;
+    const result = work();
+    if (writes !== before) flush();
+    return result;
+  }
+
   return {
     meta,
     commit,
@@ -144,9 +167,14 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       if (pruned > 0) writes += 1;
       return pruned;
     },
-    beginAt(at) {
-      // The time of a change may be later than the clock.
-      now = Math.max(at, meta.find()?.clock ?? 0);
+    within,
+    transact(begin, work) {
+      try {
+        return inTransaction(database, () => within(begin, work));
+      } catch (error) {
+        forget();
+        throw error;
+      }
     },
     writes: () => writes,
     takeTold() {
@@ -154,22 +182,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       if (taken.length > 0) told = [];
       return taken;
     },
-    flush() {
-      rows.flush();
-      places.flush();
-      figures.flush();
-      ledger.flush(meta.get().epoch, now);
-      meta.tick(now);
-    },
-    forget() {
-      names.forget();
-      rows.forget();
-      places.forget();
-      figures.forget();
-      ledger.forget();
-      meta.forget();
-      told = [];
-    },
+    forget,
   };
 }
 

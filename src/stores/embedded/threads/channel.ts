@@ -11,15 +11,22 @@ export type ToStore =
   | { readonly kind: 'let_go' }
   | { readonly kind: 'close' };
 
+/** What the side that writes tells without being asked. */
+export type News =
+  /** A gateway has begun to use the file. */
+  | { readonly kind: 'boot'; readonly boot: Boot }
+  | { readonly kind: 'health'; readonly health: StoreHealth }
+  /** What transactions have changed that listeners are told; `null`: anything may have changed. */
+  | { readonly kind: 'told'; readonly told: readonly Watched[] | null };
+
 export type ToGateway =
-  | { readonly kind: 'open'; readonly installId: string; readonly now: number; readonly health: StoreHealth }
+  | { readonly kind: 'open'; readonly installId: string; readonly now: number }
   | { readonly kind: 'refused'; readonly message: string }
   /** Replies with the store's time: number of the request, status, and the answer or what went wrong. */
   | { readonly kind: 'replies'; readonly now: number; readonly message: Message }
-  | { readonly kind: 'boot'; readonly boot: Boot }
-  | { readonly kind: 'health'; readonly health: StoreHealth }
-  | { readonly kind: 'told'; readonly told: readonly Watched[] | null }
-  | { readonly kind: 'closed' };
+  | News
+  /** `mayEnd`: whether the thread ends now. */
+  | { readonly kind: 'closed'; readonly mayEnd: boolean };
 
 /** The status of a reply. */
 export const DONE = 0;
@@ -28,14 +35,12 @@ export const UNAVAILABLE = 1;
 /** The program has a fault. */
 export const FAULT = 2;
 
-/** What the thread that writes is started with. */
-export interface WriterData {
-  readonly path: string;
-  readonly lockWaitMs: number;
-  readonly maxClockJumpMs: number;
-}
-
-/** What the thread that reads is started with. */
-export interface ReaderData {
-  readonly path: string;
-}
+/** What a thread is started with. */
+export type ThreadData =
+  | {
+      readonly kind: 'write';
+      readonly path: string;
+      readonly lockWaitMs: number;
+      readonly maxClockJumpMs: number;
+    }
+  | { readonly kind: 'read'; readonly path: string };

@@ -41,6 +41,11 @@ export type Handlers<Of extends Operation> = {
   readonly [Op in Of]: (asked: Asked<Op>, done: (answer: AnswerTo<Op>) => void, failed: (error: Error) => void) => void;
 };
 
+/** Asks in this thread. */
+export function asking<Of extends Operation>(handlers: Handlers<Of>): Ask<Of> {
+  return (op, asked) => new Promise((resolve, reject) => handlers[op](asked, resolve, reject));
+}
+
 // JavaScript evaluates members in the order of the literal, so each literal is also the order of the message. (Spreads
 // are left out where calls wait: one costs as much as the rest of the object.)
 

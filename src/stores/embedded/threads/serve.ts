@@ -58,7 +58,7 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
   async function close(): Promise<void> {
     const mayEnd = await serving.close();
     postReplies();
-    post({ kind: 'closed' });
+    post({ kind: 'closed', mayEnd });
     if (mayEnd) parentPort?.close();
   }
 

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { passingMap } from '../../passing-map.ts';
-import { DONE, type ReaderData, type ToGateway, type ToStore, UNAVAILABLE, type WriterData } from './channel.ts';
+import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation } from './operations.ts';
 import { type Message, readingTape, type Tape, writingTape } from './tape.ts';
 
@@ -28,7 +28,7 @@ export interface StoreThread {
  */
 export function startThread(
   entry: URL,
-  workerData: WriterData | ReaderData,
+  workerData: ThreadData,
   receive: (message: ToGateway) => void,
   ended: (why: string) => void,
 ): StoreThread {
@@ -95,10 +95,10 @@ export function startThread(
   };
 }
 
-/** A compiled thread beside this file, or its source if Node runs TypeScript; `null`: no thread can run the source. */
-export function threadEntry(name: 'worker' | 'look-worker'): URL | null {
-  if (import.meta.url.endsWith('.js')) return new URL(`./${name}.js`, import.meta.url);
+/** The compiled thread beside this file, or its source if Node runs TypeScript; `null`: no thread can run the source. */
+export function threadEntry(): URL | null {
+  if (import.meta.url.endsWith('.js')) return new URL('./worker.js', import.meta.url);
   return 'typescript' in process.features && process.features.typescript === 'strip'
-    ? new URL(`./${name}.ts`, import.meta.url)
+    ? new URL('./worker.ts', import.meta.url)
     : null;
 }

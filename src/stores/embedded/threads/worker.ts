@@ -1,32 +1,32 @@
 import { workerData } from 'node:worker_threads';
+import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
-import type { WriterData } from './channel.ts';
+import { openLooks } from '../looks.ts';
+import type { ThreadData } from './channel.ts';
 import { post, serve } from './serve.ts';
 
-/** The thread that writes: the engine, and messages with requests and replies. */
+/** A thread that writes, or one that reads for people: messages with requests and replies. */
 
-const data: WriterData = workerData;
+const data: ThreadData = workerData;
 
 try {
-  const engine = await startEngine(
-    { ...data, clock: null, isOwnThread: true },
-    {
-      onHealth: (health) => post({ kind: 'health', health }),
-      onTold: (told) => post({ kind: 'told', told }),
-      onBoot: (boot) => post({ kind: 'boot', boot }),
-    },
-  );
-  serve(engine.handlers, {
-    now: engine.now,
-    letGo() {},
-    async close() {
-      await engine.close();
-      // When a thread ends, its connections are closed. One that could not be synced must stay open until the process
-      // ends.
-      return engine.health().problem?.code !== 'store_sync_failed';
-    },
-  });
-  post({ kind: 'open', installId: engine.installId, now: engine.now(), health: engine.health() });
+  if (data.kind === 'write') {
+    const engine = await startEngine({ ...data, clock: null, isOwnThread: true }, post);
+    // When a thread ends, its connections are closed. One that could not be synced must stay open until the process ends.
+    serve(engine.handlers, { now: engine.now, letGo() {}, close: engine.close });
+    post({ kind: 'open', installId: engine.installId, now: engine.now() });
+  } else {
+    const looks = openLooks(data.path, await loadDriver());
+    serve(looks.handlers, {
+      // It has no clock: the thread that writes says what time it is.
+      now: () => 0,
+      letGo: looks.close,
+      async close() {
+        looks.close();
+        return true;
+      },
+    });
+  }
 } catch (error) {
   post({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
 }
