@@ -6,13 +6,14 @@ import { type EmbeddedRowsOptions, openEmbeddedRows } from '../../src/stores/emb
 import { storeFolder } from '../contract/embedded-store.ts';
 import { reopening } from '../contract/reopening.ts';
 import { compileStore } from '../stores/compiled.ts';
+import type { Watched } from '../../src/stores/port.ts';
 import { done, listOf, newPlace, type PortFixture, putOf } from './changes.ts';
 import { describePort } from './port-contract.ts';
 
 const compiled = compileStore([]);
 afterAll(() => compiled.remove());
 
-/** A list of this name ends the thread that reads it; one that is named like a file is read when the file is there. */
+/** A list of this name ends the thread that reads it, a workspace the one that writes; a list that is named like a file is read when the file is there. */
 const ENDS = 'ends-the-thread';
 const LIST = 'list({ workspace, list, kind, order, from, to, after, limit, characters }) {';
 compiled.alter(
@@ -22,6 +23,13 @@ compiled.alter(
     const { existsSync } = process.getBuiltinModule('node:fs');
     if (list === '${ENDS}') process.exit();
     while (list.startsWith('/') && !existsSync(list));`,
+);
+const PRUNE = 'prune(workspace, limit) {';
+compiled.alter(
+  'src/stores/embedded/tables/session.ts',
+  PRUNE,
+  `${PRUNE}
+    if (workspace === '${ENDS}') process.exit();`,
 );
 const openCompiled = await compiled.openEmbeddedRows();
 
@@ -71,6 +79,21 @@ test('who reads a list holds up nobody who writes', async () => {
   expect(isListed).toBe(false);
   writeFileSync(go, '');
   expect(await list).toEqual({ entries: [], more: false });
+  await store.close();
+  rmSync(path, { recursive: true });
+});
+
+test('when the thread that writes ends, it is started again, and still tells what is watched', async () => {
+  const path = storeFolder();
+  const store = await openCompiled({ path, lockWaitMs: 0, worker: 'auto' });
+  const heard: Watched[] = [];
+  store.watch(['thing'], (changed) => heard.push(changed));
+  await expect(store.prune(ENDS, 1)).rejects.toMatchObject({ name: StoreUnavailable.name });
+  const any = { workspace: null, kind: 'thing', id: null };
+  await expect.poll(() => heard, { timeout: 10_000 }).toEqual([any]);
+  const place = await newPlace(store, 'w');
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  await expect.poll(() => heard).toEqual([any, { workspace: 'w', kind: 'thing', id: 'a' }]);
   await store.close();
   rmSync(path, { recursive: true });
 });
