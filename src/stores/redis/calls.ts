@@ -1,8 +1,7 @@
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { RedisConnection } from './connection.ts';
-import type { Fleet } from './fleet.ts';
+import type { Fleet, FleetSettings } from './fleet.ts';
 import type { ScriptName } from './scripts.ts';
-import type { Topology } from './topology.ts';
 
 /** How many times a call is tried again after a script refused it before it did anything. */
 const ASKED_AGAIN = 4;
@@ -42,18 +41,12 @@ export interface Calls {
   commands(workspace: string, commands: readonly ReadCommand[]): Promise<readonly unknown[]>;
 }
 
-export interface CallSettings {
-  readonly topology: Topology;
-  readonly fleet: Fleet;
-  readonly gatewayId: string;
-  readonly clock: () => string;
-  /** Called when a script did not trust the clock of the server of a workspace. */
-  readonly disbelieve: (workspace: string, known: number, time: number) => void;
-  /** Called for each failure and each success, for health. */
-  readonly report: (error: StoreUnavailable | null) => void;
-}
-
-export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, report }: CallSettings): Calls {
+/** @param report called for each failure and each success, for health */
+export function createCalls(
+  { topology, gatewayId, time }: Pick<FleetSettings, 'topology' | 'gatewayId' | 'time'>,
+  fleet: Fleet,
+  report: (error: StoreUnavailable | null) => void,
+): Calls {
   /** Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done. */
   async function ask<Reply>(workspace: string, send: (connection: RedisConnection) => Promise<Reply>): Promise<Reply> {
     try {
@@ -81,7 +74,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
     async evaluate(name, workspace, args) {
       for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
         const epoch = await fleet.attach(workspace);
-        const reply = await call(name, workspace, [epoch, gatewayId, clock(), ...args]);
+        const reply = await call(name, workspace, [epoch, gatewayId, time.argument(), ...args]);
         const [tag] = reply;
         switch (tag) {
           case 'ok':
@@ -97,7 +90,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
             break;
           case 'ahead':
             // It was done, with the known time.
-            disbelieve(workspace, Number(reply[3]), Number(reply[1]));
+            time.disbelieve(workspace, Number(reply[3]), Number(reply[1]));
             return reply.slice(2);
           case 'replica':
             topology.primaryOf(workspace).connection().reset();
@@ -110,7 +103,7 @@ export function createCalls({ topology, fleet, gatewayId, clock, disbelieve, rep
       throw new StoreUnavailable('Redis: the store changes its epoch over and over');
     },
     async read(name, workspace, args) {
-      const reply = await call(name, workspace, ['', gatewayId, clock(), ...args]);
+      const reply = await call(name, workspace, ['', gatewayId, time.argument(), ...args]);
       if (reply[0] === 'ahead') return reply.slice(2);
       return reply[0] === 'ok' ? reply : null;
     },

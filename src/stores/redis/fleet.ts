@@ -6,6 +6,7 @@ import { stored, unstored } from './rows/names.ts';
 import { openingStep, type OperatorEvent, redoRecord } from './rows/redo.ts';
 import { textsOf } from './connection.ts';
 import { noteOf, type ScriptName } from './scripts.ts';
+import type { StoreTime } from './store-time.ts';
 import type { Topology } from './topology.ts';
 
 /** Field of a meta hash with the id of the installation. A store of another format does not have it. */
@@ -24,12 +25,7 @@ export interface FleetSettings {
   readonly gatewayId: string;
   /** Identifies this run of the gateway. What an earlier boot left executing is unknown once this one has joined. */
   readonly boot: string;
-  readonly clock: () => string;
-  /** The last seen store time plus the time that has passed since, ms; `null` if none was seen. */
-  readonly estimate: () => number | null;
-  readonly observe: (now: number) => void;
-  /** Called when the clock of the server of a workspace was not trusted. */
-  readonly disbelieve: (workspace: string, known: number, time: number) => void;
+  readonly time: StoreTime;
   /** Missing acknowledged steps may span at most this, ms. If they span more, the store was set back. */
   readonly maxReplayMs: number;
   readonly operatorEvent: OperatorEvent;
@@ -101,7 +97,7 @@ interface HandedIn {
 }
 
 export function createFleet(settings: FleetSettings): Fleet {
-  const { topology, journal, gatewayId, boot, clock } = settings;
+  const { topology, journal, gatewayId, boot, time } = settings;
   const attached = new Map<string, string>();
   const waiting = new Map<string, readonly string[]>();
   const attaching = new Map<string, Promise<string>>();
@@ -122,7 +118,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     return topology
       .primaryOf(workspace)
       .connection()
-      .run(name, workspace, [epoch, gatewayId, clock(), ...args]);
+      .run(name, workspace, [epoch, gatewayId, time.argument(), ...args]);
   }
 
   /** The decision of an operator, for the ledger. */
@@ -221,8 +217,8 @@ export function createFleet(settings: FleetSettings): Fleet {
             `it ends at step ${steps} of ${nameOf(workspace)}, and step ${head.step} was acknowledged`,
           );
         }
-        if (ahead === '') settings.observe(Number(now));
-        else settings.disbelieve(workspace, Number(now), Number(ahead));
+        if (ahead === '') time.observe(Number(now));
+        else time.disbelieve(workspace, Number(now), Number(ahead));
         // A later epoch waits for this gateway only if its registration is as durable as its steps.
         await topology.primaryOf(workspace).barrier.wait(workspace, epoch);
         settings.onEnded(workspace, count, ended);
@@ -283,7 +279,7 @@ export function createFleet(settings: FleetSettings): Fleet {
    */
   async function handIn(workspace: string, accepted: AcceptedLoss | null): Promise<HandedIn> {
     attached.delete(workspace);
-    const estimate = settings.estimate();
+    const estimate = time.estimate();
     const head = journal.heads().get(workspace);
     const begun = await run('epoch', workspace, '', [
       estimate === null ? '' : String(Math.floor(estimate)),
@@ -464,7 +460,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       for (const [workspace, epoch] of attached) {
         const { barrier, connection } = topology.primaryOf(workspace);
         await barrier.wait(workspace, epoch);
-        await connection().run('leave', workspace, [epoch, gatewayId, clock()]);
+        await connection().run('leave', workspace, [epoch, gatewayId, time.argument()]);
       }
       attached.clear();
     },

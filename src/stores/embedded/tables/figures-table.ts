@@ -37,26 +37,12 @@ interface Kept {
   slots: Map<number, number>;
 }
 
-export interface FiguresTable {
-  read(workspace: number, sum: SumName, now: number): Figure;
-  /** Whether all sums stay within their limits if they are made one after the other, after the resets. */
-  allow(workspace: number, sums: readonly SumChange[], resets: readonly string[], now: number): boolean;
-  reset(workspace: number, group: string): void;
-  change(workspace: number, sum: SumChange, now: number): void;
-  /** Figures that count something, by name, after a name. */
-  list(workspace: number, after: string | null, limit: number, now: number): readonly SumListed[];
-  prune(workspace: number, limit: number, now: number): number;
-  /** Writes what has changed since the last call. */
-  flush(): void;
-  forget(): void;
-}
-
 /**
  * Figures are kept in memory while a transaction runs and written once at its end, however many changes there were. A
  * rolling one is a running total plus its slots, so its cost does not depend on how much it contains. Slots that are
  * too old are subtracted when the figure is next looked at.
  */
-export function openFiguresTable(database: SqlDatabase): FiguresTable {
+export function openFiguresTable(database: SqlDatabase) {
   const columns = 'n, workspace, name, grouped, rolling, text, spent, held, ends, pruned';
   const byName = database.prepare(`SELECT ${columns} FROM figures WHERE workspace = ? AND name = ?`);
   const insert = database.prepare(
@@ -227,7 +213,8 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
 
   return {
     read: figureOf,
-    allow(workspace, sums, resets, now) {
+    /** Whether all sums stay within their limits if they are made one after the other, after the resets. */
+    allow(workspace: number, sums: readonly SumChange[], resets: readonly string[], now: number): boolean {
       /** For each group, how many more figures count something after the sums so far. */
       let more: Map<string, number> | null = null;
       for (const { name, span, group, hold, spend, limit, most } of sums) {
@@ -252,7 +239,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       }
       return true;
     },
-    reset(workspace, group) {
+    reset(workspace: number, group: string): void {
       writeChanged();
       const name = columnText(group);
       dropGroupSlots.run(workspace, name);
@@ -261,7 +248,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       cache = new Map();
       groups = new Map();
     },
-    change(workspace, sum, now) {
+    change(workspace: number, sum: SumChange, now: number): void {
       const { hold, spend, span, text } = sum;
       const found = find(workspace, sum.name, now);
       const kept = found ?? make(workspace, sum, now);
@@ -283,7 +270,8 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       if (counting && kept.ends > now) group.until = Math.min(group.until, kept.ends);
       if (counting !== counted) group.rows += counting ? 1 : -1;
     },
-    list(workspace, after, limit, now) {
+    /** Figures that count something, by name, after a name. */
+    list(workspace: number, after: string | null, limit: number, now: number): readonly SumListed[] {
       writeChanged();
       const rows =
         after === null
@@ -296,7 +284,7 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
         return { name, group: grouped, text, spent, held, rows: rowsOf(workspace, grouped, group, now) };
       });
     },
-    prune(workspace, limit, now) {
+    prune(workspace: number, limit: number, now: number): number {
       writeChanged();
       const rows = selectOver.all(workspace, now, limit);
       for (const row of rows) {
@@ -306,14 +294,15 @@ export function openFiguresTable(database: SqlDatabase): FiguresTable {
       if (rows.length > 0) cache = new Map();
       return rows.length;
     },
-    flush() {
+    /** Writes what has changed since the last call. */
+    flush(): void {
       writeChanged();
       // Not while a transaction runs, because its changes must stay in memory.
       if (cache.size <= CACHED && groups.size <= CACHED) return;
       cache = new Map();
       groups = new Map();
     },
-    forget() {
+    forget(): void {
       cache = new Map();
       groups = new Map();
       changed = [];

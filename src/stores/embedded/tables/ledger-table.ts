@@ -18,20 +18,11 @@ interface OpenRow {
   readonly parts: string[];
 }
 
-/** Writes events. */
-export interface LedgerTable {
-  /** The `seq` of the next event. */
-  nextSeq(workspace: number): number;
-  append(workspace: number, events: readonly EventDraft[]): void;
-  flush(epoch: number, at: number): void;
-  forget(): void;
-}
-
 /**
  * The append-only ledger. The changes of a transaction share one row, which is written at its end. A row with its
  * indexes for each change would be a fifth of the cost of a change.
  */
-export function openLedgerTable(database: SqlDatabase): LedgerTable {
+export function openLedgerTable(database: SqlDatabase) {
   const lastRow = database.prepare('SELECT max(n) AS n FROM ledger');
   const last = database.prepare('SELECT seq, size FROM ledger WHERE workspace = ? ORDER BY seq DESC LIMIT 1');
   const insert = database.prepare(
@@ -43,6 +34,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
   let growing = new Map<number, OpenRow>();
   let highest: number | null = null;
 
+  /** The `seq` of the next event. */
   function nextSeq(workspace: number): number {
     const known = next.get(workspace);
     if (known !== undefined) return known;
@@ -64,7 +56,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
 
   return {
     nextSeq,
-    append(workspace, events) {
+    append(workspace: number, events: readonly EventDraft[]): void {
       const row = rowFor(workspace);
       const { n, lengths, parts } = row;
       let mentioned: string | null = null;
@@ -80,7 +72,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
       row.size += events.length;
       next.set(workspace, row.seq + row.size);
     },
-    flush(epoch, at) {
+    flush(epoch: number, at: number): void {
       if (rows.length === 0) return;
       for (const { n, workspace, seq, size, lengths, parts } of rows)
         insert.run(n, workspace, seq, size, epoch, at, columnText(`${lengths.join(',')};${parts.join('')}`));
@@ -88,7 +80,7 @@ export function openLedgerTable(database: SqlDatabase): LedgerTable {
       rows = [];
       growing = new Map();
     },
-    forget() {
+    forget(): void {
       next.clear();
       rows = [];
       growing = new Map();

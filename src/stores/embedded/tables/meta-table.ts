@@ -13,20 +13,8 @@ export interface FileMeta {
   readonly commits: number;
 }
 
-export interface MetaTable {
-  /** Like `find`, but throws if there is nothing. */
-  get(): FileMeta;
-  find(): FileMeta | null;
-  create(installId: string, clock: number): void;
-  /** A gateway starts to use the store. */
-  boot(epoch: number, clock: number): void;
-  /** Called in each transaction that writes. */
-  tick(clock: number): void;
-  forget(): void;
-}
-
 /** The table with one row, about the store itself. */
-export function openMetaTable(database: SqlDatabase): MetaTable {
+export function openMetaTable(database: SqlDatabase) {
   const find = database.prepare('SELECT install_id, epoch, boots, clock, commits FROM meta');
   const create = database.prepare(
     'INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, ?, 1, 0, ?, 1)',
@@ -50,25 +38,28 @@ export function openMetaTable(database: SqlDatabase): MetaTable {
   }
 
   return {
-    get() {
+    /** Like `find`, but throws if there is nothing. */
+    get(): FileMeta {
       const meta = read();
       if (meta === null) throw new TypeError('the store has no row about itself');
       return meta;
     },
     find: read,
-    create(installId, clock) {
+    create(installId: string, clock: number): void {
       create.run(installId, clock);
     },
-    boot(epoch, clock) {
+    /** A gateway starts to use the store. */
+    boot(epoch: number, clock: number): void {
       boot.run(epoch);
       tick.run(clock);
       known = null;
     },
-    tick(clock) {
+    /** Called in each transaction that writes. */
+    tick(clock: number): void {
       tick.run(clock);
       if (known !== null) known = { ...known, clock: Math.max(known.clock, clock), commits: known.commits + 1 };
     },
-    forget() {
+    forget(): void {
       known = null;
     },
   };

@@ -16,23 +16,11 @@ export interface WorkspaceNames {
   readonly lists: Map<string, number>;
 }
 
-export interface Names {
-  /** The numbers of a workspace; created if it is new. */
-  workspace(name: string): WorkspaceNames;
-  kind(workspace: WorkspaceNames, name: string): number;
-  list(workspace: WorkspaceNames, name: string): number;
-  /** The same without creating anything: 0 for new names. */
-  findWorkspace(name: string): WorkspaceNames;
-  findKind(workspace: WorkspaceNames, name: string): number;
-  findList(workspace: WorkspaceNames, name: string): number;
-  forget(): void;
-}
-
 /** For an unknown workspace: nothing has the number 0. */
 const NOBODY: WorkspaceNames = { n: 0, kinds: new Map(), lists: new Map() };
 
-/** Numbers for the names that callers use. */
-export function openNames(database: SqlDatabase): Names {
+/** Numbers for the names that callers use. What finds them without making any says 0 for new names. */
+export function openNames(database: SqlDatabase) {
   const select = database.prepare('SELECT n FROM names WHERE workspace = ? AND type = ? AND name = ?');
   const workspaces = new Map<string, WorkspaceNames>();
   let insert: SqlStatement | null = null;
@@ -71,13 +59,13 @@ export function openNames(database: SqlDatabase): Names {
   }
 
   return {
-    workspace: (name) => workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
-    kind: ({ n, kinds }, name) => kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
-    list: ({ n, lists }, name) => lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
-    findWorkspace: (name) => workspaces.get(name) ?? workspaceOf(name, find(0, WORKSPACE, name)),
-    findKind: ({ n, kinds }, name) => kinds.get(name) ?? (n === 0 ? 0 : keep(kinds, name, find(n, KIND, name))),
-    findList: ({ n, lists }, name) => lists.get(name) ?? (n === 0 ? 0 : keep(lists, name, find(n, LIST, name))),
-    forget() {
+    workspace: (name: string): WorkspaceNames => workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
+    kind: ({ n, kinds }: WorkspaceNames, name: string): number => kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
+    list: ({ n, lists }: WorkspaceNames, name: string): number => lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
+    findWorkspace: (name: string): WorkspaceNames => workspaces.get(name) ?? workspaceOf(name, find(0, WORKSPACE, name)),
+    findKind: ({ n, kinds }: WorkspaceNames, name: string): number => kinds.get(name) ?? (n === 0 ? 0 : keep(kinds, name, find(n, KIND, name))),
+    findList: ({ n, lists }: WorkspaceNames, name: string): number => lists.get(name) ?? (n === 0 ? 0 : keep(lists, name, find(n, LIST, name))),
+    forget(): void {
       workspaces.clear();
       total = 0;
     },

@@ -25,20 +25,11 @@ export interface Entry {
   id: string;
 }
 
-export interface RowsTable {
-  find(kind: number, id: string): Entry;
-  /** The row of an entry, with its text. */
-  row(entry: Entry): Row | null;
-  write(entry: Entry, id: string, version: string, text: string | null): void;
-  flush(): void;
-  forget(): void;
-}
-
 /**
  * The rows. What a transaction writes is collected in memory, where later changes see it, and written once at its end.
  * Rows that were looked at are remembered for a while, without long texts, because most rows are soon written again.
  */
-export function openRowsTable(database: SqlDatabase): RowsTable {
+export function openRowsTable(database: SqlDatabase) {
   const last = database.prepare('SELECT max(n) AS n FROM rows');
   const select = database.prepare('SELECT n, version FROM rows WHERE kind = ? AND id = ?');
   const selectText = database.prepare('SELECT text FROM rows WHERE n = ?');
@@ -94,8 +85,10 @@ export function openRowsTable(database: SqlDatabase): RowsTable {
 
   return {
     find,
-    row: (entry) => (entry.version === ABSENT ? null : { version: entry.version, text: textOf(entry) }),
-    write(entry, id, version, written) {
+    /** The row of an entry, with its text. */
+    row: (entry: Entry): Row | null =>
+      entry.version === ABSENT ? null : { version: entry.version, text: textOf(entry) },
+    write(entry: Entry, id: string, version: string, written: string | null): void {
       entry.version = written === null ? ABSENT : version;
       entry.text = written;
       if (entry.isChanged) return;
@@ -103,7 +96,7 @@ export function openRowsTable(database: SqlDatabase): RowsTable {
       entry.id = id;
       changed.push(entry);
     },
-    flush() {
+    flush(): void {
       for (const entry of changed) put(entry);
       changed = [];
       insert.flush();
@@ -111,7 +104,7 @@ export function openRowsTable(database: SqlDatabase): RowsTable {
       old = young;
       young = new Map();
     },
-    forget() {
+    forget(): void {
       young = new Map();
       old = new Map();
       changed = [];

@@ -3,32 +3,18 @@ import { inTransaction } from '../connection.ts';
 import type { SqlDatabase } from '../driver.ts';
 import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
-import { type MetaTable, openMetaTable } from './meta-table.ts';
+import { openMetaTable } from './meta-table.ts';
 import { openNames } from './names.ts';
 import { openPlacesTable } from './places-table.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 
-/** One open database, and the operations on it, within a transaction or a look. */
-export interface RowSession {
-  readonly meta: MetaTable;
-  /** Runs `work` at a time, within a transaction of the caller. What it collected in memory is then written. */
-  within<T>(begin: () => number, work: () => T): T;
-  /** The same as a transaction of its own. */
-  transact<T>(begin: () => number, work: () => T): T;
-  commit(change: Change): Answer;
-  read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen;
-  sums(workspace: string, after: string | null, limit: number): readonly SumListed[];
-  prune(workspace: string, limit: number): number;
-  /** How many writes were made so far. It shows whether a failed request had already written something. */
-  writes(): number;
-  /** What listeners are told once the transaction is durable; a second call returns nothing. */
-  takeTold(): readonly Watched[];
-  /** Another process wrote: nothing in memory is valid any more. */
-  forget(): void;
-}
+export type RowSession = ReturnType<typeof openRowSession>;
 
-/** @param watched kinds whose changes are told; may grow */
-export function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>): RowSession {
+/**
+ * One open database, and the operations on it, within a transaction or a look.
+ * @param watched kinds whose changes are told; may grow
+ */
+export function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>) {
   const names = openNames(database);
   const rows = openRowsTable(database);
   const places = openPlacesTable(database);
@@ -143,11 +129,13 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     meta.tick(now);
   }
 
+  /** Another process wrote: nothing in memory is valid any more. */
   function forget(): void {
     for (const part of [names, rows, places, figures, ledger, meta]) part.forget();
     told = [];
   }
 
+  /** Runs `work` at a time, within a transaction of the caller. What it collected in memory is then written. */
   function within<T>(begin: () => number, work: () => T): T {
     // The time of a change may be later than the clock.
     now = Math.max(begin(), meta.find()?.clock ?? 0);
@@ -161,14 +149,16 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     meta,
     commit,
     read,
-    sums: (workspace, after, limit) => figures.list(names.findWorkspace(workspace).n, after, limit, now),
-    prune(workspace, limit) {
+    sums: (workspace: string, after: string | null, limit: number): readonly SumListed[] =>
+      figures.list(names.findWorkspace(workspace).n, after, limit, now),
+    prune(workspace: string, limit: number): number {
       const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
       if (pruned > 0) writes += 1;
       return pruned;
     },
     within,
-    transact(begin, work) {
+    /** The same as a transaction of its own. */
+    transact<T>(begin: () => number, work: () => T): T {
       try {
         return inTransaction(database, () => within(begin, work));
       } catch (error) {
@@ -176,8 +166,10 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
         throw error;
       }
     },
-    writes: () => writes,
-    takeTold() {
+    /** How many writes were made so far. It shows whether a failed request had already written something. */
+    writes: (): number => writes,
+    /** What listeners are told once the transaction is durable; a second call returns nothing. */
+    takeTold(): readonly Watched[] {
       const taken = told;
       if (taken.length > 0) told = [];
       return taken;

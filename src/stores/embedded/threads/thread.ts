@@ -1,6 +1,5 @@
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
-import { passingMap } from '../../passing-map.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation } from './operations.ts';
 import { type Message, readingTape, type Tape, writingTape } from './tape.ts';
@@ -33,19 +32,24 @@ export function startThread(
   ended: (why: string) => void,
 ): StoreThread {
   const worker = new Worker(entry, { workerData });
-  const waiting = passingMap<number, Waiting>();
+  /**
+   * Who waits, by the number of the request. Numbers are used again: V8 keeps the tables that a `Map` with many deletions
+   * has outgrown, with everything that was in them, until the next full collection.
+   */
+  let waiting: (Waiting | null)[] = [];
+  let free: number[] = [];
   const outgoing = writingTape();
-  let lastId = 0;
   let fault = 'its thread ended';
 
   function takeReplies(message: Message): void {
     const replies = readingTape(message);
     while (!replies.isAtEnd()) {
       const id = replies.number();
-      const caller = waiting.get(id);
+      const caller = waiting[id];
       // Without its caller nobody knows where the reply ends.
-      if (caller === undefined) throw new TypeError('a thread of the store answered what nobody had asked');
-      waiting.delete(id);
+      if (!caller) throw new TypeError('a thread of the store answered what nobody had asked');
+      waiting[id] = null;
+      free.push(id);
       const status = replies.number();
       if (status === DONE) caller.take(replies);
       else if (status === UNAVAILABLE) caller.reject(new StoreUnavailable(replies.text()));
@@ -70,9 +74,10 @@ export function startThread(
   });
   worker.on('exit', () => {
     const why = `The store stopped: ${fault}.`;
-    const callers = [...waiting.values()];
-    waiting.clear();
-    for (const { reject } of callers) reject(new StoreUnavailable(why));
+    const callers = waiting;
+    waiting = [];
+    free = [];
+    for (const caller of callers) caller?.reject(new StoreUnavailable(why));
     ended(why);
   });
 
@@ -80,12 +85,12 @@ export function startThread(
     ask: (op, asked) =>
       new Promise((resolve, reject) => {
         if (outgoing.isEmpty()) setImmediate(send);
-        lastId += 1;
-        outgoing.number(lastId);
+        const id = free.pop() ?? waiting.length;
+        outgoing.number(id);
         outgoing.text(op);
         const forms = FORMS[op];
         forms.asked(outgoing, asked);
-        waiting.set(lastId, { take: (replies) => resolve(forms.answer(replies)), reject });
+        waiting[id] = { take: (replies) => resolve(forms.answer(replies)), reject };
       }),
     tell(message) {
       send();

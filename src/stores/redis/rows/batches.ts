@@ -1,8 +1,7 @@
 import { StoreUnavailable } from '../../../effects/store.ts';
-import type { StepJournal } from '../../journal/step-journal.ts';
 import type { Answer, Change } from '../../port.ts';
 import type { Calls } from '../calls.ts';
-import type { Topology } from '../topology.ts';
+import type { FleetSettings } from '../fleet.ts';
 import { answerOf, seqOf, wordsOfChanges } from './words.ts';
 
 /** The most characters of texts in one script call. A larger change goes alone. */
@@ -13,21 +12,13 @@ const UNDER_WAY = 4;
 
 /** Commits together what is passed in one turn of the event loop. */
 export interface Batches {
-  /**
-   * @returns the answer, and the number of the step in which the change was made; `null` for a batch that wrote nothing
-   * @throws StoreUnavailable if nobody knows whether the change was made, or it is not durable
-   */
-  commit(change: Change): Promise<Committed>;
-}
-
-export interface Committed {
-  readonly answer: Answer;
-  readonly step: number | null;
+  /** @throws StoreUnavailable if nobody knows whether the change was made, or it is not durable */
+  commit(change: Change): Promise<Answer>;
 }
 
 interface Waiting {
   readonly change: Change;
-  done(committed: Committed): void;
+  done(answer: Answer): void;
   failed(error: unknown): void;
 }
 
@@ -37,17 +28,16 @@ interface Lane {
   planned: boolean;
 }
 
-export function createBatches(parts: {
-  /** The most changes in one script call. */
-  readonly most: number;
-  readonly calls: Calls;
-  readonly journal: StepJournal;
-  readonly topology: Topology;
-  readonly observe: (now: number) => void;
-  /** Called for each batch that failed or could not be made durable. */
-  readonly report: (error: StoreUnavailable) => void;
-}): Batches {
-  const { most, calls, journal, topology } = parts;
+/**
+ * @param most the most changes in one script call
+ * @param report called for each batch that failed or could not be made durable
+ */
+export function createBatches(
+  { topology, journal, time }: Pick<FleetSettings, 'topology' | 'journal' | 'time'>,
+  calls: Calls,
+  most: number,
+  report: (error: StoreUnavailable) => void,
+): Batches {
   const lanes = new Map<string, Lane>();
 
   function plan(workspace: string, lane: Lane): void {
@@ -94,16 +84,16 @@ export function createBatches(parts: {
     } catch (error) {
       // The changes that waited behind it have waited long enough for a store that does not answer.
       if (error instanceof StoreUnavailable) {
-        parts.report(error);
+        report(error);
         for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
       }
       throw error;
     } finally {
       answered();
     }
-    const [, time, epoch, step, ...answers] = reply;
-    const now = Number(time);
-    parts.observe(now);
+    const [, at, epoch, step, ...answers] = reply;
+    const now = Number(at);
+    time.observe(now);
     const redo = answers.map(seqOf).join(',');
     const kept =
       step === ''
@@ -117,11 +107,10 @@ export function createBatches(parts: {
         settled.reason instanceof StoreUnavailable
           ? settled.reason
           : new StoreUnavailable('the journal beside the gateway cannot be written', { cause: settled.reason });
-      parts.report(error);
+      report(error);
       throw error;
     }
-    for (const [index, { done }] of batch.entries())
-      done({ answer: answerOf(answers[index], now, Number(epoch)), step: step === '' ? null : Number(step) });
+    for (const [index, { done }] of batch.entries()) done(answerOf(answers[index], now, Number(epoch)));
   }
 
   return {

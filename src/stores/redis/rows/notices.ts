@@ -1,5 +1,5 @@
 import type { Watched } from '../../port.ts';
-import type { Board } from '../board.ts';
+import { type Board, BOARD } from '../board.ts';
 import type { Calls } from '../calls.ts';
 import { fieldsOf, type RedisConnection, textsOf } from '../connection.ts';
 import type { Fleet } from '../fleet.ts';
@@ -13,10 +13,8 @@ const POLL_MS = 400;
 /** Reports other gateways' changes of rows: at once by messages, and by regular looks in case a message was lost. */
 export interface Notices {
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /**
-   * A change that this gateway made, with its step. It is reported here at once, and not again when the store shows it.
-   */
-  changed(workspace: string, kind: string, id: string, step: number): void;
+  /** A change that this gateway made: it is reported here at once, and its message is not. */
+  changed(workspace: string, kind: string, id: string): void;
   /** When the last look succeeded, by the process's monotonic clock, ms. */
   seenAt(): number;
   /** Resolves when no look is under way, and none begins. */
@@ -27,14 +25,6 @@ export interface Notices {
 interface Versions {
   epoch: string;
   readonly kinds: Map<string, number>;
-  /** Own changes that were reported but have not been seen in the store yet: step by kind and id. */
-  readonly own: Map<string, number>;
-  /** Kinds whose last step is such a change. Messages report what came before it, within one look. */
-  readonly awaited: Map<string, number>;
-}
-
-function ownName(kind: string, id: string): string {
-  return `${kind}\n${id}`;
 }
 
 /** Starts to watch. Returns when everything has been seen once, or cannot be seen. */
@@ -43,12 +33,13 @@ export async function openNotices(parts: {
   readonly fleet: Fleet;
   readonly board: Board;
   readonly subscriber: RedisConnection;
+  readonly gatewayId: string;
   /** Called with the recorded time of a workspace, and the time of its server's clock, ms. */
   readonly clockSeen: (workspace: string, record: number, time: number) => void;
   /** Called with the number of boots of gateways that have ended in a workspace. */
   readonly endedSeen: (workspace: string, count: string) => Promise<void>;
 }): Promise<Notices> {
-  const { calls, fleet, board, subscriber } = parts;
+  const { calls, fleet, board, subscriber, gatewayId } = parts;
   const versions = new Map<string, Versions>();
   const listeners = new Map<string, ((changed: Watched) => void)[]>();
   let seenAt = performance.now();
@@ -61,12 +52,7 @@ export async function openNotices(parts: {
   }
 
   function versionsOf(workspace: string): Versions {
-    const known = versions.get(workspace) ?? {
-      epoch: '',
-      kinds: new Map<string, number>(),
-      own: new Map<string, number>(),
-      awaited: new Map<string, number>(),
-    };
+    const known = versions.get(workspace) ?? { epoch: '', kinds: new Map<string, number>() };
     versions.set(workspace, known);
     return known;
   }
@@ -75,17 +61,18 @@ export async function openNotices(parts: {
     for (const listen of listeners.get(kind) ?? []) listen({ workspace, kind, id });
   }
 
-  /** @param before the step of the kind's previous change */
-  function heard(workspace: string, kind: string, before: number, step: number, id: string): void {
-    const { kinds, own } = versionsOf(workspace);
+  /**
+   * @param before the step of the kind's previous change
+   * @param id `null`: this gateway made the change, and has reported it
+   */
+  function heard(workspace: string, kind: string, before: number, step: number, id: string | null): void {
+    const { kinds } = versionsOf(workspace);
     const known = kinds.get(kind) ?? 0;
     if (step < known || !listeners.has(kind)) return;
     kinds.set(kind, step);
-    const isOwn = own.get(ownName(kind, id)) === step;
-    if (isOwn) own.delete(ownName(kind, id));
     // A gap: the changes in between were not reported.
     if (before > known) tell(workspace, kind, null);
-    else if (!isOwn) tell(workspace, kind, id);
+    else if (id !== null) tell(workspace, kind, id);
   }
 
   subscriber.client.on('ready', () => {
@@ -94,9 +81,10 @@ export async function openNotices(parts: {
   if (subscriber.client.status === 'ready') subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
   subscriber.client.on('pmessage', (_pattern: string, channel: string, message: string) => {
     const workspace = workspaceOf(tagOfChannel(channel));
-    const [install = '', what = '', before = '', step = '', kind = '', ...id] = message.split(' ');
+    const [install = '', what = '', before = '', step = '', kind = '', by = '', ...id] = message.split(' ');
     if (install !== fleet.installId() || workspace === undefined) return;
-    if (what === 'row') heard(workspace, kindOf(kind), Number(before), Number(step), unstored(id.join(' ')));
+    const changed = by === gatewayId ? null : unstored(id.join(' '));
+    if (what === 'put') heard(workspace, kindOf(kind), Number(before), Number(step), changed);
     else if (what === 'gateway') void look(workspace).catch(() => undefined);
   });
 
@@ -111,11 +99,12 @@ export async function openNotices(parts: {
   async function lookAt(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
-    const [meta, counted, gateways, gone, replication, time] = await calls.commands(workspace, [
+    const [meta, counted, gateways, gone, announced, replication, time] = await calls.commands(workspace, [
       ['HMGET', metaKey(workspace), 'epoch', 'open', 'rid', 'sn', 'members', 'clock', 'loud', 'boots'],
       ['HGETALL', keyOf(workspace, 'v')],
       ['HKEYS', keyOf(workspace, 'gw')],
       ['HKEYS', keyOf(workspace, 'away')],
+      ['HGETALL', keyOf(workspace, BOARD)],
       ['INFO', 'replication'],
       ['TIME'],
     ]);
@@ -142,7 +131,7 @@ export async function openNotices(parts: {
       await listenIn(workspace, loud);
     }
     if (known !== undefined && epoch !== '') await parts.endedSeen(workspace, boots);
-    if (workspace === '') await board.look();
+    if (workspace === '') await board.read(fieldsOf(textsOf(announced)), textsOf(gateways));
     compare(workspace, epoch, fieldsOf(textsOf(counted)));
   }
 
@@ -166,12 +155,7 @@ export async function openNotices(parts: {
     for (const kind of listeners.keys()) {
       const version = Number(counted.get(kindName(kind)) ?? 0);
       if (!anew && version <= (before.kinds.get(kind) ?? 0)) continue;
-      // The message about the gateway's own change is still to come.
-      const isAwaited = before.awaited.get(kind) === version;
-      before.awaited.delete(kind);
-      if (isAwaited && !anew) continue;
       before.kinds.set(kind, version);
-      before.own.clear();
       tell(workspace, kind, null);
     }
   }
@@ -204,15 +188,7 @@ export async function openNotices(parts: {
       for (const kind of kinds) listeners.set(kind, [...(listeners.get(kind) ?? []), listener]);
       for (const workspace of new Set(['', ...fleet.attached().keys()])) void look(workspace).catch(() => undefined);
     },
-    changed(workspace, kind, id, step) {
-      if (!listeners.has(kind)) return;
-      const { kinds, own, awaited } = versionsOf(workspace);
-      // The message came before the answer.
-      if (step <= (kinds.get(kind) ?? 0)) return;
-      own.set(ownName(kind, id), step);
-      awaited.set(kind, step);
-      tell(workspace, kind, id);
-    },
+    changed: tell,
     seenAt: () => seenAt,
     async close() {
       closed = true;

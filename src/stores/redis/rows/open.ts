@@ -7,7 +7,7 @@ import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
 import { createBoard, type InForceDigests } from '../board.ts';
 import { createCalls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
-import { createFleet } from '../fleet.ts';
+import { createFleet, type FleetSettings } from '../fleet.ts';
 import { keyOf, metaKey } from '../names.ts';
 import { unstored } from './names.ts';
 import type { Durability } from '../durability.ts';
@@ -92,7 +92,6 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const { gatewayId } = options;
   const boot = randomBytes(9).toString('base64url');
   const time = createStoreTime(options.clock, options.maxClockJumpMs ?? MAX_CLOCK_JUMP_MS);
-  const { observe } = time;
   const clock = time.argument;
   let failure: StoreUnavailable | null = null;
   let stepFailure: StoreUnavailable | null = null;
@@ -131,28 +130,19 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     failure = error;
   }
 
-  const fleet = createFleet({
+  const parts: FleetSettings = {
     topology,
     journal,
     gatewayId,
     boot,
-    clock,
-    estimate: time.estimate,
-    observe,
-    disbelieve: time.disbelieve,
+    time,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
     operatorEvent: options.operatorEvent,
     onEnded: (workspace, count, boots) => ended.seen(workspace, count, boots),
-  });
-  const calls = createCalls({
-    topology,
-    fleet,
-    gatewayId,
-    clock,
-    disbelieve: time.disbelieve,
-    report: (error) => {
-      failure = error;
-    },
+  };
+  const fleet = createFleet(parts);
+  const calls = createCalls(parts, fleet, (error) => {
+    failure = error;
   });
   /** If the workspace is in the store, attaching to it tells which boots have ended. */
   async function lookForEnded(workspace: string): Promise<void> {
@@ -164,17 +154,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     }
   }
   const ended = createEndedBoots(boot, lookForEnded);
-  const batches = createBatches({
-    most: 64,
-    calls,
-    journal,
-    topology,
-    observe,
-    report: (error) => {
-      stepFailure = error;
-    },
+  const batches = createBatches(parts, calls, 64, (error) => {
+    stepFailure = error;
   });
-  const looks = createBatches({ most: 16, calls, journal, topology, observe, report: () => undefined });
+  const looks = createBatches(parts, calls, 16, () => undefined);
   const reads = createReads({ calls, topology, looks });
   const board = createBoard(calls, fleet, gatewayId);
 
@@ -218,6 +201,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     fleet,
     board,
     subscriber,
+    gatewayId,
     clockSeen(workspace, record, at) {
       const isOld = time.look(workspace, record, at);
       if (isOld && workspace === '') calls.evaluate('note', '', noteOf()).catch(ignoreUnavailable);
@@ -290,9 +274,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     workspaces,
     commit: (change) =>
       counted(async () => {
-        const { answer, step } = await batches.commit(change);
-        if (answer.kind === 'done' && step !== null)
-          for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id, step);
+        const answer = await batches.commit(change);
+        if (answer.kind === 'done') for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id);
         return answer;
       }),
     read: (...asked) => counted(() => reads.read(...asked)),
