@@ -59,12 +59,18 @@ export function openNames(database: SqlDatabase) {
   }
 
   return {
-    workspace: (name: string): WorkspaceNames => workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
-    kind: ({ n, kinds }: WorkspaceNames, name: string): number => kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
-    list: ({ n, lists }: WorkspaceNames, name: string): number => lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
-    findWorkspace: (name: string): WorkspaceNames => workspaces.get(name) ?? workspaceOf(name, find(0, WORKSPACE, name)),
-    findKind: ({ n, kinds }: WorkspaceNames, name: string): number => kinds.get(name) ?? (n === 0 ? 0 : keep(kinds, name, find(n, KIND, name))),
-    findList: ({ n, lists }: WorkspaceNames, name: string): number => lists.get(name) ?? (n === 0 ? 0 : keep(lists, name, find(n, LIST, name))),
+    workspace: (name: string): WorkspaceNames =>
+      workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
+    kind: ({ n, kinds }: WorkspaceNames, name: string): number =>
+      kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
+    list: ({ n, lists }: WorkspaceNames, name: string): number =>
+      lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
+    findWorkspace: (name: string): WorkspaceNames =>
+      workspaces.get(name) ?? workspaceOf(name, find(0, WORKSPACE, name)),
+    findKind: ({ n, kinds }: WorkspaceNames, name: string): number =>
+      kinds.get(name) ?? (n === 0 ? 0 : keep(kinds, name, find(n, KIND, name))),
+    findList: ({ n, lists }: WorkspaceNames, name: string): number =>
+      lists.get(name) ?? (n === 0 ? 0 : keep(lists, name, find(n, LIST, name))),
     forget(): void {
       workspaces.clear();
       total = 0;
