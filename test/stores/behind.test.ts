@@ -1,5 +1,6 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { syncBehind } from '../../src/stores/embedded/behind.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
@@ -243,6 +244,25 @@ describe('a thread that may wait for the disk', () => {
     expect([said, disk.waitedFor]).toEqual([['slow'], 1]);
     await journal.finish();
     expect(said).toEqual(['slow', 'after a slow one']);
+    journal.close();
+  });
+
+  it('tries the disk again after a while, although syncs beside the thread take long', async () => {
+    const { journal, said, add, afterShortSync } = opened();
+    await afterShortSync();
+    disk.waitMs = 3;
+    add('slow', true);
+    disk.waitMs = 0;
+    for (let n = 0; n < 16; n += 1) {
+      hold();
+      add('beside', true);
+      await sleep(2);
+      release();
+      await journal.finish();
+    }
+    expect([said.length, disk.waitedFor]).toEqual([17, 1]);
+    add('waited for', true);
+    expect([said.length, disk.waitedFor]).toEqual([18, 2]);
     journal.close();
   });
 

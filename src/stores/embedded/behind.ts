@@ -32,8 +32,14 @@ export interface SyncBehind {
   close(): void;
 }
 
-/** A sync that is short, ms, with the time to wake the threads. */
+/** A sync that is short, ms. */
 const SHORT_MS = 1;
+
+/**
+ * After a sync that was not short, so many lone commits are not waited for. Then the disk is tried again: on a busy
+ * machine to wake the threads takes longer than that, and a sync beside this thread tells little of the disk.
+ */
+const NOT_WAITED_FOR = 16;
 
 /**
  * With `synchronous = FULL`, a commit blocks its thread until the disk is done. Here the thread continues with the next
@@ -61,11 +67,18 @@ export function syncBehind(
   const descriptor = openSync(file, 'r+');
   let begunAt = 0;
   let lastMs = Infinity;
+  let notWaitedFor = 0;
   let waiting: Committed[] = [];
   let covered: Committed[] = [];
   let syncing = false;
   let failure: Error | null = null;
   let whenIdle: (() => void)[] = [];
+
+  function isWorthWaiting(): boolean {
+    const isWorth = lastMs < SHORT_MS || notWaitedFor === NOT_WAITED_FOR;
+    notWaitedFor = isWorth ? 0 : notWaitedFor + 1;
+    return isWorth;
+  }
 
   /** @param here whether this thread waits for it */
   function begin(here = false): void {
@@ -121,7 +134,7 @@ export function syncBehind(
         return;
       }
       waiting.push(transaction);
-      if (!syncing) begin(mayWait && isLone && lastMs < SHORT_MS);
+      if (!syncing) begin(mayWait && isLone && isWorthWaiting());
     },
     join(transaction) {
       const others = waiting.length > 0 ? waiting : syncing ? covered : null;
