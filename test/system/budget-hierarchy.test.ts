@@ -278,7 +278,11 @@ describe('amounts', () => {
 it('at once, from every side: never more than the lowest level allows', async () => {
   // The other agents' team is spent; the workspace has 300 left, in pieces of 7.
   const before = (await world.upstream.counts()).effects;
-  const calls = Array.from({ length: 80 }, () => ({ tool: 'spend', params: { amount: 7 }, idempotency_key: freshKey() }));
+  const calls = Array.from({ length: 80 }, () => ({
+    tool: 'spend',
+    params: { amount: 7 },
+    idempotency_key: freshKey(),
+  }));
   const answers = await Promise.all(calls.map((call) => untilSent(() => world.run(call, elsewhere))));
   const ran = answers.filter(({ body }) => body.decision === 'committed').length;
   expect(ran).toBe(Math.floor(300 / 7));
