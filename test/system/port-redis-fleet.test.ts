@@ -419,6 +419,20 @@ describe('a change that another gateway makes', () => {
     expect(await shortest(1000, untold)).toBeLessThan(1000);
   });
 
+  it('is heard once by the gateway that made it, and told apart from the next one of another', async () => {
+    const of = await server();
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2' });
+    await row(two, 'nothing');
+    const heard: (string | null)[] = [];
+    two.watch(['thing'], ({ id }) => heard.push(id));
+    await until(async () => (await of.client.hget(`svc:{${WORKSPACE}}:w`, 'loud')) !== null);
+    await put(two, 'own', 'x');
+    await put(one, 'other', 'x');
+    await until(() => heard.includes('other'));
+    expect(heard.filter((id) => id !== null)).toEqual(['own', 'other']);
+  });
+
   it('is heard with the next one where its own message was lost', async () => {
     const of = await server();
     const route = await routeTo(of);
