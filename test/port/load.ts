@@ -15,7 +15,15 @@ const calls = Number(callsText);
 const marks = process.env['SVC_POWER_ROOT'] === undefined ? 1 : openSync(join(folder, 'marks'), 'a');
 
 const mark = (...words: readonly string[]): void => {
-  writeSync(marks, `${words.join(' ')}\n`);
+  const line = Buffer.from(`${words.join(' ')}\n`);
+  for (let written = 0; written < line.length; )
+    try {
+      written += writeSync(marks, line, written);
+    } catch (error) {
+      // Whoever reads is slow, and what was acknowledged has to be said: the store waits as well.
+      if (!(error instanceof Error && 'code' in error && error.code === 'EAGAIN')) throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
+    }
 };
 
 const workspace = 'load';

@@ -226,6 +226,13 @@ test('the control plane says of each tool how it stands; names that nobody appro
   const unknown = await control(lead, 'svc.tools.describe', { tool: 'crm.wipe' });
   expect(JSON.stringify(unknown)).toContain('nobody has approved');
   expect(JSON.stringify(await control(bot, 'svc.tools.describe', { tool: 'crm.wipe' }))).not.toContain('approved');
+
+  // A server can make up names without end.
+  world.server.tools = [...TOOLS, ...Array.from({ length: 300 }, (_, at) => ({ name: `made-${at}` }))];
+  await announce();
+  await decisionOn('echo');
+  const { content } = await control(lead, 'svc.tools.search', { query: 'made-' });
+  expect(content[0].text).toMatch(/^200 tools fit/);
 });
 
 test('a server that does not say what its tools are is told by name, and its pins are judged as before', async () => {
