@@ -15,6 +15,7 @@ test('lines come in their order, also those that come while one is dealt with, u
   })();
   await new Promise(setImmediate);
   queue.push(line('3'));
+  await new Promise(setImmediate);
   queue.close();
   await work;
   expect(taken).toEqual(['1', 'too_long', '3']);
