@@ -288,6 +288,7 @@ describe('what cannot be done is said, and nothing is written', () => {
     expect(await refused('--mcp', 'https://host/mcp', '--env', 'X')).toContain('--env is for a program');
     expect(await refused('--mcp', 'node x', '--key-env', 'X')).toContain('--env NAME');
     expect(await refused('--mcp', 'node x', '--env', 'TOKEN=abc')).not.toContain('abc');
+    expect(await refused('--mcp', 'node x', '--env', 'UNSET_TOKEN')).toContain('UNSET_TOKEN is not set here');
     expect(await refused('--mcp', 'node x', '--env', 'NOT_SET_HERE')).toContain('NOT_SET_HERE is not set');
     expect(await refused('--mcp', 'https://host/mcp', '--name', 'v1')).toContain("gateway's own");
     expect(await refused('--mcp', 'https://host/mcp', '--diff')).toContain('--diff');
