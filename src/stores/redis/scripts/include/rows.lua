@@ -272,7 +272,8 @@ local function flush(step)
   local install = #b.told > 0 and call('HGET', KEYS[1], 'rows')
   for _, changed in ipairs(b.told) do
     local before = call('HGET', P .. 'v', changed[1]) or '0'
-    call('PUBLISH', P .. 'changes', table.concat({ install, 'put', before, step, changed[1], ARGV[2], changed[2] }, ' '))
+    local said = { install, 'put', before, step, changed[1], ARGV[2], changed[2] }
+    call('PUBLISH', P .. 'changes', table.concat(said, ' '))
   end
   for kind in pairs(b.kinds) do versions[#versions + 1], versions[#versions + 2] = kind, step end
   each_part('HSET', 'v', versions)
