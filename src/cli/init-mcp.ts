@@ -88,7 +88,8 @@ export async function initMcp(
   }
 
   terminal.out(`Wrote ${files.gateway}, ${files.policy} and ${lockFile}.`);
-  terminal.out(`${tools.length} tools of ${plainText(live.server ?? upstream, 80)}, pinned as they are now:`);
+  const count = tools.length === 1 ? '1 tool' : `${tools.length} tools`;
+  terminal.out(`${count} of ${plainText(live.server ?? upstream, 80)}, pinned as they are now:`);
   for (const group of TOOL_GROUPS) {
     const own = inGroup(group);
     if (own.length > 0) terminal.out(`  ${own.length} ${SAYS[group]}: ${own.map(({ name }) => name).join(', ')}`);

@@ -260,11 +260,16 @@ describe('what cannot be done is said, and nothing is written', () => {
     vi.stubEnv('SHOP_KEY', 'svc_agent_of-another');
     expect(await refused('--mcp', `${upstream.url}/old`, '--key-env', 'SHOP_KEY')).toMatch(/status 403.*another one/);
     expect(await refused('--mcp', `${upstream.url}/old`, '--key-env', 'UNSET_KEY')).toContain('UNSET_KEY holds no key');
-    const pages = createServer((_request, response) => response.end('<html>')).listen(0, '127.0.0.1');
+    const pages = createServer(({ url }, response) => {
+      response.writeHead(url === '/sse' ? 405 : 200).end('<html>');
+    }).listen(0, '127.0.0.1');
     await once(pages, 'listening');
     try {
       const { port } = pages.address() as AddressInfo;
-      expect(await refused('--mcp', `http://127.0.0.1:${port}`)).toMatch(/does not list its tools.*address of its MCP/);
+      const nowhere = await refused('--mcp', `http://127.0.0.1:${port}`);
+      expect(nowhere).toMatch(/does not list its tools.*address of its MCP/);
+      expect(nowhere).not.toContain('transport');
+      expect(await refused('--mcp', `http://127.0.0.1:${port}/sse`)).toMatch(/status 405.*transport: sse/);
     } finally {
       pages.close();
     }

@@ -1,5 +1,6 @@
+import { parseJson } from '../../json/parse.ts';
 import { parseStrictJson } from '../../json/strict.ts';
-import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
+import { type JsonObject, isJsonObject } from '../../json/value.ts';
 import type { Answered } from '../../mcp-protocol/begin.ts';
 import { MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer } from '../../pins/compare.ts';
@@ -13,6 +14,10 @@ import { NoAnswer, readText, Sender } from './http.ts';
 const MOST = 16 * 1024 * 1024;
 const LIMITS = { depth: 128, values: 1_000_000, name: 10_000 };
 const TIMEOUT_MS = 30_000;
+
+/** Said where nobody takes a POST. */
+const OLD =
+  ' A server of 2024-11-05, whose address often ends in /sse, is declared with `transport: sse` and pinned with `svc tools pin --config`: docs/mcp.md.';
 
 /** Where a server is, and with what it is asked. */
 export interface ServerAddress {
@@ -79,32 +84,34 @@ class Reader implements ServerLine<CliAnswered> {
       body.destroy();
       return { ...answered, message: null, result: null };
     }
-    let found: JsonObject | null = null;
-    const take = (text: string): boolean => {
-      const value = this.#parse(text, status);
-      if (!isJsonObject(value) || 'method' in value || value['id'] !== message['id']) return false;
-      found = value;
-      return true;
+    const texts: string[] = [];
+    const isIt = (text: string): boolean => {
+      const value = parseJson(text);
+      if (value === undefined) return text.includes('"result"');
+      return isJsonObject(value) && !('method' in value) && value['id'] === message['id'];
     };
     const allowance = new Allowance(MOST);
     if (/^text\/event-stream\b/i.test(headers['content-type'] ?? ''))
       await readEvents(body, { most: MOST, allowance }, NOTHING_READ, async (data) => {
-        if (take(data)) body.destroy();
+        if (!isIt(data)) return;
+        texts.push(data);
+        body.destroy();
       });
     else {
       const read = await readText(body, MOST, allowance);
-      take(read.kind === 'text' ? read.text : '');
+      if (read.kind === 'text' && isIt(read.text)) texts.push(read.text);
     }
+    const [text] = texts;
+    const found = text === undefined ? null : this.#strict(text);
     return { ...answered, message: found, result: resultOf(status, found) };
   }
 
   /** What cannot be read in one way only cannot be pinned either. */
-  #parse(text: string, status: number): Json {
+  #strict(text: string): JsonObject | null {
     const parsed = parseStrictJson(text, LIMITS);
-    if (parsed.ok) return parsed.value;
-    if (status < 300 && text.includes('"result"'))
+    if (!parsed.ok)
       throw new CommandFailure(`${this.#address.url.href} answers with JSON that cannot be pinned: ${parsed.message}.`);
-    return null;
+    return isJsonObject(parsed.value) ? parsed.value : null;
   }
 
   async end(given: Readonly<Record<string, string>>): Promise<void> {
@@ -130,7 +137,7 @@ class Reader implements ServerLine<CliAnswered> {
     const hint =
       status === 401 || status === 403
         ? ' It wants a key, or another one: name the variable that holds it with --key-env.'
-        : ' Is this the address of its MCP endpoint?';
+        : ` Is this the address of its MCP endpoint?${status === 404 || status === 405 ? OLD : ''}`;
     return new CommandFailure(
       `${this.#address.url.href} does not list its tools over MCP (status ${status})${said}.${hint}`,
     );
