@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { approvalPage } from '../../src/api/approver/page.ts';
+import { shownTo } from '../../src/api/approver/shown.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
 
@@ -186,6 +188,19 @@ describe('what is shown', () => {
     ])
       expect(text).toContain(part);
     expect(text).not.toContain('canary');
+  });
+
+  it('is no question any more from the moment on at which its time is over, also where nobody has noted that', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
+    if (shown === null) throw new Error('there is no request');
+    const at = (now: number) =>
+      approvalPage({ ...shown, now }, { user: 'maria', form: 'f', path: asked.path, notice: null });
+    const { expiresAt } = shown.approval;
+    expect(at(expiresAt - 1)).toMatch(/<h1>Waits for a decision<[\s\S]*name="verdict"/);
+    expect(at(expiresAt)).toContain('neither approved nor rejected');
+    expect(at(expiresAt)).not.toMatch(/name="verdict"|<h1>(?:Approved|Rejected)/);
   });
 
   it('escapes what agents write: tags, attributes, and what nobody can see', async () => {
