@@ -224,7 +224,11 @@ describe('certificates', () => {
     await copyFile(join(TLS, 'two.pem'), join(folder, 'cert.pem'));
     const said = async (): Promise<string> => (await fetch(`${gateway.url}/readyz`)).text();
     await vi.waitFor(async () => expect(await said()).toMatch(/last good version is in force/), PATIENT);
-    expect(gateway.log()).toMatch(/key\.pem is not the key of the certificate in .*cert\.pem/);
+    // The line of the log may come after the answer.
+    await vi.waitFor(
+      () => expect(gateway.log()).toMatch(/key\.pem is not the key of the certificate in .*cert\.pem/),
+      PATIENT,
+    );
     expect(await nameOf()).toBe('one');
     expect(await answersOn(open)).toBe('HTTP/1.1 200');
 
