@@ -13,7 +13,10 @@ const POLL_MS = 400;
 /** Reports other gateways' changes of rows: at once by messages, and by regular looks in case a message was lost. */
 export interface Notices {
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /** A change that this gateway made: it is reported here at once, and its message is not. */
+  /**
+   * A change that this gateway made: it is reported here at once, and once more with its message. The message is what
+   * tells of a change whose answer was lost.
+   */
   changed(workspace: string, kind: string, id: string): void;
   /** When the last look succeeded, by the process's monotonic clock, ms. */
   seenAt(): number;
@@ -33,13 +36,12 @@ export async function openNotices(parts: {
   readonly fleet: Fleet;
   readonly board: Board;
   readonly subscriber: RedisConnection;
-  readonly gatewayId: string;
   /** Called with the recorded time of a workspace, and the time of its server's clock, ms. */
   readonly clockSeen: (workspace: string, record: number, time: number) => void;
   /** Called with the number of boots of gateways that have ended in a workspace. */
   readonly endedSeen: (workspace: string, count: string) => Promise<void>;
 }): Promise<Notices> {
-  const { calls, fleet, board, subscriber, gatewayId } = parts;
+  const { calls, fleet, board, subscriber } = parts;
   const versions = new Map<string, Versions>();
   const listeners = new Map<string, ((changed: Watched) => void)[]>();
   let seenAt = performance.now();
@@ -61,18 +63,14 @@ export async function openNotices(parts: {
     for (const listen of listeners.get(kind) ?? []) listen({ workspace, kind, id });
   }
 
-  /**
-   * @param before the step of the kind's previous change
-   * @param id `null`: this gateway made the change, and has reported it
-   */
-  function heard(workspace: string, kind: string, before: number, step: number, id: string | null): void {
+  /** @param before the step of the kind's previous change */
+  function heard(workspace: string, kind: string, before: number, step: number, id: string): void {
     const { kinds } = versionsOf(workspace);
     const known = kinds.get(kind) ?? 0;
     if (step < known || !listeners.has(kind)) return;
     kinds.set(kind, step);
     // A gap: the changes in between were not reported.
-    if (before > known) tell(workspace, kind, null);
-    else if (id !== null) tell(workspace, kind, id);
+    tell(workspace, kind, before > known ? null : id);
   }
 
   subscriber.client.on('ready', () => {
@@ -81,10 +79,9 @@ export async function openNotices(parts: {
   if (subscriber.client.status === 'ready') subscriber.client.psubscribe(CHANGES_PATTERN).catch(() => undefined);
   subscriber.client.on('pmessage', (_pattern: string, channel: string, message: string) => {
     const workspace = workspaceOf(tagOfChannel(channel));
-    const [install = '', what = '', before = '', step = '', kind = '', by = '', ...id] = message.split(' ');
+    const [install = '', what = '', before = '', step = '', kind = '', ...id] = message.split(' ');
     if (install !== fleet.installId() || workspace === undefined) return;
-    const changed = by === gatewayId ? null : unstored(id.join(' '));
-    if (what === 'put') heard(workspace, kindOf(kind), Number(before), Number(step), changed);
+    if (what === 'row') heard(workspace, kindOf(kind), Number(before), Number(step), unstored(id.join(' ')));
     else if (what === 'gateway') void look(workspace).catch(() => undefined);
   });
 

@@ -201,7 +201,6 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     fleet,
     board,
     subscriber,
-    gatewayId,
     clockSeen(workspace, record, at) {
       const isOld = time.look(workspace, record, at);
       if (isOld && workspace === '') calls.evaluate('note', '', noteOf()).catch(ignoreUnavailable);

@@ -272,8 +272,7 @@ local function flush(step)
   local install = #b.told > 0 and call('HGET', KEYS[1], 'rows')
   for _, changed in ipairs(b.told) do
     local before = call('HGET', P .. 'v', changed[1]) or '0'
-    local said = { install, 'put', before, step, changed[1], ARGV[2], changed[2] }
-    call('PUBLISH', P .. 'changes', table.concat(said, ' '))
+    call('PUBLISH', P .. 'changes', table.concat({ install, 'row', before, step, changed[1], changed[2] }, ' '))
   end
   for kind in pairs(b.kinds) do versions[#versions + 1], versions[#versions + 2] = kind, step end
   each_part('HSET', 'v', versions)
