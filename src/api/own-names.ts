@@ -1,7 +1,8 @@
 import { hostName } from './host-name.ts';
 import type { ApiSettings } from './ports.ts';
 
-const LOOPBACK: readonly string[] = ['127.0.0.1', '::1', 'localhost'];
+/** To connect to no address at all is to connect to this machine. */
+const LOOPBACK: readonly string[] = ['127.0.0.1', '::1', 'localhost', '0.0.0.0', '::'];
 /** How often percent signs are taken away: addresses stand in the queries of others. */
 const UNPACKED = 3;
 

@@ -25,6 +25,8 @@ it.each([
   'https://gw/',
   'https://gw:1234/approve',
   'https://gw@evil.example/',
+  'https://gw.evil.example/',
+  'https://login.gw/',
   'https://inner.example/',
 ])('an address of the gateway: %s', (address) => {
   expect(namesGateway(address, PUBLIC)).toBe(true);
@@ -43,7 +45,7 @@ it.each([
 });
 
 it('on loopback the port counts, under each of its names', () => {
-  for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.1', '2130706433'])
+  for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.1', '2130706433', '0.0.0.0', '[::]'])
     expect([namesGateway(`http://${host}:8080/approve`, LOCAL), namesGateway(`http://${host}:9090/ok`, LOCAL)]).toEqual(
       [true, false],
     );
