@@ -152,7 +152,7 @@ describe('a client that does not read', () => {
   test('is waited for, and the bridge ends all the same', async () => {
     const bridge = await begin(() => {});
     bridge.output.removeAllListeners('data').pause();
-    for (let at = 0; at < 20_000; at += 1) bridge.write('{');
+    for (let at = 0; at < 100_000; at += 1) bridge.write('{');
     const { writableLength } = bridge.input;
     expect(writableLength).toBeGreaterThan(0);
     await sleep(50);
