@@ -27,10 +27,7 @@ it('an upstream that is stopped for 3 s has broken what is declared of it: no ve
 });
 
 it('what is done twice by an upstream that is in time is broken', async () => {
-  const report = await runWith(async (upstream) => {
-    await begun(upstream);
-    await upstream.mode({ mode: 'twice', times: 3 });
-  });
+  const report = await runWith((upstream) => upstream.mode({ mode: 'twice', times: 3 }));
   expect(report.executedMoreThanOnce).toBeGreaterThan(0);
   expect(concluded(report)).toMatchObject({ kind: 'broken', what: expect.arrayContaining(['executedMoreThanOnce']) });
 });
