@@ -9,7 +9,10 @@ import { type Gateway, openStage } from './stage.ts';
 const ROUNDS = 7;
 const CALLS = 100;
 const STREAMS = 20;
-const WARM_UP_ROUNDS = 10;
+/** As many as the compiler of JavaScript needs before it has done most of what it does, by several callers. */
+const WARM_UP_CALLS = 10_000;
+const WARM_UP_CALLERS = 16;
+const WARM_UP_STREAMS = 200;
 const CPU_CALLS = 1_000;
 const OPEN_STREAMS = 1_000;
 
@@ -35,8 +38,13 @@ export async function run(): Promise<BenchResult[]> {
       await timesOf(gateway, tool, CPU_CALLS);
       return perCall(before, await gateway.cpu(), CPU_CALLS);
     };
-    const write = await inTurns(ways, (way) => timesOf(way, 'refund', CALLS));
-    const read = await inTurns(ways, (way) => timesOf(way, 'look', CALLS));
+    const timed = async (tool: 'refund' | 'look'): Promise<readonly number[]> => {
+      for (const way of ways) await timesOf(way, tool, WARM_UP_CALLS, WARM_UP_CALLERS);
+      return inTurns(ways, (way) => timesOf(way, tool, CALLS));
+    };
+    const write = await timed('refund');
+    const read = await timed('look');
+    for (const way of ways) await firstEvents(way, WARM_UP_STREAMS);
     const first = await inTurns(ways, (way) => firstEvents(way, STREAMS));
     return [
       added('a tool that writes: p50 added to the ungoverned proxy', write, '<= 1', await cpuOf('refund')),
@@ -54,7 +62,7 @@ async function inTurns(
   ways: readonly Way[],
   measure: (way: Way) => Promise<readonly number[]>,
 ): Promise<readonly number[]> {
-  for (const way of ways) for (let round = 0; round < WARM_UP_ROUNDS; round += 1) await measure(way);
+  for (const way of ways) await measure(way);
   const medians = ways.map((): number[] => []);
   for (let round = 0; round < ROUNDS; round += 1)
     for (const [index, way] of ways.entries()) medians[index]?.push(median(await measure(way)));
@@ -89,9 +97,14 @@ function callOf(key: string, tool: 'refund' | 'look' | 'stream'): string {
   return requestOf('POST', '/mcp/tools', headers, JSON.stringify(message));
 }
 
-async function timesOf({ url, key }: Way, tool: 'refund' | 'look', most: number): Promise<readonly number[]> {
+async function timesOf(
+  { url, key }: Way,
+  tool: 'refund' | 'look',
+  most: number,
+  connections = 1,
+): Promise<readonly number[]> {
   const next = count(most, () => callOf(key, tool));
-  return (await load({ url, connections: 1, next, expected: [200] })).times;
+  return (await load({ url, connections, next, expected: [200] })).times;
 }
 
 /** Times until the first event of answers that are streams, ms. */
