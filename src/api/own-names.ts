@@ -5,16 +5,19 @@ import type { ApiSettings } from './ports.ts';
 const LOOPBACK: readonly string[] = ['127.0.0.1', '::1', 'localhost', '0.0.0.0', '::'];
 /** How often percent signs are taken away: addresses stand in the queries of others. */
 const UNPACKED = 3;
+/** Characters of the longest address that is looked at. */
+export const LONGEST_ADDRESS = 4_096;
 
 /**
  * Whether an address names this gateway, or could make a person believe so: as its host, within the host's name, as the
  * user before it, or anywhere else where the name has a dot. On loopback, where everything has the same name, the port
- * counts, too.
+ * counts, too. What is too long to be looked at could.
  */
 export function namesGateway(
   address: string,
   { publicUrl, allowedHosts }: Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>,
 ): boolean {
+  if (address.length > LONGEST_ADDRESS) return true;
   const own = URL.canParse(publicUrl) ? new URL(publicUrl) : null;
   const texts = unpacked(address);
   const url = URL.canParse(address.trim()) ? new URL(address.trim()) : null;
@@ -52,14 +55,19 @@ function holdsName(text: string, name: string): boolean {
 }
 
 function unpacked(address: string): readonly string[] {
-  const texts = [address.normalize('NFKC').toLowerCase()];
+  const texts = [folded(address)];
   for (let times = 0; times < UNPACKED; times += 1) {
     const last = texts.at(-1) ?? '';
     const next = last.replace(/(?:%[0-9a-f]{2})+/g, (found) =>
-      Buffer.from(found.replaceAll('%', ''), 'hex').toString('utf8').normalize('NFKC').toLowerCase(),
+      folded(Buffer.from(found.replaceAll('%', ''), 'hex').toString('utf8')),
     );
     if (next === last) break;
     texts.push(next);
   }
   return texts;
+}
+
+/** In parts: marks that follow a letter are put in order, and of n in a row that takes n times n steps. */
+function folded(text: string): string {
+  return text.replace(/.{1,256}/gsu, (part) => part.normalize('NFKC')).toLowerCase();
 }

@@ -1,5 +1,5 @@
-import { expect, it } from 'vitest';
-import { namesGateway } from '../../src/api/own-names.ts';
+import { expect, it, vi } from 'vitest';
+import { LONGEST_ADDRESS, namesGateway } from '../../src/api/own-names.ts';
 
 const PUBLIC = { publicUrl: 'https://Gateway.example:8443', allowedHosts: ['gw', 'inner.example'] };
 const LOCAL = { publicUrl: 'http://127.0.0.1:8080', allowedHosts: [] };
@@ -49,4 +49,22 @@ it('on loopback the port counts, under each of its names', () => {
     expect([namesGateway(`http://${host}:8080/approve`, LOCAL), namesGateway(`http://${host}:9090/ok`, LOCAL)]).toEqual(
       [true, false],
     );
+});
+
+it('what is too long to be looked at could be one', () => {
+  const long = 'https://crm.example/'.padEnd(LONGEST_ADDRESS, 'x');
+  expect([namesGateway(long, PUBLIC), namesGateway(`${long}x`, PUBLIC)]).toEqual([false, true]);
+});
+
+it('marks in a row are put in order in parts: all at once, n of them take n times n steps', () => {
+  const parts: number[] = [];
+  const normalize = vi.spyOn(String.prototype, 'normalize').mockImplementation(function (this: string) {
+    parts.push(this.length);
+    return String(this);
+  });
+  const marks = '\u0316\u0301'.repeat(1_000);
+  expect(namesGateway(`https://crm.example/${marks}?${encodeURIComponent(marks).slice(0, 1_200)}`, PUBLIC)).toBe(false);
+  normalize.mockRestore();
+  expect(parts.length).toBeGreaterThan(8);
+  expect(Math.max(...parts)).toBeLessThanOrEqual(512);
 });

@@ -9,6 +9,8 @@ export type NamesGateway = (address: string) => boolean;
 
 /** What a server says in one message. */
 const LIMITS = { depth: 128, values: 200_000, name: 10_000 };
+/** To look at an address takes time: what asks for more visits at once than this does not go on. */
+const MOST_VISITS = 8;
 
 /**
  * In place of an address that names the gateway. A client shows it, and its user can only decline: so the server gets its
@@ -16,7 +18,7 @@ const LIMITS = { depth: 128, values: 200_000, name: 10_000 };
  */
 const NOWHERE = 'https://refused.invalid/';
 const WHY =
-  'The gateway has refused this request: an MCP server asked to open a page of the gateway itself. Approvals are never asked for in this way. Decline.';
+  'The gateway has refused this request: an MCP server asked to open a page of the gateway itself, or an address too long to be looked at. Approvals are never asked for in this way. Decline.';
 
 /** What a server said, as it goes on. */
 export interface Guarded {
@@ -37,7 +39,12 @@ export async function guarded(bytes: Buffer, names: NamesGateway): Promise<Guard
   const parsed = await readStrictly(bytes, LIMITS);
   if (parsed.ok) {
     const { value } = parsed;
-    const made = harmless(value, names);
+    let visits = 0;
+    const made = harmless(value, (address) => {
+      visits += 1;
+      return visits > MOST_VISITS || names(address);
+    });
+    if (visits > MOST_VISITS) return null;
     const message = isJsonObject(made) ? made : null;
     return { bytes: made === value ? bytes : Buffer.from(JSON.stringify(made)), message, fault: null };
   }

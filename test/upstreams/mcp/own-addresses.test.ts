@@ -22,3 +22,12 @@ test('what reads in two ways does not go on where a client could take it for a w
   expect((await said(other))?.bytes.toString()).toBe(other);
   expect(await said(other.replace('x', 'x'.repeat(40_000)))).toBeNull();
 });
+
+test('what asks for more visits at once than are looked at does not go on', async () => {
+  const asks = (count: number): string => {
+    const elicitations = Array.from({ length: count }, () => ({ mode: 'url', url: 'https://crm.example/' }));
+    return JSON.stringify({ jsonrpc: '2.0', id: 1, error: { code: -32042, message: 'm', data: { elicitations } } });
+  };
+  expect((await said(asks(8)))?.bytes.toString()).toBe(asks(8));
+  expect(await said(asks(9))).toBeNull();
+});
