@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
+import { MOST_COMMENT } from '../effects/model/approval.ts';
 import type { ApiApp } from './app.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
@@ -14,7 +15,7 @@ import { AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
 const VoteBody = Type.Object(
-  { comment: Type.Optional(Type.String({ maxLength: 1000 })) },
+  { comment: Type.Optional(Type.String({ maxLength: MOST_COMMENT })) },
   { additionalProperties: false },
 );
 

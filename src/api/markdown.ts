@@ -99,6 +99,7 @@ function link(label: string, href: string): string {
   return /^(?:https:\/\/|\/(?!\/)|#)/.test(to) ? `<a href="${to}">${label}</a>` : label;
 }
 
-function escapeHtml(text: string): string {
+/** Text that stands in HTML, or in a value between double quotes. */
+export function escapeHtml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 }

@@ -81,19 +81,28 @@ interface ProblemAnswer {
   readonly body: JsonObject;
 }
 
+/** The status of the answer that says a problem. */
+export function statusOf({ code }: Pick<Problem, 'code'>): number {
+  return CODES[code].status ?? 500;
+}
+
+/** When to come back, where a problem says so, as a header. */
+export function retryAfter({ retryAfterMs }: Pick<Problem, 'retryAfterMs'>): Readonly<Record<string, string>> {
+  return retryAfterMs === null ? {} : { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) };
+}
+
 /** A problem as an HTTP answer (RFC 9457), with what an agent needs for its next step. */
 export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
-  const { status: listed, title } = CODES[problem.code];
-  const status = listed ?? 500;
+  const { title } = CODES[problem.code];
+  const status = statusOf(problem);
   const happened = didItHappen(status, context);
   const retry = shouldRetry(status);
   const headers: Record<string, string> = {
     'content-type': 'application/problem+json; charset=utf-8',
     'x-should-retry': retry ? 'true' : 'false',
     'cache-control': 'no-store',
+    ...retryAfter(problem),
   };
-  if (problem.retryAfterMs !== null)
-    headers['retry-after'] = String(Math.max(1, Math.ceil(problem.retryAfterMs / 1000)));
   if (status === 401) headers['www-authenticate'] = 'Bearer realm="svc-gateway"';
   const body: Record<string, Json> = {
     type: `${context.publicUrl}/docs/errors/${problem.code}`,

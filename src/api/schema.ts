@@ -24,8 +24,11 @@ export const USER_ID = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
 
 export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.', examples: ['maria'] });
 
+/** The form of the ids of workspaces. */
+export const WORKSPACE_ID = '^[a-z0-9][a-z0-9_-]{0,62}$';
+
 export const WorkspaceId = Type.String({
-  pattern: '^[a-z0-9][a-z0-9_-]{0,62}$',
+  pattern: WORKSPACE_ID,
   description: 'Id of a workspace.',
   examples: ['demo'],
 });

@@ -1,4 +1,5 @@
 import { printable } from '../../diagnostics/render.ts';
+import { escapeHtml } from '../markdown.ts';
 
 const MADE = Symbol('html');
 
@@ -33,14 +34,6 @@ function textOf(value: Part): string {
   return MADE in value ? value[MADE] : value.map(htmlText).join('');
 }
 
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
 function escaped(text: string): string {
-  return printable(text).replace(/[&<>"']/g, (found) => ENTITIES[found] ?? '');
+  return escapeHtml(printable(text)).replaceAll("'", '&#39;');
 }

@@ -1,14 +1,11 @@
 import { createHash } from 'node:crypto';
-import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import { type ApprovalRecord, MOST_COMMENT } from '../../effects/model/approval.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { approvalsOf } from '../../effects/wire/approval.ts';
 import { timeToWire } from '../../effects/wire/time.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Html, html, htmlText, lines } from './html.ts';
 import type { ShownApproval } from './shown.ts';
-
-/** Longest comment, characters: as the API takes it. */
-export const MOST_COMMENT = 1000;
 
 const STYLE = html`:root{color-scheme:light dark}*{box-sizing:border-box}
 body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:0 auto;padding:1rem;overflow-wrap:anywhere}

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import { personOf } from '../../effects/run/decide-approval.ts';
 import type { Problem } from '../../effects/model/run-request.ts';
 import { CODES } from '../../effects/model/codes.ts';
@@ -7,9 +8,10 @@ import { permit } from '../../identity/permissions.ts';
 import type { ApiApp } from '../app.ts';
 import { ownerOf } from '../caller.ts';
 import type { ApiPorts } from '../ports.ts';
-import { plainProblem, Refused, refuse } from '../problem.ts';
+import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
+import { WORKSPACE_ID } from '../schema.ts';
 import { problemOf } from '../server.ts';
-import { approvalPage, keyPage, MOST_COMMENT, type Notice, PAGE_HEADERS, plainPage } from './page.ts';
+import { approvalPage, keyPage, type Notice, PAGE_HEADERS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
 import { shownTo } from './shown.ts';
 
@@ -49,8 +51,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   app.setErrorHandler((error: Error, request, reply) => {
     const problem = problemOf(error);
     if (problem.code === 'internal') request.log.error({ err: error }, 'a page failed inside the gateway');
-    if (problem.retryAfterMs !== null) reply.header('retry-after', Math.ceil(problem.retryAfterMs / 1000));
-    return send(reply, statusOf(problem), plainPage(CODES[problem.code].title, problem.detail));
+    return sendProblem(reply, problem, plainPage(CODES[problem.code].title, problem.detail));
   });
   app.addHook('preHandler', async (request) => {
     const { 'sec-fetch-site': from } = request.headers;
@@ -81,8 +82,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       const { problem } = error;
-      if (problem.retryAfterMs !== null) reply.header('retry-after', Math.ceil(problem.retryAfterMs / 1000));
-      return send(reply, statusOf(problem), keyPage(place.path, problem.detail));
+      return sendProblem(reply, problem, keyPage(place.path, problem.detail));
     }
   });
 
@@ -192,8 +192,8 @@ function send(reply: FastifyReply, status: number, text: string): FastifyReply {
   return reply.code(status).headers(PAGE_HEADERS).send(text);
 }
 
-function statusOf({ code }: Problem): number {
-  return CODES[code].status ?? 500;
+function sendProblem(reply: FastifyReply, problem: Problem, text: string): FastifyReply {
+  return send(reply.headers(retryAfter(problem)), statusOf(problem), text);
 }
 
 function pathOf(workspace: string, approvalId: string): string {
@@ -203,7 +203,7 @@ function pathOf(workspace: string, approvalId: string): string {
 /** @throws Refused where the address cannot be that of a request for approval */
 function placeOf(request: Visit): Place {
   const { ws: workspace, id: approvalId } = request.params;
-  if (!/^[a-z0-9][a-z0-9_-]{0,62}$/.test(workspace) || !/^apr_[0-9a-z]{1,64}$/.test(approvalId))
+  if (!new RegExp(WORKSPACE_ID).test(workspace) || !/^apr_[0-9a-z]{1,64}$/.test(approvalId))
     throw refuse('not_found', NOT_HERE);
   return { workspace, approvalId, path: pathOf(workspace, approvalId) };
 }

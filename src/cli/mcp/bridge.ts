@@ -568,25 +568,27 @@ class Bridge {
   #headers(session: Session | null): Record<string, string> {
     return {
       authorization: `Bearer ${this.#key}`,
-      ...(session !== null && session.id !== null && { 'mcp-session-id': session.id }),
-      ...(session !== null && session.version !== null && { 'mcp-protocol-version': session.version }),
+      ...sessionHeaders(session),
     };
   }
 
   /** Which revision and session a message belongs to. */
   #versionHeaders(stateless: string | null, session: Session | null = this.#session): Record<string, string> {
     const version = stateless ?? (session === null ? this.#statelessVersion : null);
-    if (version !== null) return { 'mcp-protocol-version': version };
-    return {
-      ...(session !== null && session.id !== null && { 'mcp-session-id': session.id }),
-      ...(session !== null && session.version !== null && { 'mcp-protocol-version': session.version }),
-    };
+    return version === null ? sessionHeaders(session) : { 'mcp-protocol-version': version };
   }
 
   #where(): string {
     const { origin, pathname } = this.#sides.url;
     return origin + pathname;
   }
+}
+
+function sessionHeaders(session: Session | null): Record<string, string> {
+  return {
+    ...(session !== null && session.id !== null && { 'mcp-session-id': session.id }),
+    ...(session !== null && session.version !== null && { 'mcp-protocol-version': session.version }),
+  };
 }
 
 /** Ids are text in UTF-8, and headers are bytes. */

@@ -1,6 +1,9 @@
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Obligation, windowId } from './verdict.ts';
 
+/** Longest comment on a vote, characters. */
+export const MOST_COMMENT = 1000;
+
 /** One person's vote. `requirements`: indices of the requirements for which the voter's roles or name qualify. */
 export interface Vote {
   readonly user: string;

@@ -104,6 +104,7 @@ interface Connection {
   exec(sql: string): void;
   close(): void;
 }
+
 /** The driver for this Node. */
 export async function loadDriver(): Promise<OpenDatabase> {
   const builtin = loadBuiltin();

@@ -83,25 +83,21 @@ async function guardedWhole(body: Readable, changed: Change | null, upstream: Mc
   const bytes = await wholeOf(body, upstream.limits.responseBytes);
   const said = await guarded(bytes, upstream.namesGateway);
   if (said === null) throw new Error('its answer reads in more than one way');
+  const made = changedIn(said, changed);
   // What is not the answer would pass unseen.
-  if (changed !== null && !isAnswer(said.message, changed))
-    throw new Error(said.fault === null ? 'its answer is not the answer to the request' : notStrict(said.fault));
-  return changedIn(said, changed);
+  if (changed !== null && made === said.bytes) throw new Error('its answer is not the answer to the request');
+  return made;
 }
 
 /** What was said, changed where it is the answer to the request. @throws Error where it may be, and nobody can say */
 function changedIn({ bytes, message, fault }: Guarded, changed: Change | null): Buffer {
   if (changed === null) return bytes;
-  if (fault !== null) throw new Error(notStrict(fault));
+  if (fault !== null) throw new Error(`the answer is not strict JSON: ${fault}`);
   return isAnswer(message, changed) ? Buffer.from(JSON.stringify(changed.change(message))) : bytes;
 }
 
 function isAnswer(message: JsonObject | null, { id }: Change): message is JsonObject {
   return message !== null && message['method'] === undefined && message['id'] === id;
-}
-
-function notStrict(fault: string): string {
-  return `the answer is not strict JSON: ${fault}`;
 }
 
 /** The length of what goes on, where the server said one. */

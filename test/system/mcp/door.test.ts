@@ -13,10 +13,7 @@ beforeAll(async () => {
   world = await startMcpWorld();
 });
 afterAll(() => world.close());
-beforeEach(() => {
-  world.server.seen.length = 0;
-  world.server.ran.length = 0;
-});
+beforeEach(() => world.server.forget());
 
 const say = (method: string, params: JsonObject = {}) => ({ jsonrpc: '2.0', id: 1, method, params });
 const tell = (method: string, params: JsonObject = {}) => ({ jsonrpc: '2.0', method, params });

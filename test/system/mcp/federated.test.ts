@@ -80,10 +80,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 beforeEach(() => {
-  for (const server of [crm, shop]) {
-    server.seen.length = 0;
-    server.ran.length = 0;
-  }
+  for (const server of [crm, shop]) server.forget();
 });
 
 const say = (method: string, params: JsonObject = {}) => ({ jsonrpc: '2.0', id: 1, method, params });

@@ -12,10 +12,7 @@ beforeAll(async () => {
   world = await startMcpWorld();
 });
 afterAll(() => world.close());
-beforeEach(() => {
-  world.server.seen.length = 0;
-  world.server.ran.length = 0;
-});
+beforeEach(() => world.server.forget());
 
 const say = (method: string, params: Record<string, string> = {}) => ({ jsonrpc: '2.0', id: 1, method, params });
 let unique = 0;

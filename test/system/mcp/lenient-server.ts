@@ -40,6 +40,8 @@ export interface LenientServer {
   tell(data: string): void;
   /** How `resources/read` is answered, in place of what it says; `null`: as ever. */
   readAs: { readonly status: number; readonly type: string; readonly text: string; readonly packed?: true } | null;
+  /** Forgets what it has seen and run, and what it was told to say. */
+  forget(): void;
   close(): Promise<void>;
 }
 
@@ -124,6 +126,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       for (const stream of streams) stream.write(`data: ${data}\n\n`);
     },
     readAs: null,
+    forget: () => {
+      seen.length = 0;
+      ran.length = 0;
+      nextAnswer = null;
+      server.readAs = null;
+      server.words = {};
+    },
     release: () => {
       for (const go of waiting.splice(0)) go();
     },

@@ -9,11 +9,7 @@ beforeAll(async () => {
   world = await startMcpWorld();
 });
 afterAll(() => world.close());
-beforeEach(() => {
-  world.server.seen.length = 0;
-  world.server.ran.length = 0;
-  world.server.answerNext(null);
-});
+beforeEach(() => world.server.forget());
 
 const VERSION = '2026-07-28';
 const META = {

@@ -14,11 +14,7 @@ beforeAll(async () => {
   world = await startMcpWorld();
 });
 afterAll(() => world.close());
-beforeEach(() => {
-  world.server.seen.length = 0;
-  world.server.ran.length = 0;
-  world.server.words = {};
-});
+beforeEach(() => world.server.forget());
 
 const EXTENSION = 'io.modelcontextprotocol/tasks';
 const VERSION = '2026-07-28';

@@ -96,14 +96,14 @@ export async function openNotices(parts: {
   async function lookAt(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
-    const [meta, counted, gateways, gone, announced, replication, time] = await calls.commands(workspace, [
+    const [meta, counted, gateways, gone, replication, time, announced] = await calls.commands(workspace, [
       ['HMGET', metaKey(workspace), 'epoch', 'open', 'rid', 'sn', 'members', 'clock', 'loud', 'boots'],
       ['HGETALL', keyOf(workspace, 'v')],
       ['HKEYS', keyOf(workspace, 'gw')],
       ['HKEYS', keyOf(workspace, 'away')],
-      ['HGETALL', keyOf(workspace, BOARD)],
       ['INFO', 'replication'],
       ['TIME'],
+      ...(workspace === '' ? [['HGETALL', keyOf(workspace, BOARD)] as const] : []),
     ]);
     if (!Array.isArray(meta)) return;
     const [epoch = '', open = '', rid = '', step = '', members = '', record = '', loud = '', boots = '0'] = meta.map(
