@@ -1,5 +1,8 @@
+import { rmSync } from 'node:fs';
 import { afterEach, expect, it, vi } from 'vitest';
 import { createStoreClock } from '../../src/stores/embedded/clock.ts';
+import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
 
 /** What the machine says, ms. While it sleeps, the process's own count stands still, and its uptime goes on. */
 const machine = vi.hoisted(() => ({ wall: 0, process: 0, up: 0 }));
@@ -37,4 +40,14 @@ it('a clock that is set forward or back is come nearer to by a twentieth of the 
   pass(-2 * HOUR, ['wall']);
   pass(1_000, ['wall', 'up', 'process']);
   expect(clock.now()).toBe(START + 2_000);
+});
+
+it('a clock of the caller that is behind the store goes on from the store’s time', async () => {
+  const path = storeFolder();
+  const openAt = (time: number) => openEmbeddedRows({ path, lockWaitMs: 0, worker: 'never', clock: () => time });
+  await (await openAt(START)).close();
+  const store = await openAt(START - HOUR);
+  expect(store.now()).toBeGreaterThan(START);
+  await store.close();
+  rmSync(path, { recursive: true });
 });

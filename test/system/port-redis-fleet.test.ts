@@ -356,6 +356,21 @@ describe('a primary that is killed, and a replica takes over', () => {
   });
 });
 
+describe('what a gateway has in force', () => {
+  it('is announced to the others, and again where it has disappeared', async () => {
+    const of = await server();
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2' });
+    const digests = { policies: 'p', configuration: 'c' };
+    one.announce(digests);
+    await until(() => two.others().has('gw-1'));
+    expect([...two.others()]).toEqual([['gw-1', digests]]);
+    await of.client.hdel('svc:{_}:on', 'gw-1');
+    await until(async () => (await of.client.hget('svc:{_}:on', 'gw-1')) !== null);
+    await until(() => two.others().has('gw-1'));
+  });
+});
+
 describe('a replica that confirms nothing', () => {
   it('lets no change be told to be made, nor what others made; nothing is lost when it is back', async () => {
     const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);

@@ -57,6 +57,17 @@ test('the header Idempotency-Key is the key of a call', async () => {
   expect(world.server.ran).toHaveLength(1);
 });
 
+test('a list that is the answer to something else, or reads in two ways, does not pass', async () => {
+  const tools = [{ name: 'not-pinned', inputSchema: { type: 'object' } }];
+  const other = { jsonrpc: '2.0', id: 'other', result: { tools } };
+  const twice = JSON.stringify({ ...other, id: 1 }).replace('{', '{"id":2,');
+  for (const text of [JSON.stringify(other), JSON.stringify(tools), twice]) {
+    world.server.listAs = { status: 200, type: 'application/json', text };
+    const answer = await post(world, say('tools/list'));
+    expect([answer.text.includes('not-pinned'), answer.message.error !== undefined], text).toEqual([false, true]);
+  }
+});
+
 test('a key that is limited to some tools sees and calls these', async () => {
   const own = { 'x-api-key': world.keys.limited };
   const { result } = (await post(world, say('tools/list'), own)).message;

@@ -16,6 +16,13 @@ export interface Seen {
   readonly body: string;
 }
 
+interface SaidAs {
+  readonly status: number;
+  readonly type: string;
+  readonly text: string;
+  readonly packed?: true;
+}
+
 /** An MCP server that takes whatever comes, and notes what it has done: the judge of what ran. */
 export interface LenientServer {
   readonly url: string;
@@ -39,7 +46,9 @@ export interface LenientServer {
   /** Sends an event on all open streams. */
   tell(data: string): void;
   /** How `resources/read` is answered, in place of what it says; `null`: as ever. */
-  readAs: { readonly status: number; readonly type: string; readonly text: string; readonly packed?: true } | null;
+  readAs: SaidAs | null;
+  /** The same for `tools/list`; the gateway's own looks are answered as ever. */
+  listAs: SaidAs | null;
   /** Forgets what it has seen and run, and what it was told to say. */
   forget(): void;
   close(): Promise<void>;
@@ -126,11 +135,13 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       for (const stream of streams) stream.write(`data: ${data}\n\n`);
     },
     readAs: null,
+    listAs: null,
     forget: () => {
       seen.length = 0;
       ran.length = 0;
       nextAnswer = null;
       server.readAs = null;
+      server.listAs = null;
       server.words = {};
     },
     release: () => {
@@ -266,23 +277,26 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         if (session !== '') response.setHeader('mcp-session-id', session);
         const given = isJsonObject(params) ? params : {};
         const result = (value: JsonObject): void => json(response, { jsonrpc: '2.0', id, result: value });
+        const say = ({ status, type, text, packed }: SaidAs): void => {
+          if (packed) response.setHeader('content-encoding', 'gzip');
+          response.writeHead(status, { 'content-type': type });
+          response.end(packed ? gzipSync(text) : text);
+        };
         switch (textOf(name)) {
           case 'tools/call':
             await call(id, given, session, response);
             break;
           case 'resources/read':
             if (server.readAs !== null) {
-              const { status, type, text, packed } = server.readAs;
-              if (packed) response.setHeader('content-encoding', 'gzip');
-              response.writeHead(status, { 'content-type': type });
-              response.end(packed ? gzipSync(text) : text);
+              say(server.readAs);
               break;
             }
             if (given['uri'] === 'file:///secret') ran.push({ name: 'secret', arguments: null });
             result({ said: 'resources/read' });
             break;
           case 'tools/list':
-            result({ tools: server.tools });
+            if (server.listAs === null || headers['user-agent'] === LOOKER) result({ tools: server.tools });
+            else say(server.listAs);
             break;
           case 'initialize':
             response.setHeader('mcp-session-id', randomUUID());
