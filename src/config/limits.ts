@@ -215,7 +215,7 @@ export const LIMITS = {
     what: 'Length of a comment with a vote, characters',
     value: 1000,
     beyond: '400 `invalid_request`',
-    source: 'src/api/approver/page.ts#MOST_COMMENT',
+    source: 'src/effects/model/approval.ts#MOST_COMMENT',
   },
   approver_form: {
     what: 'Body of a form of the approver’s page',

@@ -8,7 +8,17 @@ import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { Allowance, sparing } from './bounds.ts';
 import { firstAnswer, NOTHING_READ, readEvents } from './events.ts';
-import { type Answer, headerText, isStream, NoAnswer, readText, Sender } from './http.ts';
+import {
+  type Answer,
+  headerText,
+  idHeader,
+  isStream,
+  NoAnswer,
+  readText,
+  Sender,
+  type Session,
+  sessionHeaders,
+} from './http.ts';
 import { LineQueue } from './line-queue.ts';
 import {
   changesNothing,
@@ -73,12 +83,6 @@ interface Open {
   readonly stateless: string | null;
   /** The client has its answer, or does not expect one any more. */
   isSettled: boolean;
-}
-
-/** The session of the older era: it begins with `initialize`, and is begun anew where the server has forgotten it. */
-interface Session {
-  readonly id: string | null;
-  readonly version: string | null;
 }
 
 /**
@@ -582,18 +586,6 @@ class Bridge {
     const { origin, pathname } = this.#sides.url;
     return origin + pathname;
   }
-}
-
-function sessionHeaders(session: Session | null): Record<string, string> {
-  return {
-    ...(session !== null && session.id !== null && { 'mcp-session-id': session.id }),
-    ...(session !== null && session.version !== null && { 'mcp-protocol-version': session.version }),
-  };
-}
-
-/** Ids are text in UTF-8, and headers are bytes. */
-function idHeader(lastId: string): { readonly 'last-event-id': string } {
-  return { 'last-event-id': Buffer.from(lastId, 'utf8').toString('latin1') };
 }
 
 function whyOf(error: unknown): string {

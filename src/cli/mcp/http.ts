@@ -108,3 +108,22 @@ export function isStream({ status, headers }: Answer): boolean {
 export function headerText(value: string | readonly string[] | undefined): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
+
+/** The session of the older era: it begins with `initialize`, and is begun anew where the server has forgotten it. */
+export interface Session {
+  readonly id: string | null;
+  readonly version: string | null;
+}
+
+/** @returns what names a session to the server, and nothing where there is none */
+export function sessionHeaders(session: Session | null): Record<string, string> {
+  return {
+    ...(session !== null && session.id !== null && { 'mcp-session-id': session.id }),
+    ...(session !== null && session.version !== null && { 'mcp-protocol-version': session.version }),
+  };
+}
+
+/** Ids are text in UTF-8, and headers are bytes. */
+export function idHeader(lastId: string): { readonly 'last-event-id': string } {
+  return { 'last-event-id': Buffer.from(lastId, 'utf8').toString('latin1') };
+}
