@@ -42,9 +42,11 @@ export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | '
 
 /** One text per line: JSON on one line contains no line ends. */
 function encodeEffect(effect: EffectRecord, { call, terms, admittedStages }: EffectTexts): string {
-  const outcome = outcomeOf(effect);
-  const life = encodeLife(effect, admittedStages, outcome !== null);
-  return outcome === null ? `${call}\n${terms}\n${life}` : `${call}\n${terms}\n${life}\n${encodeOutcome(outcome)}`;
+  const said = outcomeOf(effect);
+  const begin = `${call}\n${terms}\n${encodeLife(effect, admittedStages, said !== null)}`;
+  if (said === null) return begin;
+  const { outcome, payload } = encodeOutcome(said);
+  return payload === null ? `${begin}\n${outcome}` : `${begin}\n${outcome}\n${payload}`;
 }
 
 function textsOf(effect: EffectRecord, before: StoredEffect | null): EffectTexts {
@@ -99,8 +101,9 @@ const kind: Kind<StoredEffect> = {
   decode(text) {
     if (text.startsWith(TOMBSTONE_MARK))
       return { kind: 'tombstone', tombstone: JSON.parse(text.slice(TOMBSTONE_MARK.length)) as Tombstone };
-    const [call = '', terms = '', life = '', outcome = null] = text.split('\n');
-    const { record, admittedStages } = decodeEffect({ call, terms, life, outcome });
+    const [call = '', terms = '', life = '', outcome = null, payload = null] = text.split('\n');
+    const said = outcome === null ? null : { outcome, payload };
+    const { record, admittedStages } = decodeEffect({ call, terms, life, said });
     return { kind: 'effect', effect: record, texts: { call, terms, admittedStages } };
   },
   // Thousands of settled effects in memory would make garbage collection slower for every call.

@@ -6,6 +6,7 @@ import type { SecretMarks } from '../effects/store.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
 import { createPolicySeals, type PolicySeals } from './policy-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
+import { newSalts, paramsOf, paramsText } from './sealed-params.ts';
 
 /**
  * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
@@ -63,7 +64,6 @@ const SUBKEY_NONCE_BYTES = 12;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
 const HEAD_BYTES = 1 + KEY_ID_BYTES + SUBKEY_NONCE_BYTES + IV_BYTES;
-const SALT_BYTES = 16;
 
 interface SealKey {
   readonly id: Buffer;
@@ -113,11 +113,10 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
       fingerprintKeys.set(workspace, made);
       return made;
     },
-    seal: (plain, bound) => seal(JSON.stringify(plain), associated(bound)),
+    seal: (plain, bound) => seal(paramsText(plain), associated(bound)),
     open(sealed, bound) {
       const text = open(sealKeys, sealed, associated(bound));
-      // The tag proves that `seal` wrote this text.
-      return text === null ? null : (JSON.parse(text) as SealedParams);
+      return text === null ? null : paramsOf(text);
     },
     sealText: (text, bound) => seal(text, associatedText(bound)),
     openText: (sealed, bound) => open(sealKeys, sealed, associatedText(bound)),
@@ -219,18 +218,4 @@ function open(keys: readonly SealKey[], sealed: string, bound: Buffer): string |
   } catch {
     return null;
   }
-}
-
-function newSalts(): Readonly<Record<string, string>> {
-  const bytes = randomPooled(SALT_BYTES * 7);
-  const salt = (index: number): string => bytes.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
-  return {
-    target: salt(0),
-    params: salt(1),
-    idem: salt(2),
-    request: salt(3),
-    response: salt(4),
-    comment: salt(5),
-    evidence: salt(6),
-  };
 }

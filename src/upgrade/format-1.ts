@@ -7,6 +7,7 @@ import type { Tombstone } from '../effects/model/effect.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { RunningUse } from '../effects/steps/plan.ts';
 import type { Agent } from '../effects/model/principal.ts';
+import type { OutcomeTexts } from '../records/effect-text.ts';
 import { integer, plainText, text } from '../stores/embedded/tables/columns.ts';
 import type { SqlDatabase, SqlRow, SqlValue } from '../stores/embedded/driver.ts';
 import type { FileMeta } from '../stores/embedded/tables/meta-table.ts';
@@ -30,7 +31,7 @@ export interface OldEffect {
         readonly call: string;
         readonly terms: string;
         readonly life: string;
-        readonly outcome: string | null;
+        readonly said: OutcomeTexts | null;
       }
     | { readonly kind: 'tombstone'; readonly tombstone: Tombstone };
 }
@@ -324,7 +325,7 @@ function effectOf(row: SqlRow): OldEffect {
             call: text(row['call']),
             terms: text(row['terms']),
             life: text(life),
-            outcome: outcome === null ? null : text(outcome),
+            said: outcome === null ? null : { outcome: text(outcome), payload: null },
           },
   };
 }

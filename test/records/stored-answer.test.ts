@@ -6,8 +6,7 @@ import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { receiptInput } from '../receipts/facts.ts';
 
 /*
- * The bytes below were written by versions that knew no upstream but HTTP. They are in stores, and gateways of those
- * versions may read what is written today.
+ * The bytes below were written by versions that knew no upstream but HTTP, and kept stages by name. They are in stores.
  */
 const SETTLED =
   '["http_status","said \\"yes\\"",201,1,null,"rcp_1","jws",{"status":201,"headers":{"etag":"x"},"body":{"kind":"sealed","value":"s"},"truncated":false},"digest"]';
@@ -29,22 +28,39 @@ const SEEN: Evidence = {
   endedAt: 2,
 };
 
+const CALL =
+  '["eff_1","demo","k","fp",["t","a.b","d","u","write","x:1"],["bot",null,"key",  "agent",null,null,"proxy"],null,null]';
+
 const recordOf = (life: string): EffectRecord => {
-  const call =
-    '["eff_1","demo","k","fp",["t","a.b","d","u","write","x:1"],["bot",null,"key",  "agent",null,null,"proxy"],null,null]';
   const terms = '[{"policyVersion":"","matched":[],"shadow":[],"observed":null},[],[]]';
   const text = `[1,${life},1,1,1,false,false,"none",[],[],[]]`;
-  return decodeEffect({ call, terms, life: text, outcome: null }).record;
+  return decodeEffect({ call: CALL, terms, life: text, said: null }).record;
 };
 
 describe('answers over HTTP are stored as they always were', () => {
   it('beside a settled effect', () => {
-    const said = decodeOutcome(SETTLED);
+    const said = decodeOutcome({ outcome: SETTLED, payload: null });
     expect(said.evidence.answered).toEqual({ kind: 'http', status: 201 });
     expect(said.result).toMatchObject({ kind: 'http', status: 201, headers: { etag: 'x' } });
-    expect(encodeOutcome(said)).toBe(SETTLED);
-    expect(decodeOutcome(UNANSWERED)).toMatchObject({ evidence: { answered: null }, result: null });
-    expect(encodeOutcome(decodeOutcome(UNANSWERED))).toBe(UNANSWERED);
+    expect(encodeOutcome(said)).toEqual({ outcome: SETTLED, payload: null });
+    const unanswered = decodeOutcome({ outcome: UNANSWERED, payload: null });
+    expect(unanswered).toMatchObject({ evidence: { answered: null }, result: null });
+    expect(encodeOutcome(unanswered)).toEqual({ outcome: UNANSWERED, payload: null });
+  });
+
+  it('with the names of their stages', () => {
+    const named = '["execute","failed",7,0.5,"http_status"],["settle","passed",9,null,null]';
+    const life = `[1,{"state":"denied","at":5,"refusal":{}},1,1,1,false,false,"none",[],[],[${named}]]`;
+    const terms = `[{"policyVersion":"","matched":[],"shadow":[],"observed":null},[],[["policy","passed",5,1,"a/b"]]]`;
+    const { record } = decodeEffect({ call: CALL, terms, life, said: null });
+    expect(record.stages).toEqual([
+      { stage: 'policy', status: 'passed', startedAt: 5, durationMs: 1, detail: 'a/b' },
+      { stage: 'execute', status: 'failed', startedAt: 7, durationMs: 0.5, detail: 'http_status' },
+      { stage: 'settle', status: 'passed', startedAt: 9, durationMs: null, detail: null },
+    ]);
+    expect(() =>
+      decodeEffect({ call: CALL, terms: terms.replace('"policy","passed"', '11,0'), life, said: null }),
+    ).toThrow('no stage of an effect has the numbers 11 and 0');
   });
 
   it('in an unknown effect, and in a settled one of format 1', () => {

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { SealedParams } from '../../src/effects/ports.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
+import { newSalts, paramsOf, paramsText } from '../../src/secrets/sealed-params.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
 
 let folder = '';
@@ -24,6 +25,7 @@ const plain: SealedParams = {
   stateCheck: null,
   claimId: null,
   reservationId: null,
+  requestIp: null,
 };
 
 describe('the master file', () => {
@@ -147,6 +149,14 @@ describe('derived keys', () => {
   });
 });
 
+const texts = fc.dictionary(fc.string(), fc.string());
+const headers = fc.record({ sent: texts, bound: texts });
+const salts = fc.oneof(
+  texts,
+  fc.constant(0).map(newSalts),
+  fc.constant(0).map(() => ({ ...newSalts(), more: 'c2FsdA' })),
+);
+
 describe('seals', () => {
   it('open for what they were made for, and give back what went in', async () => {
     const secrets = await open();
@@ -155,14 +165,22 @@ describe('seals', () => {
         fc.dictionary(fc.string(), fc.jsonValue()),
         fc.string(),
         fc.string(),
-        (params, workspace, effectId) => {
-          const content: SealedParams = JSON.parse(JSON.stringify({ ...plain, params }));
+        fc.record({ headers, files: texts, salts, requestIp: fc.ipV4() }, { requiredKeys: [] }),
+        (params, workspace, effectId, more) => {
+          const content: SealedParams = JSON.parse(JSON.stringify({ ...plain, params, ...more }));
           const where = { workspace, effectId, fingerprint: 'f' };
           expect(secrets.open(secrets.seal(content, where), where)).toEqual(content);
         },
       ),
       { numRuns: 200 },
     );
+  });
+
+  it('have the salts packed, and open as they were written before', () => {
+    const content = { ...plain, salts: newSalts(), headers: { sent: { a: '1' }, bound: {} } };
+    expect(paramsText(content)).not.toContain('target');
+    expect(new Set(Object.values(newSalts())).size).toBe(7);
+    expect(paramsOf(JSON.stringify(content))).toEqual(content);
   });
 
   it.each([

@@ -17,6 +17,19 @@ const odd = fc
   .map((of) => of.join(''));
 const long = fc.oneof(plain, odd);
 const sealed = fc.option(long);
+/** Like a receipt, but of any bytes. */
+const signed = fc.tuple(plain, fc.oneof(fc.uint8Array(), fc.string()), plain).map(([head, payload, signature]) => {
+  const bytes = typeof payload === 'string' ? Buffer.from(payload, 'utf8') : Buffer.from(payload);
+  return `${head}.${bytes.toString('base64url')}.${signature}`;
+});
+
+const evidence = {
+  code: 'http_status',
+  message: 'said "yes"',
+  answered: { kind: 'http', status: 201 },
+  startedAt: 1,
+  endedAt: null,
+} as const;
 
 describe('the texts of an effect', () => {
   it('give back the call, whatever its seal is made of', () => {
@@ -46,13 +59,6 @@ describe('the texts of an effect', () => {
   });
 
   it('give back the outcome, whatever its receipt is made of', () => {
-    const evidence = {
-      code: 'http_status',
-      message: 'said "yes"',
-      answered: { kind: 'http', status: 201 },
-      startedAt: 1,
-      endedAt: null,
-    } as const;
     const result = {
       kind: 'http',
       status: 201,
@@ -61,11 +67,23 @@ describe('the texts of an effect', () => {
       truncated: false,
     } as const;
     fc.assert(
-      fc.property(sealed, fc.boolean(), (jws, isKept) => {
+      fc.property(fc.oneof(sealed, signed), fc.boolean(), (jws, isKept) => {
         const said = { evidence, receipt: jws === null ? null : { id: 'rcp_1', jws }, result: isKept ? result : null };
         expect(decodeOutcome(encodeOutcome(said))).toEqual(said);
       }),
     );
+  });
+
+  it('keep the payload of a receipt as the text that it is, on one line', () => {
+    const payload = '{"effect":{"id":"eff_é"},"v":1}';
+    const jws = `eyJh.${Buffer.from(payload).toString('base64url')}.c2ln`;
+    const texts = encodeOutcome({ evidence, receipt: { id: 'rcp_1', jws }, result: null });
+    expect(texts.payload).toBe(payload);
+    expect(texts.outcome).not.toContain(jws.split('.')[1]);
+    const [, encoded = ''] = jws.split('.');
+    const odd = [`${jws}.`, `a.${encoded}=.c`, 'a.b', `a.${Buffer.from('1\n2').toString('base64url')}.c`, 'a._w.c'];
+    for (const each of odd)
+      expect(encodeOutcome({ evidence, receipt: { id: 'rcp_1', jws: each }, result: null }).payload).toBeNull();
   });
 
   it('are what JSON.stringify writes, and make the record again', () => {
@@ -78,10 +96,11 @@ describe('the texts of an effect', () => {
           call: encodeCall(record),
           terms: encodeTerms({ ...record, stages: record.stages.slice(0, 1) }),
           life: encodeLife(record, 1, isCommitted),
-          outcome: said === null ? null : encodeOutcome(said),
         };
-        for (const each of Object.values(texts)) if (each !== null) expect(each).toBe(JSON.stringify(JSON.parse(each)));
-        expect(decodeEffect(texts)).toEqual({ record, admittedStages: 1 });
+        const outcome = said === null ? null : encodeOutcome(said);
+        for (const each of [...Object.values(texts), outcome?.outcome ?? '1'])
+          expect(each).toBe(JSON.stringify(JSON.parse(each)));
+        expect(decodeEffect({ ...texts, said: outcome })).toEqual({ record, admittedStages: 1 });
       }),
     );
   });
@@ -139,6 +158,7 @@ function recordSaying(text: string, isCommitted: boolean): EffectRecord {
     stages: [
       { stage: 'policy', status: 'passed', startedAt: 1, durationMs: 0.25, detail: text },
       { stage: 'execute', status: 'failed', startedAt: 2, durationMs: null, detail: null },
+      { stage: 'settle', status: 'waiting', startedAt: 1, durationMs: 0, detail: text },
     ],
     metadata: { [text]: text },
     sealed: text,
