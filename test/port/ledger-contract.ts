@@ -71,6 +71,23 @@ export function promisesOfLedger(at: () => PortFixture): void {
     expect(await ledger(place, { about: 'id200' })).toHaveLength(1);
   });
 
+  test('events are about what they were said to be about, also those after another one about the same', async () => {
+    const place = await newPlace(at().store);
+    const one = ['x', 'x', null, null, '', '', '\u0001', '\u0001', 'x'];
+    // More than a store may write at once.
+    const many = Array.from({ length: 2_100 }, () => 'x');
+    const all = [one, ['x', 'y'], many];
+    const changes = all.map((abouts) => abouts.map((about, index) => eventOf(String(index), about)));
+    for (const answer of await Promise.all(changes.map((events) => place.commit({ events })))) done(answer);
+    const entries: LedgerEntry[] = [];
+    while (entries.length < all.flat().length)
+      entries.push(...(await ledger(place, { after: entries.length, limit: 1_000 })));
+    expect(entries.map(({ about }) => about)).toEqual(all.flat());
+    expect(entries.map(({ text }) => text)).toEqual(changes.flat().map(({ text }) => text));
+    expect((await ledger(place, { about: '' })).map(({ seq }) => seq)).toEqual([5, 6]);
+    expect((await ledger(place, { about: 'x', limit: 6 })).map(({ seq }) => seq)).toEqual([1, 2, 9, 10, 12, 13]);
+  });
+
   test('changes of watched kinds are heard of, and those of others are not', async () => {
     const place = await newPlace(at().store);
     const heard: Watched[] = [];

@@ -2,14 +2,14 @@ import type { LedgerEntry, RowStore } from '../../port.ts';
 import type { Calls } from '../calls.ts';
 import { textsOf } from '../connection.ts';
 import { keyOf } from '../names.ts';
-import { aboutName, namedAbout, unstored } from './names.ts';
+import { aboutName, namedAbout, SAME_ABOUT, unstored } from './names.ts';
 
 /** How many steps are read at once; each has the events of its changes. */
 const STEPS = 20;
 
 /**
  * The ledger is a stream with one entry per step. Its id is the place of the step's first event; time and epoch come
- * before the events.
+ * before the events. An event that is about the same as the one before it in the entry says only that.
  */
 export function createLedgerPages(calls: Calls): RowStore['ledger'] {
   const streamOf = (workspace: string): string => keyOf(workspace, 'l');
@@ -66,14 +66,17 @@ function eventsOf(entries: unknown): readonly LedgerEntry[] {
     const { first, fields } = entryOf(entry);
     const [at, epoch, ...rest] = fields;
     const events: LedgerEntry[] = [];
-    for (let i = 0; i + 1 < rest.length; i += 2)
+    let name = '';
+    for (let i = 0; i + 1 < rest.length; i += 2) {
+      if (rest[i] !== SAME_ABOUT) name = rest[i] ?? '';
       events.push({
         seq: first + i / 2,
         epoch: Number(epoch),
         at: Number(at),
-        about: namedAbout(rest[i] ?? ''),
+        about: namedAbout(name),
         text: unstored(rest[i + 1] ?? ''),
       });
+    }
     return events;
   });
 }

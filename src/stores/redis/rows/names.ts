@@ -51,6 +51,9 @@ export function namedFigure(name: string): string {
   return unstored(name.slice(2));
 }
 
+/** In the ledger, in place of a name: this event is about the same as the one before. No name is this. */
+export const SAME_ABOUT = MARK;
+
 /** The name of what an event is about; `null` has its own name. */
 export function aboutName(about: string | null): string {
   if (about === null) return '';

@@ -1,7 +1,7 @@
 -- A batch of changes of the rows, lists, figures and ledger of a workspace. Each change decides on what the earlier ones
 -- left. Nothing is written before `flush`, except long texts and resets of groups.
 --   r:<kind>:<id>  `version text`; a long text is in t:<kind>:<id>, and the row is `version<tab>`
---   z:<list>  sorted set of ids        l  stream: id is the place of the first event, fields `time epoch`, then `about text`
+--   z:<list>  sorted set of ids        l  stream: id is the place of the first event, fields `time epoch`, then `about text`; \1: as before it
 --   f:<name>  figure: `spent held ends slot amount span text`, with the open slot of a rolling one; q:<name>  its closed slots
 --   g:<group>  sorted set: figures by when they no longer count   groups  set of them   a:<about>  places in the ledger
 --   v  hash: kind → last step that changed one of its rows
@@ -238,8 +238,8 @@ local function apply(c, id, seq)
     change_figure(t, num[A[k + 3]], num[A[k + 4]], A[k + 7])
   end
   for k = c.events + 1, c.resets - 2, 2 do
-    local about = A[k]
-    b.stream[#b.stream + 1], b.stream[#b.stream + 2] = about, A[k + 1]
+    local about, is_same = A[k], A[k] == b.about and #b.stream % PART > 0
+    b.stream[#b.stream + 1], b.stream[#b.stream + 2], b.about = is_same and '\1' or about, A[k + 1], about
     if about ~= '' then b.places[about] = b.places[about] .. int(seq) .. ' ' end
     seq = seq + 1
   end
