@@ -1,12 +1,15 @@
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { syncBehind } from '../../src/stores/embedded/behind.ts';
+import { startEngine } from '../../src/stores/embedded/engine.ts';
+import { asking } from '../../src/stores/embedded/threads/operations.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+import { changeOf, putOf } from '../port/changes.ts';
 import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 
 type Done = (error: Error | null) => void;
@@ -299,5 +302,29 @@ describe('a thread that may wait for the disk', () => {
     add('later', true);
     expect([said, faults]).toEqual([['lone: failed', 'later: failed'], [EIO]]);
     journal.close();
+  });
+
+  it('brings nothing into the file after a sync that failed, however long the journal is', async () => {
+    const own = storeFolder();
+    const engine = await startEngine(
+      { path: own, lockWaitMs: 0, clock: Date.now, maxClockJumpMs: 1e12, isOwnThread: true },
+      () => {},
+    );
+    const ask = asking(engine.handlers);
+    const { epoch } = await ask('commit', changeOf('w', 0));
+    const put = (name: string, texts: number, text: string) =>
+      ask(
+        'commit',
+        changeOf('w', epoch, { puts: Array.from({ length: texts }, (_, n) => putOf('k', `${name}${n}`, text)) }),
+      );
+    for (let n = 0; n < 50 && disk.waitedFor === 0; n += 1) await put(`small ${n} `, 1, 'x');
+    expect(disk.waitedFor).toBeGreaterThan(0);
+    disk.fault = EIO;
+    await expect(put('long ', 40, 'x'.repeat(1_000_000))).rejects.toThrow(StoreUnavailable);
+    const sizeOf = (file: string): number => statSync(join(own, file)).size;
+    expect(sizeOf('store.db-wal')).toBeGreaterThan(4_000 * 8_192);
+    expect(sizeOf('store.db')).toBeLessThan(1_000_000);
+    expect(await engine.close()).toBe(false);
+    rmSync(own, { recursive: true });
   });
 });
