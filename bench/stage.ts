@@ -50,6 +50,8 @@ export interface Stage {
   redis(settings?: readonly string[]): Promise<RedisServer>;
   /** The plain, ungoverned `@fastify/http-proxy`. */
   proxy(place?: 'served' | 'first'): Promise<Measured>;
+  /** What a gateway with these promises cannot leave out, and nothing else. */
+  floor(): Promise<Measured>;
   /** What a team would assemble from libraries on a Redis. */
   assembled(redis: RedisServer, rules: RuleSet): Promise<Measured>;
   stop(): Promise<void>;
@@ -136,6 +138,10 @@ export async function openStage(kind: 'http' | 'mcp' = 'http'): Promise<Stage> {
         { place },
       );
       return measured('proxy', proxy, AGENT_KEY, null);
+    },
+    async floor() {
+      const floor = await start('floor', [fileBeside('./peer-floor.js'), upstream.url], { place: 'served' });
+      return measured('floor', floor, AGENT_KEY, null);
     },
     async assembled(redis, rules) {
       const args = [fileBeside('./peer-assembled.js'), upstream.url, redis.url, rules];
