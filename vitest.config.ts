@@ -34,6 +34,7 @@ const MEASURED = [
   'test/hostile/descriptors.test.ts',
   'test/hostile/large-uploads.test.ts',
   'test/hostile/loop-held.test.ts',
+  'test/hostile/mcp-loop-held.test.ts',
   'test/system/cluster.test.ts',
   'test/system/port-redis-fleet.test.ts',
   'test/system/redis-claims.test.ts',

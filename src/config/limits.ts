@@ -84,6 +84,31 @@ export const LIMITS = {
     beyond: 'it is kept as text; for `outcomes.body` and `state_check` it counts as unreadable',
     source: 'src/upstreams/http/answer.ts#LIMITS.values',
   },
+  mcp_values: {
+    what: 'Values in one message of an MCP server',
+    value: 200_000,
+    beyond: 'it does not go on: a write is `unknown_effect`, what is no call 503 `not_ready`',
+    source: 'src/upstreams/mcp/whole-answer.ts#SAID.values',
+  },
+  mcp_members: {
+    // To ask an object for so many names takes 10 ms.
+    what: 'Members of one object in it',
+    value: 20_000,
+    beyond: 'the same',
+    source: 'src/upstreams/mcp/whole-answer.ts#SAID.members',
+  },
+  mcp_event_lines: {
+    what: 'Lines of one event in a stream of an MCP server',
+    value: 10_000,
+    beyond: 'the stream is cut',
+    source: 'src/upstreams/mcp/server-events.ts#MOST_LINES',
+  },
+  mcp_tool: {
+    what: 'The definition of an MCP tool as JSON, characters',
+    value: 1_048_576,
+    beyond: 'it cannot be pinned; one that was is quarantined',
+    source: 'src/pins/digest.ts#MAX_TOOL',
+  },
   response_kept: {
     what: "Part of an upstream's answer that is kept for duplicates",
     value: '64KiB',

@@ -144,7 +144,12 @@ export function sendError(reply: FastifyReply, status: number, id: RpcId | null,
 
 /** Sends one JSON-RPC message as the whole answer. */
 export function sendMessage(reply: FastifyReply, message: JsonObject): FastifyReply {
+  return sendWritten(reply, JSON.stringify(message));
+}
+
+/** The same, of a message that is JSON already. */
+export function sendWritten(reply: FastifyReply, message: string | Buffer): FastifyReply {
   return reply
     .headers({ 'content-type': 'application/json; charset=utf-8', 'cache-control': 'no-store' })
-    .send(JSON.stringify(message));
+    .send(message);
 }

@@ -1,4 +1,5 @@
 import { printable } from '../diagnostics/render.ts';
+import { sizeUpTo } from '../json/size.ts';
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import { type Difference, differencesOf, renderDifferences } from './differences.ts';
 import { toolDigest } from './digest.ts';
@@ -138,7 +139,7 @@ function* pinnable(
       nameless.push({ kind: 'unusable', name: null, why: 'it has no name' });
       continue;
     }
-    const isLong = most !== Infinity && JSON.stringify(tool).length > most;
+    const isLong = most !== Infinity && sizeUpTo(tool, most) > most;
     const digest = isLong ? { ok: false as const, why: `it is longer than ${most} characters` } : toolDigest(tool);
     yield;
     if (tools.delete(name) || unusable.has(name))

@@ -1,10 +1,17 @@
 import { createHash } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
+import { sizeUpTo } from '../json/size.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 
 /** Levels of nesting that a definition may have. What is deeper cannot be pinned: hashing it could exhaust the stack. */
 export const MAX_TOOL_DEPTH = 100;
+
+/**
+ * Characters of a definition as JSON, at most. The gateway computes the digest of each tool that a server lists, one in
+ * one go.
+ */
+export const MAX_TOOL = 1_048_576;
 
 /** Of one definition. A lock file reads what is within these limits. */
 const LIMITS = { depth: MAX_TOOL_DEPTH + 1, values: 100_000, name: 10_000 };
@@ -18,6 +25,7 @@ export type Digest = { readonly ok: true; readonly sha256: string } | { readonly
  */
 export function toolDigest(tool: Json): Digest {
   if (isDeeper(tool, MAX_TOOL_DEPTH)) return { ok: false, why: `it is nested deeper than ${MAX_TOOL_DEPTH} levels` };
+  if (isTooLong(tool)) return { ok: false, why: `it is longer than ${MAX_TOOL} characters` };
   let text: string;
   try {
     text = canonicalJson(tool);
@@ -29,6 +37,11 @@ export function toolDigest(tool: Json): Digest {
   const read = parseStrictJson(text, LIMITS);
   if (!read.ok) return { ok: false, why: `it is not strict JSON: ${read.message}` };
   return { ok: true, sha256: sha256Of(text) };
+}
+
+/** Whether a definition is longer than one that can be pinned. */
+export function isTooLong(tool: Json): boolean {
+  return sizeUpTo(tool, MAX_TOOL) > MAX_TOOL;
 }
 
 function sha256Of(text: string): string {

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
+import { setImmediate as others } from 'node:timers/promises';
 import { canonicalJson } from '../json/canonical.ts';
-import { type Json, isJsonObject } from '../json/value.ts';
+import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
 import type { LiveServer, ServerWords } from './compare.ts';
+import { isTooLong } from './digest.ts';
 
 /**
  * How a pinned tool stands to what its server says of it now. Only `pinned` may be called. `gone`: the server does not
@@ -11,7 +13,7 @@ export type PinState = 'pinned' | 'changed' | 'gone' | 'unseen';
 
 /** A tool as it was seen. */
 interface SeenTool {
-  /** `null` where the name stood twice: nobody knows which one would be called. */
+  /** `null` where the name stood twice, and nobody knows which one would be called; and of what is too long for a pin. */
   readonly sha256: string | null;
   /** When, monotonic ms. */
   readonly at: number;
@@ -22,6 +24,44 @@ type Seen = ReadonlyMap<string, SeenTool>;
 /** SHA-256 of the canonical form of a tool that was read strictly. Order makes no difference. */
 export function shaOf(tool: Json): string {
   return createHash('sha256').update(canonicalJson(tool), 'utf8').digest('hex');
+}
+
+const known = new WeakMap<JsonObject, string | null>();
+
+/** SHA-256 of a tool that a server lists; `null` where it is too long for a pin. Of each it is computed once. */
+function shaOfListed(tool: JsonObject): string | null {
+  let sha = known.get(tool);
+  if (sha === undefined) {
+    sha = isTooLong(tool) ? null : shaOf(tool);
+    known.set(tool, sha);
+  }
+  return sha;
+}
+
+/** How long tools are looked at in one go, ms. */
+const SLICE_MS = 2;
+
+/**
+ * Computes what is known of the tools of a list that matter, in slices, so that other requests get their turn: what is
+ * asked of these tools afterwards takes no time.
+ * @returns these tools
+ */
+export async function lookedThrough(
+  tools: readonly Json[],
+  matters: (name: string) => boolean,
+): Promise<readonly JsonObject[]> {
+  const found: JsonObject[] = [];
+  let begun = performance.now();
+  for (const tool of tools) {
+    if (isJsonObject(tool) && typeof tool['name'] === 'string' && matters(tool['name'])) {
+      shaOfListed(tool);
+      found.push(tool);
+    }
+    if (performance.now() - begun < SLICE_MS) continue;
+    await others();
+    begun = performance.now();
+  }
+  return found;
 }
 
 /**
@@ -101,9 +141,9 @@ export function sameWords(pinned: ServerWords, words: ServerWords): boolean {
 function byName(tools: readonly Json[], at: number): Seen {
   const seen = new Map<string, SeenTool>();
   for (const tool of tools) {
-    const name = isJsonObject(tool) ? tool['name'] : undefined;
-    if (typeof name !== 'string') continue;
-    seen.set(name, { sha256: seen.has(name) ? null : shaOf(tool), at });
+    if (!isJsonObject(tool)) continue;
+    const { name } = tool;
+    if (typeof name === 'string') seen.set(name, { sha256: seen.has(name) ? null : shaOfListed(tool), at });
   }
   return seen;
 }

@@ -4,6 +4,8 @@ import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/
 import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };
+/** What a server may say. */
+const LARGE = { depth: 128, values: 200_000 };
 
 function verdict(text: string | Buffer): string {
   const result = parseStrictJson(text, LIMITS);
@@ -200,6 +202,35 @@ describe('how much one text may hold', () => {
     for (const text of texts)
       expect(await parseStrictJsonInSlices(Buffer.from(text), LIMITS)).toEqual(parseStrictJson(text, LIMITS));
     expect(await parseStrictJsonInSlices(Buffer.from([0xff]), LIMITS)).toMatchObject({ ok: false });
+  });
+
+  test('the value of a large text is made in parts, and is what JSON.parse makes', async () => {
+    const long = 'x'.repeat(40_000);
+    const inner = `{"b" : [ ${Array.from({ length: 9_000 }, (_, index) => `{"n${index % 7}":${index}}`).join(' , ')} ],"7":1}`;
+    const texts = [
+      `[[],{},${inner} , ${inner},"${long}",${inner}]`,
+      ` {"a":{"c":[1,2,${inner} ],"d":"\\n${long}\\"","e":{}}, "10":[${inner}],"2":[[[${inner}]]],"é\\u00e9":null } `,
+      `{"a":[1,{"b":${inner},"c":{"d":"${long}"},"e":[]}, 2 ],"f":"${long}","g":[ ]}`,
+      // What has no comma for long is still text when what is around it ends.
+      `${'[1,{"a":2,"b":'.repeat(20)}${inner}${'}]'.repeat(20)}`,
+      `"${String.raw`\ud83d\ude00`.repeat(10_000)}"`,
+      `${' '.repeat(40_000)}[1,${' \n'.repeat(40_000)}2${'\t'.repeat(40_000)}]`,
+      JSON.stringify(['é😀\u2028'.repeat(150_000)]),
+    ];
+    for (const text of texts) {
+      expect(Buffer.byteLength(text)).toBeGreaterThan(LARGE_TEXT);
+      const read = await parseStrictJsonInSlices(Buffer.from(text), LARGE);
+      expect(read.ok ? JSON.stringify(read.value) : read).toBe(JSON.stringify(JSON.parse(text)));
+    }
+  });
+
+  test('an object has as many members as it may have', async () => {
+    const most = { ...LARGE, members: 20 };
+    const map = (count: number) => `{${Array.from({ length: count }, (_, index) => `"${index}":0`).join(',')}}`;
+    expect(parseStrictJson(`[${map(20)},${map(20)}]`, most).ok).toBe(true);
+    const fault = { ok: false, message: 'more than 20 members in one object' };
+    expect(parseStrictJson(`[${map(21)}]`, most)).toMatchObject(fault);
+    expect(await parseStrictJsonInSlices(Buffer.from(`[${map(21)}]`), most)).toMatchObject(fault);
   });
 
   test('names of 1,024 characters, which no message shows whole', () => {

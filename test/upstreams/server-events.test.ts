@@ -33,7 +33,9 @@ test.each([
     const events = await read(bytes, size);
     // Half of a line's end, in a piece of its own, says nothing.
     const said = events.filter(({ bytes: own }) => own.length > 1);
-    expect(said.map(({ data, id, retryMs, beside }) => ({ data, id, retryMs, beside }))).toEqual([
+    expect(
+      said.map(({ data, id, retryMs, beside }) => ({ data: data?.toString() ?? null, id, retryMs, beside })),
+    ).toEqual([
       { data: '{"a":\n1}', id: '7', retryMs: null, beside: 'id: 7\n' },
       { data: null, id: null, retryMs: null, beside: ': nothing\n' },
       { data: '2', id: null, retryMs: 250, beside: 'retry: 250\n' },
@@ -41,6 +43,20 @@ test.each([
     const whole = lines.slice(0, -1).join(end) + end;
     expect(Buffer.concat(events.map((event) => event.bytes)).toString()).toBe(whole);
   }
+});
+
+test('an event of very many lines is not read: each takes time', async () => {
+  const lines = (count: number) => read(Buffer.from(`${'data: 1\n'.repeat(count)}\n`), 1_000, 1_000_000);
+  expect((await lines(10_000)).map(({ data }) => data?.byteLength)).toEqual([19_999]);
+  await expect(lines(10_001)).rejects.toThrow('an event is longer than the 10000 lines that are read');
+});
+
+test('what is no UTF-8 is read as clients read it', async () => {
+  const [event] = await read(
+    Buffer.concat([Buffer.from('\ufeffdata:"'), Buffer.from([0xff]), Buffer.from('"\n\n')]),
+    3,
+  );
+  expect(event?.data?.toString()).toBe('"\ufffd"');
 });
 
 test('an event that is too long is not read to its end', async () => {

@@ -1,4 +1,5 @@
 import type { Mismatch } from '../model/action-call.ts';
+import { sizeUpTo } from '../../json/size.ts';
 import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
 
 /** Limits on what is shown of mismatches, in characters of JSON: for one value, and for all values together. */
@@ -44,29 +45,6 @@ const MOST_NAME = 100;
 function cut(text: string, most: number): string {
   // Never cuts a character in half.
   return text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…`;
-}
-
-/** About the length of a value as JSON; stops counting once it is above `most`. */
-function sizeUpTo(value: Json, most: number): number {
-  if (typeof value === 'string') return value.length > most ? value.length : JSON.stringify(value).length;
-  if (isJsonArray(value)) {
-    let size = value.length === 0 ? 2 : 1;
-    for (const element of value) {
-      size += 1 + sizeUpTo(element, most - size);
-      if (size > most) break;
-    }
-    return size;
-  }
-  if (isJsonObject(value)) {
-    const names = Object.keys(value);
-    let size = names.length === 0 ? 2 : 1;
-    for (const name of names) {
-      size += 2 + sizeUpTo(name, most - size) + sizeUpTo(value[name] ?? null, most - size);
-      if (size > most) break;
-    }
-    return size;
-  }
-  return String(value).length;
 }
 
 /** The beginning of a value: a text unchanged, anything else as JSON. No more JSON is written than is shown. */

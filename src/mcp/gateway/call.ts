@@ -8,10 +8,12 @@ import type { GivenKey } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { jsonInSlices } from '../../json/write.ts';
 import { paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
 import { paramsWithoutTasks, takesTasks } from '../../mcp-protocol/tasks.ts';
+import { eventOf } from '../../upstreams/mcp/server-events.ts';
 import { problem } from '../caller.ts';
-import { RpcRefused, sendMessage, sendProblem } from '../http.ts';
+import { RpcRefused, sendProblem, sendWritten } from '../http.ts';
 import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest } from '../jsonrpc.ts';
 import { type Era, mismatch } from '../protocol.ts';
 import { note } from './access.ts';
@@ -236,7 +238,7 @@ interface BegunAnswer {
   /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
   ask(message: JsonObject, headers: Readonly<Record<string, string>>): void;
   /** Sends the last message. */
-  end(message: JsonObject, headers?: Readonly<Record<string, string>>): FastifyReply;
+  end(message: JsonObject, headers?: Readonly<Record<string, string>>): Promise<FastifyReply>;
   /** Sends an answer of the server that is no message to the call. */
   pass(answer: HttpAnswer): FastifyReply;
   onGone(listen: () => void): void;
@@ -290,9 +292,10 @@ function beginAnswer(
       writeHead(reply, 200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...headers });
       raw.write(`data: ${JSON.stringify(message)}\n\n`);
     },
-    end(message, headers = {}) {
-      if (!hasBegun) return sendMessage(reply.headers(headers), message);
-      raw.end(`${last?.beside ?? ''}data: ${JSON.stringify(message)}\n\n`);
+    async end(message, headers = {}) {
+      const written = await jsonInSlices(message);
+      if (!hasBegun) return sendWritten(reply.headers(headers), written);
+      raw.end(eventOf({ beside: last?.beside ?? '' }, written));
       return reply;
     },
     pass({ status, headers, body }) {

@@ -1,6 +1,7 @@
 import { Transform } from 'node:stream';
 import type { KeyObject } from 'node:crypto';
 import type { Json } from '../../json/value.ts';
+import { lineEnds } from '../../upstreams/http/events.ts';
 import { MAX_ID, withMark, withoutMark } from './marks.ts';
 import type { SessionOwner } from './sessions.ts';
 
@@ -10,8 +11,6 @@ export interface EventOwner extends SessionOwner {
   readonly session: string | null;
 }
 
-const LF = 0x0a;
-const CR = 0x0d;
 const ID = Buffer.from('id:');
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 /** Longest line that may be one with an id which gets a mark, bytes. */
@@ -111,20 +110,4 @@ export function markedEvents(marks: EventIdMarks): Transform {
 
 function ofEvent({ upstream, workspace, agentId, session }: EventOwner): readonly Json[] {
   return ['mcp event', 1, upstream, workspace, agentId, session];
-}
-
-/** Finds the next end of a line, either byte of one. Each byte is looked at once. */
-function lineEnds(bytes: Buffer): { next(from: number): number | null } {
-  let lf = -2;
-  let cr = -2;
-  const after = (known: number, from: number, byte: number): number =>
-    known === -1 || known >= from ? known : bytes.indexOf(byte, from);
-  return {
-    next(from) {
-      lf = after(lf, from, LF);
-      cr = after(cr, from, CR);
-      if (lf === -1 || cr === -1) return Math.max(lf, cr) === -1 ? null : Math.max(lf, cr);
-      return Math.min(lf, cr);
-    },
-  };
 }

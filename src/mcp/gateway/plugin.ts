@@ -1,11 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { isJsonObject, type JsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type JsonObject } from '../../json/value.ts';
 import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
+import { lookedThrough } from '../../pins/observed.ts';
 import { pinnedAt } from '../../upstreams/catalog.ts';
 import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
-import { passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
+import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
 import { problem } from '../caller.ts';
 import { RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
 import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest, resultMessage } from '../jsonrpc.ts';
@@ -53,7 +54,7 @@ const NO_MESSAGE: Era = { kind: 'handshake', version: null };
 /** How something passes. */
 interface PassOptions {
   /** How its answer is changed. */
-  readonly changed?: { readonly id: RpcId; readonly change: (answer: JsonObject) => JsonObject } | null;
+  readonly changed?: Change | null;
   /** Its answer is a stream that lasts until one side leaves. */
   readonly stands?: boolean;
 }
@@ -174,11 +175,14 @@ export async function mcpGatewayPlugin(
         return pass(arrived, postOf(arrived, message), reply, {
           changed: {
             id: message.id,
-            change: (answer) => {
+            change: async (answer) => {
               const result = resultIn(answer);
-              if (result !== null)
-                server.pins.passes(result, (name) => pinnedAt(ports.catalog(), server.settings.id, name) !== null);
-              return visibleTools(answer, (name) => isVisible(arrived, name));
+              if (result === null || !isJsonArray(result['tools'])) return answer;
+              const isPinned = (name: string): boolean => pinnedAt(ports.catalog(), server.settings.id, name) !== null;
+              const tools = await lookedThrough(result['tools'], isPinned);
+              // From here on at once: another list must not come between this one and what is shown of it.
+              server.pins.passes({ tools }, isPinned);
+              return visibleTools({ ...answer, result: { ...result, tools } }, (name) => isVisible(arrived, name));
             },
           },
         });

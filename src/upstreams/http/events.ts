@@ -44,6 +44,22 @@ export function createEventScan(): EventScan {
   return { ends, over: (piece) => ends(piece).at(-1) ?? 0 };
 }
 
+/** Finds the next end of a line, either byte of one. Each byte is looked at once. */
+export function lineEnds(bytes: Buffer): { next(from: number): number | null } {
+  let lf = -2;
+  let cr = -2;
+  const after = (known: number, from: number, byte: number): number =>
+    known === -1 || known >= from ? known : bytes.indexOf(byte, from);
+  return {
+    next(from) {
+      lf = after(lf, from, LF);
+      cr = after(cr, from, CR);
+      if (lf === -1 || cr === -1) return Math.max(lf, cr) === -1 ? null : Math.max(lf, cr);
+      return Math.min(lf, cr);
+    },
+  };
+}
+
 /** Just behind the first event that ends in these bytes; 0 if none does. */
 export function endOfEvent(bytes: Buffer): number {
   const ends = ['\n\n', '\r\n\r\n', '\r\r'].flatMap((end) => {

@@ -7,6 +7,7 @@ import type { Evidence } from '../../effects/model/effect.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { jsonParts } from '../../json/write.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { isTask } from '../../mcp-protocol/tasks.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
@@ -211,7 +212,7 @@ async function hearOne(
     for await (const event of serverEvents(body.iterator({ destroyOnReturn: false }), upstream.limits.responseBytes)) {
       lastEventId = event.id ?? lastEventId;
       retryMs = event.retryMs ?? retryMs;
-      const data = event.data === null || event.data === '' ? null : Buffer.from(event.data);
+      const { data } = event;
       const said = data === null ? null : await guarded(data, upstream.namesGateway);
       // What a client might read as something else than the gateway is left out.
       if (data !== null && said === null) continue;
@@ -361,14 +362,25 @@ function resultOf(
 }
 
 function kept(message: Json, most: number): KeptMessage {
-  const text = JSON.stringify(message);
-  if (Buffer.byteLength(text) <= most)
-    return { kind: 'message', body: { kind: 'json', value: message }, truncated: false };
+  const text = beginningOf(message, most);
+  if (text === null) return { kind: 'message', body: { kind: 'json', value: message }, truncated: false };
   // A UTF-16 code unit takes at most three bytes.
   const value = text.slice(0, Math.floor(most / 3)).replace(/[\uD800-\uDBFF]$/, '');
   return { kind: 'message', body: { kind: 'text', value }, truncated: true };
 }
 
+/** The beginning of a message that is longer than so many bytes; `null` where it is not. No more of it is written. */
+function beginningOf(message: Json, most: number): string | null {
+  const parts: Buffer[] = [];
+  let length = 0;
+  for (const part of jsonParts(message)) {
+    parts.push(part);
+    length += part.byteLength;
+    if (length > most) return Buffer.concat(parts).toString();
+  }
+  return null;
+}
+
 function textOf(value: Json): string {
-  return JSON.stringify(value).slice(0, 100);
+  return (beginningOf(value, 100) ?? JSON.stringify(value)).slice(0, 100);
 }

@@ -1,14 +1,13 @@
 import { LARGE_TEXT } from '../../json/strict.ts';
 import { parseJson } from '../../json/parse.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { jsonInSlices } from '../../json/write.ts';
 import { changeElicitations } from '../../mcp-protocol/elicitation.ts';
 import { readStrictly } from './whole-answer.ts';
 
 /** Whether an address is, or looks like, one of the gateway itself. */
 export type NamesGateway = (address: string) => boolean;
 
-/** What a server says in one message. */
-const LIMITS = { depth: 128, values: 200_000, name: 10_000 };
 /** To look at an address takes time: what asks for more visits at once than this does not go on. */
 const MOST_VISITS = 8;
 
@@ -36,7 +35,7 @@ export interface Guarded {
  * @returns `null` where it cannot be said what a client would read: it must not go on
  */
 export async function guarded(bytes: Buffer, names: NamesGateway): Promise<Guarded | null> {
-  const parsed = await readStrictly(bytes, LIMITS);
+  const parsed = await readStrictly(bytes);
   if (parsed.ok) {
     const { value } = parsed;
     let visits = 0;
@@ -46,7 +45,7 @@ export async function guarded(bytes: Buffer, names: NamesGateway): Promise<Guard
     });
     if (visits > MOST_VISITS) return null;
     const message = isJsonObject(made) ? made : null;
-    return { bytes: made === value ? bytes : Buffer.from(JSON.stringify(made)), message, fault: null };
+    return { bytes: made === value ? bytes : await jsonInSlices(made), message, fault: null };
   }
   // Clients are less strict: what they could take for an elicitation does not go on.
   if (bytes.byteLength >= LARGE_TEXT) return null;

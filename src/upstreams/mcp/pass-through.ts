@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import type { JsonObject } from '../../json/value.ts';
+import { jsonInSlices } from '../../json/write.ts';
 import { headersOf, type McpUpstream, withOwn } from './mcp-upstream.ts';
 import { type McpRequest, open } from './open.ts';
 import { type Guarded, guarded, isPacked } from './own-addresses.ts';
@@ -19,7 +20,7 @@ export type Passed =
 /** How the answer to one request is changed on its way. */
 export interface Change {
   readonly id: string | number;
-  readonly change: (answer: JsonObject) => JsonObject;
+  readonly change: (answer: JsonObject) => JsonObject | Promise<JsonObject>;
 }
 
 /**
@@ -67,13 +68,13 @@ export async function passThrough(
 
 async function* guardedEvents(body: Readable, changed: Change | null, upstream: McpUpstream): AsyncGenerator<Buffer> {
   for await (const event of serverEvents(body, upstream.limits.responseBytes)) {
-    if (event.data === null || event.data === '') {
+    const { data } = event;
+    if (data === null) {
       yield event.bytes;
       continue;
     }
-    const data = Buffer.from(event.data);
     const said = await guarded(data, upstream.namesGateway);
-    const now = said === null ? null : changedIn(said, changed);
+    const now = said === null ? null : await changedIn(said, changed);
     // What a client might read as something else than the gateway is left out.
     if (now !== null) yield now === data ? event.bytes : eventOf(event, now);
   }
@@ -83,17 +84,17 @@ async function guardedWhole(body: Readable, changed: Change | null, upstream: Mc
   const bytes = await wholeOf(body, upstream.limits.responseBytes);
   const said = await guarded(bytes, upstream.namesGateway);
   if (said === null) throw new Error('its answer reads in more than one way');
-  const made = changedIn(said, changed);
+  const made = await changedIn(said, changed);
   // What is not the answer would pass unseen.
   if (changed !== null && made === said.bytes) throw new Error('its answer is not the answer to the request');
   return made;
 }
 
 /** What was said, changed where it is the answer to the request. @throws Error where it may be, and nobody can say */
-function changedIn({ bytes, message, fault }: Guarded, changed: Change | null): Buffer {
+async function changedIn({ bytes, message, fault }: Guarded, changed: Change | null): Promise<Buffer> {
   if (changed === null) return bytes;
   if (fault !== null) throw new Error(`the answer is not strict JSON: ${fault}`);
-  return isAnswer(message, changed) ? Buffer.from(JSON.stringify(changed.change(message))) : bytes;
+  return isAnswer(message, changed) ? jsonInSlices(await changed.change(message)) : bytes;
 }
 
 function isAnswer(message: JsonObject | null, { id }: Change): message is JsonObject {

@@ -1,7 +1,7 @@
 import { isJsonArray, type JsonObject } from '../../json/value.ts';
 import { wordsIn } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer, ServerWords } from '../../pins/compare.ts';
-import { ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
+import { lookedThrough, ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import { lookAt } from './look.ts';
 import type { Reached } from './server-requests.ts';
@@ -93,7 +93,8 @@ export class PinWatch {
     const now = this.#elapsed();
     if (now - this.#begunAt < AGAIN_MS && this.#failure !== null) return Promise.resolve(this.#failure);
     this.#begunAt = now;
-    this.#looking = lookAt(server).then((live) => {
+    this.#looking = lookAt(server).then(async (live) => {
+      if (typeof live !== 'string') await lookedThrough(live.tools, () => true);
       this.#looking = null;
       this.#failure = typeof live === 'string' ? live : null;
       // What changed while the list was read may not be in it: it was seen when the look began.
@@ -111,7 +112,7 @@ export class PinWatch {
     if (this.#doubtedAt - this.#begunAt > AGAIN_MS) void this.look(server);
   }
 
-  /** The answer to `tools/list` passes. @param isPinned by the name at the server */
+  /** The answer to `tools/list` passes, once it was {@link lookedThrough}. @param isPinned by the name at the server */
   passes(answer: JsonObject, isPinned: (name: string) => boolean): void {
     const { tools } = answer;
     if (!isJsonArray(tools)) return;

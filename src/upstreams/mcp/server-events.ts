@@ -1,12 +1,22 @@
-import { createEventScan } from '../http/events.ts';
-import { TooLong } from './whole-answer.ts';
+import { isUtf8 } from 'node:buffer';
+import { createEventScan, lineEnds } from '../http/events.ts';
+import { Gathered, TooLong } from './whole-answer.ts';
+
+/** Lines of one event: each takes time, however short it is. */
+const MOST_LINES = 10_000;
+
+const COLON = 0x3a;
+const SPACE = 0x20;
+const NOTHING = Buffer.alloc(0);
 
 /** An event of a stream, whole. */
 export interface ServerEvent {
   /** Its bytes, with the empty line at its end. */
   readonly bytes: Buffer;
-  /** Its data, lines joined; `null` where it has none. */
-  readonly data: string | null;
+  /** Its data, lines joined, in UTF-8; `null` where it has none, or nothing in it. */
+  readonly data: Buffer | null;
+  /** What it calls itself; `null` where it does not: then it is a message. */
+  readonly name: string | null;
   readonly id: string | null;
   readonly retryMs: number | null;
   /** The lines that are no data, as they came, each with a line end. */
@@ -20,49 +30,66 @@ export interface ServerEvent {
  */
 export async function* serverEvents(body: AsyncIterable<Buffer>, mostBytes: number): AsyncGenerator<ServerEvent> {
   const scan = createEventScan();
-  let held: Buffer[] = [];
-  let length = 0;
+  const held = new Gathered();
   for await (const piece of body) {
     let from = 0;
     for (const end of scan.ends(piece)) {
       const last = piece.subarray(from, end);
-      yield readEvent(held.length === 0 ? last : Buffer.concat([...held, last]));
-      held = [];
-      length = 0;
+      yield readEvent(held.takenWith(last));
       from = end;
     }
     if (from === piece.byteLength) continue;
-    held.push(piece.subarray(from));
-    length += piece.byteLength - from;
-    if (length > mostBytes) throw new TooLong('an event', mostBytes);
+    held.add(piece.subarray(from));
+    if (held.byteLength > mostBytes) throw new TooLong('an event', `${mostBytes} bytes`);
   }
 }
 
-/** The bytes of an event with other data. */
+/** The bytes of an event with other data, in one line. */
 export function eventOf({ beside }: Pick<ServerEvent, 'beside'>, data: Buffer): Buffer {
-  return Buffer.from(`${beside}data: ${data.toString()}\n\n`);
+  return Buffer.concat([Buffer.from(`${beside}data: `), data, Buffer.from('\n\n')]);
 }
 
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+const LINE_BREAK = Buffer.from('\n');
+
+/** @throws TooLong */
 function readEvent(bytes: Buffer): ServerEvent {
-  const data: string[] = [];
+  const data: Buffer[] = [];
+  let called: string | null = null;
   let id: string | null = null;
   let retryMs: number | null = null;
   let beside = '';
-  for (const line of bytes
-    .toString('utf8')
-    .replace(/^\ufeff/, '')
-    .split(/\r\n|\n|\r/)) {
-    if (line === '') continue;
-    const colon = line.indexOf(':');
-    const name = colon === -1 ? line : line.slice(0, colon);
-    const value = colon === -1 ? '' : line.slice(colon + 1).replace(/^ /, '');
+  let lines = 0;
+  const ends = lineEnds(bytes);
+  let at = bytes.subarray(0, BYTE_ORDER_MARK.byteLength).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.byteLength : 0;
+  for (let end = ends.next(at); end !== null; at = end + 1, end = ends.next(at)) {
+    if (end === at) continue;
+    lines += 1;
+    if (lines > MOST_LINES) throw new TooLong('an event', `${MOST_LINES} lines`);
+    const line = bytes.subarray(at, end);
+    const colon = line.indexOf(COLON);
+    const name = line.toString('utf8', 0, colon === -1 ? line.byteLength : colon);
+    const value = colon === -1 ? NOTHING : withoutSpace(line.subarray(colon + 1));
     if (name === 'data') {
+      if (data.length > 0) data.push(LINE_BREAK);
       data.push(value);
       continue;
     }
-    if (name === 'id' && !value.includes('\0')) id = value;
-    if (name === 'retry' && /^\d{1,9}$/.test(value)) retryMs = Number(value);
-    beside += `${line}\n`;
+    if (name === 'event') called = value.byteLength === 0 ? null : value.toString();
+    if (name === 'id' && !value.includes(0)) id = value.toString();
+    if (name === 'retry' && value.byteLength < 10 && /^\d{1,9}$/.test(value.toString())) retryMs = Number(value);
+    beside += `${line.toString()}\n`;
   }
-  return { bytes, data: data.length === 0 ? null : data.join('\n'), id, retryMs, beside };
+  const [only = NOTHING] = data;
+  const whole = data.length <= 1 ? only : Buffer.concat(data);
+  return { bytes, data: whole.byteLength === 0 ? null : inUtf8(whole), name: called, id, retryMs, beside };
+}
+
+/** A reader puts a sign in place of what is no UTF-8. */
+function inUtf8(bytes: Buffer): Buffer {
+  return isUtf8(bytes) ? bytes : Buffer.from(bytes.toString());
+}
+
+function withoutSpace(value: Buffer): Buffer {
+  return value[0] === SPACE ? value.subarray(1) : value;
 }

@@ -19,7 +19,6 @@ export interface LineAnswered extends Answered {
 
 /** Bytes of one answer, and of all answers on one line. */
 const MOST_BYTES = 4 * 1024 * 1024;
-const LIMITS = { depth: 128, values: 200_000, name: 10_000 };
 /** How long a server may take to hear the end of a session, ms. */
 const END_MS = 5_000;
 
@@ -55,7 +54,7 @@ export class ServerRequests implements Line<LineAnswered> {
       for await (const text of messages) {
         this.#bytes += text.byteLength;
         if (this.#bytes > MOST_BYTES) throw new Error(`what it says is longer than ${MOST_BYTES} bytes`);
-        const parsed = await readStrictly(text, LIMITS);
+        const parsed = await readStrictly(text);
         if (!parsed.ok && status === 200) throw new Error(`it answers with JSON that is not strict`);
         if (!parsed.ok || !isJsonObject(parsed.value)) continue;
         const { id: of, method: asked, result } = parsed.value;
@@ -120,5 +119,5 @@ export function withCredentials(
 }
 
 async function* dataOf(events: ReturnType<typeof serverEvents>): AsyncGenerator<Buffer> {
-  for await (const { data } of events) if (data !== null && data !== '') yield Buffer.from(data);
+  for await (const { data } of events) if (data !== null) yield data;
 }

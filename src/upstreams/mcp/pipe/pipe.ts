@@ -31,7 +31,7 @@ export interface Sending {
 
 /** What a pipe tells. */
 export interface PipeEvents {
-  /** A message of the server, in one line. */
+  /** A message of the server. There may be line breaks between its parts. */
   line(bytes: Buffer): void;
   /** It has ended, or never began. Comes once, and nothing comes after it. */
   over(why: string): void;

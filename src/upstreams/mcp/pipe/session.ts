@@ -1,6 +1,8 @@
 import { parseObject } from '../../../json/parse.ts';
+import { LARGE_TEXT } from '../../../json/strict.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
 import type { Exchange } from './exchange.ts';
+import { readStrictly } from '../whole-answer.ts';
 import type { Pipe, PipeEvents, PipeHeaders, Sending } from './pipe.ts';
 
 /** A request that the server has not answered. `exchange` is over where its caller has gone. */
@@ -9,6 +11,10 @@ interface Open {
   readonly method: string;
   readonly progressToken: Json | undefined;
 }
+
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
 
 /** Requests that one session may have open. */
 const MOST_OPEN = 256;
@@ -49,6 +55,10 @@ export class PipeSession {
   #unheard: Buffer[] = [];
   #unheardBytes = 0;
   #begun = false;
+  /** What was said and not read yet, the message first that is being read. */
+  readonly #unread: Buffer[] = [];
+  /** Why nothing comes any more, as soon as that is read. */
+  #ended: string | null = null;
   #usedAt: number;
 
   /** @throws what `open` throws */
@@ -141,7 +151,9 @@ export class PipeSession {
       this.#usedAt = this.#now();
     }
     const isPaused =
-      this.#listener?.paused === true || [...this.#open.values()].some(({ exchange }) => exchange.paused);
+      this.#unread.length > 0 ||
+      this.#listener?.paused === true ||
+      [...this.#open.values()].some(({ exchange }) => exchange.paused);
     if (isPaused) this.#pipe.pause();
     else this.#pipe.resume();
   }
@@ -155,9 +167,37 @@ export class PipeSession {
   }
 
   #take(bytes: Buffer): void {
-    const message = parseObject(bytes.toString('utf8'));
+    if (this.#unread.length === 0 && bytes.length < LARGE_TEXT) this.#hear(parseObject(bytes.toString('utf8')), bytes);
+    else if (this.#unread.push(bytes) === 1) void this.#readOn();
+  }
+
+  /** Reads long messages in parts, and what comes behind them. Meanwhile the pipe waits. */
+  async #readOn(): Promise<void> {
+    this.changed();
+    for (let [bytes] = this.#unread; bytes !== undefined; [bytes] = this.#unread) {
+      if (bytes.length < LARGE_TEXT) this.#hear(parseObject(bytes.toString('utf8')), bytes);
+      else {
+        const read = await readStrictly(bytes);
+        if (read.ok) this.#hear(isJsonObject(read.value) ? read.value : null, bytes);
+        else if (/^\s*\{/.test(bytes.toString('utf8', 0, LARGE_TEXT))) this.#lose(read.message);
+      }
+      this.#unread.shift();
+    }
+    if (this.#ended !== null) this.#over(this.#ended);
+    else this.changed();
+  }
+
+  /** A long message cannot be read: whoever waits may wait for it. */
+  #lose(why: string): void {
+    const open = [...this.#open.values()];
+    this.#open.clear();
+    for (const { exchange } of open) exchange.fail(new Error(`it said something that is not strict JSON: ${why}`));
+  }
+
+  #hear(message: JsonObject | null, said: Buffer): void {
     // What is no message is for nobody: servers print such lines by mistake.
     if (message === null) return;
+    const bytes = inOneLine(said);
     if (typeof message['method'] === 'string') return this.#pass(message, bytes);
     const name = JSON.stringify(message['id'] ?? null);
     const open = this.#open.get(name);
@@ -200,6 +240,8 @@ export class PipeSession {
   }
 
   #over(why: string): void {
+    this.#ended = why;
+    if (this.#unread.length > 0) return;
     const open = [...this.#open.values()];
     this.#open.clear();
     for (const { exchange, method } of open) {
@@ -213,6 +255,14 @@ export class PipeSession {
     this.#listener = null;
     this.#events.over(why, this.#begun);
   }
+}
+
+/** Line breaks stand between the parts of a message only. */
+function inOneLine(bytes: Buffer): Buffer {
+  if (!bytes.includes(LF) && !bytes.includes(CR)) return bytes;
+  const line = Buffer.from(bytes);
+  for (let at = 0; at < line.length; at += 1) if (line[at] === LF || line[at] === CR) line[at] = SPACE;
+  return line;
 }
 
 /** The answer to `initialize` where there is no server. */

@@ -1,10 +1,11 @@
+import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
-import { createParser } from 'eventsource-parser';
 import type { Dispatcher } from 'undici';
-import { parseObject } from '../../../json/parse.ts';
 import { isEventStream } from '../../http/events.ts';
 import { open } from '../open.ts';
 import type { Pipe, PipeEvents, PipeHeaders, Sending } from '../pipe/pipe.ts';
+import { serverEvents } from '../server-events.ts';
+import { TooLong } from '../whole-answer.ts';
 
 /** A server that is spoken to as the revision of 2024-11-05 says. */
 export interface SseAddress {
@@ -45,6 +46,8 @@ export class SsePipe implements Pipe {
   #endpoint: string | null = null;
   #stream: Readable | null = null;
   #isPaused = false;
+  /** Goes on with what the server says. */
+  #goOn: () => void = () => undefined;
   #isOver = false;
 
   /** @param headers of the request that begins the session: credentials, and what goes on to the server */
@@ -70,12 +73,11 @@ export class SsePipe implements Pipe {
 
   pause(): void {
     this.#isPaused = true;
-    this.#stream?.pause();
   }
 
   resume(): void {
     this.#isPaused = false;
-    this.#stream?.resume();
+    this.#goOn();
   }
 
   end(): void {
@@ -87,6 +89,7 @@ export class SsePipe implements Pipe {
     this.#isOver = true;
     this.#left.abort();
     this.#stream?.destroy();
+    this.#goOn();
     for (const { sending } of this.#waiting.splice(0)) sending.lost(new Error(why));
     this.#events.over(why);
   }
@@ -106,31 +109,19 @@ export class SsePipe implements Pipe {
       return `it has no stream of events at this address (${status})`;
     }
     this.#stream = body;
-    if (this.#isPaused) body.pause();
-    let fault: string | null = null;
-    const parser = createParser({
-      maxBufferSize: messageBytes,
-      onEvent: ({ event = 'message', data }) => {
-        if (event === 'endpoint') fault ??= this.#begin(data);
-        else if (event === 'message' && data !== '') this.#take(data);
-      },
-      onError: ({ type }) => {
-        if (type === 'max-buffer-size-exceeded') fault ??= `it said something of more than ${messageBytes} bytes`;
-      },
-    });
-    const decoder = new TextDecoder('utf-8', { fatal: true });
-    return new Promise((resolve) => {
-      body.on('data', (piece: Buffer) => {
-        try {
-          parser.feed(decoder.decode(piece, { stream: true }));
-        } catch {
-          fault ??= 'what it says is not UTF-8';
-        }
-        if (fault !== null) resolve(fault);
-      });
-      body.once('close', () => resolve('its stream of events ended'));
-      body.once('end', () => resolve('its stream of events ended'));
-    });
+    try {
+      for await (const { bytes, data, name } of serverEvents(body, messageBytes)) {
+        if (!isUtf8(bytes)) return 'what it says is not UTF-8';
+        if (data === null) continue;
+        if (this.#isPaused) await new Promise<void>((resolve) => (this.#goOn = resolve));
+        const fault = name === 'endpoint' ? this.#begin(data.toString()) : null;
+        if (fault !== null) return fault;
+        if (name === 'message' || name === null) this.#events.line(data);
+      }
+    } catch (error) {
+      if (error instanceof TooLong) return `what it says cannot be read: ${error.message}`;
+    }
+    return 'its stream of events ended';
   }
 
   /** The server says where messages go. @returns what is wrong with that */
@@ -143,12 +134,6 @@ export class SsePipe implements Pipe {
     this.#endpoint = `${named.pathname}${named.search}`;
     for (const waiting of this.#waiting.splice(0)) void this.#post(this.#endpoint, waiting);
     return null;
-  }
-
-  #take(data: string): void {
-    if (!/[\r\n]/.test(data)) return this.#events.line(Buffer.from(data));
-    // Of several lines of data: in JSON they can only be parted where white space may stand.
-    if (parseObject(data) !== null) this.#events.line(Buffer.from(data.replaceAll(/[\r\n]+/g, ' ')));
   }
 
   async #post(path: string, { message, headers, sending }: Waiting): Promise<void> {
