@@ -1,10 +1,15 @@
 import { Type } from 'typebox';
 import { expect, it } from 'vitest';
 import { plainProblem } from '../../src/api/problem.ts';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
 import { type Asking, createDispatch } from '../../src/mcp/control/dispatch.ts';
-import { answered, defineTool } from '../../src/mcp/control/tool.ts';
+import { observabilityTools } from '../../src/mcp/control/observability.ts';
+import { answered, defineTool, type ToolCall } from '../../src/mcp/control/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { embeddedIn } from '../contract/embedded-store.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import { admitRequest, WORKSPACE } from '../contract/requests.ts';
 
 const PRINCIPAL: Principal = {
   kind: 'account',
@@ -84,4 +89,47 @@ it('a tool that breaks is an error of the tool, with nothing of the inside', asy
   const result = await ask('tools/call', { name: 'svc.t3' });
   expect(result).toMatchObject({ isError: true });
   expect(JSON.stringify(result)).not.toContain('inside');
+});
+
+it('a summary counts what was begun in its window, and nothing older', async () => {
+  let now = 1_750_000_000_000;
+  const { store, close } = await embeddedIn(
+    openEmbeddedStore,
+    'never',
+  )({
+    retention: RETENTION,
+    clock: () => now,
+  });
+  const [summary] = observabilityTools({ store, inLine: (_key, make) => make() });
+  const call = {
+    ...asking(PRINCIPAL),
+    view: { kind: 'all' },
+    workspace: WORKSPACE,
+    ownAgent: null,
+    address: '',
+    requestId: '',
+  };
+  const counted = async (window: string): Promise<unknown> => {
+    const answer = await summary?.run({ window }, call as unknown as ToolCall);
+    if (answer?.kind !== 'answer') throw new Error(JSON.stringify(answer));
+    const { structured } = answer;
+    expect(structured).toMatchObject({ window, complete: true, counted_since: structured['since'] });
+    const { since } = structured;
+    return [structured['counted'], typeof since === 'string' ? now - Date.parse(since) : since];
+  };
+  const MINUTE = 60_000;
+  // As many minutes ago as there are effects from then.
+  for (const ago of [50_000, 40_000, 5_000, 1_000, 30]) {
+    now = 1_750_000_000_000 + (50_000 - ago) * MINUTE;
+    await store.admit(admitRequest());
+  }
+  now = 1_750_000_000_000 + 50_000 * MINUTE;
+  expect(await Promise.all(['15m', '1h', '24h', '7d', '30d'].map(counted))).toEqual([
+    [0, 15 * MINUTE],
+    [1, 60 * MINUTE],
+    [2, 1_440 * MINUTE],
+    [3, 10_080 * MINUTE],
+    [4, 43_200 * MINUTE],
+  ]);
+  await close();
 });

@@ -1,5 +1,9 @@
+import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { ObservedServer, shaOf } from '../../src/pins/observed.ts';
+import { canonicalJson } from '../../src/json/canonical.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { MAX_TOOL, toolDigest } from '../../src/pins/digest.ts';
+import { lookedThrough, ObservedServer, shaOf } from '../../src/pins/observed.ts';
 
 const ECHO = { name: 'echo', description: 'Says it again' };
 const LOOK = { name: 'look' };
@@ -45,4 +49,42 @@ test('what was seen last counts; of lists that pass only pinned tools are rememb
   server.looked(live(LOOK), 600, 401);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('gone');
   expect(server.seenAt('echo')).toBe(600);
+});
+
+test('each member of a tool counts, however deep it is, and their order does not', () => {
+  const tool = {
+    name: 'echo',
+    title: 'Echo',
+    description: 'Says it again',
+    inputSchema: { type: 'object', properties: { n: { enum: [1, 2, { deep: null }] } } },
+    outputSchema: { type: 'object' },
+    annotations: { readOnlyHint: true },
+    icons: [{ src: 'https://crm.example/i.svg' }],
+    _meta: { 'crm.example/x': 1 },
+    'x-own': '',
+  };
+  const pin = createHash('sha256').update(canonicalJson(tool)).digest('hex');
+  const stateOf = (listed: JsonObject): string => {
+    const server = new ObservedServer();
+    server.looked({ ...WORDS, tools: [listed] }, 100, 0);
+    return server.stateOf(WORDS, 'echo', pin);
+  };
+  expect(stateOf(Object.fromEntries(Object.entries(tool).toReversed()))).toBe('pinned');
+  for (const [name, value] of Object.entries(tool)) {
+    if (name === 'name') continue;
+    const { [name]: _left, ...others } = { ...tool } as JsonObject;
+    expect(stateOf(others), name).toBe('changed');
+    expect(stateOf({ ...tool, [name]: [value] }), name).toBe('changed');
+  }
+  const deep = { type: 'object', properties: { n: { enum: [1, 2, { deep: 0 }] } } };
+  expect(stateOf({ ...tool, inputSchema: deep })).toBe('changed');
+});
+
+test('a tool that is too long for a pin is changed, whatever it says', async () => {
+  const long = { ...ECHO, description: 'x'.repeat(MAX_TOOL) };
+  expect(await lookedThrough([long, LOOK], pinned)).toEqual([long]);
+  const server = new ObservedServer();
+  server.looked({ ...WORDS, tools: [long] }, 100, 0);
+  expect(server.stateOf(WORDS, 'echo', shaOf(long))).toBe('changed');
+  expect(toolDigest(long)).toEqual({ ok: false, why: `it is longer than ${MAX_TOOL} characters` });
 });

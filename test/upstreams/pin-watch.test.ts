@@ -83,6 +83,22 @@ test('a look that began before the server announced a change does not count', as
   expect(state()).toBe('changed');
 });
 
+test('a list that passes with another tool refuses it at once: by its digest, and no look or time is needed', async () => {
+  const { pins, known, state } = watch();
+  await known();
+  for (const changed of [
+    { ...ECHO, description: 'Other' },
+    { ...ECHO, _meta: { a: 1 } },
+  ]) {
+    pins.passes({ tools: [changed] }, () => true);
+    expect([state(), server.looks, now]).toEqual(['changed', 1, 0]);
+    // It is known, and stays so as long as nothing else is seen.
+    expect(known()).toBeNull();
+    pins.passes({ tools: [ECHO] }, () => true);
+    expect([state(), server.looks, now]).toEqual(['pinned', 1, 0]);
+  }
+});
+
 test('ten thousand lists in other orders are no change', async () => {
   const { pins, known, state } = watch();
   await known();

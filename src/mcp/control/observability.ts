@@ -41,8 +41,10 @@ const Summary = Type.Object({
 
 type GroupBy = 'tool' | 'agent' | 'upstream' | 'decision';
 
+type ObservabilityPorts = Pick<ControlPorts, 'store' | 'inLine'>;
+
 /** `svc.observability.summary`. */
-export function observabilityTools(ports: ControlPorts): readonly ControlTool[] {
+export function observabilityTools(ports: ObservabilityPorts): readonly ControlTool[] {
   return [
     defineTool({
       name: 'svc.observability.summary',
@@ -102,7 +104,12 @@ interface Seen {
   oldest: number;
 }
 
-async function readWindow(ports: ControlPorts, call: ToolCall, since: number, groupBy: GroupBy | null): Promise<Seen> {
+async function readWindow(
+  ports: ObservabilityPorts,
+  call: ToolCall,
+  since: number,
+  groupBy: GroupBy | null,
+): Promise<Seen> {
   const seen: Seen = {
     all: emptyTally(),
     groups: new Map(),

@@ -266,3 +266,24 @@ test('a change while the gateway was away is seen before the first call, at ever
   expect(await decisionOn('look')).toMatchObject({ decision: 'committed' });
   await expect.poll(() => world.log()).toMatch(/"alert":"tool_quarantined","tool":"crm\.echo","state":"changed"/);
 });
+
+test('a tool that is listed no more is gone: wherever people ask, and it is not called', async () => {
+  world.kill();
+  await world.restart();
+  world.server.tools = TOOLS.filter(({ name }) => name !== 'echo');
+  const { lead } = world.keys;
+  const { body } = await send(world.url(), lead, 'GET', '/v1/workspaces/demo/pins/crm');
+  const states = Object.fromEntries(body.tools.map((tool: { name: string; state: string }) => [tool.name, tool.state]));
+  expect([body.unchanged, states.echo, states.look]).toEqual([false, 'gone', 'unchanged']);
+  expect(await pinned()).toMatchObject({ states: { 'crm.echo': 'gone', 'crm.look': 'pinned' } });
+  const told = await send(world.url(), lead, 'POST', '/v1/mcp', {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'tools/call',
+    params: { name: 'svc.tools.describe', arguments: { tool: 'crm.echo' } },
+  });
+  expect(told.body.result.structuredContent).toMatchObject({ pin_state: 'gone', reason: 'tool_quarantined' });
+  expect(await decisionOn('echo')).toMatchObject(QUARANTINED);
+  expect(world.server.ran).toEqual([]);
+  await expect.poll(() => world.log()).toMatch(/"alert":"tool_quarantined","tool":"crm\.echo","state":"gone"/);
+});

@@ -38,6 +38,8 @@ interface OldServer {
   /** Credentials of the requests, by method. */
   readonly keys: Set<string>;
   readonly sessions: Map<string, { readonly transport: SSEServerTransport; readonly response: ServerResponse }>;
+  /** What it refuses, saying with which key it came: the stream, or all that is posted; `null`: nothing. */
+  refuses: 'GET' | 'POST' | null;
   /** What the first event names, where it is not the server's own address. */
   endpoint: string | null;
   close(): void;
@@ -83,6 +85,10 @@ async function startOldServer(): Promise<OldServer> {
     void (async () => {
       const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
       seen.add(`${request.method ?? ''} ${String(request.headers['x-server-key'])}`);
+      if (request.method === server.refuses) {
+        const { 'x-server-key': key = '' } = request.headers;
+        return void response.writeHead(401, { 'x-server-key': key, 'www-authenticate': key }).end(`Not ${String(key)}`);
+      }
       if (request.method === 'GET' && pathname === '/sse') {
         if (server.endpoint !== null) {
           response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -107,7 +113,7 @@ async function startOldServer(): Promise<OldServer> {
     http.closeAllConnections();
     http.close();
   };
-  const server: OldServer = { url, ran, keys: seen, sessions, endpoint: null, close };
+  const server: OldServer = { url, ran, keys: seen, sessions, refuses: null, endpoint: null, close };
   return server;
 }
 
@@ -229,4 +235,46 @@ test('an endpoint at another origin, or none, gets nothing', async () => {
   expect(other.keys.size).toBe(0);
   expect(await readServerOnce(settings(old.url.replace('/sse', '/elsewhere')))).toContain('(404)');
   other.close();
+});
+
+test('what the gateway itself says for such a server never has the server’s key', async () => {
+  const said: string[] = [];
+  const tell = async (method: string, session: string | null, params = {}): Promise<string | null> => {
+    const answered = await fetch(`${gateway.url}/mcp/old`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${keys['bot'] ?? ''}`,
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        ...(session !== null && { 'mcp-session-id': session }),
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: said.length, method, params }),
+    });
+    said.push(`${answered.status} ${JSON.stringify([...answered.headers])} ${await answered.text()}`);
+    return answered.headers.get('mcp-session-id');
+  };
+  const begin = () =>
+    tell('initialize', null, {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 't', version: '1' },
+    });
+  old.refuses = 'GET';
+  await begin();
+  old.refuses = 'POST';
+  await begin();
+  old.refuses = null;
+  old.endpoint = 'http://[';
+  await begin();
+  old.endpoint = null;
+  const session = await begin();
+  old.refuses = 'POST';
+  await tell('resources/list', session);
+  await tell('tools/call', session, { name: 'echo', arguments: { message: 'refused' } });
+  for (const { response } of old.sessions.values()) response.destroy();
+  await tell('tools/list', session);
+  old.refuses = null;
+  const own = ['no stream of events at this address (401)', 'did not take the message (401)', 'not at its own origin'];
+  expect(own.map((text) => said.filter((one) => one.includes(text)).length)).toEqual([1, 3, 1]);
+  for (const text of [...said, gateway.log()]) expect(text).not.toContain('of-the-server');
 });
