@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { LARGE_TEXT } from '../../../src/json/strict.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
 import type { PipeEvents } from '../../../src/upstreams/mcp/pipe/pipe.ts';
 import { PipeServer } from '../../../src/upstreams/mcp/pipe/pipe-server.ts';
@@ -8,7 +9,9 @@ import { ask } from '../mcp-stdio/ask.ts';
 async function begun() {
   const sent: JsonObject[] = [];
   let events: PipeEvents | null = null;
-  const say = (message: JsonObject): void => events?.line(Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...message })));
+  const says = (line: string): void => events?.line(Buffer.from(line));
+  const say = (message: JsonObject): void => says(JSON.stringify({ jsonrpc: '2.0', ...message }));
+  let isPaused = false;
   const server = new PipeServer(
     {
       open: (heard) => {
@@ -23,8 +26,12 @@ async function begun() {
             sending.taken();
             if (asked['method'] === 'initialize') setImmediate(say, { id: 0, result: {} });
           },
-          pause: () => undefined,
-          resume: () => undefined,
+          pause: () => {
+            isPaused = true;
+          },
+          resume: () => {
+            isPaused = false;
+          },
           end: () => undefined,
           kill: () => undefined,
         };
@@ -40,7 +47,8 @@ async function begun() {
   const session = String(first.headers['mcp-session-id']);
   const call = (id: number | string) =>
     ask(server, 'POST', { jsonrpc: '2.0', id, method: 'tools/call', params: {} }, { session });
-  return { server, session, sent, say, call };
+  const over = (why: string): void => events?.over(why);
+  return { server, session, sent, say, says, over, call, isPaused: () => isPaused };
 }
 
 test('an id that is still open, and more requests than one session may have, are refused and not sent', async () => {
@@ -70,5 +78,55 @@ test('what the server says while nobody listens waits, up to a bound; beyond it,
   expect(listening.text).toContain('"at":63');
   say({ id: 'q2', method: 'roots/list' });
   expect(listening.text).toContain('"q2"');
+  await server.close();
+});
+
+const LONG = 'x'.repeat(LARGE_TEXT);
+
+test('a long message is read in parts: the pipe waits, and what comes behind it comes after it', async () => {
+  const { server, session, say, over, call, isPaused } = await begun();
+  const listening = ask(server, 'GET', null, { session });
+  await listening.head;
+  const [one, two, three] = [call(1), call(2), call(3)];
+  say({ method: 'notifications/message', params: { data: LONG } });
+  say({ id: 1, result: { text: LONG } });
+  say({ method: 'notifications/message', params: { data: 'last' } });
+  say({ id: 2, result: {} });
+  over('it ended');
+  expect([isPaused(), listening.text, one.status, two.status]).toEqual([true, '', 0, 0]);
+  await Promise.all([one.end, two.end, listening.end]);
+  await expect(three.end).rejects.toThrow('it ended');
+  expect(JSON.parse(one.text)).toMatchObject({ result: { text: LONG } });
+  const said = listening.text.trim().split('\n\n');
+  expect(said.map((event) => JSON.parse(event.slice(event.indexOf('{'))).params.data)).toEqual([LONG, 'last']);
+  await server.close();
+});
+
+test('a long message that is not strict leaves nobody waiting, and the session goes on', async () => {
+  const { server, says, say, call, isPaused } = await begun();
+  const [one, two] = [call(1), call(2)];
+  // What is no message is for nobody.
+  says(LONG);
+  says(`{"jsonrpc":"2.0","id":1,"id":2,"result":{"text":"${LONG}"}}`);
+  for (const { end } of [one, two]) await expect(end).rejects.toThrow('the name "id" stands twice');
+  expect(isPaused()).toBe(false);
+  const three = call(3);
+  say({ id: 3, result: {} });
+  await three.end;
+  await server.close();
+});
+
+test.each([
+  ['short', ''],
+  ['long', LONG],
+])('line breaks between the parts of a %s message are none in its event', async (_name, text) => {
+  const { server, session, says } = await begun();
+  const listening = ask(server, 'GET', null, { session });
+  await listening.head;
+  says(`{"jsonrpc":"2.0",\r\n"method":\n"x",\r"params":{"text":"${text}"}}`);
+  await expect.poll(() => listening.text).toContain('}}\n\n');
+  const [type, data, ...others] = listening.text.split(/[\r\n]/);
+  expect([type, others]).toEqual(['event: message', ['', '']]);
+  expect(JSON.parse(data?.slice(6) ?? '')).toMatchObject({ method: 'x', params: { text } });
   await server.close();
 });
