@@ -4,6 +4,36 @@ import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/
 import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };
+const space = fc.array(fc.constantFrom(' ', '\n', '\t'), { maxLength: 3 }).map((all) => all.join(''));
+const string = fc
+  .oneof(fc.string({ unit: 'grapheme', maxLength: 8 }), fc.constantFrom('x'.repeat(50), '"', '\\', '\u0001', '😀'))
+  .chain((text) => fc.constantFrom(JSON.stringify(text), JSON.stringify(text).replaceAll('x', String.raw`\u0078`)));
+const { value: json } = fc.letrec<{ value: string; list: string; object: string }>((of) => ({
+  value: fc.oneof({ maxDepth: 6 }, fc.constantFrom('0', '-1.5e3', 'true', 'null'), string, of('list'), of('object')),
+  list: fc
+    .tuple(fc.array(of('value'), { maxLength: 6 }), space, space)
+    .map(([all, before, after]) => `[${before}${all.join(`${after},${before}`)}${after}]`),
+  object: fc
+    .tuple(fc.array(fc.tuple(string, of('value'), fc.nat(4)), { maxLength: 6 }), space, space)
+    .map(([all, before, after]) => {
+      const members = all.map(
+        ([name, value, count], index) => `${name.slice(0, -1)}${count === 0 ? '' : index}"${before}:${after}${value}`,
+      );
+      return `{${before}${members.join(`${after},${before}`)}${after}}`;
+    }),
+}));
+/** JSON, mostly; in some of it a piece is missing or too much. */
+const brokenJson = fc
+  .tuple(json, space, fc.nat(), fc.nat(12), fc.constantFrom(',', '"', '}', ']', '{', '\\', ':', '__proto__'))
+  .map(([value, after, at, how, more]) => {
+    const text = value + after;
+    const place = at % (text.length + 1);
+    if (how > 3) return Buffer.from(text);
+    return Buffer.from(
+      how > 1 ? text.slice(0, place) + text.slice(place + how) : text.slice(0, place) + more + text.slice(place),
+    );
+  });
+
 /** What a server may say. */
 const LARGE = { depth: 128, values: 200_000 };
 
@@ -222,6 +252,30 @@ describe('how much one text may hold', () => {
       const read = await parseStrictJsonInSlices(Buffer.from(text), LARGE);
       expect(read.ok ? JSON.stringify(read.value) : read).toBe(JSON.stringify(JSON.parse(text)));
     }
+  });
+
+  test('what is read in slices is what is read at once, value and fault, wherever a slice ends', async () => {
+    await fc.assert(
+      fc.asyncProperty(brokenJson, fc.constantFrom(1, 3, 16), fc.nat(3), async (text, slice, short) => {
+        const limits = {
+          depth: short === 0 ? 3 : 20,
+          values: short === 1 ? 8 : 5_000,
+          members: short === 2 ? 3 : 5_000,
+        };
+        const [whole, parts] = [parseStrictJson(text, limits), await parseStrictJsonInSlices(text, limits, slice)];
+        expect(parts).toStrictEqual(whole);
+        if (whole.ok && parts.ok) expect(JSON.stringify(parts.value)).toBe(JSON.stringify(JSON.parse(text.toString())));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test('what comes after a long text is looked at, too', async () => {
+    const text = `["${'x'.repeat(40_000)}",{"a":1,"a":2}]`;
+    const fault = { ok: false, message: expect.stringContaining('"a"') };
+    expect(parseStrictJson(text, LARGE)).toMatchObject(fault);
+    expect(parseStrictJson(Buffer.from(text), LARGE)).toMatchObject(fault);
+    expect(await parseStrictJsonInSlices(Buffer.from(text), LARGE)).toMatchObject(fault);
   });
 
   test('an object has as many members as it may have', async () => {
