@@ -114,6 +114,8 @@ export class SsePipe implements Pipe {
         if (!isUtf8(bytes)) return 'what it says is not UTF-8';
         if (data === null) continue;
         if (this.#isPaused) await new Promise<void>((resolve) => (this.#goOn = resolve));
+        // Nothing comes after the end.
+        if (this.#isOver) break;
         const fault = name === 'endpoint' ? this.#begin(data.toString()) : null;
         if (fault !== null) return fault;
         if (name === 'message' || name === null) this.#events.line(data);
