@@ -103,6 +103,12 @@ export const LIMITS = {
     beyond: 'the stream is cut',
     source: 'src/upstreams/mcp/server-events.ts#MOST_LINES',
   },
+  mcp_tools: {
+    what: 'Tools that one MCP server lists',
+    value: 10_000,
+    beyond: 'the gateway cannot look at them: calls are refused as `tool_unseen`',
+    source: 'src/mcp-protocol/read-server.ts#MOST_TOOLS',
+  },
   mcp_tool: {
     what: 'The definition of an MCP tool as JSON, characters',
     value: 1_048_576,

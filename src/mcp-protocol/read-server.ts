@@ -13,8 +13,8 @@ interface SaidOfItself {
   readonly instructions: string | null;
 }
 
-/** Why a server cannot be read: it begins in no era, does not list its tools, or lists them without an end. */
-export type Unread = 'not_begun' | 'not_listed' | 'endless';
+/** Why a server cannot be read: it begins in no era, does not list its tools, lists them without an end, or too many. */
+export type Unread = 'not_begun' | 'not_listed' | 'endless' | 'too_many';
 
 /** How messages come to a server that is read. */
 export interface ServerLine<Answer extends Answered> extends Line<Answer> {
@@ -24,6 +24,8 @@ export interface ServerLine<Answer extends Answered> extends Line<Answer> {
 
 /** Pages of one list: a server that always has one more is not listed for ever. */
 export const MOST_PAGES = 1_000;
+/** Tools of one server: each takes time wherever all of them are looked at. */
+export const MOST_TOOLS = 10_000;
 
 /**
  * Reads what an MCP server says of itself now, and all pages of its tools. Who pins tools and who looks whether they are
@@ -60,6 +62,7 @@ async function allTools<Answer extends Answered>(
     const answered: Answer = await ask('tools/list', cursor === null ? {} : { cursor });
     const { result } = answered;
     if (result === null || !isJsonArray(result['tools'])) throw line.unread('not_listed', answered);
+    if (tools.length + result['tools'].length > MOST_TOOLS) throw line.unread('too_many', answered);
     tools.push(...result['tools']);
     const next = result['nextCursor'];
     if (typeof next !== 'string') return tools;

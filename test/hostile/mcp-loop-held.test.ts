@@ -245,6 +245,21 @@ describe('a list of tools holds the event loop for at most 50 ms', () => {
     'very many tools': () => listOf((index) => `{"name":"t${index}"}`, VALUES / 2),
     'many large tools': () => listOf((index) => `{"name":"t${index}","x":"${String.raw`\u0001`.repeat(3_000)}"}`, 450),
   };
+  test('the gateway looks itself, and people see how each stands', async () => {
+    // Of the whole list it reads 4 MiB.
+    const tools = (count: number) => listOf((index) => `{"name":"t${index}","x":"${'x'.repeat(380)}"}`, count);
+    listed = tools(10_000);
+    const compared = async () => {
+      const { status, body } = await watched.world.get('/pins/web');
+      return { status, text: JSON.stringify(body) };
+    };
+    const slow = [...(await slowly('compared', compared, /"upstream":"web"/))];
+    listed = tools(10_001);
+    slow.push(...(await slowly('too many', compared, /lists more than 10000 tools/)));
+    listed = JSON.stringify([TOOL]);
+    expect(slow).toEqual([]);
+  });
+
   test.each(Object.keys(LISTS))('%s', async (name) => {
     listed = LISTS[name]?.() ?? '';
     const slow = await slowly('listed', () => ask('/mcp/web', 'tools/list', {}), /"tools":\[/);

@@ -2,7 +2,7 @@ import { parseJson } from '../../json/parse.ts';
 import { parseStrictJson } from '../../json/strict.ts';
 import { type JsonObject, isJsonObject } from '../../json/value.ts';
 import type { Answered } from '../../mcp-protocol/begin.ts';
-import { MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
+import { MOST_PAGES, MOST_TOOLS, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer } from '../../pins/compare.ts';
 import { VERSION } from '../../version.ts';
 import { CommandFailure } from '../ports.ts';
@@ -128,6 +128,8 @@ class Reader implements ServerLine<CliAnswered> {
         return this.#refused(answered);
       case 'endless':
         return new CommandFailure(`${this.#address.url.href} lists its tools on more than ${MOST_PAGES} pages.`);
+      case 'too_many':
+        return new CommandFailure(`${this.#address.url.href} lists more than ${MOST_TOOLS} tools.`);
     }
   }
 

@@ -1,4 +1,4 @@
-import { MOST_PAGES, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
+import { MOST_PAGES, MOST_TOOLS, readServer, type ServerLine, type Unread } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer } from '../../pins/compare.ts';
 import { VERSION } from '../../version.ts';
 import { type LineAnswered, type Reached, ServerRequests } from './server-requests.ts';
@@ -36,6 +36,8 @@ class Look extends ServerRequests implements ServerLine<LineAnswered> {
         return new Error('it does not list its tools');
       case 'endless':
         return new Error(`its list of tools has more than ${MOST_PAGES} pages`);
+      case 'too_many':
+        return new Error(`it lists more than ${MOST_TOOLS} tools`);
     }
   }
 }
