@@ -247,7 +247,8 @@ describe('a list of tools holds the event loop for at most 50 ms', () => {
   };
   test('the gateway looks itself, and people see how each stands', async () => {
     // Of the whole list it reads 4 MiB.
-    const tools = (count: number) => listOf((index) => `{"name":"t${index}","x":"${String.raw`\u0001`.repeat(63)}"}`, count);
+    const tools = (count: number) =>
+      listOf((index) => `{"name":"t${index}","x":"${String.raw`\u0001`.repeat(63)}"}`, count);
     listed = tools(10_000);
     const compared = async () => {
       const { status, body } = await watched.world.get('/pins/web');
