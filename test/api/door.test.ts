@@ -307,8 +307,13 @@ describe('shedding', () => {
     const own = await startRig();
     let shed: Awaited<ReturnType<Rig['send']>> | null = null;
     for (let turn = 0; turn < 4 && shed === null; turn += 1) {
-      const end = performance.now() + 3_000;
-      while (performance.now() < end);
+      // Of the second block nothing else is measured than the block: a slow request before it would make a low mean.
+      for (const block of [1_500, 1_500]) {
+        const end = performance.now() + block;
+        while (performance.now() < end);
+        await setImmediate();
+        await setImmediate();
+      }
       const answer = await own.send('GET', EFFECTS, { once: true });
       if (answer.status !== 200) shed = answer;
     }
