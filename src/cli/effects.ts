@@ -2,6 +2,7 @@ import type { Effect, EffectFilter, EffectPage, Json, ObservedRead, ObservedRead
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
+import { readJson } from '../json/read.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly state?: NonNullable<EffectFilter['state']>;
@@ -228,7 +229,7 @@ function observedLine({ observed }: Effect): readonly (readonly [string, string]
 
 function toJson(text: string): Json {
   try {
-    return JSON.parse(text);
+    return readJson(text);
   } catch {
     throw new InvalidArgumentError('Not JSON.');
   }

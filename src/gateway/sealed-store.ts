@@ -11,6 +11,7 @@ import {
 } from '../effects/store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /*
  * Summaries of requests for approval, kept answers and entities of the company brain contain the same data as params.
@@ -170,11 +171,11 @@ function withPrivate(result: KeptResult, text: string): KeptResult {
   const { truncated } = result;
   switch (result.kind) {
     case 'http': {
-      const { headers, body } = JSON.parse(text) as Pick<KeptHttpResult, 'headers' | 'body'>;
+      const { headers, body } = readOwnJson<Pick<KeptHttpResult, 'headers' | 'body'>>(text);
       return { kind: 'http', status: result.status, headers, body, truncated };
     }
     case 'message': {
-      const { body } = JSON.parse(text) as Pick<KeptMessage, 'body'>;
+      const { body } = readOwnJson<Pick<KeptMessage, 'body'>>(text);
       return { kind: 'message', body, truncated };
     }
   }

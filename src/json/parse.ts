@@ -1,9 +1,10 @@
 import { isJsonObject, type Json, type JsonObject } from './value.ts';
+import { readJson } from './read.ts';
 
 /** Any JSON, read as leniently as `JSON.parse` does; `undefined` where the text is none. For what is not decided upon. */
 export function parseJson(text: string): Json | undefined {
   try {
-    return JSON.parse(text) as Json;
+    return readJson(text);
   } catch {
     return undefined;
   }

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
-import type { Json } from './value.ts';
+import { readJson } from './read.ts';
+import { isJsonArray, type Json } from './value.ts';
 
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }
@@ -193,13 +194,15 @@ function put({ made, name }: Open, value: Json): void {
 /** Adds elements or members. A comma before the first stands behind one that was made before. */
 function add(made: Made, text: string): void {
   const whole = text.replace(/^[ \n\r\t]*,/, '');
-  if (made.kind === 'list') for (const one of JSON.parse(`[${whole}]`) as Json[]) made.value.push(one);
-  else Object.assign(made.value, JSON.parse(`{${whole}}`));
+  if (made.kind === 'list') {
+    const more = readJson(`[${whole}]`);
+    if (isJsonArray(more)) for (const one of more) made.value.push(one);
+  } else Object.assign(made.value, readJson(`{${whole}}`));
 }
 
 function parsed(text: string): StrictJson {
   try {
-    return { ok: true, value: JSON.parse(text) as Json };
+    return { ok: true, value: readJson(text) };
   } catch {
     return { ok: false, message: 'the text is not JSON', at: null };
   }

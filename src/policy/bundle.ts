@@ -1,5 +1,6 @@
 import { gunzipSync, gzipSync } from 'node:zlib';
 import type { PolicyText } from './load.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /** Characters of one part: rows of a store, none of which holds it up for long. */
 const PART_CHARACTERS = 256 * 1024;
@@ -27,6 +28,6 @@ export function packBundle(texts: readonly PolicyText[]): readonly string[] {
 export function unpackBundle(parts: readonly string[]): readonly PolicyText[] {
   const bytes = gunzipSync(Buffer.from(parts.join(''), 'base64'), { maxOutputLength: MOST_BYTES });
   // What comes of a bundle is held against the version that it was sealed with.
-  const packed = JSON.parse(bytes.toString('utf8')) as Packed;
+  const packed = readOwnJson<Packed>(bytes.toString('utf8'));
   return packed.map(([file, text, lists]) => ({ file, text, lists: new Map(lists) }));
 }

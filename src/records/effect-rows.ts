@@ -11,6 +11,7 @@ import {
 import type { Place } from '../stores/port.ts';
 import { type Draft, type Look, MOSTLY_ABSENT } from './draft.ts';
 import { type Kind, stock, textKind } from './kind.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /** The content of an effect's row: its record, or what is left of it. */
 export type StoredEffect =
@@ -100,7 +101,7 @@ const kind: Kind<StoredEffect> = {
   },
   decode(text) {
     if (text.startsWith(TOMBSTONE_MARK))
-      return { kind: 'tombstone', tombstone: JSON.parse(text.slice(TOMBSTONE_MARK.length)) as Tombstone };
+      return { kind: 'tombstone', tombstone: readOwnJson<Tombstone>(text.slice(TOMBSTONE_MARK.length)) };
     const [call = '', terms = '', life = '', outcome = null, payload = null] = text.split('\n');
     const said = outcome === null ? null : { outcome, payload };
     const { record, admittedStages } = decodeEffect({ call, terms, life, said });

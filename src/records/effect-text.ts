@@ -24,6 +24,7 @@ import {
   type StoredResult,
 } from './stored-answer.ts';
 import { quote, quoteOr } from '../json/quote.ts';
+import { readOwnJson } from '../json/read.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
 
@@ -33,11 +34,6 @@ import type { VerdictTrace } from '../effects/model/verdict.ts';
  * receipt. A settlement writes only the last three. The texts are put together member by member. This takes half of the
  * time of JSON.stringify on the tuples below and gives the same text; a test compares the two.
  */
-
-/** These texts are only written from typed values, so reading one needs no check of its shape. */
-function read<T>(text: string): T {
-  return JSON.parse(text);
-}
 
 /** What was asked for. */
 type CallTuple = readonly [
@@ -345,7 +341,7 @@ export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): Outco
 }
 
 export function decodeOutcome({ outcome, payload }: OutcomeTexts): SaidOutcome {
-  const [code, message, status, startedAt, endedAt, id, signed, kept, sent = null] = read<OutcomeTuple>(outcome);
+  const [code, message, status, startedAt, endedAt, id, signed, kept, sent = null] = readOwnJson<OutcomeTuple>(outcome);
   const seen: Evidence = { code, message, answered: answeredOf(status), startedAt, endedAt };
   const evidence = sent === null ? seen : { ...seen, sent };
   const receipt = id === null || signed === null ? null : { id, jws: jwsOf(signed, payload) };
@@ -391,7 +387,7 @@ export function sameCall(a: CallMembers, b: CallMembers): boolean {
 }
 
 export function decodeCall(call: string): CallPart {
-  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = read<CallTuple>(call);
+  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = readOwnJson<CallTuple>(call);
   const [type, tool, toolDigest, upstream, kind, target] = action;
   const [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via] = actor;
   return {
@@ -415,10 +411,9 @@ export function decodeEffect(row: {
   readonly said: OutcomeTexts | null;
 }): DecodedEffect {
   const call = decodeCall(row.call);
-  const [trace, holds, admitted] = read<TermsTuple>(row.terms);
-  const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] = read<LifeTuple>(
-    row.life,
-  );
+  const [trace, holds, admitted] = readOwnJson<TermsTuple>(row.terms);
+  const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] =
+    readOwnJson<LifeTuple>(row.life);
   const [holdState, claims, uses, stages, unsent = 0] = rest;
   const record: EffectRecord = {
     id: call.id,

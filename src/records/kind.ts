@@ -1,5 +1,6 @@
 import type { Place } from '../stores/port.ts';
 import type { Draft, Look, ReadRow } from './draft.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /**
  * A stored kind: how its records become rows, and the lists that they are in. A new kind needs one of these, and steps
@@ -76,7 +77,7 @@ export function jsonKind<Stored>(name: string, places: (stored: Stored) => reado
     name,
     encode: (stored) => JSON.stringify(stored),
     // Only `encode` writes the text of a row of this kind.
-    decode: (text) => JSON.parse(text) as Stored,
+    decode: (text) => readOwnJson<Stored>(text),
     places,
   };
 }

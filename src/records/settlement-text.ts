@@ -7,6 +7,7 @@ import {
   storedResult,
   type StoredResult,
 } from './stored-answer.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /** A settlement that waits for the store, as its file has it. */
 interface StoredSettlement extends Omit<SettleRequest, 'evidence' | 'outcome'> {
@@ -30,7 +31,7 @@ export const settlementTexts = {
   },
   /** @param text of `write`, or of an earlier version of it; nothing else writes such files */
   read(text: string): SettleRequest {
-    const stored: StoredSettlement = JSON.parse(text);
+    const stored = readOwnJson<StoredSettlement>(text);
     return { ...stored, evidence: evidenceOf(stored.evidence), outcome: outcomeAsStored(stored.outcome) };
   },
 } as const;

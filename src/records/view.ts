@@ -20,6 +20,7 @@ import {
   reservationRows,
   reservationsOfKey,
 } from './held-rows.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /** How many effects of claims and pools a step looks at besides its own. */
 const AT_ONCE = 100;
@@ -128,6 +129,6 @@ export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventD
 
 export function eventOf(about: string | null, text: string): LedgerDraft {
   // Only `eventDraft` writes the texts of the ledger.
-  const [kind, type, id, data] = JSON.parse(text) as EventText;
+  const [kind, type, id, data] = readOwnJson<EventText>(text);
   return { kind, effectId: about, actor: { type, id }, data };
 }

@@ -1,5 +1,6 @@
 import type { SealedParams } from '../effects/ports.ts';
 import { randomPooled } from '../effects/run/ids.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /** The content of a seal without member names: of most calls they would be half of the text. */
 type SealedTuple = readonly [
@@ -25,7 +26,7 @@ export function paramsText({ params, salts, stateCheck, claimId, reservationId, 
 
 /** Reads the text of a seal that was open: its tag has proved that {@link paramsText} wrote it. */
 export function paramsOf(text: string): SealedParams {
-  const content: SealedTuple | SealedParams = JSON.parse(text);
+  const content = readOwnJson<SealedTuple | SealedParams>(text);
   // Until there were tuples, the params were sealed as they are.
   if (!isTuple(content)) return content;
   const [params, salts, stateCheck, claimId, reservationId, requestIp, headers, files] = content;

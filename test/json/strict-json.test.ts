@@ -264,7 +264,6 @@ describe('how much one text may hold', () => {
         };
         const [whole, parts] = [parseStrictJson(text, limits), await parseStrictJsonInSlices(text, limits, slice)];
         expect(parts).toStrictEqual(whole);
-        if (whole.ok && parts.ok) expect(JSON.stringify(parts.value)).toBe(JSON.stringify(JSON.parse(text.toString())));
       }),
       { numRuns: 2_000 },
     );

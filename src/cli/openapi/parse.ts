@@ -2,6 +2,7 @@ import { Composer, LineCounter, Parser } from 'yaml';
 import { readYamlSource, nestsDeeper, type DataPath } from '../../diagnostics/yaml-source.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
+import { readJson } from '../../json/read.ts';
 
 /** Deeper documents are refused, because the code that walks through them is recursive. */
 const MOST_LEVELS = 300;
@@ -29,8 +30,7 @@ function isHtml(text: string): boolean {
 
 function parseJson(name: string, text: string): Json {
   try {
-    const value: Json = JSON.parse(text);
-    return value;
+    return readJson(text);
   } catch (error) {
     const message = error instanceof Error ? error.message : 'it is not JSON';
     const position = /position (\d+)/.exec(message)?.[1];

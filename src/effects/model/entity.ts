@@ -1,6 +1,7 @@
 import { canonicalJson } from '../../json/canonical.ts';
 import { type JsonObject } from '../../json/value.ts';
 import type { LedgerActor } from './ledger.ts';
+import { readOwnJson } from '../../json/read.ts';
 
 /** Names one entity of the company brain within a workspace. */
 export interface EntityRef {
@@ -60,7 +61,7 @@ export function textOfEntity({ name, attributes, links }: Omit<Entity, keyof Ent
 /** The entity of a record whose body is open. */
 export function entityOf({ type, id, body }: Pick<EntityRecord, 'type' | 'id' | 'body'>): Entity {
   // Only `textOfEntity` writes bodies.
-  const { name, attributes, links } = JSON.parse(body) as Omit<Entity, keyof EntityRef>;
+  const { name, attributes, links } = readOwnJson<Omit<Entity, keyof EntityRef>>(body);
   return { type, id, name, attributes, links };
 }
 
