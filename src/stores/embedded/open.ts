@@ -50,13 +50,22 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   const looking = entry === null ? await lookHere(path) : lookInThread(entry, path);
   looker = looking;
 
+  let looks = 0;
+  let allSeen = (): void => {};
+
   /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
   const look: Ask<Looking> = async (op, query) => {
     const of = health();
     if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
-    const seen = await looking.ask(op, query);
-    await ask('settled', null);
-    return seen;
+    looks += 1;
+    try {
+      const seen = await looking.ask(op, query);
+      await ask('settled', null);
+      return seen;
+    } finally {
+      looks -= 1;
+      if (looks === 0) allSeen();
+    }
   };
 
   return {
@@ -71,6 +80,8 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     async close() {
       // Whoever closes the file last moves its journal into it. The writer does that in order.
       await looking.close();
+      // What was seen has still to settle there.
+      if (looks > 0) await new Promise<void>((resolve) => (allSeen = resolve));
       await close();
     },
     commit: (change) => ask('commit', change),
