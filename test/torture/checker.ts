@@ -149,6 +149,14 @@ export async function check(finished: Finished): Promise<Found> {
     }
   };
 
+  /** The unknown effects of the gateway's list, by their keys. */
+  const listed = new Map<string, string>();
+  for (let cursor: string | null | undefined = ''; typeof cursor === 'string'; ) {
+    const { body } = await api('GET', `/effects?state=unknown${cursor === '' ? '' : `&cursor=${cursor}`}`);
+    for (const { id, idempotency_key } of body.effects ?? []) listed.set(idempotency_key, id);
+    cursor = body.next_cursor;
+  }
+
   const counts = { ...NOTHING_FOUND, ...lateness };
   const count = (what: keyof Verdict, op: Op): void => {
     counts[isLate(op) ? 'touchedByLateness' : what] += 1;
@@ -162,15 +170,17 @@ export async function check(finished: Finished): Promise<Found> {
     const receipts = new Set(answers.flatMap(({ receipt }) => receipt ?? []));
     if (receipts.size > 1 && !resolved.has(op.key)) count('changedReceipts', op);
     const saysItHappened = answers.some(({ decision }) => decision === 'committed' || decision === 'duplicate_blocked');
-    const bound = answers.findLast(({ decision }) => !decision.startsWith('denied_'));
-    if (bound === undefined) {
+    const told = answers.findLast(({ decision }) => !decision.startsWith('denied_'))?.effectId ?? null;
+    // Of requests sent at once, one can be denied and the next one admitted, whose answer dies with its gateway.
+    const bound = told ?? (answers.length === 0 ? null : (listed.get(op.key) ?? null));
+    if (bound === null) {
       // A denial binds nothing: there is no record under the key, and there was no call.
       if (answers.length === 0) count('stuck', op);
       else counts.denied += 1;
       if (times > 0 && answers.length > 0) count('falseFailed', op);
       return;
     }
-    const { body } = await api('GET', `/effects/${bound.effectId}`);
+    const { body } = await api('GET', `/effects/${bound}`);
     const { state = '', attempt = 0 } = body.effect ?? {};
     const attemptsThatFailed = new Set(
       answers.filter(({ decision }) => decision === 'failed').map((answer) => answer.attempt),
@@ -186,7 +196,7 @@ export async function check(finished: Finished): Promise<Found> {
       case 'unknown':
         counts.unknown += 1;
         if (times > 0) counts.unknownThatHappened += 1;
-        unknowns.push({ op, effectId: bound.effectId });
+        unknowns.push({ op, effectId: bound });
         break;
       default:
         count('stuck', op);
@@ -238,6 +248,8 @@ async function manyAtOnce<T>(all: readonly T[], work: (one: T) => Promise<void>)
 
 interface Answer {
   readonly effect?: { readonly state?: string; readonly attempt?: number };
+  readonly effects?: readonly { readonly id: string; readonly idempotency_key: string }[];
+  readonly next_cursor?: string | null;
 }
 
 /** Where there are no records: by the last answer that each client saw. */
