@@ -8,12 +8,17 @@ const COLON = 0x3a;
  * What `JSON.parse` should give. The V8 of Node 24 reads a name with escapes wrongly where an earlier object makes it
  * expect another one: after `{"a":0,"\\u0062":0}`, `{"a":0,"\u0062ody":1}` gets the name of the first
  * (https://github.com/nodejs/node/issues/63785). Whoever sends JSON could so have something else decided upon than what
- * everybody else reads. Texts with such names are read here.
+ * everybody else reads. Texts with such names are read by {@link readEscapedNames}.
  * @throws SyntaxError where the text is no JSON; RangeError where it has escaped names and is nested too deep for the stack
  */
 export function readJson(text: string): Json {
   const value: Json = JSON.parse(text);
-  return hasEscapedName(text) ? new Reading(text).value() : value;
+  return hasEscapedName(text) ? readEscapedNames(text) : value;
+}
+
+/** The value of a text that is known to be JSON, and to have names with escapes. @throws RangeError as {@link readJson} */
+export function readEscapedNames(text: string): Json {
+  return new Reading(text).value();
 }
 
 /** The same, of a text that was written from a value of this type: reading it needs no check of its shape. */

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
-import { readJson } from './read.ts';
+import { readEscapedNames } from './read.ts';
 import { isJsonArray, type Json } from './value.ts';
 
 export type StrictJson =
@@ -97,6 +97,8 @@ interface Scan {
   /** Of the text or name that is being read: it has escapes, and those of UTF-16 code units among them. */
   escaped: boolean;
   unicode: boolean;
+  /** A name so far has escapes. */
+  escapedNames: boolean;
   /** Characters that are read, and made, in one go. */
   readonly slice: number;
   /** All before this place has been made. */
@@ -133,7 +135,7 @@ export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): Str
   const scan = beginScan(text, limits, Number.POSITIVE_INFINITY);
   if ('ok' in scan) return scan;
   const judged = advance(scan, Number.POSITIVE_INFINITY);
-  return typeof judged === 'string' ? parsed(scan.text) : judged;
+  return typeof judged === 'string' ? parsed(scan) : judged;
 }
 
 /** Characters scanned in one go. */
@@ -158,7 +160,7 @@ export async function parseStrictJsonInSlices(bytes: Buffer, limits: JsonLimits,
     if (judged === 'more') continue;
     if (typeof judged === 'object') return judged;
     await others();
-    const value: StrictJson = scan.root === null ? parsed(scan.text) : { ok: true, value: scan.root.value };
+    const value: StrictJson = scan.root === null ? parsed(scan) : { ok: true, value: scan.root.value };
     await others();
     return value;
   }
@@ -180,7 +182,7 @@ function make(scan: Scan, until: number): void {
     }
     const end = inner === open.at(-1) ? until : inner.comma;
     const start = Math.max(inner.start, scan.madeTo);
-    if (end > start) add(made, text.slice(start, end));
+    if (end > start) add(scan, made, text.slice(start, end));
     outer = inner;
   }
   scan.madeTo = until;
@@ -192,17 +194,22 @@ function put({ made, name }: Open, value: Json): void {
 }
 
 /** Adds elements or members. A comma before the first stands behind one that was made before. */
-function add(made: Made, text: string): void {
+function add(scan: Scan, made: Made, text: string): void {
   const whole = text.replace(/^[ \n\r\t]*,/, '');
   if (made.kind === 'list') {
-    const more = readJson(`[${whole}]`);
+    const more = valueOf(scan, `[${whole}]`);
     if (isJsonArray(more)) for (const one of more) made.value.push(one);
-  } else Object.assign(made.value, readJson(`{${whole}}`));
+  } else Object.assign(made.value, valueOf(scan, `{${whole}}`));
 }
 
-function parsed(text: string): StrictJson {
+/** The value of a part of the text that was scanned. */
+function valueOf({ escapedNames }: Scan, text: string): Json {
+  return escapedNames ? readEscapedNames(text) : JSON.parse(text);
+}
+
+function parsed(scan: Scan): StrictJson {
   try {
-    return { ok: true, value: readJson(text) };
+    return { ok: true, value: valueOf(scan, scan.text) };
   } catch {
     return { ok: false, message: 'the text is not JSON', at: null };
   }
@@ -249,6 +256,7 @@ function beginScan(text: string, limits: JsonLimits, slice: number): Scan | Refu
     textFrom: -1,
     escaped: false,
     unicode: false,
+    escapedNames: false,
     slice,
     madeTo: 0,
     root: null,
@@ -395,6 +403,7 @@ function scanName(scan: Scan): string {
   if (!scanCharacters(scan, start + 6 * scan.maxName + 2)) throw nameTooLong(scan, start);
   checkSurrogates(scan, start);
   if (!scan.escaped) return scan.text.slice(start + 1, scan.at - 1);
+  scan.escapedNames = true;
   return JSON.parse(scan.text.slice(start, scan.at)) as string;
 }
 
