@@ -73,9 +73,9 @@ function saltsOf(salt: (index: number) => string): SealedParams['salts'] {
 
 function packed(salts: SealedParams['salts']): SealedTuple[1] {
   const { target, params, idem, request, response, comment, evidence, ...others } = salts;
-  const all = `${target}${params}${idem}${request}${response}${comment}${evidence}`;
+  const all = [target, params, idem, request, response, comment, evidence];
   for (const _ in others) return salts;
-  return all.length === SALTED_FIELDS * SALT_LENGTH ? all : salts;
+  return all.every((salt) => salt?.length === SALT_LENGTH) ? all.join('') : salts;
 }
 
 function unpacked(all: string): SealedParams['salts'] {

@@ -181,6 +181,9 @@ describe('seals', () => {
     expect(paramsText(content)).not.toContain('target');
     expect(new Set(Object.values(newSalts())).size).toBe(7);
     expect(paramsOf(JSON.stringify(content))).toEqual(content);
+    const { target = '', params = '' } = content.salts;
+    const shifted = { ...content, salts: { ...content.salts, target: target.slice(1), params: `${params}x` } };
+    expect(paramsOf(paramsText(shifted))).toEqual(shifted);
   });
 
   it.each([
