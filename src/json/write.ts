@@ -1,6 +1,6 @@
 import { setImmediate as others } from 'node:timers/promises';
 import { quote } from './quote.ts';
-import { type Json, isJsonArray, isJsonObject } from './value.ts';
+import { type Json, isJsonArray, type JsonObject } from './value.ts';
 
 /** Characters written in one go. */
 const PART = 32_768;
@@ -22,7 +22,7 @@ export async function jsonInSlices(value: Json): Promise<Buffer> {
 /** The same, part by part. No part ends within a character. */
 export function* jsonParts(value: Json): Generator<Buffer, void> {
   const output: Output = { text: '' };
-  for (const full of written(value, output)) yield full;
+  yield* member(value, output);
   if (output.text !== '') yield Buffer.from(output.text);
 }
 
@@ -31,7 +31,7 @@ interface Output {
   text: string;
 }
 
-function* written(value: Json, output: Output): Generator<Buffer, void> {
+function* container(value: readonly Json[] | JsonObject, output: Output): Generator<Buffer, void> {
   if (isJsonArray(value)) {
     let before = '[';
     for (const one of value) {
@@ -40,7 +40,7 @@ function* written(value: Json, output: Output): Generator<Buffer, void> {
       before = ',';
     }
     output.text += value.length === 0 ? '[]' : ']';
-  } else if (isJsonObject(value)) {
+  } else {
     let before = '{';
     for (const name of Object.keys(value)) {
       const one = value[name];
@@ -50,14 +50,14 @@ function* written(value: Json, output: Output): Generator<Buffer, void> {
       before = ',';
     }
     output.text += before === '{' ? '{}' : '}';
-  } else yield* member(value, output);
+  }
 }
 
 function* member(value: Json, output: Output): Generator<Buffer, void> {
   if (typeof value === 'string') {
     if (value.length <= PART) output.text += quote(value);
     else yield* longText(value, output);
-  } else if (typeof value === 'object' && value !== null) yield* written(value, output);
+  } else if (typeof value === 'object' && value !== null) yield* container(value, output);
   else output.text += typeof value === 'number' ? JSON.stringify(value) : String(value);
   if (output.text.length >= PART) yield taken(output);
 }

@@ -350,7 +350,7 @@ export function decodeOutcome({ outcome, payload }: OutcomeTexts): SaidOutcome {
 
 /**
  * The parts of a receipt in compact form (RFC 7515, 7.1), its payload as the text that it is: in base64url it would be a
- * third longer, and nothing in it is repeated as often.
+ * third longer.
  * @returns `null` for one that these parts would not give back byte for byte
  */
 function partsOf(jws: string): { readonly head: string; readonly payload: string; readonly signature: string } | null {
